@@ -1,0 +1,45 @@
+# The two commands of the README, and what a developer needs besides. Needs Python >= 3.11 and make.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+RESULTS := $(or $(BATCHSCALE_RESULTS),results/runs)
+CODE := batchscale workloads experiments results analysis tests benchmarks
+
+.PHONY: help install demo test bench lint clean
+
+help:
+	@echo "make demo    train 12 batch sizes x 3 optimizers on digits, locate the regimes, draw them"
+	@echo "make test    the tests          make bench   the table of docs/benchmarks.md"
+	@echo "make lint    ruff and mypy      make clean   everything that can be made again, but no results"
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("error: batchscale needs Python 3.11 or newer, %s is %d.%d (make PYTHON=python3.12 ...)" % (sys.executable, *sys.version_info[:2]) if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --progress-bar on --editable . --group dev
+	@# A folder results/ where a script or notebook runs would hide ours from the editable install's finder, not from a path.
+	@$(BIN)/python -c 'import pathlib, sysconfig; pathlib.Path(sysconfig.get_path("purelib"), "batchscale.pth").write_text(f"{pathlib.Path.cwd()}\n")'
+	@$(BIN)/python -c 'import torchvision' 2>/dev/null || { echo 'error: torchvision does not import beside this torch: a CPU-only torch needs the CPU-only torchvision (the default wheels of both go together)' >&2; exit 1; }
+	@touch $@
+
+demo: $(STAMP)
+	$(BIN)/batchscale sweep digits --results $(RESULTS)
+	$(BIN)/batchscale regimes $(RESULTS) --where "experiment = 'digits'"
+	$(BIN)/batchscale plot steps $(RESULTS) --where "experiment = 'digits'" -o figures/demo-steps.png
+
+test: $(STAMP)
+	$(BIN)/python -m pytest
+
+bench: $(STAMP)
+	$(BIN)/python -m benchmarks
+
+lint: $(STAMP)
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/mypy
+
+clean:
+	rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis figures
+	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +

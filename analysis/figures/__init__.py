@@ -1,0 +1,140 @@
+"""Figures by name, each in a file of its own that is imported when it is drawn.
+
+A figure's file has ``draw(curves, regimes, *, ax=None) -> Axes`` and
+``numbers(curves, regimes) -> DataFrame``: what it shows, for the CSV beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from analysis.curves import Curve
+from analysis.regimes import Regimes, TooFewBatchSizesError, regimes
+from results.errors import ResultsError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_FIGURES = {
+    "steps": ("steps_to_target", "steps to target against batch size, with the three regimes"),
+    "learning_rate": ("best_learning_rate", "the best effective learning rate and the two rules"),
+}
+
+FORMATS = (".pdf", ".png", ".svg")
+
+
+def names() -> dict[str, str]:
+    """Each figure's name, and a line on it."""
+    return {name: line for name, (_, line) in _FIGURES.items()}
+
+
+def draw(
+    name: str,
+    curves: Sequence[Curve],
+    found: Sequence[Regimes | None] | None = None,
+    *,
+    ax: Axes | None = None,
+    tolerance: float = 0.2,
+) -> Axes:
+    """Draw a figure by name; its ``Axes`` (the first one where it has several).
+
+    Args:
+        curves: from ``analysis.curves``.
+        found: their regimes, None for a curve that has none; computed if not given.
+        ax: axes to draw on (the main panel alone); else a figure of its own.
+        tolerance: of the regimes, where they are computed here.
+
+    Raises:
+        ResultsError: no such figure, nothing to draw, or several panels on one ``ax``.
+    """
+    drawn: Axes = _module(name).draw(list(curves), _regimes(curves, found, tolerance), ax=ax)
+    return drawn
+
+
+def numbers(
+    name: str,
+    curves: Sequence[Curve],
+    found: Sequence[Regimes | None] | None = None,
+    *,
+    tolerance: float = 0.2,
+) -> pd.DataFrame:
+    """What the figure shows, a row a point."""
+    frame: pd.DataFrame = _module(name).numbers(list(curves), _regimes(curves, found, tolerance))
+    return frame
+
+
+def steps(curves: Sequence[Curve], found: Any = None, **options: Any) -> Axes:
+    """Steps to target against batch size, see ``draw``."""
+    return draw("steps", curves, found, **options)
+
+
+def learning_rate(curves: Sequence[Curve], found: Any = None, **options: Any) -> Axes:
+    """The best effective learning rate against batch size, see ``draw``."""
+    return draw("learning_rate", curves, found, **options)
+
+
+def save(drawn: Axes | Figure, path: str | Path, frame: pd.DataFrame | None = None) -> list[Path]:
+    """Write a figure as PDF (embedded TrueType), PNG (300 dots an inch) or SVG, by ``path``'s
+    suffix (PDF without one), and ``frame`` as CSV beside it; the files written.
+
+    Raises:
+        ResultsError: another suffix, or a place that cannot be written to.
+    """
+    from matplotlib.figure import Figure
+
+    from analysis.figures.style import context
+
+    path = Path(path)
+    path = path if path.suffix else path.with_suffix(".pdf")
+    if path.suffix.lower() not in FORMATS:
+        raise ResultsError(
+            f"cannot write a figure as {path.suffix}", hint=f"use one of {', '.join(FORMATS)}"
+        )
+    figure = drawn if isinstance(drawn, Figure) else drawn.get_figure(root=True)
+    assert figure is not None
+    written = [path]
+    # Without dates the same figure is the same file.
+    stamp = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}.get(path.suffix.lower())
+    try:
+        with context():
+            figure.savefig(path, dpi=300, metadata=stamp)
+        if frame is not None:
+            beside = path.with_suffix(".csv")
+            frame.to_csv(beside, index=False)
+            written.append(beside)
+    except OSError as error:
+        raise ResultsError(f"cannot write {path}: {error.strerror or error}") from error
+    return written
+
+
+def _module(name: str) -> Any:
+    if name not in _FIGURES:
+        near = get_close_matches(name, _FIGURES, n=1)
+        raise ResultsError(
+            f"no figure is called {name!r}",
+            hint=f"did you mean {near[0]}?" if near else f"figures: {', '.join(_FIGURES)}",
+        )
+    return import_module(f"analysis.figures.{_FIGURES[name][0]}")
+
+
+def _regimes(
+    curves: Sequence[Curve], found: Sequence[Regimes | None] | None, tolerance: float
+) -> list[Regimes | None]:
+    if not curves:
+        raise ResultsError("no curve to draw")
+    if found is not None:
+        return list(found)
+    computed: list[Regimes | None] = []
+    for curve in curves:
+        try:
+            computed.append(regimes(curve, tolerance=tolerance))
+        except TooFewBatchSizesError:
+            computed.append(None)
+    return computed

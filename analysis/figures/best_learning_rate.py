@@ -1,0 +1,184 @@
+"""The best effective learning rate against batch size, with the linear and square-root rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patheffects import withStroke
+
+from analysis.curves import Curve
+from analysis.figures.style import COLUMN, FAINT, INK, Look, context, grid, log2_axis, look
+from analysis.groups import labels
+from analysis.points import Point
+from analysis.regimes import Regimes
+from results.errors import ResultsError
+
+_RULES = (
+    ("linear rule", 1.0, (0, (4, 2))),
+    ("square-root rule", 0.5, (0, (1, 1.3))),
+)
+
+
+def draw(
+    curves: Sequence[Curve], regimes: Sequence[Regimes | None], *, ax: Axes | None = None
+) -> Axes:
+    """A panel a curve over one axis of batch sizes, log₂ against log₂.
+
+    Points are the learning rate of the best trial, divided by 1 - momentum where the optimizer
+    has that meaning; bars reach over the up to four best. Rules are fitted in log learning rate
+    over the batch sizes up to the critical one (all, where none is known), each with its level
+    alone free: that the smallest batch size was lucky tilts neither.
+    """
+    shown = [(c, f) for c, f in zip(curves, regimes, strict=True) if _rates(c)[0].size]
+    if not shown:
+        raise ResultsError(
+            "no learning rates to draw", hint="this figure needs trials of a search, not steps"
+        )
+    with context():
+        if ax is not None:
+            if len(shown) > 1:
+                raise ResultsError(
+                    f"{len(shown)} curves do not go on one pair of axes in this figure",
+                    hint="choose one with --where, or leave ax out",
+                )
+            axes = [ax]
+        else:
+            _, grid_ = plt.subplots(
+                len(shown), 1, sharex=True, squeeze=False, layout="constrained",
+                figsize=(COLUMN, 1.25 * len(shown) + 0.75),
+            )  # fmt: skip
+            axes = list(grid_[:, 0])
+        texts = labels([curve.group for curve, _ in shown])
+        for i, (one, (curve, found)) in enumerate(zip(axes, shown, strict=True)):
+            _panel(one, curve, found, look(i), texts[i])
+        sizes = [size for curve, _ in shown for size in curve.batch_sizes]
+        axes[0].set_xlim(min(sizes) / 1.5, max(sizes) * 1.5)
+        log2_axis(axes[0].xaxis, min(sizes), max(sizes))
+        units = {curve.example_unit for curve, _ in shown}
+        unit = f" ({units.pop()}s)" if len(units) == 1 else ""
+        axes[-1].set_xlabel(f"batch size{unit}")
+        if ax is None:
+            axes[0].get_figure().supylabel(_measure(shown[0][0]), fontsize=8)  # type: ignore[union-attr]
+        else:
+            ax.set_ylabel(_measure(shown[0][0]))
+        _legend(axes[0], [curve for curve, _ in shown], alone=ax is not None)
+    return axes[0]
+
+
+def numbers(curves: Sequence[Curve], regimes: Sequence[Regimes | None]) -> pd.DataFrame:
+    """A row a batch size: the best learning rates, and what the two rules say."""
+    frames = []
+    for curve, found in zip(curves, regimes, strict=True):
+        points = [point for point in curve.points if point.rates]
+        frame = pd.DataFrame(
+            {
+                "curve": curve.label,
+                "batch_size": [point.batch_size for point in points],
+                "effective_learning_rate": [point.rates[0] for point in points],
+                "low": [min(point.rates) for point in points],
+                "high": [max(point.rates) for point in points],
+                "divided_by_one_minus_momentum": [
+                    point.effective_learning_rate is not None for point in points
+                ],
+                "steps": [point.steps for point in points],
+                "trials": [point.trials for point in points],
+                "edges": ["; ".join(map(str, point.edges)) for point in points],
+            }
+        )
+        for name, power, _ in _RULES:
+            level = _level(curve, found, power)
+            column = name.replace("-", "_").replace(" ", "_")
+            frame[column] = level * frame["batch_size"].astype(float) ** power
+        frames.append(frame)
+    return pd.concat(frames, ignore_index=True)
+
+
+def _rates(curve: Curve) -> tuple[np.ndarray, np.ndarray]:
+    """Batch sizes and best rates, (n,) each."""
+    pairs = [(point.batch_size, point.rates[0]) for point in curve.points if point.rates]
+    both = np.array(pairs, dtype=float).reshape(-1, 2)
+    return both[:, 0], both[:, 1]
+
+
+def _level(curve: Curve, found: Regimes | None, power: float) -> float:
+    """The rule's rate at batch size 1."""
+    sizes, rates = _rates(curve)
+    if not len(sizes):
+        return float("nan")
+    critical = found.critical_batch_size.value if found else None
+    within = sizes <= critical if critical is not None else np.full(len(sizes), True)
+    within = within if within.sum() >= 2 else np.full(len(sizes), True)
+    return float(np.exp((np.log(rates) - power * np.log(sizes))[within].mean()))
+
+
+def _panel(ax: Axes, curve: Curve, found: Regimes | None, one: Look, text: str) -> None:
+    sizes, _ = _rates(curve)
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log", base=2)
+    grid(ax)
+    ends = np.array([sizes.min(), sizes.max()])
+    for _, power, dashes in _RULES:
+        ax.plot(ends, _level(curve, found, power) * ends**power, color=INK, linewidth=0.9,
+                linestyle=dashes, zorder=2)  # fmt: skip
+    if found is not None and found.critical_batch_size.value is not None:
+        critical = found.critical_batch_size
+        ax.axvline(critical.value, color=FAINT, linewidth=0.8, zorder=1)  # type: ignore[arg-type]
+        if critical.low is not None and critical.high is not None:
+            ax.axvspan(critical.low, critical.high, color="#ececec", linewidth=0, zorder=0)
+    for point in curve.points:
+        if point.rates:
+            _point(ax, point, one)
+    near = [rate for point in curve.points for rate in point.rates]
+    low, high = min(near) / 2, max(near) * 2
+    ax.set_ylim(low, high)
+    log2_axis(ax.yaxis, low, high, most=5)
+    divided = any(point.effective_learning_rate is not None for point in curve.points)
+    ax.text(
+        0.98, 0.06, text if divided else f"{text} (plain rate)", transform=ax.transAxes,
+        ha="right", va="bottom", color=one.colour, fontsize=8, fontweight="bold",
+        path_effects=[withStroke(linewidth=2, foreground="white")],
+    )  # fmt: skip
+
+
+def _point(ax: Axes, point: Point, one: Look) -> None:
+    at = point.batch_size
+    ax.plot([at, at], [min(point.rates), max(point.rates)], color=one.colour, linewidth=0.8,
+            zorder=3)  # fmt: skip
+    ax.plot([at], [point.rates[0]], marker=one.marker, color=one.colour, markeredgecolor="white",
+            markeredgewidth=0.5, zorder=4)  # fmt: skip
+    if any(edge.verdict == "edge" and edge.dimension == "learning_rate" for edge in point.edges):
+        ax.plot([at], [point.rates[0]], marker="o", markersize=8, markerfacecolor="none",
+                markeredgecolor=INK, markeredgewidth=0.7, zorder=5)  # fmt: skip
+
+
+def _measure(curve: Curve) -> str:
+    divided = any(point.effective_learning_rate is not None for point in curve.points)
+    return "best effective learning rate" if divided else "best learning rate"
+
+
+def _legend(ax: Axes, curves: Sequence[Curve], *, alone: bool) -> None:
+    handles = [
+        Line2D([], [], color=INK, linewidth=0.9, linestyle=dashes, label=name)
+        for name, _, dashes in _RULES
+    ]
+    handles.append(Line2D([], [], color=FAINT, linewidth=0.8, label="critical batch size"))
+    edges = [e for c in curves for p in c.points for e in p.edges]
+    if any(e.verdict == "edge" and e.dimension == "learning_rate" for e in edges):
+        handles.append(
+            Line2D([], [], marker="o", markersize=7, markerfacecolor="none", linestyle="none",
+                   markeredgecolor=INK, markeredgewidth=0.7, label="on edge of its space")
+        )  # fmt: skip
+    if alone:
+        ax.legend(handles=handles, loc="upper left")
+        return
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    figure.legend(
+        handles=handles, loc="outside upper center", ncols=3 if len(handles) == 3 else 2,
+        fontsize=6.5, columnspacing=1.2, handlelength=2,
+    )  # fmt: skip

@@ -1,0 +1,115 @@
+"""Marks that figures share: points with their error bars, and what is odd about a point."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.markers import CARETUPBASE
+from matplotlib.patches import Patch
+
+from analysis.curves import Curve
+from analysis.figures.strips import HATCH, stretches
+from analysis.figures.style import FAINT, INK, Look, tint
+from analysis.regimes import Regimes
+
+
+def points(ax: Axes, curve: Curve, found: Regimes | None, look: Look) -> None:
+    """Steps to target with error bars; hollow where left out of the fit, ringed where the optimum
+    sits on an edge of its search space, an open mark at the top where nothing reached the target.
+    """
+    left_out = set(found.left_out) if found else set()
+    for point in curve.points:
+        at = point.batch_size
+        if point.steps is None:
+            continue
+        hollow = at in left_out
+        if point.bar is not None:
+            low, high = point.bar
+            open_above = not np.isfinite(high)
+            top = point.steps * 1.25 if open_above else high
+            # Lighter, and under all points: bars of several curves meet at a batch size.
+            pale = tint(look.colour, 0.55)
+            ax.plot([at, at], [low, top], color=pale, linewidth=0.9, zorder=2)
+            if open_above:
+                ax.plot([at], [top], marker=CARETUPBASE, markersize=3, color=pale, zorder=2)
+        for steps in point.runs or (point.steps,):
+            ax.plot(
+                [at],
+                [steps],
+                marker=look.marker,
+                color=look.colour,
+                markerfacecolor="white" if hollow else look.colour,
+                markeredgewidth=0.9 if hollow else 0.5,
+                markeredgecolor=look.colour if hollow else "white",
+                zorder=5,
+            )
+        if any(edge.verdict == "edge" for edge in point.edges):
+            ax.plot(
+                [at], [point.steps], marker="o", markersize=8, markerfacecolor="none",
+                markeredgecolor=INK, markeredgewidth=0.7, zorder=6,
+            )  # fmt: skip
+
+
+def censored(ax: Axes, curves: Sequence[Curve], looks: Sequence[Look], top: float) -> None:
+    """Open marks just above ``top`` (steps), an arrow up each, where the target was not reached;
+    curves that share a batch size stand beside each other."""
+    for i, (curve, look) in enumerate(zip(curves, looks, strict=True)):
+        aside = 2.0 ** (0.22 * (i - (len(curves) - 1) / 2))
+        for at in curve.censored:
+            ax.plot(
+                [at * aside], [top], marker=look.marker, color=look.colour, linestyle="none",
+                markerfacecolor="white", markeredgewidth=0.9, zorder=5,
+            )  # fmt: skip
+            ax.annotate(
+                "", (at * aside, top), xytext=(0, 9), textcoords="offset points", zorder=4,
+                arrowprops={
+                    "arrowstyle": "<-", "color": look.colour, "linewidth": 0.8, "shrinkA": 0,
+                    "shrinkB": 2.2, "mutation_scale": 5,
+                },
+            )  # fmt: skip
+
+
+def explained(
+    curves: Sequence[Curve], regimes: Sequence[Regimes | None], *, strips: bool = True
+) -> list[Artist]:
+    """Legend handles, in grey, for the marks that are there (with ``strips``, for theirs)."""
+
+    def mark(label: str, marker: str, **options: Any) -> Line2D:
+        usual = {"color": FAINT, "linestyle": "none", "markerfacecolor": "white", "markersize": 4}
+        return Line2D([], [], marker=marker, label=label, **{**usual, **options})
+
+    handles: list[Artist] = []
+    known = [found for found in regimes if found and found.critical_batch_size.value is not None]
+    if known:
+        whole = {"linestyle": "-", "markerfacecolor": FAINT}
+        handles.append(mark(f"critical batch size, {_level(regimes)}", "o", **whole))
+    if strips and any(found is not None for found in regimes):
+        ends = {"linestyle": "-", "linewidth": 0.7, "color": INK, "markersize": 3.5}
+        handles.append(mark(f"ends of regimes, {_level(regimes)}", "|", **ends))
+        if not all(one.sure for found in regimes if found for one in stretches(found)):
+            handles.append(
+                Patch(
+                    hatch=HATCH,
+                    facecolor="#e4e4e4",
+                    edgecolor=FAINT,
+                    linewidth=0,
+                    label="bounded, not reached",
+                )
+            )
+    if any(found and found.left_out for found in regimes):
+        handles.append(mark("rise, left out of the fit", "o"))
+    if any(curve.censored for curve in curves):
+        handles.append(mark("target not reached", "$\\uparrow$", markersize=6, markeredgewidth=0.3))
+    if any(e.verdict == "edge" for c in curves for p in c.points for e in p.edges):
+        edge = {"markersize": 7, "markeredgecolor": INK, "markeredgewidth": 0.7}
+        handles.append(mark("optimum on edge of space", "o", **edge))
+    return handles
+
+
+def _level(regimes: Sequence[Regimes | None]) -> str:
+    return next(f"{100 * found.level:g} %" for found in regimes if found is not None)

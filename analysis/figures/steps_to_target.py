@@ -1,0 +1,237 @@
+"""Steps to target against batch size: the curves, their regimes and how sure each is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib import pyplot as plt
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.gridspec import SubplotSpec
+from matplotlib.lines import Line2D
+
+from analysis.curves import Curve
+from analysis.figures import marks, strips
+from analysis.figures.style import COLUMN, FAINT, INK, Look, context, grid, log2_axis, look
+from analysis.groups import labels
+from analysis.regimes import Regimes
+from results.errors import ResultsError
+
+Pairs = list[tuple[Curve, Regimes | None]]
+
+_PANEL = 2.35
+_STRIP = 0.22
+_MOST_ACROSS = 3
+
+
+def draw(
+    curves: Sequence[Curve], regimes: Sequence[Regimes | None], *, ax: Axes | None = None
+) -> Axes:
+    """Log₂ against log₂; a panel for each workload, data set and target.
+
+    Points are the fewest steps to target with the error bar of a best of N; lines the fitted
+    knees; dashed lines perfect scaling, fitted over its range. Beneath, a strip a curve has its
+    regimes (hatched where merely bounded), the intervals of their ends and the critical batch
+    size with its interval. A single curve is shaded in its panel instead.
+    """
+    panels = _panels(curves, regimes)
+    with context():
+        if ax is not None:
+            if len(panels) > 1:
+                raise ResultsError(
+                    f"{len(panels)} workloads or targets do not go on one pair of axes",
+                    hint="choose one with --where, or leave ax out",
+                )
+            _alone(ax, panels[0])
+            return ax
+        across = min(len(panels), _MOST_ACROSS)
+        down = -(-len(panels) // across)
+        most = max(len(pairs) for pairs in panels)
+        low = _STRIP * most + 0.16 if most > 1 else 0.3
+        handles = marks.explained(curves, regimes)
+        legend = 0.16 * -(-len(handles) // 2)
+        figure = plt.figure(
+            figsize=(COLUMN * across, (_PANEL + low + 0.62) * down + legend), layout="constrained"
+        )
+        outer = figure.add_gridspec(down, across)
+        # A training algorithm looks the same in every panel.
+        order = list(dict.fromkeys(text for pairs in panels for text in _labels(pairs)))
+        both = [
+            _with_strip(
+                figure,
+                outer[i // across, i % across],
+                pairs,
+                [look(order.index(text)) for text in _labels(pairs)],
+                low,
+            )
+            for i, pairs in enumerate(panels)
+        ]
+        if handles:
+            figure.legend(
+                handles=handles, loc="outside lower center", ncols=2 * across, fontsize=6.5,
+                columnspacing=1.2, handletextpad=0.5,
+            )  # fmt: skip
+        for i, ((top, _), pairs) in enumerate(zip(both, panels, strict=True)):
+            top.set_title(_caption(pairs, wrap=across > 1), color=FAINT, fontsize=7, pad=5)
+            if i % across:
+                top.set_ylabel("")
+        figure.draw_without_rendering()  # lays out: the headings must know their room
+        for (_, beneath), pairs in zip(both, panels, strict=True):
+            _headings(beneath, [found for _, found in pairs])
+        return both[0][0]
+
+
+def numbers(curves: Sequence[Curve], regimes: Sequence[Regimes | None]) -> pd.DataFrame:
+    """A row a point: steps, error bar, N, the fit there, and whether it was left out."""
+    frames = []
+    for curve, found in zip(curves, regimes, strict=True):
+        frame = curve.to_frame()
+        frame.insert(0, "curve", curve.label)
+        frame["target"] = None if curve.target is None else str(curve.target)
+        frame["fitted"] = None if found is None else found.steps(frame["batch_size"])
+        frame["left_out"] = frame["batch_size"].isin(found.left_out if found else ())
+        frame["censored"] = frame["steps"].isna()
+        frames.append(frame)
+    return pd.concat(frames, ignore_index=True)
+
+
+def _panels(curves: Sequence[Curve], regimes: Sequence[Regimes | None]) -> list[Pairs]:
+    panels: dict[tuple[str, ...], Pairs] = {}
+    for curve, found in zip(curves, regimes, strict=True):
+        key = (*(str(curve.group.get(n)) for n in ("workload", "dataset")), str(curve.target))
+        panels.setdefault(key, []).append((curve, found))
+    return list(panels.values())
+
+
+def _with_strip(
+    figure: Figure, spec: SubplotSpec, pairs: Pairs, looks: Sequence[Look], low: float
+) -> tuple[Axes, Axes]:
+    inner = spec.subgridspec(2, 1, height_ratios=[_PANEL, low], hspace=0.02)
+    ax = figure.add_subplot(inner[0])
+    beneath = figure.add_subplot(inner[1], sharex=ax)
+    _panel(ax, pairs, looks)
+    _legend(ax, pairs, looks)
+    ax.tick_params(labelbottom=False)
+    strips.strips(beneath, [found for _, found in pairs], _labels(pairs), looks)
+    beneath.set_ylim(beneath.get_ylim()[0], beneath.get_ylim()[1] + 0.45)
+    beneath.set_xlabel(_batch_size(pairs))
+    return ax, beneath
+
+
+def _headings(beneath: Axes, regimes: Sequence[Regimes | None]) -> None:
+    for row, found in enumerate(reversed(regimes)):
+        if found is not None and all(one is None for one in regimes[: len(regimes) - 1 - row]):
+            strips.headings(beneath, found, row)
+
+
+def _panel(ax: Axes, pairs: Pairs, looks: Sequence[Look]) -> None:
+    curves, regimes = [curve for curve, _ in pairs], [found for _, found in pairs]
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log", base=2)
+    _limits(ax, curves)
+    grid(ax)
+    if len(pairs) == 1 and regimes[0] is not None:
+        strips.shade(ax, regimes[0])
+    for curve, found, one in zip(curves, regimes, looks, strict=True):
+        if found is not None:
+            _line(ax, curve, found, one)
+        marks.points(ax, curve, found, one)
+    marks.censored(ax, curves, looks, ax.get_ylim()[1] / 1.5)
+    ax.set_ylabel("steps to target")
+
+
+def _alone(ax: Axes, pairs: Pairs) -> None:
+    """One panel on axes of the caller's, with all that the strips would have said in it."""
+    looks = [look(i) for i in range(len(pairs))]
+    curves, regimes = [curve for curve, _ in pairs], [found for _, found in pairs]
+    _panel(ax, pairs, looks)
+    strips.criticals(ax, regimes, looks)
+    _legend(ax, pairs, looks, marks.explained(curves, regimes, strips=False))
+    ax.set_title(_caption(pairs), color=FAINT, fontsize=7, pad=5)
+    ax.set_xlabel(_batch_size(pairs))
+
+
+def _labels(pairs: Pairs) -> list[str]:
+    return labels([curve.group for curve, _ in pairs])
+
+
+def _batch_size(pairs: Pairs) -> str:
+    units = {curve.example_unit for curve, _ in pairs}
+    return f"batch size ({units.pop()}s)" if len(units) == 1 else "batch size"
+
+
+def _limits(ax: Axes, curves: Sequence[Curve]) -> None:
+    sizes = [size for curve in curves for size in curve.batch_sizes]
+    steps = [p.steps for curve in curves for p in curve.points if p.steps is not None] or [1.0]
+    bars = [x for c in curves for p in c.points if p.bar for x in p.bar if np.isfinite(x)]
+    low, high = min(steps + bars), max(steps + bars)
+    headroom = 4.0 if any(curve.censored for curve in curves) else 1.5
+    ax.set_xlim(min(sizes) / 1.5, max(sizes) * 1.5)
+    ax.set_ylim(low / 1.7, high * headroom)
+    log2_axis(ax.xaxis, min(sizes), max(sizes))
+    log2_axis(ax.yaxis, low / 1.7, high * 1.2, most=8)
+
+
+def _line(ax: Axes, curve: Curve, found: Regimes, one: Look) -> None:
+    x = np.geomspace(*found.fitted_over, 256)
+    ax.plot(x, found.steps(x), color=one.colour, linestyle=one.line, zorder=4)
+    fitted = _perfect_line(curve, found)
+    if fitted is not None:
+        # Down to somewhat under the plateau, where the gap to the curve has been seen.
+        end = min(max(x), fitted / (0.55 * min(found.steps(x))))
+        ax.plot(
+            [min(x), end], [fitted / min(x), fitted / end], color=one.colour, linewidth=0.8,
+            linestyle=(0, (4, 3)), alpha=0.75, zorder=2,
+        )  # fmt: skip
+
+
+def _perfect_line(curve: Curve, found: Regimes) -> float | None:
+    """Examples to target under perfect scaling: the mean of log B·S over its range."""
+    until = found.perfect_scaling_until
+    end = until.value if until.value is not None else until.low
+    if end is None:
+        return None
+    sizes, steps = curve.to_fit()
+    within = sizes <= end * (1 + 1e-9)
+    if not within.any():
+        return None
+    return float(np.exp(np.log(sizes[within] * steps[within]).mean()))
+
+
+def _legend(ax: Axes, pairs: Pairs, looks: Sequence[Look], more: Sequence[Artist] = ()) -> None:
+    handles = [
+        Line2D(
+            [],
+            [],
+            color=one.colour,
+            linestyle=one.line if found else "none",
+            label=text,
+            marker=one.marker,
+            markeredgecolor="white",
+            markeredgewidth=0.5,
+        )
+        for (_, found), one, text in zip(pairs, looks, _labels(pairs), strict=True)
+    ]
+    if any(found is not None and _perfect_line(curve, found) for curve, found in pairs):
+        handles.append(
+            Line2D([], [], color=INK, linewidth=0.8, linestyle=(0, (4, 3)), label="perfect scaling")
+        )
+    ax.legend(handles=[*handles, *more], loc="upper right")
+
+
+def _caption(pairs: Pairs, *, wrap: bool = False) -> str:
+    curves = [curve for curve, _ in pairs]
+    words = [str(curves[0].group["workload"])] if curves[0].group.get("workload") else []
+    if curves[0].target is not None:
+        words.append(str(curves[0].target))
+    n = sorted({curve.trials for curve in curves})
+    if any(curve.repeats for curve in curves):
+        words.append("every run a point")
+    else:
+        words.append(f"best of {n[0]}" if len(n) == 1 else f"best of {n[0]}–{n[-1]}")
+    if wrap and len(words) > 2:
+        return words[0] + "\n" + " · ".join(words[1:])
+    return " · ".join(words)

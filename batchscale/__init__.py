@@ -1,0 +1,77 @@
+"""The front door: the command line and the Python API, one function behind each command.
+
+Nothing heavy is imported until it is asked for: ``import batchscale`` and ``batchscale --help`` are
+instant, and what reads results works with torch and Ray absent.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from batchscale.api import check, new, open, plot, query, regimes, status, sweep, trial
+    from batchscale.api import listing as list
+    from batchscale.run import Run
+    from experiments.errors import ExperimentError
+    from results.errors import ResultsError
+    from results.target import Target
+    from workloads import Classification, Workload
+    from workloads.errors import WorkloadError
+
+_HOMES = {
+    "check": "batchscale.api:check",
+    "list": "batchscale.api:listing",
+    "new": "batchscale.api:new",
+    "open": "batchscale.api:open",
+    "plot": "batchscale.api:plot",
+    "query": "batchscale.api:query",
+    "regimes": "batchscale.api:regimes",
+    "status": "batchscale.api:status",
+    "sweep": "batchscale.api:sweep",
+    "trial": "batchscale.api:trial",
+    "Run": "batchscale.run:Run",
+    "Classification": "workloads:Classification",
+    "Workload": "workloads:Workload",
+    "Target": "results.target:Target",
+    "ExperimentError": "experiments.errors:ExperimentError",
+    "ResultsError": "results.errors:ResultsError",
+    "WorkloadError": "workloads.errors:WorkloadError",
+}
+
+__all__ = [
+    "Classification",
+    "ExperimentError",
+    "ResultsError",
+    "Run",
+    "Target",
+    "Workload",
+    "WorkloadError",
+    "check",
+    "list",
+    "new",
+    "open",
+    "plot",
+    "query",
+    "regimes",
+    "status",
+    "sweep",
+    "trial",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("batchscale")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'batchscale' has no attribute {name!r}")
+    module, attribute = _HOMES[name].split(":")
+    value = getattr(importlib.import_module(module), attribute)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> Any:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,5 @@
+"""``python -m batchscale``."""
+
+from batchscale.cli import main
+
+main()

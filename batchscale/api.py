@@ -1,0 +1,277 @@
+"""One function behind each command; what `import batchscale` gives.
+
+Nothing is imported before the function that needs it is called: what reads results works where
+torch and Ray are not installed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+    from batchscale.run import Run
+    from batchscale.trials import OnMeasure, TrialRun
+    from experiments.driver.events import Observer
+    from experiments.driver.status import Status
+    from experiments.training.check import Finding
+    from workloads import Workload
+
+    WorkloadLike = str | type[Workload] | Workload
+
+
+def default_results() -> str:
+    """``$BATCHSCALE_RESULTS``, else ``results/runs`` here."""
+    return os.environ.get("BATCHSCALE_RESULTS") or "results/runs"
+
+
+def open(source: str | Path) -> Run:
+    """What was measured: a results folder or URI, ``published``, or a CSV or Parquet of one's own.
+
+    Raises:
+        ResultsError: it is none of these.
+    """
+    import results
+    from batchscale.run import Run
+
+    return Run(results.open(source))
+
+
+def sweep(
+    experiment: str | Path | Mapping[str, Any] | None = None,
+    *,
+    results: str | Path | None = None,
+    address: str = "auto",
+    overrides: Sequence[str] = (),
+    seconds: float | None = None,
+    keep_old: bool = False,
+    retrain: bool = False,
+    observer: Observer | None = None,
+    **settings: Any,
+) -> Run:
+    """Train what an experiment lacks; what is done already is not done again.
+
+    Args:
+        experiment: an experiment file, the name of a packaged one, a mapping of the same keys; or
+            none, and ``settings`` in its place:
+            ``sweep(workload=MyModel, optimizer=["sgd"], batch_size="8..1024", trials=16)``.
+        results: the folder or URI that rows go to; ``$BATCHSCALE_RESULTS``, else ``results/runs``.
+        address: ``none`` (in this process), ``auto`` or ``HOST:PORT`` of a Ray.
+        overrides: ``["trials=8"]``: instead of what the file says.
+        seconds: stop after so long, as on Ctrl-C.
+        keep_old: where only the workload's code has changed, count its old trials as this one's.
+        retrain: where it has, train them again. Else a sweep stops there and says so.
+        observer: gets every event (`experiments.driver.events`); a live display unless given.
+        settings: keys of an experiment file; what is none of them is an axis of its grid.
+
+    Returns:
+        The results, with ``summary``: what was done.
+
+    Raises:
+        ExperimentError, WorkloadError, ResultsError: a clear error of the user's.
+        KeyboardInterrupt: interrupted; what was committed stays.
+    """
+    from batchscale.display import Display
+    from batchscale.sweeps import load, run
+
+    planned = load(experiment, settings, overrides)
+    where = results or default_results()
+    with nullcontext(observer) if observer is not None else Display() as watching:
+        return run(
+            planned,
+            where,
+            address=address,
+            seconds=seconds,
+            keep_old=keep_old,
+            retrain=retrain,
+            observer=watching,
+        )
+
+
+def plan(
+    experiment: str | Path | Mapping[str, Any],
+    *,
+    overrides: Sequence[str] = (),
+    results: str | Path | None = None,
+) -> pd.DataFrame:
+    """What ``sweep`` would train: a row a study, with what earlier runs have done of it."""
+    from batchscale.sweeps import load, plan
+
+    return plan(load(experiment, {}, overrides), results or default_results())
+
+
+def status(source: str | Path | None = None) -> Status:
+    """What is done, running and left of each experiment in a results folder."""
+    from experiments.driver.status import status
+    from results.location import Location
+
+    where = source or default_results()
+    Location(where).require()  # a file of one's own has no status
+    return status(where)
+
+
+def trial(
+    workload: WorkloadLike,
+    *,
+    optimizer: str = "sgd",
+    batch_size: int,
+    schedule: str = "constant",
+    budget: str | None = None,
+    target: str | None = None,
+    engine: str = "module",
+    seed: int = 0,
+    device: str | None = None,
+    save: str | Path | None = None,
+    on_measure: OnMeasure | None = None,
+    **metaparameters: Any,
+) -> TrialRun:
+    """One training run, here, without Ray: ``trial(MyModel, batch_size=64, learning_rate=0.1)``.
+
+    Args:
+        workload: a name, ``file.py:Class``, or the class.
+        budget: as in an experiment file; its default unless given.
+        save: a ``.safetensors`` file for the trained weights.
+        metaparameters: of the optimizer and the schedule, and fields of the workload.
+
+    Returns:
+        Its steps to target, measurements and weights; ``.plot()`` draws them.
+    """
+    from batchscale.training import train
+
+    return train(
+        workload, optimizer=optimizer, batch_size=batch_size, schedule=schedule, budget=budget,
+        target=target, engine=engine, seed=seed, device=device, save=save, on_measure=on_measure,
+        values=metaparameters,
+    )  # fmt: skip
+
+
+def again(
+    trial: str,
+    *,
+    results: str | Path | None = None,
+    device: str | None = None,
+    save: str | Path | None = None,
+    on_measure: OnMeasure | None = None,
+) -> TrialRun:
+    """A recorded trial once more, in the engine that trained it; ``trial`` may be cut short."""
+    from batchscale.training import repeat
+
+    return repeat(
+        trial, results or default_results(), device=device, save=save, on_measure=on_measure
+    )
+
+
+def check(
+    workload: WorkloadLike,
+    *,
+    batch_size: int | None = None,
+    device: str | None = None,
+    **fields: Any,
+) -> list[Finding]:
+    """Does a workload keep its contract? See `experiments.training.check`."""
+    from batchscale.trials import pick_device, reference
+    from experiments.training.check import check
+
+    return check(reference(workload, fields), batch_size=batch_size, device=pick_device(device))
+
+
+def new(file: str | Path) -> tuple[Path, Path]:
+    """Write a workload that runs and an experiment for it; their paths.
+
+    Raises:
+        CommandError: one of them is there already, or the folder is not.
+    """
+    from batchscale.start import write
+
+    return write(Path(file))
+
+
+def regimes(
+    *sources: str | Path | Run,
+    target: str | None = None,
+    where: str | None = None,
+    by: Sequence[str] | None = None,
+    baseline: str | None = None,
+    tolerance: float = 0.2,
+) -> list[dict[str, Any]]:
+    """The three regimes of each curve with their intervals, as ``regimes --json`` prints them.
+
+    Args:
+        sources: where the trials are; several are read as one.
+        target: ``"METRIC < VALUE"``: steps to target are computed again from the measurements.
+        where: an SQL condition on trials.
+        by: columns of the training algorithm that each get curves of their own; the others are
+            minimized over.
+        baseline: the curve to hold the others against, which comes first: ``"sgd"``.
+        tolerance: τ: perfect scaling is E(B) <= (1+τ) E_min, maximal S(B) <= (1+τ) S_min.
+    """
+    from batchscale.curves import located
+
+    return located(sources, target, where, by, baseline, tolerance)
+
+
+def plot(
+    figure: str,
+    *sources: str | Path | Run,
+    target: str | None = None,
+    where: str | None = None,
+    by: Sequence[str] | None = None,
+    baseline: str | None = None,
+    tolerance: float = 0.2,
+    output: str | Path | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw a figure; where ``output`` is given, also write it, with its numbers beside it."""
+    from batchscale.curves import figure as drawn
+
+    return drawn(figure, sources, target, where, by, baseline, tolerance, output, ax)[0]
+
+
+def draw(
+    figure: str,
+    *sources: str | Path | Run,
+    target: str | None = None,
+    where: str | None = None,
+    by: Sequence[str] | None = None,
+    baseline: str | None = None,
+    tolerance: float = 0.2,
+    output: str | Path | None = None,
+) -> list[Path]:
+    """Draw a figure into ``output``, else a PDF of its name, its numbers beside it; the paths."""
+    import matplotlib
+
+    from batchscale.curves import figure as drawn
+
+    matplotlib.use("agg")
+    path = output or f"{figure}.pdf"
+    return drawn(figure, sources, target, where, by, baseline, tolerance, path, None)[1]
+
+
+def query(sql: str, source: str | Path | None = None) -> pd.DataFrame:
+    """The answer to one SELECT over studies, trials, measurements and sources.
+
+    Raises:
+        ResultsError: an error in it, in one line, or anything that is not a SELECT.
+    """
+    return open(source or default_results()).query(sql)
+
+
+def listing(kind: str) -> dict[str, str]:
+    """The names there are of a kind, each with one line.
+
+    Args:
+        kind: ``workloads``, ``optimizers``, ``schedules``, ``figures`` or ``experiments``.
+    """
+    from batchscale.errors import CommandError
+    from batchscale.names import KINDS
+    from experiments.errors import nearest
+
+    if kind not in KINDS:
+        raise CommandError(f"there is no list of {kind!r}", hint=nearest(kind, KINDS))
+    return KINDS[kind]()

@@ -1,0 +1,155 @@
+"""From sources to curves, regimes and figures: what `results` and `analysis` do, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+import analysis
+import results
+from analysis import Curve
+from batchscale.errors import CommandError
+from batchscale.run import Run
+from results.reader import Results
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+if TYPE_CHECKING:
+    pass
+
+Sources = Sequence[str | Path | Run]
+
+
+def located(
+    sources: Sources,
+    target: str | None,
+    where: str | None,
+    by: Sequence[str] | None,
+    baseline: str | None,
+    tolerance: float,
+) -> list[dict[str, Any]]:
+    """The regimes of every curve; one that cannot be fitted has nulls, and a note that says why.
+
+    Raises:
+        ResultsError: a source that is none, or no curve that can be fitted.
+    """
+    found: list[dict[str, Any]] = []
+    failures: list[analysis.TooFewBatchSizesError] = []
+    for curve in gather(sources, target, where, by, baseline):
+        try:
+            found.append(analysis.regimes(curve, tolerance=tolerance).to_dict())
+        except analysis.TooFewBatchSizesError as error:
+            failures.append(error)
+            found.append(_unfitted(curve, tolerance, error))
+    if failures and len(failures) == len(found):
+        raise failures[0]
+    return found
+
+
+def gather(
+    sources: Sources,
+    target: str | None,
+    where: str | None,
+    by: Sequence[str] | None,
+    baseline: str | None,
+) -> list[Curve]:
+    """The curves of all sources, read as one dataset."""
+    if not sources:
+        raise CommandError("no SOURCE", hint="a results folder, published, or a CSV of your own")
+    opened = [_opened(source, target, where) for source in sources]
+    studies = _together(one.studies for one in opened)
+    trials = _in_order(_together(one.trials for one in opened), studies)
+    if trials.empty and where is not None:
+        raise CommandError(f"no trial of {opened[0].root} has {where}")
+    return analysis.curves(
+        trials,
+        studies=studies,
+        measurements=_together(one.read_measurements(_columns(one)) for one in opened),
+        by=by,
+        baseline=baseline,
+    )
+
+
+def _opened(source: str | Path | Run, target: str | None, where: str | None) -> Results:
+    found = source.results if isinstance(source, Run) else results.open(source)
+    if target is not None:
+        found = found.with_target(target)
+    return found.where(where) if where is not None else found
+
+
+def _columns(found: Results) -> list[str]:
+    """What the analysis reads of measurements: the metrics that are targets, and where they are."""
+    from results.schema import METRIC_COLUMNS
+
+    metrics = set(found.trials["target_metric"].dropna().unique())
+    return ["study", "trial", "step", *(name for name in METRIC_COLUMNS if name in metrics)]
+
+
+def _together(frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    held = list(frames)
+    some = [frame for frame in held if len(frame)]
+    return pd.concat(some, ignore_index=True) if len(some) > 1 else (some or held)[0]
+
+
+def _in_order(trials: pd.DataFrame, studies: pd.DataFrame) -> pd.DataFrame:
+    """Trials as their experiments list the studies, not as they happened to end."""
+    places = {study: place for place, study in enumerate(studies["study"])}
+    order = trials["study"].map(places).fillna(len(places))
+    return trials.loc[order.sort_values(kind="stable").index].reset_index(drop=True)
+
+
+def _unfitted(curve: Curve, tolerance: float, error: Exception) -> dict[str, Any]:
+    from analysis.estimate import QUANTITIES
+
+    unknown = {"value": None, "low": None, "high": None}
+    return {
+        **curve.group,
+        **{name: dict(unknown) for name in QUANTITIES},
+        "level": 0.9,
+        "tolerance": tolerance,
+        "batch_sizes": curve.batch_sizes,
+        "trials": curve.trials,
+        "target": None if curve.target is None else str(curve.target),
+        "censored": curve.censored,
+        "best": None,
+        "notes": [str(error), *curve.notes],
+    }
+
+
+def figure(
+    name: str,
+    sources: Sources,
+    target: str | None,
+    where: str | None,
+    by: Sequence[str] | None,
+    baseline: str | None,
+    tolerance: float,
+    output: str | Path | None,
+    ax: Axes | None,
+) -> tuple[Axes, list[Path]]:
+    """Draw a figure; what was written, where ``output`` names a file.
+
+    Raises:
+        ResultsError: no such figure, a source that is none, nothing to draw.
+    """
+    from analysis import figures
+
+    curves = gather(sources, target, where, by, baseline)
+    found = [_regimes(curve, tolerance) for curve in curves]
+    drawn = figures.draw(name, curves, found, ax=ax)
+    if output is None:
+        return drawn, []
+    path = Path(output)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return drawn, figures.save(drawn, path, figures.numbers(name, curves, found))
+
+
+def _regimes(curve: Curve, tolerance: float) -> analysis.Regimes | None:
+    try:
+        return analysis.regimes(curve, tolerance=tolerance)
+    except analysis.TooFewBatchSizesError:
+        return None

@@ -1,0 +1,59 @@
+"""``batchscale list``: the names of each kind, each with one line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+
+def workloads() -> dict[str, str]:
+    """The packaged workloads."""
+    from workloads import names
+
+    return names()
+
+
+def optimizers() -> dict[str, str]:
+    """The registered optimizers, with the space that each is tuned in unless told otherwise."""
+    from experiments.optimizers import get, names
+
+    return {name: _space(get(name).space) for name in names()}
+
+
+def schedules() -> dict[str, str]:
+    """The schedules, with what is tuned of each unless told otherwise."""
+    from experiments.schedules import get, names
+
+    return {name: _space(get(name).space) or "nothing tuned" for name in names()}
+
+
+def figures() -> dict[str, str]:
+    """What ``batchscale plot`` draws."""
+    from analysis.figures import names
+
+    return names()
+
+
+def experiments() -> dict[str, str]:
+    """The packaged experiments: each file's first comment line."""
+    from experiments.config.packaged import names
+
+    return names()
+
+
+KINDS: Mapping[str, Callable[[], dict[str, str]]] = {
+    "workloads": workloads,
+    "optimizers": optimizers,
+    "schedules": schedules,
+    "figures": figures,
+    "experiments": experiments,
+}
+
+
+def _space(space: Mapping[str, object]) -> str:
+    return ", ".join(f"{name} {_range(value)}" for name, value in space.items())
+
+
+def _range(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{scale} {ends}" for scale, ends in value.items())
+    return f"= {value}"

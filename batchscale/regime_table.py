@@ -1,0 +1,133 @@
+"""The regimes as a table: a row a curve, an interval a cell, the notes beneath."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from batchscale.tables import Format, render, text
+
+QUANTITIES = (
+    "perfect_scaling_until",
+    "critical_batch_size",
+    "maximal_parallelism_from",
+    "min_steps",
+    "min_examples",
+)
+_OTHERS = {"level", "tolerance", "batch_sizes", "trials", "target", "censored", "best", "notes"}
+_ALWAYS = ("optimizer",)
+
+Curve = Mapping[str, Any]
+
+
+def regimes(curves: Sequence[Curve], format: Format) -> str:
+    """The text of ``batchscale regimes``. JSON is what the API returns, as it is."""
+    if format == "json":
+        import json
+
+        return json.dumps(list(curves), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    groups = group_columns(curves)
+    if format == "csv":
+        return render([_flat(curve) for curve in curves], "csv")
+    shown = [
+        name
+        for name in groups
+        if name in _ALWAYS or len({text(curve.get(name)) for curve in curves}) > 1
+    ]
+    rows = [_row(curve, shown) for curve in curves]
+    table = render(rows, format)
+    if format != "table":
+        return table
+    same = [_words(name, curves[0].get(name)) for name in groups if name not in shown]
+    cells = "".join(cell for row in rows for cell in row.values())
+    ends = "; ≥ and ≤: bounded, not reached" if "≥" in cells or "≤" in cells else ""
+    points = ", each point the best of N" if any(curve["trials"] > 1 for curve in curves) else ""
+    lines = [
+        ", ".join(filter(None, [*same, f"target {curves[0]['target'] or 'of the source'}"])),
+        f"{curves[0]['level']:.0%} intervals, tolerance {curves[0]['tolerance']:g}{points}{ends}",
+        "",
+        table.rstrip("\n"),
+        *_notes(curves, shown),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def group_columns(curves: Sequence[Curve]) -> list[str]:
+    """What tells the curves apart: all keys but the answers."""
+    names = dict.fromkeys(name for curve in curves for name in curve)
+    return [name for name in names if name not in _OTHERS and name not in QUANTITIES]
+
+
+def label(curve: Curve, shown: Sequence[str]) -> str:
+    """``sgd``, ``sgd, width 64``: a curve's name among the others."""
+    parts = [text(curve.get(n)) if n in _ALWAYS else f"{n} {text(curve.get(n))}" for n in shown]
+    return ", ".join(part for part in parts if part) or "the curve"
+
+
+def interval(quantity: Mapping[str, float | None]) -> str:
+    """``64 [48, 90]`` where it is reached; ``≥ 48`` or ``≤ 90`` where it is bounded."""
+    value, low, high = quantity["value"], quantity["low"], quantity["high"]
+    if low is not None and high is not None:
+        ends = f"[{_short(low)}, {_short(high)}]"
+        return f"{_short(value)} {ends}" if value is not None else ends
+    if low is not None:
+        return f"≥ {_short(low)}"
+    if high is not None:
+        return f"≤ {_short(high)}"
+    return "open"
+
+
+def _words(name: str, value: Any) -> str:
+    """``workload digits-mlp``; a technique as its own pairs; nothing for a null."""
+    if isinstance(value, str) and value.startswith("{"):
+        import json
+
+        return ", ".join(f"{key} {text(item)}" for key, item in json.loads(value).items())
+    return f"{name.replace('_', ' ')} {text(value)}" if text(value) else ""
+
+
+def _row(curve: Curve, shown: Sequence[str]) -> dict[str, str]:
+    sizes = curve["batch_sizes"]
+    return {
+        **{name: text(curve.get(name)) for name in shown},
+        "batch_sizes": f"{text(min(sizes))}–{text(max(sizes))} ({len(sizes)})" if sizes else "",
+        "N": text(curve["trials"]),
+        **{name: interval(curve[name]) for name in QUANTITIES},
+    }
+
+
+def _flat(curve: Curve) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in curve.items():
+        if name in QUANTITIES:
+            flat |= {
+                name: value["value"],
+                f"{name}_low": value["low"],
+                f"{name}_high": value["high"],
+            }
+        elif name == "notes":
+            flat[name] = " ".join(value)
+        else:
+            flat[name] = value
+    return flat
+
+
+def _notes(curves: Sequence[Curve], shown: Sequence[str]) -> list[str]:
+    """Each note once, with the curves that it is about."""
+    about: dict[str, list[str]] = {}
+    for curve in curves:
+        for note in curve["notes"]:
+            about.setdefault(note, []).append(label(curve, shown))
+    lines = []
+    for note, names in about.items():
+        whose = "" if len(names) == len(curves) else f"{'; '.join(names)}: "
+        lines.append(f"- {whose}{note}")
+    return ["", *lines] if lines else []
+
+
+def _short(number: float) -> str:
+    """Whole from 10 on, three significant digits at most, thousands apart."""
+    if number < 10:
+        return f"{number:.3g}"
+    digits = len(str(int(number))) - 3
+    return f"{round(number, -max(digits, 0)):,.0f}"

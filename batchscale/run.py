@@ -1,0 +1,102 @@
+"""A results dataset with everything one does to it: ``bs.open(...)``, ``bs.sweep(...)``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+    from experiments.driver.sweep import Summary
+    from results.reader import Results
+
+
+class Run:
+    """What was measured. Frames are read once, when first used.
+
+    ``summary`` is what a sweep of this process did; ``None`` for results that were opened.
+    """
+
+    def __init__(self, results: Results, summary: Summary | None = None) -> None:
+        self.results = results
+        self.summary = summary
+
+    @property
+    def root(self) -> str:
+        """What it was opened from."""
+        return self.results.root
+
+    @property
+    def trials(self) -> pd.DataFrame:
+        """One row a training run, workload fields as columns."""
+        return self.results.trials
+
+    @property
+    def studies(self) -> pd.DataFrame:
+        """One row a metaparameter search."""
+        return self.results.studies
+
+    @property
+    def measurements(self) -> pd.DataFrame:
+        """One row an evaluation of a trial."""
+        return self.results.measurements
+
+    @property
+    def sources(self) -> pd.DataFrame:
+        """One row a source of what was not measured here."""
+        return self.results.sources
+
+    def query(self, sql: str) -> pd.DataFrame:
+        """The answer to one SELECT over studies, trials, measurements and sources."""
+        return self.results.query(sql)
+
+    def where(self, condition: str) -> Run:
+        """The trials for which an SQL condition holds: ``run.where("width = 64")``."""
+        return Run(self.results.where(condition), self.summary)
+
+    def regimes(
+        self,
+        *,
+        target: str | None = None,
+        where: str | None = None,
+        by: Sequence[str] | None = None,
+        baseline: str | None = None,
+        tolerance: float = 0.2,
+    ) -> list[dict[str, Any]]:
+        """The three regimes of each curve with their intervals: see `batchscale.regimes`."""
+        from batchscale import api
+
+        return api.regimes(
+            self, target=target, where=where, by=by, baseline=baseline, tolerance=tolerance
+        )
+
+    def plot(
+        self,
+        figure: str = "steps",
+        *,
+        target: str | None = None,
+        where: str | None = None,
+        by: Sequence[str] | None = None,
+        baseline: str | None = None,
+        tolerance: float = 0.2,
+        output: str | Path | None = None,
+        ax: Axes | None = None,
+    ) -> Axes:
+        """Draw a figure: see `batchscale.plot`."""
+        from batchscale import api
+
+        return api.plot(
+            figure, self, target=target, where=where, by=by, baseline=baseline,
+            tolerance=tolerance, output=output, ax=ax,
+        )  # fmt: skip
+
+    def __repr__(self) -> str:
+        trials = self.trials
+        reached = int(trials.steps_to_target.notna().sum())
+        return (
+            f"<batchscale Run {self.root}: {trials.study.nunique()} studies, {len(trials):,} "
+            f"trials, {reached:,} reached their target>"
+        )

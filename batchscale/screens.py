@@ -1,0 +1,196 @@
+"""What each command prints, from what `batchscale.api` returns."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from batchscale.display import clock
+from batchscale.errors import FAILED_TRIALS
+from batchscale.tables import Format, records, render
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from batchscale.run import Run
+    from batchscale.trials import TrialRun
+    from experiments.driver.status import Status
+    from experiments.plan import Measurement, Study
+    from experiments.training.check import Finding
+
+_RATIO = 1.9
+"""Of the looks of one trial, those are shown whose step has grown by this much."""
+
+
+def frame(found: pd.DataFrame, format: Format) -> str:
+    """A data frame; its columns stand even when it has no rows."""
+    names = [str(column) for column in found.columns]
+    text = render(records(found), format, columns=names)
+    return f"{text}no rows\n" if format == "table" and found.empty else text
+
+
+def write(found: pd.DataFrame, output: str, format: Format) -> Path:
+    """Write a query's answer: by the file's suffix, or as a table for a paper or a page."""
+    from results.save import save
+
+    path = Path(output)
+    forms: dict[str, Format] = {".tex": "latex", ".md": "markdown"}
+    if path.suffix.lower() in forms or format in ("latex", "markdown"):
+        from results.location import write_file, writing
+
+        with writing(path):
+            text = frame(found, forms.get(path.suffix.lower(), format))
+            write_file(str(path.absolute()), text.encode())
+    else:
+        save(found, path)
+    return path
+
+
+def plan(found: pd.DataFrame, format: Format) -> str:
+    """What a sweep would train: columns that are the same in all studies go to the last line."""
+    if format in ("csv", "json"):
+        return frame(found, format)
+    same = [n for n in found.columns if n not in _PLANNED and found[n].nunique(dropna=False) == 1]
+    text = frame(found.drop(columns=same), format)
+    if format != "table":
+        return text
+    wanted, have = int(found["trials"].sum()), int(found["recorded"].sum())
+    all_of = ", ".join(f"{n.replace('_', ' ')} {found[n].iloc[0]}" for n in same)
+    return (
+        f"{text}\n{len(found)} studies, {wanted:,} feasible trials wanted, {have:,} trials recorded"
+        f"{f'; {all_of}' if all_of else ''}\n"
+    )
+
+
+_PLANNED = ("optimizer", "batch_size", "trials", "recorded", "budget_steps")
+
+
+def summary(run: Run) -> int:
+    """What a sweep did; the exit status: 3 where it finished but some trials failed."""
+    did = run.summary
+    assert did is not None
+    print(
+        f"{did.experiment}: {did.trained:,} trials trained in {clock(did.seconds)}, "
+        f"{did.trials:,} recorded; {did.reached} of {did.studies} studies reached the target"
+    )
+    print(f"results: {did.path}")
+    if did.failed:
+        print(f"{did.failed} trials failed; the same command tries them once more", file=sys.stderr)
+    if not did.complete:
+        print("not complete: the same command goes on from here")
+    return FAILED_TRIALS if did.failed else 0
+
+
+def status(found: Status, format: Format) -> str:
+    """Where a results folder stands: its experiments, the packs that run, the time left."""
+    studies = found.studies
+    counts = ["wanted", "done", "reached", "infeasible", "dominated", "failed", "running", "left"]
+    if format in ("csv", "json"):
+        return frame(studies, format)
+    groups = [n for n in ("experiment", "workload", "optimizer") if n in studies]
+    table = studies.groupby(groups, sort=False, dropna=False)
+    rows = table[counts].sum()
+    rows.insert(0, "studies", table.size())
+    text = frame(rows.reset_index(), format)
+    if format != "table":
+        return text
+    if len(found.packs):
+        text += f"\n{frame(_running(found), format)}"
+    return f"{text}\n{_left(found)}\n"
+
+
+def _running(found: Status) -> pd.DataFrame:
+    names = ["experiment", "study", "optimizer", "batch_size"]
+    packs = found.packs.merge(found.studies[names], on=["experiment", "study"], how="left")
+    shown = packs[["experiment", "optimizer", "batch_size", "trials", "step", "best", "machine"]]
+    return shown.assign(last_word=[f"{seconds:.0f} s ago" for seconds in packs["silent"]])
+
+
+def _left(found: Status) -> str:
+    if not found.left:
+        return "complete"
+    start = f"{found.left:,} trials left"
+    if found.seconds is not None:
+        return f"{start}, about {clock(found.seconds)} with the packs that run now"
+    if found.work_seconds is not None:
+        return f"{start}, about {clock(found.work_seconds)} for one worker; nothing runs now"
+    return f"{start}; nothing runs now"
+
+
+def listing(names: Mapping[str, str], format: Format) -> str:
+    """Names, each with one line."""
+    rows = [{"name": name, "what": what} for name, what in names.items()]
+    return render(rows, format, columns=("name", "what"))
+
+
+def new(workload: Path, experiment: Path) -> str:
+    """What was written, and what to do with it."""
+    spec = f"{workload}:{_class_in(workload)}"
+    return (
+        f"wrote {workload} and {experiment}. Next:\n"
+        f"  batchscale check {spec}\n"
+        f"  batchscale trial {spec} --optimizer sgd --batch-size 64 --param learning_rate=0.1\n"
+        f"  batchscale sweep {experiment}\n"
+    )
+
+
+def _class_in(workload: Path) -> str:
+    import ast
+
+    tree = ast.parse(workload.read_text(encoding="utf-8"))
+    return next(node.name for node in tree.body if isinstance(node, ast.ClassDef))
+
+
+def check(findings: Sequence[Finding], format: Format) -> str:
+    """Findings, passed or not; the facts among them without a verdict."""
+    words = {True: "pass", False: "FAIL", None: ""}
+    rows = [
+        {
+            "check": finding.check,
+            "passed" if format in ("json", "csv") else "": finding.passed
+            if format in ("json", "csv")
+            else words[finding.passed],
+            "finding": finding.finding,
+        }
+        for finding in findings
+    ]
+    text = render(rows, format)
+    failed = sum(finding.passed is False for finding in findings)
+    if format == "table":
+        text += f"\n{failed} of the checks failed\n" if failed else "\nit keeps the contract\n"
+    return text
+
+
+class Looks:
+    """A trial on the screen: a line each time its step has about doubled, and how it ended."""
+
+    def __init__(self, format: Format) -> None:
+        self.format = format
+        self._shown = 0.0
+        self._first = ""
+
+    def __call__(self, study: Study, look: Measurement) -> None:
+        """A measurement was made."""
+        self._first = study.targets[-1].metric
+        if self.format != "table" or look.step < self._shown * _RATIO:
+            return
+        self._shown = look.step
+        self._line(look)
+
+    def end(self, run: TrialRun) -> int:
+        """The last line; the exit status: 1 where a recorded trial came out differently."""
+        if self.format == "table":
+            if run.looks and run.looks[-1].step > self._shown:
+                self._line(run.looks[-1])
+            print(run.verdict)
+        else:
+            print(frame(run.measurements, self.format), end="")
+            print(run.verdict, file=sys.stderr)
+        return 0 if run.equal else 1
+
+    def _line(self, look: Measurement) -> None:
+        names = sorted(look.metrics, key=lambda name: (name != self._first, name))
+        metrics = "".join(f"  {name} {look.metrics[name]:<10.4g}" for name in names)
+        print(f"step {look.step:>8,}{metrics}{look.train_seconds:8.2f} s", flush=True)

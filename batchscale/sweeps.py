@@ -1,0 +1,122 @@
+"""A sweep as the front door starts it: the experiment read, `analysis` handed down as callables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from batchscale.errors import CommandError
+from experiments.driver.events import Note
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from batchscale.run import Run
+    from experiments.config.file import Experiment
+    from experiments.driver.events import Observer
+
+
+def load(
+    source: str | Path | Mapping[str, Any] | None,
+    settings: Mapping[str, Any],
+    overrides: Sequence[str],
+) -> Experiment:
+    """An experiment from a file, a name, a mapping, or keywords.
+
+    Raises:
+        CommandError: none of them, or two.
+    """
+    from experiments.config import file
+
+    if source is not None and settings:
+        raise CommandError(
+            f"sweep got an experiment and keywords: {', '.join(settings)}",
+            hint='what a file says is changed by overrides=["trials=8"]',
+        )
+    if source is not None:
+        return file.load(source, overrides)
+    if not settings:
+        raise CommandError(
+            "sweep needs an experiment", hint='bs.sweep("digits"), or keywords: workload=…'
+        )
+    return file.from_keywords(**settings)
+
+
+def run(
+    experiment: Experiment,
+    results: str | Path,
+    *,
+    address: str,
+    seconds: float | None,
+    keep_old: bool,
+    retrain: bool,
+    observer: Observer,
+) -> Run:
+    """Train what is missing; the results of the experiment's studies, and the sweep's summary."""
+    import results as dataset
+    from analysis import edges
+    from batchscale.run import Run
+    from experiments.driver.sweep import sweep
+
+    for note in experiment.notes:
+        observer(Note(text=note))
+    summary = sweep(
+        experiment,
+        results=results,
+        address=address,
+        judge=edges,
+        observer=observer,
+        seconds=seconds,
+        keep_old=keep_old,
+        retrain=retrain,
+    )
+    found = dataset.open(summary.path)
+    name = summary.experiment.replace("'", "''")
+    # By study: trials that another experiment has trained already are this one's too.
+    own = f"study IN (SELECT study FROM studies WHERE experiment = '{name}')"
+    return Run(found.where(own), summary)
+
+
+def plan(experiment: Experiment, results: str | Path) -> pd.DataFrame:
+    """A row a study of what a sweep would train; nothing is written.
+
+    Columns: what tells the studies apart, ``batch_size``, ``tuned`` (the metaparameters searched),
+    ``trials`` wanted, ``recorded`` so far, ``budget_steps`` of each.
+    """
+    import pandas as pd
+
+    from experiments.driver.planned import planned
+
+    found = planned(experiment)
+    recorded = _recorded(results)
+    rows = []
+    for one, columns in zip(found.plans, found.columns, strict=True):
+        fields = {n: v for n, v in columns["fields"].items() if n in experiment.grid}
+        rows.append(
+            {
+                "workload": columns["workload"],
+                "optimizer": one.study.optimizer,
+                "schedule": one.study.schedule,
+                **dict(one.study.technique),
+                **fields,
+                "batch_size": one.study.batch_size,
+                "tuned": ", ".join(one.space),
+                "trials": one.study.trials,
+                "recorded": recorded.get(one.study.id, 0),
+                "budget_steps": one.study.budget_steps,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _recorded(results: str | Path) -> dict[str, int]:
+    """Trials that a results folder holds of each study; a folder that is not there holds none."""
+    import results as dataset
+    from results.location import Location
+
+    if not Location(results).files("trials", ".parquet"):
+        return {}
+    trials = dataset.open(results).trials
+    counts = trials[trials["stop_reason"] != "error"].groupby("study").size()
+    return {str(study): int(count) for study, count in counts.items()}

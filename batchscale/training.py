@@ -1,0 +1,243 @@
+"""Train one trial in this process: a new one, or one as it was recorded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from batchscale.errors import CommandError
+from batchscale.trials import OnMeasure, TrialRun, pick_device
+from experiments.plan import Layout, Measurement, Outcome, Pack, Study, Trial
+from results.target import Target
+
+if TYPE_CHECKING:
+    from experiments.config.file import Experiment
+    from results.reader import Results
+    from workloads import Workload
+
+
+def train(
+    workload: str | type[Workload] | Workload,
+    *,
+    optimizer: str,
+    batch_size: int,
+    schedule: str,
+    budget: str | None,
+    target: str | None,
+    engine: str,
+    seed: int,
+    device: str | None,
+    save: str | Path | None,
+    on_measure: OnMeasure | None,
+    values: Mapping[str, Any],
+) -> TrialRun:
+    """Train a new trial: see `batchscale.trial`.
+
+    Raises:
+        CommandError: a metaparameter is missing, or the file to save to is not one.
+    """
+    from experiments.config import file
+
+    given = {
+        name: value for name, value in (("budget", budget), ("target", target)) if value is not None
+    }
+    experiment = file.from_keywords(
+        workload=workload,
+        optimizer=optimizer,
+        batch_size=batch_size,
+        schedule=schedule,
+        trials=1,
+        seed=seed,
+        **given,
+        **values,
+    )
+    (plan,) = experiment.plans()
+    if plan.space:
+        missing = list(plan.space)
+        example = " ".join(f"--param {name}=…" for name in missing)
+        raise CommandError(
+            f"one trial of {optimizer} needs a value of {' and '.join(missing)}",
+            hint=f"{example}, or in Python {missing[0]}=…",
+        )
+    (trial,) = plan.trials(0, 1)
+    return _run(plan.study, trial, engine, device, save, on_measure)
+
+
+def repeat(
+    trial: str,
+    results: str | Path,
+    *,
+    device: str | None,
+    save: str | Path | None,
+    on_measure: OnMeasure | None,
+) -> TrialRun:
+    """Train a recorded trial once more, to where it stopped: see `batchscale.again`.
+
+    Raises:
+        CommandError: no such trial, several that begin so, or one that was not trained here.
+    """
+    import results as dataset
+
+    found = dataset.open(results)
+    row = _row(found, trial)
+    if not row["metaparameters"] or not row["seed"]:
+        raise CommandError(f"trial {trial} of {results} was not trained by batchscale")
+    study = _study(found, row)
+    point = Trial(
+        id=row["trial"],
+        index=int(row["index"]),
+        seed=int(row["seed"]),
+        metaparameters=json.loads(row["metaparameters"]),
+        role=row["role"],
+        round=int(row["round"]),
+    )
+    run = _run(study, point, row["engine"], device, save, on_measure)
+    measured = found.read_measurements(["trial", "step", "metrics", *_columns(row)])
+    own = measured[measured["trial"] == point.id]
+    column = row["target_metric"]
+    values = own[column] if column in own else own["metrics"].map(lambda t: json.loads(t)[column])
+    recorded = {"measurements": dict(zip(own["step"], values, strict=True)), **row}
+    return replace(run, recorded=recorded)
+
+
+def _columns(row: Mapping[str, Any]) -> list[str]:
+    from results.schema import METRIC_COLUMNS
+
+    return [row["target_metric"]] if row["target_metric"] in METRIC_COLUMNS else []
+
+
+def _row(found: Results, trial: str) -> dict[str, Any]:
+    frame = found.trials
+    match = frame[frame["trial"].astype(str).str.startswith(trial)]
+    if len(match) != 1:
+        known = frame["trial"].astype(str)
+        raise CommandError(
+            f"{len(match)} trials of {found.root} begin with {trial!r}"
+            if len(match)
+            else f"no trial of {found.root} is called {trial!r}",
+            hint="give more of its digits"
+            if len(match)
+            else f"for example {known.iloc[0]}: batchscale query 'SELECT trial FROM trials' "
+            f"{found.root}"
+            if len(known)
+            else "there are no trials yet",
+        )
+    row = match.astype(object).where(match.notna(), None).iloc[0]
+    return {str(name): value for name, value in row.items()}
+
+
+def _study(found: Results, row: Mapping[str, Any]) -> Study:
+    """The study of a recorded trial, its budget where the trial stopped."""
+    from experiments.config import file
+
+    studies = found.studies
+    held = studies[studies["study"] == row["study"]].iloc[-1]
+    name = f"experiment {row['experiment']}"
+    experiment = _in_its_folder(lambda: file.parse(held["experiment_yaml"], name))
+    plans = experiment.plans(source=row["workload_version"])
+    plan = next(p for p in plans if p.study.id == row["study"])
+    target = Target(
+        metric=row["target_metric"],
+        value=float(row["target_value"]),
+        lower_is_better=bool(row["lower_is_better"]),
+    )
+    return replace(
+        plan.study,
+        targets=(target,),
+        keep=None,
+        budget_steps=int(row["steps_run"] or row["budget_steps"]),
+        evaluation_ratio=float(row["evaluation_ratio"]),
+        layout=Layout(micro_batch=plan.study.layout.micro_batch),
+    )
+
+
+def _in_its_folder(parse: Callable[[], Experiment]) -> Experiment:
+    """Rows name a user's file relative to its experiment's folder, which they do not know."""
+    from experiments.errors import ExperimentError
+
+    try:
+        return parse()
+    except ExperimentError as error:
+        if "no file" in str(error):
+            raise CommandError(
+                str(error), hint="give the command in the folder of the experiment's file"
+            ) from None
+        raise
+
+
+def _run(
+    study: Study,
+    trial: Trial,
+    engine: str,
+    device: str | None,
+    save: str | Path | None,
+    on_measure: OnMeasure | None,
+) -> TrialRun:
+    from experiments.training.loop import Training
+
+    path = _savable(save)
+    pack = Pack(id=f"trial-{trial.id}", study=study, trials=(trial,), engine=_kind(engine))
+    training = Training(pack, device=pick_device(device), keep_weights=True)
+    looks: list[Measurement] = []
+    outcomes: list[Outcome] = []
+    for events in training.run():
+        for event in events:
+            if isinstance(event, Outcome):
+                outcomes.append(event)
+                continue
+            looks.append(event)
+            if on_measure is not None:
+                on_measure(study, event)
+    run = TrialRun(
+        study=study,
+        trial=trial,
+        outcome=outcomes[0],
+        engine=training.engine,
+        looks=looks,
+        weights=training.final[trial.id],
+    )
+    if path is not None:
+        _write(run, path)
+    return run
+
+
+def _kind(engine: str) -> Any:
+    kinds = ("module", "stacked", "auto")
+    if engine not in kinds:
+        from experiments.errors import nearest
+
+        raise CommandError(f"unknown engine {engine!r}", hint=nearest(engine, kinds))
+    return engine
+
+
+def _savable(save: str | Path | None) -> Path | None:
+    """Refuse, before an hour of training, what could not be written after it."""
+    if save is None:
+        return None
+    path = Path(save)
+    if path.suffix != ".safetensors":
+        raise CommandError(f"cannot save to {path}: weights are kept as .safetensors")
+    if not path.absolute().parent.is_dir():
+        raise CommandError(f"cannot save to {path}: there is no folder {path.parent}")
+    return path
+
+
+def _write(run: TrialRun, path: Path) -> None:
+    """Weights by name, and what they are of in the file's metadata (JSON text)."""
+    from safetensors.torch import save
+
+    from results.location import write_file
+
+    about = {
+        "trial": run.trial.id,
+        "workload": str(run.study.workload.spec),
+        "fields": json.dumps(dict(run.study.workload.fields)),
+        "optimizer": run.study.optimizer,
+        "metaparameters": json.dumps(dict(run.trial.metaparameters)),
+        "outcome": json.dumps(asdict(run.outcome)),
+    }
+    weights = {name: value.cpu().contiguous() for name, value in run.weights.items()}
+    write_file(str(path.absolute()), save(weights, metadata=about))

@@ -1,0 +1,126 @@
+"""The demo as a user runs it: wall time, memory of the whole process tree, and what it finds.
+
+Also the front door: ``batchscale --help``, and ``regimes`` on the demo's results.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+COMMAND = [sys.executable, "-m", "batchscale"]
+
+
+def proportional_bytes(root: int) -> int:
+    """Memory of process ``root`` and its descendants; a shared page is counted once (PSS)."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parents[int(entry.name)] = int(
+                    (entry / "stat").read_text().rsplit(")", 1)[1].split()[1]
+                )
+            except (OSError, IndexError):
+                continue  # it ended while we looked
+    tree = {root}
+    while grown := {pid for pid, parent in parents.items() if parent in tree} - tree:
+        tree |= grown
+    total = 0
+    for pid in tree:
+        try:
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        except OSError:
+            continue
+        total += sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+    return total
+
+
+def watched(command: list[str]) -> tuple[float, int]:
+    """Wall seconds and peak bytes of a command's process tree, looked at every second."""
+    began = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    peak = 0
+    ended = threading.Event()
+
+    def look() -> None:
+        nonlocal peak
+        while not ended.wait(1.0):
+            peak = max(peak, proportional_bytes(process.pid))
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    status = process.wait()
+    ended.set()
+    watcher.join()
+    if status:
+        raise SystemExit(f"{' '.join(command)} ended with status {status}")
+    return time.perf_counter() - began, peak
+
+
+def median_seconds(run: Callable[[], object], times: int) -> float:
+    """Median wall seconds of ``run()`` after one warm-up."""
+    run()
+    spent = []
+    for _ in range(times):
+        began = time.perf_counter()
+        run()
+        spent.append(time.perf_counter() - began)
+    return statistics.median(spent)
+
+
+def rows() -> list[dict[str, object]]:
+    """One row a figure, for the table in docs/."""
+    quiet = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "check": True, "text": True}
+    with tempfile.TemporaryDirectory() as folder:
+        runs = os.path.join(folder, "runs")
+        seconds, peak = watched([*COMMAND, "sweep", "digits", "--results", runs])
+        regimes = [*COMMAND, "regimes", runs, "--json"]
+        regimes_seconds = median_seconds(lambda: subprocess.run(regimes, **quiet), 5)
+        found = json.loads(subprocess.run(regimes, **quiet).stdout)
+    help_seconds = median_seconds(lambda: subprocess.run([*COMMAND, "--help"], **quiet), 9)
+    table: list[dict[str, object]] = [
+        {"what": "the demo: 2,304 trials", "measured": f"{seconds:.0f} s", "wanted": "≤ 300 s"},
+        {
+            "what": "the demo's peak memory, all processes",
+            "measured": f"{peak / 2**30:.2f} GiB",
+            "wanted": "< 3 GB",
+        },
+        {
+            "what": "`batchscale --help`",
+            "measured": f"{help_seconds:.2f} s",
+            "wanted": "< 0.3 s",
+        },
+        {
+            "what": "`batchscale regimes` on the demo's results",
+            "measured": f"{regimes_seconds:.2f} s",
+            "wanted": "< 5 s",
+        },
+    ]
+    for curve in found:
+        knee = curve["critical_batch_size"]
+        ends = (knee["low"], knee["high"])
+        wide = ends[1] / ends[0] if all(ends) else float("inf")
+        table.append(
+            {
+                "what": f"the demo's critical batch size, {curve['optimizer']}",
+                "measured": f"{knee['value']:.0f} [{ends[0]:.0f}, {ends[1]:.0f}]: "
+                f"high/low {wide:.1f}"
+                if knee["value"] and all(ends)
+                else str(knee),
+                "wanted": "high/low ≤ 4",
+            }
+        )
+    return table
+
+
+if __name__ == "__main__":
+    for row in rows():
+        print(row)

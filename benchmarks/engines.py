@@ -1,0 +1,130 @@
+"""Steps per second of both engines against a bare hand-written PyTorch loop of the same model.
+
+The bare loop is what one would write by hand for one model: index the batch, forward, backward,
+``optimizer.step()``. Ratios are taken in turn within one run, since machines are noisy; the median
+of the pairs is reported, with its quartiles.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+
+from experiments.engines import make_engine
+from experiments.plan import Study, Trial, WorkloadRef
+from experiments.training.setup import Setup
+from results.target import Target
+from workloads import load
+
+PAIRS = 41
+SECONDS = 0.2
+
+
+def study(workload: str, batch_size: int, trials: int) -> Study:
+    """A study that trains ``workload`` with SGD."""
+    return Study(
+        id="benchmark",
+        experiment="benchmark",
+        workload=WorkloadRef(spec=workload),
+        optimizer="sgd",
+        schedule="constant",
+        batch_size=batch_size,
+        trials=trials,
+        budget_steps=10**9,
+        targets=(Target.parse("validation_error < 0.001"),),
+    )
+
+
+def trial(index: int) -> Trial:
+    """A trial that neither diverges nor gets stuck."""
+    return Trial(
+        id=f"trial-{index}", index=index, seed=index, metaparameters={"learning_rate": 0.01}
+    )
+
+
+def bare_loop(workload: str, batch_size: int) -> Callable[[int], None]:
+    """A function that trains one model for so many steps, as by hand."""
+    loaded = load(workload)
+    x, y = loaded.data()["train"]
+    model = loaded.model().train()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    state = {"order": torch.randperm(len(x)), "at": 0}
+
+    def train(steps: int) -> None:
+        for _ in range(steps):
+            if state["at"] + batch_size > len(x):
+                state["order"], state["at"] = torch.randperm(len(x)), 0
+            chosen = state["order"][state["at"] : state["at"] + batch_size]
+            state["at"] += batch_size
+            batch = loaded.transform((x[chosen], y[chosen]), training=True)
+            optimizer.zero_grad()
+            loss = torch.nn.functional.cross_entropy(model(batch[0]), batch[1])
+            loss.backward()
+            optimizer.step()
+
+    return train
+
+
+def rate(advance: Callable[[int], None], steps: int) -> float:
+    """Steps per second over ``steps`` steps."""
+    began = time.perf_counter()
+    advance(steps)
+    return steps / (time.perf_counter() - began)
+
+
+def calibrate(advance: Callable[[int], None]) -> int:
+    """Steps that take about ``SECONDS``."""
+    steps = 1
+    while steps / rate(advance, steps) < SECONDS / 4:
+        steps *= 2
+    return max(1, int(rate(advance, steps) * SECONDS))
+
+
+def ratio(kind: str, workload: str, batch_size: int, models: int) -> dict[str, float]:
+    """Models · steps per second of an engine over the bare loop's: median of the pairs."""
+    setup = Setup.load(study(workload, batch_size, models))
+    engine = make_engine(kind, setup, tuple(trial(i) for i in range(models)))
+    bare = bare_loop(workload, batch_size)
+    ours, theirs = calibrate(engine.advance), calibrate(bare)
+    pairs = [(rate(engine.advance, ours) * models, rate(bare, theirs)) for _ in range(PAIRS)]
+    return {
+        "ours": statistics.median(p[0] for p in pairs),
+        "bare": statistics.median(p[1] for p in pairs),
+        "ratio": statistics.median(p[0] / p[1] for p in pairs),
+        "low": statistics.quantiles([p[0] / p[1] for p in pairs])[0],
+        "high": statistics.quantiles([p[0] / p[1] for p in pairs])[2],
+    }
+
+
+CASES = [
+    ("module", "digits-mlp", 8, 1, 0.95),
+    ("module", "digits-mlp", 256, 1, 0.95),
+    ("stacked", "digits-mlp", 8, 64, 6.0),
+    ("stacked", "digits-mlp", 256, 64, None),
+    ("stacked", "digits-softmax", 8, 64, None),
+]
+
+
+def rows() -> list[dict[str, object]]:
+    """One row a case, for the table in docs/."""
+    torch.set_num_threads(1)
+    found = []
+    for kind, workload, batch_size, models, wanted in CASES:
+        measured = ratio(kind, workload, batch_size, models)
+        found.append(
+            {
+                "what": f"{kind} engine, {workload}, batch {batch_size}, {models} model(s)",
+                "measured": f"{measured['ratio']:.2f}× the bare loop's models · steps/s "
+                f"({measured['low']:.2f} … {measured['high']:.2f})",
+                "wanted": f"≥ {wanted}×" if wanted else "",
+            }
+        )
+        print(found[-1], flush=True)
+    return found
+
+
+if __name__ == "__main__":
+    rows()

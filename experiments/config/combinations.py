@@ -1,0 +1,239 @@
+"""The combinations of a grid: workload fields × schedule × technique × optimizer."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import workloads
+from experiments import optimizers, schedules
+from experiments.config.tuning import Search
+from experiments.config.yaml_lines import Path
+from experiments.errors import ExperimentError, nearest
+from experiments.identity import canonical
+from experiments.optimizers import Optimizer
+from experiments.plan import Value
+from experiments.schedules import Schedule
+from experiments.space import Dimension
+from workloads import Workload, WorkloadError
+
+if TYPE_CHECKING:
+    from experiments.config.file import Experiment
+
+TECHNIQUE = ("precision", "ghost_batch")
+_KEYS = ("batch_size", "optimizer", "schedule", *TECHNIQUE)
+_PRECISIONS = ("float32", "float64", "bfloat16")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Combination:
+    """One training algorithm on one workload, at any batch size."""
+
+    workload: Workload
+    fields: Mapping[str, Any]
+    """Fields that the experiment sets."""
+    optimizer: Optimizer
+    schedule: Schedule
+    technique: Mapping[str, Value]
+    space: Mapping[str, Dimension]
+    fixed: Mapping[str, Value]
+
+
+def combinations(experiment: Experiment) -> tuple[list[Combination], Search]:
+    """All combinations of the grid, and what is tuned in them.
+
+    Raises:
+        ExperimentError: an unknown name or value anywhere in the grid or the search.
+        WorkloadError: the workload itself is wrong.
+    """
+    grid = {key: _values(experiment, key, value) for key, value in experiment.grid.items()}
+    names = _field_names(experiment, grid)
+    for key in grid:
+        if key not in _KEYS and key not in names:
+            hint = nearest(key, [*_KEYS, *names])
+            raise experiment.error(("grid", key), f"unknown key {key!r} in grid", hint)
+    if "optimizer" not in grid:
+        raise experiment.error(
+            ("grid",), "grid names no optimizer", "for example: optimizer: [sgd, momentum, adam]"
+        )
+    used = [
+        _named(experiment, ("grid", "optimizer", i), optimizers.get, name, experiment.base)
+        for i, name in enumerate(grid["optimizer"])
+    ]
+    plans = _schedules(experiment, grid)
+    search = Search.parse(
+        experiment.search, [*(o.name for o in used), *(s.name for s in plans)], experiment.places
+    )
+    search.check(used, plans, names, experiment.base, experiment.places)
+    swept = {key: grid[key] for key in grid if key in names}
+    _check_names(experiment, names, used, plans, search, swept)
+    techniques = _techniques(experiment, grid)
+    found = []
+    for values in itertools.product(*swept.values()):
+        fields = dict(zip(swept, values, strict=True))
+        for schedule, technique, optimizer in itertools.product(plans, techniques, used):
+            entries = search.resolve(optimizer, schedule, names)
+            found.append(
+                _combine(experiment, names, fields, optimizer, schedule, technique, entries)
+            )
+    return found, search
+
+
+def _field_names(experiment: Experiment, grid: Mapping[str, Sequence[Any]]) -> list[str]:
+    """Names of the workload's fields."""
+    try:
+        return list(workloads.load(experiment.workload, {}, experiment.base).fields)
+    except WorkloadError as error:
+        if "needs a value" not in str(error):
+            raise experiment.error(("workload",), str(error), error.hint) from None
+    swept = {key: values[0] for key, values in grid.items() if key not in _KEYS}
+    return list(_load(experiment, swept, "").fields)
+
+
+def _values(experiment: Experiment, key: str, value: Any) -> Sequence[Any]:
+    """The values of a key of the grid: a lone one is a list of one."""
+    values = value if isinstance(value, (list, tuple)) else [value]
+    if key == "batch_size":
+        return values
+    path = ("grid", key)
+    if not values:
+        raise experiment.error(path, f"grid.{key} is an empty list", "leave the key out")
+    seen: set[str] = set()
+    for i, item in enumerate(values):
+        if item is None or isinstance(item, Mapping):
+            raise experiment.error(
+                (*path, i), f"grid.{key}: {item!r} is not a value", "what is tuned goes to search:"
+            )
+        try:
+            text = canonical(item)
+        except ExperimentError:
+            raise experiment.error((*path, i), f"grid.{key}: {item!r} is not a value") from None
+        if text in seen:
+            raise experiment.error((*path, i), f"grid.{key}: {item!r} is said twice", "keep one")
+        seen.add(text)
+    return values
+
+
+def _named(experiment: Experiment, path: Path, get: Any, *arguments: Any) -> Any:
+    if not isinstance(arguments[0], str):
+        raise experiment.error(path, f"{path[-2]} {arguments[0]!r} is not a name")
+    try:
+        return get(*arguments)
+    except ExperimentError as error:
+        raise experiment.error(path, str(error), error.hint) from None
+
+
+def _schedules(experiment: Experiment, grid: Mapping[str, Sequence[Any]]) -> list[Schedule]:
+    if "schedule" in grid:
+        _once(experiment, "schedule")
+        return [
+            _named(experiment, ("grid", "schedule", i), schedules.get, name)
+            for i, name in enumerate(grid["schedule"])
+        ]
+    return [_named(experiment, ("schedule", 0), schedules.get, experiment.schedule)]
+
+
+def _once(experiment: Experiment, key: str) -> None:
+    if key in experiment.model_fields_set:
+        raise experiment.error(
+            ("grid", key), f"{key} is in the grid and beside it", "keep one of the two"
+        )
+
+
+def _techniques(
+    experiment: Experiment, grid: Mapping[str, Sequence[Any]]
+) -> list[dict[str, Value]]:
+    axes: dict[str, Sequence[Any]] = {}
+    for key in TECHNIQUE:
+        if key in grid:
+            _once(experiment, key)
+        elif getattr(experiment, key) is not None:
+            axes[key] = [getattr(experiment, key)]
+            continue
+        else:
+            continue
+        for i, value in enumerate(grid[key]):
+            path = ("grid", key, i)
+            if key == "precision" and value not in _PRECISIONS:
+                hint = nearest(str(value), _PRECISIONS)
+                raise experiment.error(path, f"unknown precision {value!r}", hint)
+            if key == "ghost_batch" and (not isinstance(value, int) or value < 1):
+                raise experiment.error(
+                    path, f"ghost_batch {value!r} is not a whole number of at least 1"
+                )
+        axes[key] = grid[key]
+    for i, ghost in enumerate(axes.get("ghost_batch", ())):
+        if experiment.micro_batch and experiment.micro_batch % ghost:
+            raise experiment.error(
+                (*experiment.said("ghost_batch"), i),
+                f"ghost_batch {ghost} does not divide micro_batch {experiment.micro_batch}",
+                "a micro-batch is made of whole ghost batches",
+            )
+    return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+
+
+def _check_names(
+    experiment: Experiment,
+    names: Sequence[str],
+    used: Sequence[Optimizer],
+    plans: Sequence[Schedule],
+    search: Search,
+    swept: Mapping[str, Any],
+) -> None:
+    """A name must mean one thing: a field of the workload, an argument, swept or tuned."""
+    arguments = {o.name: o.arguments for o in used} | {s.name: s.arguments for s in plans}
+    for owner, legal in arguments.items():
+        for name in sorted(legal.intersection(names)):
+            raise experiment.error(
+                ("workload",),
+                f"field {name!r} of the workload has the name of an argument of {owner}",
+                "rename the field",
+            )
+    said = {(n,) for n in search.general} | {(s, n) for s, e in search.sections.items() for n in e}
+    for path in sorted(said):
+        if path[-1] in swept:
+            raise experiment.error(
+                ("search", *path), f"{path[-1]} is in the grid and in search", "keep one of the two"
+            )
+
+
+def _combine(
+    experiment: Experiment,
+    names: Sequence[str],
+    swept: Mapping[str, Any],
+    optimizer: Optimizer,
+    schedule: Schedule,
+    technique: Mapping[str, Value],
+    entries: Mapping[str, Any],
+) -> Combination:
+    space = {n: e for n, e in entries.items() if isinstance(e, Dimension)}
+    plain = {n: e for n, e in entries.items() if n not in space}
+    fields = {**swept, **{n: e for n, e in plain.items() if n in names}}
+    workload = _load(experiment, fields, optimizer.name)
+    for name in set(names).intersection(space):  # both ends must be values that the field can have
+        for end in (0.0, 1.0):
+            _load(experiment, {**fields, name: space[name].value(end)}, optimizer.name)
+    return Combination(
+        workload=workload,
+        fields=fields,
+        optimizer=optimizer,
+        schedule=schedule,
+        technique=technique,
+        space=space,
+        fixed={n: e for n, e in plain.items() if n not in names},
+    )
+
+
+def _load(experiment: Experiment, fields: Mapping[str, Any], optimizer: str) -> Workload:
+    try:
+        return workloads.load(experiment.workload, fields, experiment.base)
+    except WorkloadError as error:
+        named = [name for name in fields if f"field {name!r}" in str(error)]
+        path: Path = ("grid", named[0]) if named else ("workload",)
+        if named and named[0] not in experiment.grid:
+            section = experiment.search.get(optimizer)
+            inside = isinstance(section, Mapping) and named[0] in section
+            path = ("search", optimizer, named[0]) if inside else ("search", named[0])
+        raise experiment.error(path, str(error), error.hint) from None

@@ -1,0 +1,108 @@
+"""Read an experiment: a YAML file, one that comes with the package, a mapping, or keywords."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.config import keywords, packaged
+from experiments.config.experiment import Experiment
+from experiments.config.overrides import override
+from experiments.config.packaged import names
+from experiments.config.yaml_lines import Places, read
+from experiments.errors import ExperimentError
+
+__all__ = ["Experiment", "from_keywords", "load", "names", "parse"]
+
+
+def load(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> Experiment:
+    """Read and check an experiment; the data set is not read yet.
+
+    Args:
+        source: the path of a YAML file (``.yaml``, ``.yml``, or with a ``/``), the name of one that
+            comes with the package (``digits``), or a file's content as a mapping.
+        overrides: ``key=value`` each, as ``--set`` takes them: ``grid.batch_size=1..64``.
+
+    Raises:
+        ExperimentError: what cannot be read, or a key or value that cannot be; with its line.
+        WorkloadError: the workload itself is wrong.
+    """
+    if isinstance(source, Mapping):
+        data = copy.deepcopy(dict(source))
+        return _build(data, Places(), overrides, base=Path.cwd(), name=None)
+    file = Path(source).expanduser()
+    if isinstance(source, str) and file.suffix not in (".yaml", ".yml") and "/" not in source:
+        text = packaged.text(source)
+        return parse(text, f"{source}.yaml", overrides, base=Path.cwd(), name=source)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        hint = f"experiments that come with the package: {', '.join(names())}"
+        raise ExperimentError(f"no experiment file {str(source)!r}", hint=hint) from None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise ExperimentError(f"{source} cannot be read: {reason}") from None
+    return parse(text, str(source), overrides, base=file.resolve().parent, name=file.stem)
+
+
+def parse(
+    text: str,
+    source: str = "experiment.yaml",
+    overrides: Sequence[str] = (),
+    *,
+    base: Path | None = None,
+    name: str | None = None,
+) -> Experiment:
+    """Read an experiment's YAML text.
+
+    Args:
+        source: what errors call it.
+        base: the folder that its relative paths start from; the current one unless given.
+        name: the experiment's, where the text does not say it.
+
+    Raises:
+        ExperimentError: it is not an experiment.
+        WorkloadError: the workload itself is wrong.
+    """
+    data, places = read(text, source)
+    if data is None:
+        data = {}
+    if not isinstance(data, dict):
+        raise ExperimentError(
+            f"{source}: not a mapping of keys to values", hint="begin with: workload: digits-mlp"
+        )
+    return _build(data, places, overrides, base=base or Path.cwd(), name=name)
+
+
+def from_keywords(**values: Any) -> Experiment:
+    """An experiment of Python's keywords.
+
+    ``from_keywords(workload=MyModel, optimizer=["sgd"], batch_size="8..1024", trials=16)``: keys of
+    the file, of its grid, fields of the workload and metaparameters (a value or a range) alike.
+    ``workload`` may be a class or an object, and so may an optimizer be a class.
+
+    Raises:
+        ExperimentError: an unknown keyword, a value that cannot be, a class in no file.
+        WorkloadError: the workload itself is wrong.
+    """
+    data, base = keywords.mapping(values, Experiment.model_fields)
+    return _build(data, Places(), (), base=base, name=None)
+
+
+def _build(
+    data: dict[str, Any],
+    places: Places,
+    overrides: Sequence[str],
+    *,
+    base: Path,
+    name: str | None,
+) -> Experiment:
+    override(data, overrides, places)
+    data = {key: value for key, value in data.items() if value is not None}
+    if "name" not in data:
+        said = name or re.split(r"[:/]", str(data.get("workload", "")))[-1]
+        data["name"] = re.sub(r"[^A-Za-z0-9._-]+", "-", said).lstrip("._-") or "experiment"
+    return Experiment.checked(data, places, str(base))

@@ -1,0 +1,135 @@
+"""An experiment said in Python: keywords, classes and objects become the file's plain data."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import workloads
+from experiments import optimizers, schedules
+from experiments.errors import ExperimentError, nearest
+from workloads import Workload
+from workloads.registry import REGISTRY, name_of
+
+_GRID = ("batch_size", "optimizer")
+_EITHER = ("schedule", "precision", "ghost_batch")
+"""Below ``grid`` where there are several, beside it where there is one."""
+
+
+def mapping(values: Mapping[str, Any], keys: Iterable[str]) -> tuple[dict[str, Any], Path]:
+    """The content of an experiment file, and the folder that its paths start from.
+
+    Args:
+        keys: those of the file's top level.
+
+    Raises:
+        ExperimentError: an unknown keyword, or a class that is in no file.
+        WorkloadError: no such workload.
+    """
+    keys = tuple(keys)
+    spec, fields, base = _workload(values.get("workload"))
+    optimizer = [_optimizer(one, base) for one in _list(values.get("optimizer", []))]
+    legal = _arguments(optimizer, values, base)
+    known = set(fields)
+    if spec is not None:
+        known |= set(workloads.load(spec, fields, base).fields)
+    grid: dict[str, Any] = {}
+    search: dict[str, Any] = dict(values.get("search") or {})
+    data: dict[str, Any] = {"workload": spec, "grid": grid, "search": search}
+    for name, value in values.items():
+        if name in ("workload", "optimizer", "grid", "search"):
+            continue
+        if name in _GRID or (name in _EITHER and isinstance(value, (list, tuple))):
+            grid[name] = _plain(value)
+        elif name in keys:
+            data[name] = "off" if name == "keep" and value is None else _plain(value)
+        elif isinstance(value, Mapping):
+            search[name] = _plain(value)
+        elif name in known:
+            grid[name] = _plain(value)
+        elif name in legal:
+            search[name] = _plain(value)
+        else:
+            hint = nearest(name, [*keys, *_GRID, *sorted(known | legal)])
+            raise ExperimentError(f"unknown keyword {name!r}", hint=hint)
+    if optimizer:
+        grid["optimizer"] = optimizer
+    grid.update(_plain(values.get("grid") or {}))
+    for name, value in fields.items():
+        if name not in search:
+            grid.setdefault(name, [value])
+    return data, base
+
+
+def _workload(value: Any) -> tuple[str | None, dict[str, Any], Path]:
+    """Its name or file, the fields that an object has set, and the folder of a file."""
+    here = Path.cwd()
+    if value is None or isinstance(value, str):
+        return value, {}, here
+    fields = value.fields if isinstance(value, Workload) else {}
+    kind: type = value if isinstance(value, type) else type(value)
+    if not issubclass(kind, Workload):
+        raise ExperimentError(
+            f"workload {value!r} is neither a workload nor a name",
+            hint="derive it from batchscale.Classification or batchscale.Workload",
+        )
+    name = name_of(kind)
+    if name in REGISTRY:
+        return name, fields, here
+    file = _file(kind)
+    return f"{file.name}:{kind.__qualname__}", fields, file.parent
+
+
+def _optimizer(value: Any, base: Path) -> Any:
+    if not isinstance(value, type):
+        return value
+    name: str = value.__name__
+    if getattr(torch.optim, name, None) is value:
+        return name
+    file = _file(value)
+    inside = file.is_relative_to(base)
+    return f"{file.relative_to(base) if inside else file}:{value.__qualname__}"
+
+
+def _file(kind: type) -> Path:
+    try:
+        file = inspect.getsourcefile(kind)
+    except (TypeError, OSError):
+        file = None
+    if file is None or not Path(file).is_file() or "." in kind.__qualname__:
+        raise ExperimentError(
+            f"{kind.__qualname__} stands in no file, where workers could find it",
+            hint=f"put the class at the top level of a file; in a notebook: "
+            f"%%writefile {kind.__name__.lower()}.py",
+        )
+    return Path(file).resolve()
+
+
+def _arguments(names: list[Any], values: Mapping[str, Any], base: Path) -> set[str]:
+    """Metaparameters that the optimizers and schedules of the call have."""
+    found: set[str] = set()
+    for name in names:
+        if isinstance(name, str):
+            found |= optimizers.get(name, str(base)).arguments
+    for name in _list(values.get("schedule", "constant")):
+        if name in schedules.names():
+            found |= schedules.get(name).arguments
+    return found
+
+
+def _list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def _plain(value: Any) -> Any:
+    """As YAML has it: tuples and ranges become lists, numbers of numpy's plain ones."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, range)) or hasattr(value, "tolist"):
+        items = value.tolist() if hasattr(value, "tolist") else list(value)
+        return [_plain(item) for item in items] if isinstance(items, list) else items
+    return value

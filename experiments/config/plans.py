@@ -1,0 +1,198 @@
+"""From an experiment file to studies: every combination of the grid, checked and identified."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import workloads
+from experiments import identity, schedules
+from experiments.config.combinations import Combination
+from experiments.config.grid import GridError, resolve
+from experiments.config.measures import check_metric
+from experiments.plan import Layout, Role, Study, Trial, Value, WorkloadRef
+from experiments.search import Table
+from experiments.seeds import derive
+from experiments.space import Dimension
+from workloads.checks import check_splits
+
+if TYPE_CHECKING:
+    from experiments.config.file import Experiment
+
+_DRAWN_AT_MOST = 4
+"""Times the trials wanted: how many rows of a table may be drawn to find so many feasible."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyPlan:
+    """A study and the table that its trials are rows of."""
+
+    study: Study
+    seed: int
+    """The experiment's."""
+    identity: Mapping[str, Any]
+    """What the study's id hashes (``experiments.identity.study_identity``)."""
+    space: Mapping[str, Dimension]
+    """What is tuned, in alphabetical order: one column of the table each."""
+    fixed: Mapping[str, Value]
+    """Metaparameters of one value."""
+
+    @property
+    def max_rows(self) -> int:
+        """Rows that may be drawn to find the trials wanted."""
+        return _DRAWN_AT_MOST * self.study.trials
+
+    @property
+    def search_space(self) -> dict[str, Any]:
+        """The tuned ranges, as an experiment file writes them."""
+        return {name: dimension.notation() for name, dimension in self.space.items()}
+
+    def trials(self, start: int, stop: int) -> list[Trial]:
+        """Rows ``start`` … ``stop - 1`` of the table, fewer beyond ``max_rows``; role "search".
+
+        A row is the same trial whatever other rows are asked for, and however many are wanted.
+        """
+        stop = min(stop, self.max_rows)
+        drawn, occurrences = self._drawn
+        schedule = schedules.get(self.study.schedule)
+        for row in self._table.rows(len(drawn), stop):
+            values = {**self.fixed, **row}
+            timed = {n: v for n, v in values.items() if n in schedule.arguments}
+            rest = {n: v for n, v in values.items() if n not in schedule.arguments}
+            values = {**rest, **schedule.resolve(timed, self.study.budget_steps)}
+            drawn.append(self._trial(len(drawn), dict(sorted(values.items())), occurrences))
+        return drawn[start:stop]
+
+    def trial(self, index: int, role: Role = "search", round: int = 0) -> Trial:
+        """Row ``index`` of the table.
+
+        Raises:
+            IndexError: it is beyond ``max_rows``.
+        """
+        return replace(self.trials(index, index + 1)[0], role=role, round=round)
+
+    def _trial(self, index: int, values: Mapping[str, Value], occurrences: dict[str, int]) -> Trial:
+        point = identity.canonical(values)
+        repeat = occurrences.get(point, 0)
+        occurrences[point] = repeat + 1
+        name = identity.trial_id(self.identity, values, (self.seed, repeat))
+        return Trial(
+            id=name,
+            index=index,
+            seed=derive(self.seed, self.study.id, name),
+            metaparameters=values,
+        )
+
+    @functools.cached_property
+    def _table(self) -> Table:
+        return Table(self.space, derive(self.seed, self.study.id, "search"))
+
+    @functools.cached_property
+    def _drawn(self) -> tuple[list[Trial], dict[str, int]]:
+        """The trials drawn so far, and how often each point occurs among them."""
+        return [], {}
+
+
+def make(
+    experiment: Experiment, found: Sequence[Combination], source: str | None
+) -> list[StudyPlan]:
+    """The studies of all combinations, batch sizes ascending within each.
+
+    Args:
+        source: hash of the workload's code to go by in identities, in place of the present one
+            (an earlier run's, whose results are to be kept).
+
+    Raises:
+        ExperimentError: a batch size, budget or target that the workload's data cannot have.
+        WorkloadError: the data cannot be had.
+    """
+    sizes: dict[str, int] = {}
+    plans: list[StudyPlan] = []
+    for combination in found:
+        workload = combination.workload
+        key = identity.canonical(workload.fields)
+        if key not in sizes:
+            data = check_splits(workload.data(), workload)
+            if not sizes:
+                check_metric(experiment, workload, data)
+            train = data["train"]
+            sizes[key] = len(train[0] if isinstance(train, tuple) else train)  # type: ignore[arg-type]
+        for batch_size in _batch_sizes(experiment, sizes[key]):
+            steps = _budget_steps(experiment, batch_size, sizes[key])
+            plans.append(_plan(experiment, combination, batch_size, steps, source))
+    return plans
+
+
+def _batch_sizes(experiment: Experiment, train: int) -> list[int]:
+    try:
+        return resolve(experiment.batch_sizes, train)
+    except GridError as error:
+        raise experiment.error(("grid", "batch_size"), str(error), error.hint) from None
+
+
+def _budget_steps(experiment: Experiment, batch_size: int, train: int) -> int:
+    steps = experiment.budget_of.in_steps(batch_size, train)
+    if steps < 1:
+        raise experiment.error(
+            ("budget",),
+            f"budget {experiment.budget} is not one step at batch size {batch_size}",
+            "add steps: 50 epochs + 2000 steps",
+        )
+    return steps
+
+
+def _plan(
+    experiment: Experiment,
+    combination: Combination,
+    batch_size: int,
+    budget_steps: int,
+    source: str | None,
+) -> StudyPlan:
+    ghost = combination.technique.get("ghost_batch")
+    if ghost is not None and batch_size % int(ghost):
+        raise experiment.error(
+            experiment.said("ghost_batch"),
+            f"ghost_batch {ghost} does not divide batch size {batch_size}",
+            "set a divisor, or leave that batch size out",
+        )
+    what = workloads.identity(combination.workload)
+    kept = {n: v for n, v in what["fields"].items() if n not in combination.space}
+    what = {**what, "fields": kept}
+    if source is not None and "source" in what:
+        what["source"] = source
+    described = identity.study_identity(
+        workload=what,
+        optimizer=identity.optimizer_identity(combination.optimizer, experiment.base),
+        schedule=combination.schedule.name,
+        technique=combination.technique,
+        batch_size=batch_size,
+        evaluation_ratio=experiment.evaluation_ratio,
+    )
+    study = Study(
+        id=identity.study_id(described),
+        experiment=experiment.name,
+        workload=WorkloadRef(
+            spec=experiment.workload, fields=combination.fields, base=experiment.base
+        ),
+        optimizer=combination.optimizer.name,
+        schedule=combination.schedule.name,
+        technique=combination.technique,
+        batch_size=batch_size,
+        trials=experiment.trials,
+        budget_steps=budget_steps,
+        targets=experiment.targets,
+        stop_at_target=experiment.stop_at_target,
+        keep=experiment.keep,
+        evaluation_ratio=experiment.evaluation_ratio,
+        engine=experiment.engine,
+        layout=Layout(workers=experiment.workers, micro_batch=experiment.micro_batch),
+    )
+    return StudyPlan(
+        study=study,
+        seed=experiment.seed,
+        identity=described,
+        space=combination.space,
+        fixed=combination.fixed,
+    )

@@ -1,0 +1,266 @@
+"""The ``search`` part of an experiment file: what is tuned in each study, and over which range.
+
+Entries apply in this order, the later ones winning: the optimizer's default space, the schedule's,
+``search:`` itself, then its part of the schedule's name and of the optimizer's name. A plain value
+fixes a metaparameter; a range (``{log: [1e-4, 10]}``) tunes it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from experiments import optimizers, schedules
+from experiments.config.yaml_lines import Path, Places
+from experiments.errors import ExperimentError, nearest
+from experiments.optimizers import Optimizer
+from experiments.plan import Value
+from experiments.schedules import SHARES, Schedule
+from experiments.space import SCALES, Dimension, SpaceError
+
+Entry = Dimension | Value
+Entries = Mapping[str, Entry]
+
+_RANGES = {
+    "learning_rate": (0, math.inf),
+    "momentum": (0, 1),
+    "beta1": (0, 1),
+    "beta2": (0, 1),
+    "epsilon": (0, math.inf),
+    "weight_decay": (0, math.inf),
+    "end_factor": (0, math.inf),
+    "decay_steps": (1, math.inf),
+    "warmup_steps": (0, math.inf),
+}
+"""Legal values: from the first, to below the second."""
+_SHARE = (0, 1)
+_OTHER = {**SHARES, **{steps: share for share, steps in SHARES.items()}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """The parsed part: general entries, and those of one optimizer or schedule."""
+
+    general: Entries = field(default_factory=dict)
+    sections: Mapping[str, Entries] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, raw: Mapping[str, Any], grid: Iterable[str], places: Places) -> Search:
+        """Read ``search:``; ``grid`` are the optimizers and schedules of the grid.
+
+        Raises:
+            ExperimentError: an unknown scale, an impossible range, a part of no known name.
+        """
+        known = {*grid, *optimizers.names(), *schedules.names()}
+        general: dict[str, Entry] = {}
+        sections: dict[str, Entries] = {}
+        for name, value in raw.items():
+            path: Path = ("search", name)
+            if _is_section(name, value, known):
+                if name not in known and not _is_optimizer(name):
+                    raise places.error(
+                        path,
+                        f"search.{name}: no optimizer or schedule of that name, and no range",
+                        _section_hint(name, value, known),
+                    )
+                sections[name] = {
+                    inner: _entry(inner, entry, (*path, inner), places)
+                    for inner, entry in value.items()
+                }
+            else:
+                general[name] = _entry(name, value, path, places)
+        return cls(general=general, sections=sections)
+
+    def resolve(self, optimizer: Optimizer, schedule: Schedule, fields: Iterable[str]) -> Entries:
+        """What a study of these tunes and fixes, by name in alphabetical order."""
+        legal = optimizer.arguments | schedule.arguments | set(fields)
+        found: dict[str, Entry] = {}
+        layers = (
+            _space(optimizer.space, f"optimizer {optimizer.name}"),
+            _space(schedule.space, f"schedule {schedule.name}"),
+            self.general,
+            self.sections.get(schedule.name, {}),
+            self.sections.get(optimizer.name, {}),
+        )
+        for layer in layers:
+            for name, entry in layer.items():
+                if name in legal:
+                    found.pop(_OTHER.get(name, ""), None)  # a share or its steps, not both
+                    found[name] = entry
+        return dict(sorted(found.items()))
+
+    def check(
+        self,
+        used: Sequence[Optimizer],
+        plans: Sequence[Schedule],
+        fields: Iterable[str],
+        base: str | None,
+        places: Places,
+    ) -> None:
+        """Every name must mean something to the grid, and every value be one that it may have.
+
+        Raises:
+            ExperimentError: it does not.
+        """
+        scheduled = frozenset().union(*(s.arguments for s in plans))
+        fields = frozenset(fields)
+        everywhere = frozenset().union(*(o.arguments for o in used)) | scheduled | fields
+        for name, entry in self.general.items():
+            if name not in everywhere:
+                raise places.error(("search", name), *_unknown(name, everywhere))
+            _check_value(name, entry, fields, ("search", name), places)
+        in_use = {o.name: o for o in used}
+        for section, entries in self.sections.items():
+            if section in schedules.names():
+                legal = schedules.get(section).arguments
+            else:
+                optimizer = in_use.get(section) or optimizers.get(section, base)
+                legal = optimizer.arguments | scheduled | fields
+            for name, entry in entries.items():
+                path = ("search", section, name)
+                if name not in legal:
+                    raise places.error(
+                        path,
+                        f"search.{section}.{name}: {section} has no argument {name!r}",
+                        nearest(name, sorted(legal)),
+                    )
+                _check_value(name, entry, fields, path, places)
+
+    def written(
+        self, used: Sequence[Optimizer], plans: Sequence[Schedule], fields: Iterable[str]
+    ) -> dict[str, Any]:
+        """All spaces of the grid in full, defaults too, as an experiment file writes them."""
+        fields = frozenset(fields)
+        parts: dict[str, dict[str, Entry]] = {}
+        for optimizer in used:
+            own = {
+                name: entry
+                for schedule in plans
+                for name, entry in self.resolve(optimizer, schedule, fields).items()
+                if name in optimizer.arguments | fields
+            }
+            parts[optimizer.name] = {**own, **self.sections.get(optimizer.name, {})}
+        for schedule in plans:
+            general = Search(general=self.general, sections={schedule.name: self._of(schedule)})
+            entries = general.resolve(used[0], schedule, ())
+            parts[schedule.name] = {n: e for n, e in entries.items() if n in schedule.arguments}
+        return {
+            section: {
+                name: e.notation() if isinstance(e, Dimension) else e
+                for name, e in sorted(entries.items())
+            }
+            for section, entries in parts.items()
+            if entries
+        }
+
+    def _of(self, schedule: Schedule) -> Entries:
+        return self.sections.get(schedule.name, {})
+
+
+def _is_section(name: str, value: Any, known: Iterable[str]) -> bool:
+    """Whether ``name: value`` is a part for an optimizer: not a value, not a range meant as one.
+
+    ``momentum`` is both an optimizer and a metaparameter, so that the value decides.
+    """
+    if not isinstance(value, Mapping) or (len(value) == 1 and next(iter(value)) in SCALES):
+        return False
+    if not any(isinstance(inner, (list, tuple)) for inner in value.values()):
+        return True  # a range holds a list; a part holds values and ranges
+    if name not in known:
+        return False
+    return name not in _RANGES or any(key in _RANGES or key in SHARES for key in value)
+
+
+def _is_optimizer(name: str) -> bool:
+    """One's own or one of torch's: a grid that ``--set`` narrows may leave it out."""
+    return ":" in name or isinstance(getattr(torch.optim, name, None), type)
+
+
+def _section_hint(name: str, value: Mapping[str, Any], known: Iterable[str]) -> str:
+    if any(not isinstance(v, Mapping) for v in value.values()):
+        return f"a range is written {name}: {{log: [1e-4, 10]}}; {nearest(name, sorted(known))}"
+    return nearest(name, sorted(known))
+
+
+def _entry(name: str, value: Any, path: Path, places: Places) -> Entry:
+    where = ".".join(str(part) for part in path)
+    if isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise places.error(path, f"{where}: {value} is not a finite number")
+        return value
+    if not isinstance(value, Mapping):
+        raise places.error(
+            path,
+            f"{where}: {value!r} is neither a value nor a range",
+            f"write {name}: {{log: [1e-4, 10]}} or {name}: {{discrete: [0.01, 0.1]}}",
+        )
+    if len(value) != 1:
+        raise places.error(
+            path, f"{where}: a range has one scale, not {len(value)}", f"one of {', '.join(SCALES)}"
+        )
+    ((scale, bounds),) = value.items()
+    if scale not in SCALES:
+        raise places.error(
+            (*path, scale), f"{where}: unknown scale {scale!r}", nearest(str(scale), SCALES)
+        )
+    try:
+        return Dimension.parse(scale, bounds)
+    except SpaceError as error:
+        raise places.error((*path, scale), f"{where}: {error}", error.hint) from None
+
+
+def _space(space: Mapping[str, Any], owner: str) -> Entries:
+    """A default space, in the notation of the file."""
+    try:
+        return {name: _entry(name, value, (name,), Places()) for name, value in space.items()}
+    except ExperimentError as error:
+        raise ExperimentError(f"{owner}: space of {error}", hint=error.hint) from None
+
+
+def _unknown(name: str, everywhere: Iterable[str]) -> tuple[str, str]:
+    owners = [o for o in optimizers.names() if name in optimizers.get(o).arguments]
+    owners += [s for s in schedules.names() if name in schedules.get(s).arguments]
+    if owners:
+        return (
+            f"search.{name}: nothing in the grid has it, only {', '.join(owners)}",
+            f"write it under the name: search: {{{owners[0]}: {{{name}: …}}}}",
+        )
+    return (
+        f"search.{name}: neither an optimizer's argument, nor a schedule's, nor a workload's field",
+        nearest(name, sorted(everywhere)),
+    )
+
+
+def _check_value(
+    name: str, entry: Entry, fields: frozenset[str], path: Path, places: Places
+) -> None:
+    """A known metaparameter must be a number of its legal range."""
+    if name in fields or (name not in _RANGES and name not in SHARES):
+        return
+    where = ".".join(str(part) for part in path)
+    if not isinstance(entry, Dimension):
+        values: Sequence[Value] = (entry,)
+    elif entry.scale == "discrete":
+        values = entry.choices
+    else:
+        values = entry.bounds
+    low, high = _SHARE if name in SHARES else _RANGES[name]
+    for value in values:
+        if isinstance(value, (bool, str)):
+            raise places.error(path, f"{where}: {value!r} is not a number")
+        inside = low <= value <= high if name in SHARES else low <= value < high
+        if not inside:
+            end = f"{high}]" if name in SHARES else f"{high})"
+            raise places.error(
+                path,
+                f"{where}: {value} is outside [{low}, {end}",
+                f"{name} is a share of the budget; {SHARES[name]} is in steps"
+                if name in SHARES
+                else None,
+            )

@@ -1,0 +1,145 @@
+"""YAML as people read it, with the line of every key.
+
+YAML 1.1 reads ``1e-3`` as text, ``no`` as false and ``1:30`` as 90; this loader resolves plain
+words as YAML 1.2's core schema does: ``true`` and ``false`` are the only truths, ``1e-3`` is a
+number, dates and the rest are words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+from yaml import MappingNode, Node, ScalarNode, SequenceNode
+
+from experiments.errors import ExperimentError
+
+Path = tuple[str | int, ...]
+"""Keys and positions from the top: ``("search", "adam", "learning_rate")``."""
+
+_INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)")
+_NAN = re.compile(r"\.(nan|NaN|NAN)")
+_WORDS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_NULLS = ("", "~", "null", "Null", "NULL")
+
+
+@dataclass
+class Places:
+    """Where each key was said: ``my.yaml:7``, or the ``--set`` that said it."""
+
+    source: str = ""
+    _places: dict[Path, str] = field(default_factory=dict)
+
+    def put(self, path: Path, place: str) -> None:
+        """Remember where ``path`` stands."""
+        self._places[path] = place
+
+    def drop(self, path: Path) -> None:
+        """Forget ``path`` and all below it."""
+        for known in [p for p in self._places if p[: len(path)] == path]:
+            del self._places[known]
+
+    def at(self, path: Path) -> str:
+        """The place of ``path`` or of what is nearest above it; empty where there is no text."""
+        while path and path not in self._places:
+            path = path[:-1]
+        return self._places.get(path, self.source)
+
+    def error(self, path: Path, message: str, hint: str | None = None) -> ExperimentError:
+        """An error that begins with the place of ``path``."""
+        place = self.at(path)
+        return ExperimentError(f"{place}: {message}" if place else message, hint=hint)
+
+
+def scalar(text: str) -> Any:
+    """The value of a plain (unquoted) word."""
+    if text in _NULLS:
+        return None
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INTEGER.fullmatch(text):
+        return int(text, 0 if text[:2] in ("0o", "0x") else 10)
+    if _FLOAT.fullmatch(text):
+        return float(text.lower().replace(".inf", "inf"))
+    return float("nan") if _NAN.fullmatch(text) else text
+
+
+def read(text: str, source: str) -> tuple[Any, Places]:
+    """The value of a YAML text and the places of its keys; ``source`` names it in errors.
+
+    Raises:
+        ExperimentError: it is not YAML, or says a key twice.
+    """
+    places = Places(source)
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f"{source}:{mark.line + 1}" if mark else source
+        reason = " ".join(filter(None, (error.context, error.problem)))
+        raise ExperimentError(
+            f"{place}: not YAML: {reason}", hint="indent with spaces; quote text that holds ': '"
+        ) from None
+    except yaml.YAMLError as error:
+        raise ExperimentError(f"{source}: not YAML: {str(error).splitlines()[0]}") from None
+    if node is None:
+        return None, places
+    return _construct(node, (), places, ()), places
+
+
+def _construct(node: Node, path: Path, places: Places, above: tuple[Node, ...]) -> Any:
+    place = f"{places.source}:{node.start_mark.line + 1}"
+    if path not in places._places:  # a key's own line is better than its value's
+        places.put(path, place)
+    if any(node is parent for parent in above):
+        raise ExperimentError(f"{place}: an alias that holds itself")
+    if isinstance(node, ScalarNode):
+        return scalar(node.value) if node.style is None else node.value
+    above = (*above, node)
+    if isinstance(node, SequenceNode):
+        return [_construct(n, (*path, i), places, above) for i, n in enumerate(node.value)]
+    assert isinstance(node, MappingNode)
+    found: dict[str, Any] = {}
+    for key_node, value_node in node.value:
+        place = f"{places.source}:{key_node.start_mark.line + 1}"
+        if not isinstance(key_node, ScalarNode):
+            raise ExperimentError(f"{place}: a key must be a word")
+        key = key_node.value
+        if key in found:
+            raise ExperimentError(f"{place}: key {key!r} is said twice", hint="keep one of them")
+        places.put((*path, key), place)
+        found[key] = _construct(value_node, (*path, key), places, above)
+    return found
+
+
+class _Dumper(yaml.SafeDumper):
+    """Short lists on one line; words that ``scalar`` would not read as words are quoted."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+        return True
+
+
+def _word(dumper: yaml.SafeDumper, text: str) -> ScalarNode:
+    style = None if isinstance(scalar(text), str) else "'"
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+def _flow(dumper: yaml.SafeDumper, items: Any) -> SequenceNode:
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=True)
+
+
+_Dumper.add_representer(str, _word)
+_Dumper.add_representer(list, _flow)
+_Dumper.add_representer(tuple, _flow)
+
+
+def write(data: Mapping[str, Any]) -> str:
+    """YAML of plain data; ``read`` gives the same back, floats to the last bit."""
+    text: str = yaml.dump(
+        dict(data), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100
+    )
+    return text

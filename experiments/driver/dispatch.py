@@ -1,0 +1,393 @@
+"""Decides what is trained next, and knows how far each study is. Executors ask it for packs.
+
+Breadth first: the lowest round first; in a round the longest packs first, so that workers end
+together. Nothing here does I/O: what other drivers do comes in through ``merge``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from experiments.driver import rounds
+from experiments.driver.events import (
+    Note,
+    Observer,
+    PackFinished,
+    PackStarted,
+    Progress,
+    RoundFinished,
+    TrialFinished,
+)
+from experiments.driver.failures import Failure, Failures
+from experiments.driver.jobs import Ended, Job, PackEnd, Started, Step, Word
+from experiments.driver.ledger import Header
+from experiments.driver.rounds import Record
+from experiments.driver.study_state import StudyState
+from experiments.plan import Outcome, Pack, Trial
+
+LARGEST_PACK = 64
+_PROOF_STEPS = 20
+"""A shape whose first pack came so far, looks included, runs: its other packs may start."""
+_SMALL_PACK = 4
+"""A wave is not cut into packs below this size to occupy more workers."""
+
+
+@dataclass
+class _Out:
+    """A pack that a worker has."""
+
+    job: Job
+    state: StudyState
+
+
+Answer = Job | Literal["wait"] | None
+
+
+class Dispatcher:
+    """Hands out packs and takes in what becomes of them. Safe to call from several threads.
+
+    Args:
+        states: the studies, in the order of the experiment.
+        slots: packs that can be trained at once.
+        resumable: headers of snapshots, tried before anything else of their study.
+        on_round: called with each round that ends; what it returns stops the sweep.
+        reproduce: the command that trains a recorded trial again.
+
+    ``share`` is the executor's to set: it hands steps to target to a pack that is out (pack id,
+    all of its study's that were found since it left).
+    """
+
+    def __init__(
+        self,
+        states: Sequence[StudyState],
+        *,
+        slots: int = 1,
+        device: str = "cpu",
+        pack_size: int | None = None,
+        resumable: Sequence[Header] = (),
+        observer: Observer,
+        on_round: Callable[[int], Exception | None] = lambda _: None,
+        reproduce: Callable[[str], str] = lambda trial: f"batchscale trial --from {trial}",
+    ) -> None:
+        self.states = list(states)
+        self._slots, self._device = slots, device
+        self.share: Callable[[str, tuple[int, ...]], None] = lambda *_: None
+        self._size = min(pack_size or LARGEST_PACK, LARGEST_PACK)
+        self._observer = observer
+        self._on_round = on_round
+        self._reproduce = reproduce
+        self._lock = threading.RLock()
+        self._by_study = {state.study.id: state for state in states}
+        self._out: dict[str, _Out] = {}
+        self._singles: list[tuple[StudyState, Trial, int]] = []
+        self._resumable = list(resumable)
+        self._elsewhere: set[str] = set()
+        self._failures = Failures()
+        for state in states:
+            if any(record.stop_reason != "error" for record in state.records.values()):
+                self._failures.succeed(state.shape())
+        self._round = self._rounds_done()
+        self._stopped = False
+        self.error: Exception | None = None
+        self.trained = 0
+        self.failed = 0
+
+    # What is next
+
+    def next(self) -> Answer:
+        """A pack to train now; ``"wait"``: none until one that is out ends; ``None``: no more."""
+        with self._lock:
+            if self._stopped:
+                return None
+            job = self._resume() or self._single() or self._pack()
+            if job is not None:
+                self._send(job)
+                return job
+            return None if self.finished else "wait"
+
+    def stop(self) -> None:
+        """Hand out nothing any more."""
+        with self._lock:
+            self._stopped = True
+
+    @property
+    def finished(self) -> bool:
+        """Whether every study has all that it wants, or nothing may be handed out any more."""
+        with self._lock:
+            left = self._out or self._singles or any(s.wave() for s in self.states)
+            return self._stopped or not left
+
+    @property
+    def stopped(self) -> bool:
+        return self._stopped
+
+    def is_out(self, pack: str) -> bool:
+        """Whether a worker has it."""
+        with self._lock:
+            return pack in self._out
+
+    @property
+    def waits_for_others(self) -> bool:
+        """Whether what is left is claimed by other drivers: worth another look at the dataset."""
+        with self._lock:
+            return bool(self._elsewhere)
+
+    def merge(self, records: Mapping[str, Mapping[str, Record]], claimed: Iterable[str]) -> None:
+        """What the dataset has by now, by study and trial, and what other drivers have claimed."""
+        with self._lock:
+            self._elsewhere = set(claimed)
+            self._elsewhere.difference_update(*(out.job.wanted for out in self._out.values()))
+            for study, found in records.items():
+                state = self._by_study[study]
+                for trial, record in found.items():
+                    known = trial in state.busy or state.records.get(trial) == record
+                    if not known and state.need(trial):
+                        state.put(trial, record)
+            self._rounds_end()
+
+    def _resume(self) -> Job | None:
+        """A pack whose snapshot an interrupted run left."""
+        for header in list(self._resumable):
+            state = self._by_study.get(header.study)
+            active = set(header.active)
+            if state is None or active & (self._elsewhere | state.busy):
+                continue
+            if not self._may_start(state):
+                continue
+            wave, trials = state.wave(), state.find(header.trials)
+            wanted = {t.id for t in wave.trials} & active if wave else set()
+            self._resumable.remove(header)
+            if len(trials) < len(header.trials) or not wanted:
+                continue
+            state.engine = state.engine or header.engine
+            return self._job(state, trials, header.round, wanted=wanted, pack=header.pack)
+        return None
+
+    def _single(self) -> Job | None:
+        """A trial of a pack that raised, alone, to find the one that raises."""
+        for entry in self._singles:
+            state, trial, number = entry
+            if self._may_start(state) and trial.id not in self._elsewhere:
+                self._singles.remove(entry)
+                return self._job(state, [trial], number) if state.need(trial.id) else None
+        return None
+
+    def _pack(self) -> Job | None:
+        queued = {trial.id for _, trial, _ in self._singles}
+        queued.update(*(header.active for header in self._resumable))
+        best: tuple[tuple[bool, int, float], StudyState, list[Trial], rounds.Wave] | None = None
+        scale = self._seconds_a_cost()
+        for state in self.states:
+            wave = state.wave()
+            if wave is None or not self._may_start(state):
+                continue
+            taken = state.busy | self._elsewhere | queued
+            free = [trial for trial in wave.trials if trial.id not in taken]
+            if not free:
+                continue
+            expected = state.seconds if state.seconds is not None else state.cost() * scale
+            unproven = not self._failures.proven(state.shape())
+            # Of a shape that has not run yet, the cheapest study tells soonest if it can.
+            rank = (not unproven, wave.round, expected if unproven else -expected)
+            if best is None or rank < best[0]:
+                best = (rank, state, free, wave)
+        if best is None:
+            return None
+        _, state, free, wave = best
+        parts = max(1, self._slots // len(self.states))
+        size = min(self._size, max(_SMALL_PACK, -(-len(wave.trials) // parts)))
+        return self._job(state, free[:size], wave.round)
+
+    def _may_start(self, state: StudyState) -> bool:
+        """One pack at a time until the study has its engine, and its shape has trained at all."""
+        if state.engine is None and state.busy:
+            return False
+        shape = state.shape()
+        if self._failures.proven(shape):
+            return True
+        return not any(out.state.shape() == shape for out in self._out.values())
+
+    def _job(
+        self,
+        state: StudyState,
+        trials: Sequence[Trial],
+        number: int,
+        *,
+        wanted: Iterable[str] | None = None,
+        pack: str | None = None,
+    ) -> Job:
+        study = state.study
+        ids = [trial.id for trial in trials]
+        chosen_ids = frozenset(ids if wanted is None else wanted)
+        chosen = tuple(
+            replace(t, round=number, role="extension" if t.index >= study.trials else t.role)
+            for t in trials
+        )
+        return Job(
+            pack=Pack(
+                id=pack or hashlib.sha256(" ".join((study.id, *ids)).encode()).hexdigest()[:16],
+                study=study,
+                trials=chosen,
+                engine=state.engine or "auto",  # type: ignore[arg-type]
+                known=tuple(state.reached(but=ids)),
+            ),
+            round=number,
+            columns=state.columns,
+            wanted=chosen_ids,
+            before={t: r.run for t in chosen_ids if (r := state.records.get(t)) and r.run},
+            resumes=pack is not None,
+            device=self._device,
+        )
+
+    def _send(self, job: Job) -> None:
+        state = self._by_study[job.pack.study.id]
+        state.busy |= job.wanted
+        self._out[job.pack.id] = _Out(job=job, state=state)
+
+    def _seconds_a_cost(self) -> float:
+        """Seconds that a unit of ``cost`` takes, from the studies that have been timed."""
+        timed = sorted(s.seconds / s.cost() for s in self.states if s.seconds is not None)
+        return timed[len(timed) // 2] if timed else 1.0
+
+    # What becomes of it
+
+    def hear(self, word: Word) -> None:
+        """Take in a worker's word. Of a pack that is not out (any more) it is ignored."""
+        with self._lock:
+            out = self._out.get(word.pack)
+            if out is None:
+                return
+            if isinstance(word, Started):
+                out.state.engine = word.engine
+                self._observer(
+                    PackStarted(
+                        pack=word.pack,
+                        study=out.state.study.id,
+                        trials=len(out.job.wanted),
+                        engine=word.engine,
+                        round=out.job.round,
+                    )
+                )
+            elif isinstance(word, Step):
+                self._step(out, word)
+            elif isinstance(word, Ended):
+                self._ended(out, word)
+            else:
+                self._over(out, word)
+
+    def _step(self, out: _Out, word: Step) -> None:
+        seen = [value for value in word.values if value is not None]
+        if seen and word.step >= _PROOF_STEPS:
+            self._failures.prove(out.state.shape())
+        lower = out.state.study.targets[-1].lower_is_better
+        best = (min(seen) if lower else max(seen)) if seen else None
+        study = out.state.study.id
+        event = Progress(
+            pack=word.pack, study=study, step=word.step, active=len(word.values), metric=best
+        )
+        self._observer(event)
+
+    def _ended(self, out: _Out, word: Ended) -> None:
+        state = out.state
+        if not word.committed:
+            for outcome in word.outcomes:
+                self._observer(TrialFinished(study=state.study.id, outcome=outcome))
+            return
+        for outcome in word.outcomes:
+            self.trained += 1
+            self._count(state, outcome)
+            state.busy.discard(outcome.trial)
+            state.put(outcome.trial, Record.of(outcome))
+        for other in self._out.values():
+            if other.state is state and other is not out:
+                known = state.reached(but=(t.id for t in other.job.pack.trials))
+                self.share(other.job.pack.id, tuple(known[len(other.job.pack.known) :]))
+        self._rounds_end()
+
+    def _count(self, state: StudyState, outcome: Outcome) -> None:
+        if outcome.stop_reason == "error":
+            self.failed += 1
+            self._observer(TrialFinished(study=state.study.id, outcome=outcome))
+        else:
+            self._failures.succeed(state.shape())
+
+    def _over(self, out: _Out, word: PackEnd) -> None:
+        state = out.state
+        del self._out[word.pack]
+        state.busy -= out.job.wanted
+        failure = word.failure
+        if word.end == "done" and not out.job.resumes:
+            state.seconds = word.seconds
+        elif word.end == "taken":
+            self._elsewhere |= out.job.wanted
+        elif word.end == "failed" and failure is not None:
+            self._failed(out, failure)
+        self._observer(
+            PackFinished(
+                pack=word.pack,
+                study=state.study.id,
+                seconds=word.seconds,
+                error=failure.message if failure else None,
+            )
+        )
+
+    def _failed(self, out: _Out, failure: Failure) -> None:
+        state = out.state
+        if self._failures.add(state.shape(), failure):
+            self.error = self._error(failure)
+            self._stopped = True
+            return
+        if len(out.job.wanted) == 1:
+            self._observer(Note(text=f"{state.label}: a trial failed: {failure.message}"))
+            trial = min(out.job.wanted)
+            if state.need(trial):  # its worker died before it could record anything
+                self.failed += 1
+                state.put(trial, Record(status="INCOMPLETE", stop_reason="error", steps_run=0))
+            return
+        text = f"{state.label}: a pack failed, its trials are run one by one: {failure.message}"
+        self._observer(Note(text=text))
+        left = [t for t in out.job.pack.trials if t.id in out.job.wanted and state.need(t.id)]
+        self._singles += [(state, trial, out.job.round) for trial in left]
+
+    def hopeless(self) -> Exception | None:
+        """The error of a sweep in which nothing trained and something failed."""
+        failure = self._failures.hopeless()
+        return self._error(failure) if failure else None
+
+    def _error(self, failure: Failure) -> Exception:
+        return failure.error(self._reproduce(failure.trial) if failure.trial else None)
+
+    # Rounds
+
+    def _rounds_done(self) -> int:
+        """Rounds that every study has behind it."""
+        waves = [(state, state.wave()) for state in self.states]
+        open_ = [wave.round for _, wave in waves if wave is not None]
+        return min(open_) if open_ else self.rounds
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds the study with the most trials takes."""
+        return max((len(rounds.goals(s.study.trials)) for s in self.states), default=0)
+
+    def _rounds_end(self) -> None:
+        done = self._rounds_done()
+        while self._round < done and not self._stopped:
+            number, self._round = self._round, self._round + 1
+            goal = rounds.goals(max(s.study.trials for s in self.states))[number]
+            self._observer(
+                RoundFinished(
+                    round=number,
+                    trials=goal,
+                    reached=sum(1 for state in self.states if state.reached()),
+                    studies=len(self.states),
+                )
+            )
+            error = self._on_round(number)
+            if error is not None:
+                self.error = error
+                self._stopped = True

@@ -1,0 +1,98 @@
+"""What a running sweep tells whoever watches it: a display, a log, a test.
+
+An observer is any callable that takes one event. It is called on the driver, one event at a time,
+and must be quick: a slow one slows the sweep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from experiments.plan import Outcome
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyPlanned:
+    """A study of the sweep, and what earlier runs have left to do in it."""
+
+    study: str
+    label: str
+    """What tells it from the other studies, for people: ``sgd, batch 64``."""
+    trials: int
+    """Feasible trials wanted."""
+    done: int
+    """Trials that earlier runs have finished."""
+    reached: int
+    infeasible: int
+    dominated: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackStarted:
+    """A worker has begun to train a pack; ``engine`` is the one that it chose."""
+
+    pack: str
+    study: str
+    trials: int
+    engine: str
+    round: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """Where a pack stands, about once a second."""
+
+    pack: str
+    study: str
+    step: int
+    active: int
+    """Trials still training."""
+    metric: float | None
+    """Best value of the target's metric among them at their last look."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialFinished:
+    """A trial has ended."""
+
+    study: str
+    outcome: Outcome
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackFinished:
+    """A pack has ended; ``error`` is the last line of what its own code raised."""
+
+    pack: str
+    study: str
+    seconds: float
+    error: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundFinished:
+    """Every study has its trials of this round."""
+
+    round: int
+    trials: int
+    """Trials a study has by now, at least."""
+    reached: int
+    """Studies in which a trial has reached the target."""
+    studies: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Note:
+    """A sentence that a person should read."""
+
+    text: str
+
+
+Event = StudyPlanned | PackStarted | Progress | TrialFinished | PackFinished | RoundFinished | Note
+Observer = Callable[[Event], None]
+
+
+def ignore(event: Event) -> None:
+    """The observer of a sweep that nobody watches."""
+    del event

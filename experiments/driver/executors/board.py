@@ -1,0 +1,133 @@
+"""Where the driver and its Ray workers meet: jobs go out, words come back, requests go out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from experiments.driver.jobs import Asks, Ended, Job, PackEnd, Wire, Word
+from experiments.driver.ledger import FolderLedger, Progress, Rows
+from experiments.plan import Outcome
+
+_GONE = Asks(stop=True)
+
+
+class Board:
+    """An actor beside the driver; every method is quick."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, Job] = {}
+        self._words: list[Word] = []
+        self._known: dict[str, tuple[int, ...]] = {}
+        self._committed: dict[str, tuple[Outcome, ...]] = {}
+        self._stop = False
+
+    def put(self, job: Job) -> None:
+        self._jobs[job.pack.id] = job
+        self._known.pop(job.pack.id, None)
+        self._committed.pop(job.pack.id, None)
+
+    def get(self, pack: str) -> Job:
+        return self._jobs[pack]
+
+    def tell(self, word: Word) -> None:
+        self._words.append(word)
+        if isinstance(word, Ended) and word.committed:
+            self._committed[word.pack] = (*self.committed(word.pack), *word.outcomes)
+
+    def committed(self, pack: str) -> tuple[Outcome, ...]:
+        return self._committed.get(pack, ())
+
+    def drain(self) -> list[Word]:
+        words, self._words = self._words, []
+        return words
+
+    def share(self, pack: str, known: tuple[int, ...]) -> None:
+        self._known[pack] = known
+
+    def asks(self, pack: str) -> Asks:
+        return Asks(stop=self._stop, known=self._known.get(pack, ()))
+
+    def stop(self) -> None:
+        self._stop = True
+
+
+class Writer:
+    """An actor beside the driver that writes for workers on machines without the results folder."""
+
+    def __init__(self, root: str, processes: Sequence[Mapping[str, Any]]) -> None:
+        self._ledger = FolderLedger(root, processes)
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        return getattr(self._ledger, method)(*arguments)
+
+
+def beside_driver(kind: type, *arguments: Any) -> Any:
+    """An actor of ``kind`` on the driver's own machine; it takes no CPU slot."""
+    here = ray.get_runtime_context().get_node_id()
+    strategy = NodeAffinitySchedulingStrategy(here, soft=False)
+    actor: Any = ray.remote(kind).options(num_cpus=0, scheduling_strategy=strategy)
+    return actor.remote(*arguments)
+
+
+class RemoteLedger:
+    """The ledger of a worker without the results folder: every call goes to the ``Writer``."""
+
+    def __init__(self, writer: Any) -> None:
+        self._writer = writer
+
+    def _call(self, method: str, *arguments: Any) -> Any:
+        return ray.get(self._writer.call.remote(method, *arguments))
+
+    def take(
+        self,
+        pack: str,
+        trials: Sequence[str],
+        info: Mapping[str, Any],
+        before: Mapping[str, str],
+    ) -> bool:
+        return bool(self._call("take", pack, trials, info, before))
+
+    def renew(self, pack: str, progress: Progress) -> bool:
+        return bool(self._call("renew", pack, progress))
+
+    def commit(self, pack: str, experiment: str, measurements: Rows, trials: Rows) -> bool:
+        return bool(self._call("commit", pack, experiment, measurements, trials))
+
+    def save(self, pack: str, snapshot: bytes) -> None:
+        self._call("save", pack, snapshot)
+
+    def load(self, pack: str) -> bytes | None:
+        data: bytes | None = self._call("load", pack)
+        return data
+
+    def forget(self, pack: str) -> None:
+        self._call("forget", pack)
+
+    def release(self, pack: str) -> None:
+        self._call("release", pack)
+
+
+def wire(board: Any) -> Wire:
+    """A worker's line over the board. A board that is gone says that the driver is: stop."""
+
+    def tell(word: Word) -> None:
+        sent = board.tell.remote(word)
+        if isinstance(word, PackEnd) or (isinstance(word, Ended) and word.committed):
+            try:
+                ray.get(sent)
+            except RayError:
+                return  # the rows are safe; there is nobody left to tell
+
+    def asks(pack: str) -> Asks:
+        try:
+            answer: Asks = ray.get(board.asks.remote(pack))
+        except RayError:
+            return _GONE
+        return answer
+
+    return Wire(tell=tell, asks=asks)

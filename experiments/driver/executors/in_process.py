@@ -1,0 +1,78 @@
+"""Trains packs here, one after the other, without Ray: ``--address none``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from experiments.driver.dispatch import Dispatcher
+from experiments.driver.executors import LOOK_SECONDS, Look
+from experiments.driver.jobs import Asks, Wire
+from experiments.driver.ledger import FolderLedger
+from experiments.driver.signals import Stop
+from experiments.driver.worker import MakeTrainer, Pace, run_pack, training
+from experiments.errors import ExperimentError
+from experiments.plan import Layout
+from results import processes
+
+
+class InProcess:
+    """One worker: this process, with one thread, so that bits do not depend on the machine."""
+
+    slots = 1
+
+    def __init__(
+        self,
+        root: str,
+        layout: Layout,
+        *,
+        trainer: MakeTrainer = training,
+        pace: Pace | None = None,
+    ) -> None:
+        """
+        Raises:
+            ExperimentError: several workers, or a GPU where there is none.
+        """
+        if layout.workers > 1:
+            raise ExperimentError(
+                f"workers: {layout.workers} needs Ray, and --address none runs without it",
+                hint="--address auto starts one on this machine; or set workers=1",
+            )
+        if layout.gpus_per_worker and not torch.cuda.is_available():
+            raise ExperimentError(
+                "the experiment asks for a GPU, and torch finds none on this machine",
+                hint="leave out gpus, or give the --address of a cluster that has some",
+            )
+        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        here = {**processes.identify(), "role": "driver"}
+        self._ledger = FolderLedger(root, [here])
+        self._trainer, self._pace = trainer, pace
+
+    def run(self, dispatcher: Dispatcher, stop: Stop, look: Look) -> None:
+        wire = Wire(
+            tell=dispatcher.hear, asks=lambda _: Asks(stop=bool(stop) or dispatcher.stopped)
+        )
+        while not stop:
+            job = dispatcher.next()
+            if job is None:
+                return
+            if job == "wait":
+                time.sleep(LOOK_SECONDS)
+                look()
+                continue
+            with _one_thread():
+                run_pack(job, self._ledger, wire, trainer=self._trainer, pace=self._pace)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """One thread of torch's, as every worker of Ray's has."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,67 @@
+"""Several workers a pack: Ray Train inside a Tune function, one worker group a pack.
+
+The group is never stopped from outside: a Train driver that Tune stops leaks its placement group.
+It ends by itself, since every rank hears of a stop inside its training loop.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from dataclasses import replace
+from typing import Any
+
+import ray
+import torch
+import torch.distributed as dist
+from ray import train, tune
+from ray.train.torch import TorchConfig, TorchTrainer, get_device
+
+from experiments.driver.executors.board import wire
+from experiments.driver.executors.demand import worker_resources
+from experiments.driver.executors.ray_tune import Station, summary
+from experiments.driver.worker import run_pack
+from experiments.training.groups import TorchGroup
+
+_TIMEOUT_SECONDS = 600
+"""Of a collective: longer than any evaluation that one rank may have to wait for."""
+
+
+def train_group(config: dict[str, Any], station: Station) -> None:
+    """The Tune function of a worker group: starts it, waits, and reports what it committed."""
+    pack = config["pack"]
+    layout = station.layout
+    gpu = layout.gpus_per_worker > 0
+    with tempfile.TemporaryDirectory(prefix="batchscale-train-") as folder:
+        trainer = TorchTrainer(
+            _rank,
+            train_loop_config={"pack": pack, "station": station},
+            scaling_config=train.ScalingConfig(
+                num_workers=layout.workers,
+                use_gpu=gpu,
+                resources_per_worker=worker_resources(layout),
+            ),
+            torch_config=TorchConfig(backend="nccl" if gpu else "gloo", timeout_s=_TIMEOUT_SECONDS),
+            run_config=train.RunConfig(name=f"{pack}-{uuid.uuid4().hex[:8]}", storage_path=folder),
+        )
+        # What a rank's own code raises, rank 0 tells; this raises when a worker dies.
+        trainer.fit()
+    tune.report(summary(ray.get(station.board.committed.remote(pack))))
+
+
+def _rank(config: dict[str, Any]) -> None:
+    """What every rank runs. ``get_device`` is its own GPU, or the CPU."""
+    station: Station = config["station"]
+    torch.set_num_threads(1)
+    device = str(get_device())
+    line = wire(station.board)
+    end = run_pack(
+        replace(station.job(config["pack"]), device=device),
+        station.ledger(),
+        line,
+        group=TorchGroup(device),
+        trainer=station.trainer,
+        pace=station.pace,
+    )
+    if end.end == "failed":
+        dist.destroy_process_group()  # the others must not wait for this rank

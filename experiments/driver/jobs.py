@@ -1,0 +1,94 @@
+"""What travels between the driver and the workers: a pack to train, and word of how it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from experiments.driver.failures import Failure
+from experiments.plan import Outcome, Pack
+
+End = Literal["done", "stopped", "taken", "failed"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A pack, and what its rows need that a worker does not know."""
+
+    pack: Pack
+    round: int
+    columns: Mapping[str, Any]
+    """Columns of the trials table that all trials of the study share."""
+    wanted: frozenset[str]
+    """Trials to record. A resumed pack may hold others, recorded since its snapshot."""
+    before: Mapping[str, str] = field(default_factory=dict)
+    """Commits that had recorded trials of it when it was sent out, to be superseded."""
+    resumes: bool = False
+    """Whether a snapshot of this pack is there to continue from."""
+    device: str = "cpu"
+    moved: tuple[str, str] | None = None
+    """Where the user's files stand on this worker, and where they stand for the user."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Started:
+    """The pack is claimed and set up."""
+
+    pack: str
+    engine: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """Where the pack stands."""
+
+    pack: str
+    step: int
+    values: tuple[float | None, ...]
+    """Last value of the target's metric of each trial still training."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """Trials that have ended; ``committed``: their rows are safe."""
+
+    pack: str
+    outcomes: tuple[Outcome, ...]
+    committed: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackEnd:
+    """The pack's worker is done with it.
+
+    ``done``: every trial is recorded. ``stopped``: asked to; a snapshot is kept. ``taken``:
+    somebody else has the claim. ``failed``: the pack's own code raised; of a pack of one, the
+    failure is recorded.
+    """
+
+    pack: str
+    end: End
+    seconds: float = 0.0
+    failure: Failure | None = None
+
+
+Word = Started | Step | Ended | PackEnd
+Tell = Callable[[Word], None]
+
+
+@dataclass
+class Wire:
+    """A worker's line to the driver. Both calls are cheap; ``asks`` is polled between steps."""
+
+    tell: Tell
+    asks: Callable[[str], Asks]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asks:
+    """What the driver asks of a pack: to stop, and to know steps to target found elsewhere."""
+
+    stop: bool = False
+    known: tuple[int, ...] = field(default=())
+    """All of the study's that were found since the pack was sent out, in the order found."""

@@ -1,0 +1,184 @@
+"""What a results folder already holds of an experiment's studies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from experiments.config.plans import StudyPlan
+from experiments.driver.ledger import Header, unpack_snapshot
+from experiments.driver.rounds import Record
+from experiments.driver.settings import settings_hash
+from experiments.errors import ExperimentError
+from experiments.plan import Study
+from results.checkpoints import Checkpoints
+from results.reached import steps_to_target
+from results.reader import Results
+from results.reader import open as open_results
+from results.schema import METRIC_COLUMNS, json_text
+from results.store import Store
+from results.target import Target
+
+_COLUMNS = [
+    "study",
+    "trial",
+    "status",
+    "stop_reason",
+    "steps_run",
+    "steps_to_target",
+    "target_metric",
+    "target_value",
+    "engine",
+    "run",
+    "time",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """The records of each study by trial, and the engine that trained it."""
+
+    records: Mapping[str, Mapping[str, Record]]
+    engines: Mapping[str, str]
+
+
+def known(store: Store, studies: Sequence[Study], since: datetime) -> Known:
+    """Read what is there of ``studies``, in terms of their present target.
+
+    A trial that was recorded with another target is looked up in its measurements.
+
+    Args:
+        since: when this run began: errors recorded before are tried again.
+    """
+    by_id = {study.id: study for study in studies}
+    rows = store.trials(columns=_COLUMNS)
+    rows = rows[rows["study"].isin(by_id.keys())]
+    records: dict[str, dict[str, Record]] = {name: {} for name in by_id}
+    for name, group in rows.groupby("study", sort=False):
+        study = by_id[str(name)]
+        steps = _steps(store, group, study.targets[-1])
+        for row in _dicts(group):
+            found = steps[row["trial"]]
+            records[str(name)][row["trial"]] = Record(
+                status=row["status"],
+                stop_reason=row["stop_reason"],
+                steps_run=int(row["steps_run"]),
+                steps_to_target=None if pd.isna(found) else int(found),
+                fresh=bool(row["time"] >= since),
+                run=row["run"],
+            )
+    engines = rows[rows["stop_reason"] != "error"].dropna(subset=["engine"])
+    return Known(
+        records=records, engines=dict(zip(engines["study"], engines["engine"], strict=True))
+    )
+
+
+def _steps(store: Store, rows: pd.DataFrame, target: Target) -> dict[str, float]:
+    """Steps to ``target`` of each trial, NaN where it was not reached."""
+    same = (rows["target_metric"] == target.metric) & (rows["target_value"] == target.value)
+    found = dict(zip(rows["trial"], rows["steps_to_target"], strict=True))
+    others = rows["trial"][~same]
+    if len(others):
+        looks = measured(store, target.metric, others)
+        again = steps_to_target(looks, target)["steps_to_target"]
+        found |= again.reindex(others).to_dict()
+    return found
+
+
+def measured(store: Store, metric: str, trials: Iterable[str]) -> pd.DataFrame:
+    """Study, trial, step and a metric of all live measurements of some trials."""
+    column = metric if metric in METRIC_COLUMNS else "metrics"
+    return some(store, trials).read_measurements(["study", "trial", "step", column])
+
+
+def some(store: Store, trials: Iterable[str]) -> Results:
+    """The results of some trials alone."""
+    found = open_results(store.root)
+    chosen = pa.array(sorted(set(trials)), type=pa.string())
+    return found.with_trials(found.trial_rows.filter(pc.is_in(found.trial_rows["trial"], chosen)))
+
+
+def snapshots(store: Store, studies: Sequence[Study]) -> list[Header]:
+    """The snapshots that can be continued from. Those of other settings are deleted."""
+    checkpoints = Checkpoints(store.location)
+    settings = {study.id: settings_hash(study) for study in studies}
+    found = []
+    for pack in checkpoints.list():
+        data = checkpoints.load(pack)
+        read = unpack_snapshot(data) if data is not None else None
+        if read is None or read[0].study not in settings:
+            continue
+        if read[0].settings == settings[read[0].study]:
+            found.append(read[0])
+        else:
+            checkpoints.delete(pack)
+    return found
+
+
+def forget_snapshots(store: Store, studies: Sequence[Study]) -> None:
+    """Delete the snapshots of studies that are complete."""
+    checkpoints = Checkpoints(store.location)
+    for header in snapshots(store, studies):
+        checkpoints.delete(header.pack)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changed:
+    """Studies whose workload's code has changed, and nothing else."""
+
+    version: str
+    """The code that the recorded trials were trained with."""
+    trials: int
+    studies: int
+
+
+def changed(
+    store: Store, plans: Sequence[StudyPlan], rows: Sequence[Mapping[str, object]]
+) -> Changed | None:
+    """Whether recorded studies differ from planned ones in the workload's code alone.
+
+    Args:
+        rows: the planned studies' rows, in the order of ``plans``.
+    """
+    before = store.studies()
+    recorded = set(before["study"])
+    versions: dict[tuple[object, ...], tuple[str, str]] = {}
+    for row in _dicts(before.sort_values("time")):
+        versions[_key(row)] = (str(row["workload_version"]), str(row["study"]))
+    touched, version = set(), ""
+    for plan, planned in zip(plans, rows, strict=True):
+        old = versions.get(_key(planned))
+        own = "source" in plan.identity["workload"] and plan.study.id not in recorded
+        if own and old and old[0] != planned["workload_version"]:
+            version = old[0]
+            touched.add(old[1])
+    if not touched:
+        return None
+    trials = store.trials(columns=["study"])["study"].isin(touched).sum()
+    return Changed(version=version, trials=int(trials), studies=len(touched))
+
+
+def _dicts(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{str(k): v for k, v in row.items()} for row in frame.to_dict("records")]
+
+
+def _key(row: Mapping[str, object]) -> tuple[object, ...]:
+    """What a study is, but for its code."""
+    names = ("workload", "fields", "optimizer", "schedule", "technique", "batch_size")
+    values = [row[name] for name in (*names, "evaluation_ratio")]
+    return tuple(json_text(v) if isinstance(v, Mapping) else v for v in values)
+
+
+def refuse_changed(found: Changed, workload: str) -> ExperimentError:
+    """The error that asks what to do."""
+    return ExperimentError(
+        f"{workload} has changed since {found.trials} trials of {found.studies} studies were "
+        "trained with it",
+        hint="--keep-old counts them as this experiment's; --retrain trains them again",
+    )

@@ -1,0 +1,135 @@
+"""Where a worker's claims, rows and snapshots go: the results folder, or whoever can write it."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from results.checkpoints import Checkpoints
+from results.claims import Claim, Claims
+from results.store import Store
+
+Rows = Sequence[Mapping[str, Any]]
+Progress = Mapping[str, tuple[int, float | None]]
+
+
+class Ledger(Protocol):
+    """What a worker asks of the results folder. Packs are named by id, so that it can be remote."""
+
+    def take(
+        self,
+        pack: str,
+        trials: Sequence[str],
+        info: Mapping[str, Any],
+        before: Mapping[str, str],
+    ) -> bool:
+        """Claim a pack's trials; whether they were free, and not recorded by anybody since.
+
+        ``before`` are the commits that are known to have recorded some of them.
+        """
+
+    def renew(self, pack: str, progress: Progress) -> bool:
+        """Keep the claim alive; whether it is still held."""
+
+    def commit(self, pack: str, experiment: str, measurements: Rows, trials: Rows) -> bool:
+        """Write finished trials, if the claim is still held; whether it was."""
+
+    def save(self, pack: str, snapshot: bytes) -> None:
+        """Keep a snapshot in place of the last one."""
+
+    def load(self, pack: str) -> bytes | None:
+        """The pack's snapshot."""
+
+    def forget(self, pack: str) -> None:
+        """Delete the pack's snapshot."""
+
+    def release(self, pack: str) -> None:
+        """Give up the claim."""
+
+
+class FolderLedger:
+    """The results folder (or URI) itself.
+
+    ``processes`` are what else runs for its packs (``results.processes.identify``).
+    """
+
+    def __init__(self, root: str, processes: Sequence[Mapping[str, Any]] = ()) -> None:
+        self.store = Store(root)
+        self.claims = Claims(self.store.location)
+        self.checkpoints = Checkpoints(self.store.location)
+        self.processes = processes
+        self._held: dict[str, Claim] = {}
+
+    def take(
+        self,
+        pack: str,
+        trials: Sequence[str],
+        info: Mapping[str, Any],
+        before: Mapping[str, str],
+    ) -> bool:
+        claim = self.claims.take(pack, trials, processes=self.processes, info=info)
+        if claim is None:
+            return False
+        rows = self.store.trials(columns=["trial", "run"])
+        rows = rows[rows["trial"].isin(set(trials))]
+        if any(before.get(t) != run for t, run in zip(rows["trial"], rows["run"], strict=True)):
+            claim.release()  # another driver was here between our look and our claim
+            return False
+        self._held[pack] = claim
+        return True
+
+    def renew(self, pack: str, progress: Progress) -> bool:
+        return self._held[pack].renew(progress, force=True)
+
+    def commit(self, pack: str, experiment: str, measurements: Rows, trials: Rows) -> bool:
+        if not self._held[pack].held():
+            return False
+        self.store.commit(experiment, measurements=measurements, trials=trials)
+        return True
+
+    def save(self, pack: str, snapshot: bytes) -> None:
+        self.checkpoints.save(pack, snapshot)
+
+    def load(self, pack: str) -> bytes | None:
+        return self.checkpoints.load(pack)
+
+    def forget(self, pack: str) -> None:
+        self.checkpoints.delete(pack)
+
+    def release(self, pack: str) -> None:
+        self._held.pop(pack).release()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Header:
+    """What a snapshot tells of itself without being unpickled."""
+
+    pack: str
+    study: str
+    settings: str
+    """Hash of the study as it was: another budget or target, another pack."""
+    trials: tuple[str, ...]
+    """All trials of the pack, in order."""
+    active: tuple[str, ...]
+    """Those still training."""
+    engine: str
+    round: int
+
+
+def pack_snapshot(header: Header, body: bytes) -> bytes:
+    """A line of JSON, then the body."""
+    return json.dumps(header.__dict__).encode() + b"\n" + body
+
+
+def unpack_snapshot(data: bytes) -> tuple[Header, bytes] | None:
+    """The header and the body; ``None`` for what another version wrote."""
+    stream = io.BytesIO(data)
+    try:
+        content = json.loads(stream.readline())
+        content |= {key: tuple(content[key]) for key in ("trials", "active")}
+        return Header(**content), stream.read()
+    except (ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,143 @@
+"""What is missing: pure logic on a study's plan and what the dataset says of its trials.
+
+A study's search table is drawn in *waves*. The first holds rows 0-15; each later round draws as
+many rows as its goal (32, 64, … up to the trials wanted) lacks in feasible trials, once; the last
+round goes on until the goal is met or four times as many rows are drawn. A wave is decided when all
+rows before it are settled, and from those rows alone: which rows are drawn depends neither on the
+order of packs nor on restarts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from experiments.plan import Outcome, Study, Trial
+
+FIRST_ROUND = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """What is known of a trial that has ended, in terms of the study's present target."""
+
+    status: str
+    stop_reason: str
+    steps_run: int
+    steps_to_target: int | None = None
+    fresh: bool = True
+    """Whether this run has seen it end. An error of an earlier run is tried once more."""
+    run: str | None = None
+    """The commit that recorded it, where it was read from the dataset."""
+
+    @classmethod
+    def of(cls, outcome: Outcome) -> Record:
+        return cls(
+            status=outcome.status,
+            stop_reason=outcome.stop_reason,
+            steps_run=outcome.steps_run,
+            steps_to_target=outcome.steps_to_target,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wave:
+    """Rows of a study's search table that are to be trained now."""
+
+    round: int
+    trials: tuple[Trial, ...]
+    """Those of them that are not settled."""
+
+
+Lookup = Callable[[Trial], Record | None]
+
+
+def goals(trials: int) -> tuple[int, ...]:
+    """Feasible trials a study is to have after each round: 16, 32, 64 … and ``trials``."""
+    steps, goal = [], FIRST_ROUND
+    while goal < trials:
+        steps.append(goal)
+        goal *= 2
+    return (*steps, trials)
+
+
+def bar(steps_to_target: Iterable[int | None], keep: int | None) -> int | None:
+    """X(r), the ``keep``-th smallest steps to target; ``None`` when fewer trials have reached it.
+
+    A trial that has run so far without a hit is neither among the ``keep`` smallest nor a tie.
+    """
+    reached = sorted(steps for steps in steps_to_target if steps is not None)
+    return reached[keep - 1] if keep is not None and len(reached) >= keep else None
+
+
+def settled(study: Study, record: Record | None, dominated_at: int | None) -> bool:
+    """Whether a trial needs no (more) training under the study's present budget and target.
+
+    ``dominated_at`` is the study's present ``bar``: a keep that was raised, or a target that was
+    hardened, moves it and reopens the trials that were stopped short of it.
+    """
+    if record is None:
+        return False
+    if record.status == "INFEASIBLE":
+        return True
+    if record.stop_reason == "error":
+        return record.fresh
+    if record.steps_run >= study.budget_steps:
+        return True
+    if not study.stop_at_target:
+        return False
+    if record.steps_to_target is not None:
+        return True
+    return dominated_at is not None and record.steps_run >= dominated_at
+
+
+def feasible(records: Sequence[Record | None], dominated_at: int | None) -> int:
+    """How many of the first rows of a study count towards its ``trials``.
+
+    A trial that diverged after the rows' ``bar`` counts: under dominated stopping it may as well
+    have been cut off there, and whether it was must not change which rows are drawn. A failed
+    trial counts, so that a broken workload is not drawn four times over.
+    """
+    lost = sum(
+        1
+        for record in records
+        if record
+        and record.status == "INFEASIBLE"
+        and (dominated_at is None or record.steps_run <= dominated_at)
+    )
+    return len(records) - lost
+
+
+def wave(
+    study: Study,
+    rows: Callable[[int, int], Sequence[Trial]],
+    max_rows: int,
+    lookup: Lookup,
+    known: Iterable[int | None] = (),
+) -> Wave | None:
+    """The study's open wave, or ``None`` when the study has all that it wants.
+
+    ``rows(start, stop)`` gives rows of the search table; ``known`` the steps to target of all of
+    the study's trials (more than the drawn rows, where an earlier run wanted more).
+    """
+    limit = bar(known, study.keep)
+    steps = goals(study.trials)
+    drawn: list[Trial] = []
+    for number, goal in enumerate(steps):
+        last = number == len(steps) - 1
+        while True:
+            records = [lookup(trial) for trial in drawn]
+            cut = None
+            if study.stop_at_target:
+                cut = bar((record.steps_to_target for record in records if record), study.keep)
+            lacking = min(goal - feasible(records, cut), max_rows - len(drawn))
+            if lacking <= 0:
+                break
+            new = rows(len(drawn), len(drawn) + lacking)
+            missing = [trial for trial in new if not settled(study, lookup(trial), limit)]
+            if missing:
+                return Wave(round=number, trials=tuple(missing))
+            drawn.extend(new)
+            if not last:
+                break
+    return None

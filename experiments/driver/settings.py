@@ -1,0 +1,20 @@
+"""What a study's packs were trained under: a snapshot of other settings is of no use."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict
+
+from experiments.plan import Study
+
+
+def settings_hash(study: Study) -> str:
+    """Of everything in a study that decides its training, but for where and how it is laid out."""
+    content = asdict(study)
+    for name in ("experiment", "layout", "engine", "trials"):
+        del content[name]
+    del content["workload"]["base"]  # a staged copy stands elsewhere
+    del content["workload"]["spec"]
+    text = json.dumps(content, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,73 @@
+"""When no study has reached the target: how far each came, and a target that was reached."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from experiments.driver.known import measured
+from experiments.errors import ExperimentError
+from experiments.plan import Study
+from results.reached import metric as values_of
+from results.store import Store
+from results.target import Target
+
+_SHOWN = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shortfall:
+    """The best value of the target's metric that each study has come to, by its label."""
+
+    target: Target
+    best: Mapping[str, float]
+
+    def error(self, trials: int) -> ExperimentError:
+        """What to tell after ``trials`` trials a study."""
+        if not self.best:
+            return ExperimentError(
+                f"no study has reached {self.target} in its first {trials} trials: none was "
+                "measured at all, every trial diverged",
+                hint="lower the learning rates of the search",
+            )
+        ranked = sorted(self.best, key=lambda label: self.best[label])
+        if not self.target.lower_is_better:
+            ranked.reverse()
+        shown = ", ".join(f"{label}: {self.best[label]:.4g}" for label in ranked[:_SHOWN])
+        more = f", and {len(ranked) - _SHOWN} more" if len(ranked) > _SHOWN else ""
+        reached = self.suggest()
+        count = sum(1 for value in self.best.values() if reached.hit(value))
+        return ExperimentError(
+            f"no study has reached {self.target} in its first {trials} trials; best "
+            f"{self.target.metric} of each: {shown}{more}",
+            hint=f"{count} of {len(ranked)} studies have reached {reached}: set it as the target, "
+            "or raise the budget; the same command goes on as it is",
+        )
+
+    def suggest(self) -> Target:
+        """A target of two digits that half of the studies or more have reached."""
+        ranked = sorted(self.best.values(), reverse=not self.target.lower_is_better)
+        middle = ranked[(len(ranked) - 1) // 2]
+        sign = 1 if self.target.lower_is_better else -1
+        unit = 10.0 ** (math.floor(math.log10(abs(middle))) - 1) if middle else 0.01
+        value = float(f"{(math.floor(sign * middle / unit) + 1) * sign * unit:.2g}")
+        return Target(
+            metric=self.target.metric,
+            value=value,
+            lower_is_better=self.target.lower_is_better,
+        )
+
+
+def shortfall(store: Store, studies: Sequence[Study], labels: Mapping[str, str]) -> Shortfall:
+    """Read how far the studies have come from their measurements."""
+    target = studies[0].targets[-1]
+    ids = {study.id for study in studies}
+    rows = store.trials(columns=["study", "trial"])
+    looks = measured(store, target.metric, rows["trial"][rows["study"].isin(ids)])
+    values = values_of(looks, target.metric).groupby(looks["study"])
+    best = values.min() if target.lower_is_better else values.max()
+    return Shortfall(
+        target=target,
+        best={labels[str(study)]: float(value) for study, value in best.dropna().items()},
+    )

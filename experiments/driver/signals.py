@@ -1,0 +1,69 @@
+"""How a sweep is asked to end: Ctrl-C, SIGTERM, or its time being up."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from types import FrameType, TracebackType
+from typing import Any, Literal
+
+Reason = Literal["signal", "time"]
+
+
+class Interrupted(KeyboardInterrupt):
+    """A sweep was interrupted and has ended cleanly: what had finished is recorded, what was in
+    training is kept, and the same command goes on from there. ``summary`` is what it did."""
+
+    def __init__(self, text: str, summary: Any = None) -> None:
+        super().__init__(text)
+        self.summary = summary
+
+
+class Stop:
+    """Whether to end, and why. As a context manager it listens to SIGINT and SIGTERM.
+
+    The first signal asks; the second raises KeyboardInterrupt on the spot. Signals reach Python's
+    main thread alone: elsewhere only ``seconds`` and ``ask`` count.
+    """
+
+    def __init__(self, seconds: float | None = None) -> None:
+        self._until = None if seconds is None else time.monotonic() + seconds
+        self._reason: Reason | None = None
+        self._before: dict[signal.Signals, Any] = {}
+
+    @property
+    def reason(self) -> Reason | None:
+        """Why to end, ``None`` to go on."""
+        if self._reason is None and self._until is not None and time.monotonic() >= self._until:
+            self._reason = "time"
+        return self._reason
+
+    def __bool__(self) -> bool:
+        return self.reason is not None
+
+    def ask(self, reason: Reason) -> None:
+        """Ask the sweep to end."""
+        self._reason = self._reason or reason
+
+    def __enter__(self) -> Stop:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._heard)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before.clear()
+
+    def _heard(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        if self._reason == "signal":
+            raise KeyboardInterrupt
+        self._reason = "signal"

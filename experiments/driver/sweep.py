@@ -1,0 +1,317 @@
+"""Trains what an experiment lacks: the driver of a sweep.
+
+sweep(load("my_model.yaml"), results="results/runs", address="auto", observer=print)
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from experiments.config.file import Experiment
+from experiments.driver import known as dataset
+from experiments.driver import rounds
+from experiments.driver.dispatch import Dispatcher
+from experiments.driver.events import Note, Observer, StudyPlanned, ignore
+from experiments.driver.executors import Executor
+from experiments.driver.leftovers import end_leftovers
+from experiments.driver.planned import Planned, planned
+from experiments.driver.relabel import relabel
+from experiments.driver.shortfall import shortfall
+from experiments.driver.signals import Interrupted, Stop
+from experiments.driver.staging import staged
+from experiments.driver.study_state import StudyState
+from experiments.driver.worker import MakeTrainer, Pace, training
+from experiments.plan import Layout
+from results.claims import Claims
+from results.store import Store
+
+_EDGES_SHOWN = 6
+
+
+class Judge(Protocol):
+    """What the front door hands down of ``analysis``: see ``analysis.edges``."""
+
+    def edge(
+        self,
+        space: Mapping[str, Any],
+        best: Mapping[str, Any],
+        near_best: Sequence[Mapping[str, Any]] = (),
+        *,
+        budget_steps: float | None = None,
+    ) -> Sequence[object]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """What a sweep did."""
+
+    experiment: str
+    path: str
+    """The results folder or URI."""
+    studies: int
+    trials: int
+    """Trials of the experiment that are recorded by now, without failed ones."""
+    trained: int
+    """Trials that this run recorded."""
+    failed: int
+    """Trials whose own code raised, of this run."""
+    reached: int
+    """Studies in which a trial has reached the target."""
+    seconds: float
+    complete: bool
+    """Whether nothing is left to do."""
+
+
+def sweep(
+    experiment: Experiment,
+    *,
+    results: str | Path,
+    address: str = "auto",
+    judge: Judge | None = None,
+    observer: Observer | None = None,
+    seconds: float | None = None,
+    pack_size: int | None = None,
+    keep_old: bool = False,
+    retrain: bool = False,
+    num_cpus: int | None = None,
+    trainer: MakeTrainer = training,
+    pace: Pace | None = None,
+) -> Summary:
+    """Train what is missing of an experiment, and nothing else.
+
+    Args:
+        results: folder or URI of the results.
+        address: ``none`` (this process), ``auto`` (find or start a Ray), or ``HOST:PORT``.
+        judge: checks each study's optimum against its search space when all is done.
+        observer: gets every event.
+        seconds: end cleanly after so long.
+        pack_size: most trials of a pack; 64 at the most.
+        keep_old: if only the workload's code has changed, count its old trials as this one's.
+        retrain: if it has, train them again.
+        num_cpus: of a Ray that is started here; all cores unless given.
+
+    Raises:
+        ExperimentError: a clear error, of the experiment or of the cluster, or that no study has
+            reached the target when a round that is not the last one ended.
+        TrainingError: the workload's own code raised: in the first three packs alike, or always.
+        Interrupted: on SIGINT or SIGTERM, when all has ended cleanly.
+        ResultsError: the results folder cannot be used.
+    """
+    root = str(results)
+    if "://" not in root:
+        root = os.path.abspath(os.path.expanduser(root))
+    return _Sweep(experiment, root, observer or ignore, pack_size, judge).run(
+        address, Stop(seconds), keep_old, retrain, num_cpus, trainer, pace
+    )
+
+
+class _Sweep:
+    def __init__(
+        self,
+        experiment: Experiment,
+        root: str,
+        observer: Observer,
+        pack_size: int | None,
+        judge: Judge | None,
+    ) -> None:
+        self.experiment, self.root, self.observer = experiment, root, observer
+        self.pack_size, self.judge = pack_size, judge
+        self.began, self.since = time.monotonic(), datetime.now(UTC)
+        self.trained = self.failed = 0
+
+    def run(
+        self,
+        address: str,
+        stop: Stop,
+        keep_old: bool,
+        retrain: bool,
+        num_cpus: int | None,
+        trainer: MakeTrainer,
+        pace: Pace | None,
+    ) -> Summary:
+        plans = planned(self.experiment)
+        self.store = Store(self.root)
+        end_leftovers(self.store)
+        plans = self._settle_changes(plans, keep_old, retrain)
+        self.store.add_studies(plans.new_rows(self.store))
+        self.states = self._states(plans)
+        self._tell_plan()
+        self._move_targets()
+        if any(state.wave() for state in self.states):
+            with self._executors(address, num_cpus, trainer, pace) as executors, stop:
+                for layout, executor in executors.items():
+                    self._train(executor, layout, stop)
+        complete = not any(state.wave() for state in self.states)
+        if complete:
+            self._tidy()
+        summary = self._summary(complete)
+        if stop.reason == "signal" and not complete:
+            raise Interrupted("interrupted: the same command goes on from here", summary)
+        return summary
+
+    def _settle_changes(self, plans: Planned, keep_old: bool, retrain: bool) -> Planned:
+        found = dataset.changed(self.store, plans.plans, plans.rows)
+        if found is None or retrain:
+            return plans
+        if not keep_old:
+            raise dataset.refuse_changed(found, self.experiment.workload)
+        return planned(self.experiment, source=found.version)
+
+    def _states(self, plans: Planned) -> list[StudyState]:
+        found = dataset.known(self.store, plans.studies, self.since)
+        return [
+            StudyState(
+                plan=plan,
+                columns=columns,
+                label=label,
+                records=dict(found.records[plan.study.id]),
+                engine=found.engines.get(plan.study.id),
+            )
+            for plan, columns, label in zip(plans.plans, plans.columns, plans.labels, strict=True)
+        ]
+
+    def _tell_plan(self) -> None:
+        for state in self.states:
+            done = [r for t, r in state.records.items() if not state.need(t)]
+            self.observer(
+                StudyPlanned(
+                    study=state.study.id,
+                    label=state.label,
+                    trials=state.study.trials,
+                    done=len(done),
+                    reached=sum(r.steps_to_target is not None for r in done),
+                    infeasible=sum(r.status == "INFEASIBLE" for r in done),
+                    dominated=sum(r.stop_reason == "dominated" for r in done),
+                )
+            )
+
+    def _move_targets(self) -> None:
+        """What is done under another target than the present one is recorded under this one."""
+        target = self.states[0].study.targets[-1]
+        done = [t for state in self.states for t in state.records if not state.need(t)]
+        moved = relabel(self.store, self.experiment.name, target, done)
+        if moved:
+            text = f"{moved} trials of an earlier target are done under {target} as well."
+            self.observer(Note(text=text))
+
+    @contextmanager
+    def _executors(
+        self, address: str, num_cpus: int | None, trainer: MakeTrainer, pace: Pace | None
+    ) -> Iterator[dict[Layout, Executor]]:
+        """An executor for each layout there is: packs of one demand are placed together."""
+        layouts = list(dict.fromkeys(state.study.layout for state in self.states))
+        if address == "none":
+            from experiments.driver.executors.in_process import InProcess
+
+            yield {
+                layout: InProcess(self.root, layout, trainer=trainer, pace=pace)
+                for layout in layouts
+            }
+            return
+        from experiments.driver.executors.ray_session import session
+
+        specs = [
+            s for state in self.states for s in (state.study.workload.spec, state.study.optimizer)
+        ]
+        with (
+            staged(self.experiment.base, specs, self.experiment.files) as files,
+            session(address, files, num_cpus) as connected,
+        ):
+            from experiments.driver.executors.ray_tune import RayTune
+
+            yield {
+                layout: RayTune(self.root, connected, files, layout, trainer=trainer, pace=pace)
+                for layout in layouts
+            }
+
+    def _train(self, executor: Executor, layout: Layout, stop: Stop) -> None:
+        states = [state for state in self.states if state.study.layout == layout]
+        dispatcher = Dispatcher(
+            states,
+            slots=executor.slots,
+            device=executor.device,
+            pack_size=self.pack_size,
+            resumable=dataset.snapshots(self.store, [s.study for s in states]),
+            observer=self.observer,
+            on_round=self._round_ended,
+            reproduce=lambda trial: f"batchscale trial --from {trial} --results {self.root}",
+        )
+
+        def look() -> None:
+            found = dataset.known(self.store, [s.study for s in states], self.since)
+            dispatcher.merge(found.records, self._claimed())
+
+        dispatcher.merge({}, self._claimed())
+        try:
+            executor.run(dispatcher, stop, look)
+        finally:
+            self.trained += dispatcher.trained
+            self.failed += dispatcher.failed
+        error = dispatcher.error or dispatcher.hopeless()
+        if error:
+            raise error
+
+    def _claimed(self) -> set[str]:
+        """Trials that somebody is training. This sweep's own are known to the dispatcher."""
+        return {trial for claim in Claims(self.store.location).live() for trial in claim["trials"]}
+
+    def _round_ended(self, number: int) -> Exception | None:
+        if any(state.reached() for state in self.states):
+            return None
+        goals = rounds.goals(max(state.study.trials for state in self.states))
+        labels = {state.study.id: state.label for state in self.states}
+        error = shortfall(self.store, [s.study for s in self.states], labels).error(goals[number])
+        if number < len(goals) - 1 and self.experiment.stop_at_target:
+            return error
+        self.observer(Note(text=f"{error}. {error.hint}" if error.hint else str(error)))
+        return None
+
+    def _tidy(self) -> None:
+        """The end of a complete sweep: small files are merged, optima checked for room."""
+        dataset.forget_snapshots(self.store, [state.study for state in self.states])
+        if self.trained and not Claims(self.store.location).live():
+            self.store.compact(self.experiment.name)
+        notes = [note for state in self.states for note in self._edges(state)]
+        for note in notes[:_EDGES_SHOWN]:
+            self.observer(Note(text=note))
+        if len(notes) > _EDGES_SHOWN:
+            more = f"{len(notes) - _EDGES_SHOWN} more studies have their optimum at an edge."
+            self.observer(Note(text=more))
+
+    def _edges(self, state: StudyState) -> Iterator[str]:
+        """The best trial must have room around it in its search space."""
+        steps = {t: r.steps_to_target for t, r in state.records.items()}
+        hits = sorted((s, t) for t, s in steps.items() if s is not None)
+        if self.judge is None or not hits:
+            return
+        values = {trial.id: trial.metaparameters for trial in state.rows}
+        best = values.get(hits[0][1])
+        if best is None:
+            return
+        found = self.judge.edge(
+            state.plan.search_space, best, budget_steps=float(state.study.budget_steps)
+        )
+        if found:
+            where = " and ".join(str(edge) for edge in found)
+            yield f"{state.label}: the optimum sits on the edge of its search space, {where}."
+
+    def _summary(self, complete: bool) -> Summary:
+        records = [r for state in self.states for r in state.records.values()]
+        return Summary(
+            experiment=self.experiment.name,
+            path=self.root,
+            studies=len(self.states),
+            trials=sum(record.stop_reason != "error" for record in records),
+            trained=self.trained,
+            failed=self.failed,
+            reached=sum(1 for state in self.states if state.reached()),
+            seconds=time.monotonic() - self.began,
+            complete=complete,
+        )

@@ -1,0 +1,333 @@
+"""Runs one pack on one worker group: claim, train, commit, snapshot, and say how it goes."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from experiments.driver.failures import Failure
+from experiments.driver.jobs import Ended, Job, PackEnd, Started, Step, Wire
+from experiments.driver.ledger import Header, Ledger, pack_snapshot, unpack_snapshot
+from experiments.driver.rows import device_name, effective_learning_rate, measurement_row, trial_row
+from experiments.driver.settings import settings_hash
+from experiments.plan import Measurement, Outcome, Pack, Trial
+from experiments.training.groups import SOLO, Group
+from results.errors import ResultsError
+
+
+class Trainer(Protocol):
+    """What trains a pack: ``experiments.training.loop.Training``, or a stand-in in tests."""
+
+    engine: str
+
+    @property
+    def step(self) -> int: ...
+    @property
+    def active(self) -> tuple[str, ...]: ...
+    def know(self, steps_to_target: Iterable[int]) -> None: ...
+    def run(self, should_stop: Callable[[], bool]) -> Iterator[list[Measurement | Outcome]]: ...
+    def snapshot(self) -> bytes: ...
+
+
+MakeTrainer = Callable[..., Trainer]
+"""``(pack, *, device, group, snapshot) -> Trainer``"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """Seconds between what a worker does besides training."""
+
+    ask: float = 0.5
+    renew: float = 10.0
+    commit: float = 30.0
+    snapshot: float = 30.0
+
+
+def training(pack: Pack, **how: Any) -> Trainer:
+    """The real trainer (torch is imported here, not before)."""
+    from experiments.training.loop import Training
+
+    return Training(pack, **how)
+
+
+def run_pack(
+    job: Job,
+    ledger: Ledger,
+    wire: Wire,
+    *,
+    group: Group = SOLO,
+    trainer: MakeTrainer = training,
+    pace: Pace | None = None,
+) -> PackEnd:
+    """Train a pack to its end, until the wire asks to stop, or until its claim is lost.
+
+    Finished trials are committed at the end and at least every ``pace.commit`` seconds; what still
+    trains is kept in a snapshot, which a stop renews and the end deletes. An exception of the
+    pack's own code ends it: what had finished is committed, and a pack of one records it as an
+    error. Every rank of a group calls this; rank 0 alone writes.
+    """
+    began = time.monotonic()
+    first, study = group.rank == 0, job.pack.study
+    info = {"experiment": study.experiment, "study": study.id, "round": job.round}
+    taken = (
+        first
+        and bool(job.wanted)
+        and ledger.take(job.pack.id, sorted(job.wanted), info, job.before)
+    )
+    if not job.wanted:  # its predecessor died after the last commit
+        end = PackEnd(pack=job.pack.id, end="done")
+    elif group.agree(taken):
+        run = _Run(job, ledger, wire, group, trainer, pace or Pace())
+        try:
+            end = run.train(ledger.load(job.pack.id) if first else None)
+        finally:
+            run.close()
+    else:
+        end = PackEnd(pack=job.pack.id, end="taken")
+    end = replace(end, seconds=time.monotonic() - began)
+    if first:
+        wire.tell(end)
+    return end
+
+
+class _Run:
+    """One pack on one rank, from its claim to its release."""
+
+    def __init__(
+        self,
+        job: Job,
+        ledger: Ledger,
+        wire: Wire,
+        group: Group,
+        trainer: MakeTrainer,
+        pace: Pace,
+    ) -> None:
+        self.job, self.ledger, self.wire = job, ledger, wire
+        self.group, self.trainer, self.pace = group, trainer, pace
+        self.first = group.rank == 0
+        self.trials = {trial.id: trial for trial in job.pack.trials}
+        self.points: dict[str, list[Measurement]] = {}
+        self.finished: list[Outcome] = []
+        self.engine: str = job.pack.engine
+        self.at: tuple[int, dict[str, float | None]] = (0, {})
+        self.told = 0
+        self.pulse = Pulse(job.pack.id, ledger, wire, pace, self.progress) if self.first else None
+
+    def train(self, data: bytes | None) -> PackEnd:
+        try:
+            how: dict[str, Any] = {"device": self.job.device, "group": self.group}
+            how["snapshot"] = self._held(self.group.agree(data))
+            training = self.trainer(self.job.pack, **how)
+            self.engine = training.engine
+            if self.first:
+                self.wire.tell(Started(pack=self.job.pack.id, engine=self.engine))
+            self._loop(training)
+            return self._finished(training)
+        except Exception as error:  # the user's own, or ours about what is the user's
+            return self._failed(error)
+
+    def _held(self, data: bytes | None) -> bytes | None:
+        """The trainer's part of a snapshot, if it is one of this very pack."""
+        found = unpack_snapshot(data) if data is not None else None
+        if found is None:
+            return None
+        header, body = found
+        same = header.settings == settings_hash(self.job.pack.study)
+        if not same or header.trials != tuple(self.trials):
+            return None
+        held: bytes
+        held, self.points = pickle.loads(body)
+        return held
+
+    def _finished(self, training: Trainer) -> PackEnd:
+        pack, stopped = self.job.pack.id, bool(training.active)
+        if self.first and not self._robbed:
+            self._commit()
+        if self.first and not self._robbed:
+            if stopped:
+                self._save(training)
+            else:
+                self.ledger.forget(pack)
+        if self.group.agree(self._robbed):
+            return PackEnd(pack=pack, end="taken")
+        return PackEnd(pack=pack, end="stopped" if stopped else "done")
+
+    def _loop(self, training: Trainer) -> None:
+        committed = saved = time.monotonic()
+        stop = self.pulse.asked_to_stop if self.pulse else lambda: False
+        for events in training.run(stop):
+            self._take_in(training, events)
+            self._tell_known(training)
+            if not self.first:
+                continue
+            now = time.monotonic()
+            if self.finished and now - committed >= self.pace.commit:
+                self._commit()
+                committed = time.monotonic()
+            if training.active and now - saved >= self.pace.snapshot:
+                self._save(training)
+                saved = time.monotonic()
+        if self.pulse and self.pulse.error:
+            raise self.pulse.error
+
+    def _take_in(self, training: Trainer, events: list[Measurement | Outcome]) -> None:
+        metric = self.job.pack.study.targets[-1].metric
+        values = dict(self.at[1])
+        ended = []
+        for event in events:
+            if isinstance(event, Measurement):
+                points = self.points.setdefault(event.trial, [])
+                if not points or points[-1].step < event.step:
+                    points.append(event)
+                values[event.trial] = event.metrics.get(metric)
+            elif event.trial in self.job.wanted:
+                ended.append(event)
+        active = set(training.active)
+        self.at = (training.step, {t: v for t, v in values.items() if t in active})
+        if ended and self.first:
+            self.finished += ended
+            self.wire.tell(Ended(pack=self.job.pack.id, outcomes=tuple(ended), committed=False))
+
+    def _tell_known(self, training: Trainer) -> None:
+        """Hand on what other packs found; all ranks at the same yield."""
+        known = self.pulse.known() if self.pulse else ()
+        if self.group.size > 1:
+            known = self.group.agree(known)
+        if len(known) > self.told:
+            training.know(known[self.told :])
+            self.told = len(known)
+
+    def progress(self) -> tuple[int, dict[str, float | None]]:
+        """Step and last metric of each trial still training."""
+        return self.at
+
+    def _commit(self) -> None:
+        if not self.finished:
+            return
+        study, done = self.job.pack.study, self.finished
+        self.finished = []
+        trials = [self._row(self.trials[outcome.trial], outcome) for outcome in done]
+        points = [
+            measurement_row(m) for outcome in done for m in self.points.pop(outcome.trial, ())
+        ]
+        if not self.ledger.commit(self.job.pack.id, study.experiment, points, trials):
+            if self.pulse:
+                self.pulse.lost = True
+            return
+        self.wire.tell(Ended(pack=self.job.pack.id, outcomes=tuple(done), committed=True))
+
+    def _row(self, trial: Trial, outcome: Outcome) -> dict[str, Any]:
+        study = self.job.pack.study
+        return trial_row(
+            self.job.columns,
+            study,
+            trial,
+            outcome,
+            pack=self.job.pack.id,
+            pack_models=len(self.job.pack.trials),
+            engine=self.engine,
+            device=device_name(self.job.device),
+            world_size=self.group.size,
+            effective_learning_rate=effective_learning_rate(study, trial),
+        )
+
+    def _save(self, training: Trainer) -> None:
+        header = Header(
+            pack=self.job.pack.id,
+            study=self.job.pack.study.id,
+            settings=settings_hash(self.job.pack.study),
+            trials=tuple(self.trials),
+            active=training.active,
+            engine=self.engine,
+            round=self.job.round,
+        )
+        active = set(training.active)
+        points = {trial: p for trial, p in self.points.items() if trial in active}
+        body = pickle.dumps((training.snapshot(), points))
+        self.ledger.save(self.job.pack.id, pack_snapshot(header, body))
+
+    def _failed(self, error: Exception) -> PackEnd:
+        pack = self.job.pack
+        alone = len(self.job.wanted) == 1
+        trial = min(self.job.wanted)
+        failure = Failure.of(error, trial if alone else None, self.job.moved)
+        if self.first and not self._robbed and not isinstance(error, ResultsError):
+            if alone and not failure.clear:
+                step = self.at[0]
+                self.finished.append(
+                    Outcome(
+                        trial=trial,
+                        status="INCOMPLETE",
+                        stop_reason="error",
+                        steps_run=step,
+                        examples_run=step * pack.study.batch_size,
+                        error=failure.traceback,
+                    )
+                )
+            self._commit()
+            self.ledger.forget(pack.id)
+        return PackEnd(pack=pack.id, end="failed", failure=failure)
+
+    @property
+    def _robbed(self) -> bool:
+        """Whether rank 0 has lost the claim."""
+        return self.pulse is not None and self.pulse.lost
+
+    def close(self) -> None:
+        if self.pulse:
+            self.pulse.close()
+            self.ledger.release(self.job.pack.id)
+
+
+class Pulse:
+    """A thread beside the training: renews the claim, reports progress, hears what is asked.
+
+    A thread, so that a claim outlives a long evaluation or a slow first loading of data.
+    """
+
+    def __init__(
+        self,
+        pack: str,
+        ledger: Ledger,
+        wire: Wire,
+        pace: Pace,
+        progress: Callable[[], tuple[int, dict[str, float | None]]],
+    ) -> None:
+        self._pack, self._ledger, self._wire, self._pace = pack, ledger, wire, pace
+        self._progress = progress
+        self._closed = threading.Event()
+        self._asks = wire.asks(pack)
+        self.lost = False
+        self.error: ResultsError | None = None
+        self._thread = threading.Thread(target=self._beat, name=f"pulse {pack}", daemon=True)
+        self._thread.start()
+
+    def asked_to_stop(self) -> bool:
+        return self.lost or self.error is not None or self._asks.stop
+
+    def known(self) -> tuple[int, ...]:
+        return self._asks.known
+
+    def close(self) -> None:
+        self._closed.set()
+        self._thread.join()
+
+    def _beat(self) -> None:
+        renewed, last = time.monotonic(), 0
+        while not self._closed.wait(self._pace.ask):
+            self._asks = self._wire.asks(self._pack)
+            step, values = self._progress()
+            if step != last:
+                last = step
+                self._wire.tell(Step(pack=self._pack, step=step, values=tuple(values.values())))
+            if time.monotonic() - renewed >= self._pace.renew:
+                renewed = time.monotonic()
+                state = {trial: (step, value) for trial, value in values.items()}
+                try:
+                    self.lost = self.lost or not self._ledger.renew(self._pack, state)
+                except ResultsError as error:  # raised where the training is
+                    self.error = error

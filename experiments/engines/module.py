@@ -1,0 +1,219 @@
+"""The module engine: each model by itself, with autograd and torch's or a library's optimizer.
+
+The plain way, and the twin of every faster one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from experiments.engines.base import Engine, gather
+from experiments.engines.sums import Sums, chunks
+from experiments.plan import Trial
+from experiments.seeds import derive
+from experiments.training.order import Order
+from experiments.training.setup import Setup
+from workloads import Batch, Workload
+from workloads.checks import check_metrics, check_per_example
+from workloads.ghost import finish_step, has_batch_norm
+
+_PREFETCH_BYTES = 2**20
+
+
+@dataclass(kw_only=True)
+class _Run:
+    """One trial in training."""
+
+    workload: Workload
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    order: Order
+    loss_sum: Tensor
+    """Running sum of all losses, float64: it never becomes finite again."""
+    base_rates: list[float]
+
+
+class ModuleEngine(Engine):
+    """One model at a time; between two looks each trial is trained in turn."""
+
+    kind = "module"
+
+    def __init__(self, setup: Setup, trials: Sequence[Trial]) -> None:
+        super().__init__(setup, trials)
+        self.runs = [self._start(trial) for trial in trials]
+        first = self.runs[0].model
+        self.micro = setup.micro_batch(first, models=1)
+        self.chunk = setup.chunk(first, models=1)
+        self._shares: dict[tuple[int, torch.dtype], Tensor] = {}
+        self.normed = has_batch_norm(first)
+        self.random = draws_random_numbers(setup, first)
+
+    def _start(self, trial: Trial) -> _Run:
+        setup = self.setup
+        model = setup.model(trial).train()
+        own = setup.optimizer.own(trial.metaparameters)
+        optimizer = setup.optimizer.module([p for p in model.parameters() if p.requires_grad], own)
+        return _Run(
+            workload=setup.workload_of(trial),
+            model=model,
+            optimizer=optimizer,
+            order=Order(trial.seed, len(setup.train), setup.study.batch_size),
+            loss_sum=torch.zeros((), dtype=torch.float64, device=setup.device),
+            base_rates=[group["lr"] for group in optimizer.param_groups],
+        )
+
+    def advance(self, steps: int) -> None:
+        with torch.random.fork_rng(enabled=self.random):
+            for trial, run in zip(self.trials, self.runs, strict=True):
+                self._train(trial, run, steps)
+        self.step += steps
+
+    def _train(self, trial: Trial, run: _Run, steps: int) -> None:
+        schedule, meta = self.setup.schedule, trial.metaparameters
+        constant = schedule.is_constant(meta)
+        for step, batch in self._batches(trial, run, steps):
+            if not constant:
+                factor = schedule.factor(step, meta)
+                for group, rate in zip(run.optimizer.param_groups, run.base_rates, strict=True):
+                    group["lr"] = rate * factor
+            self._gradient(trial, run, batch, step)
+            run.optimizer.step()
+            if self.normed:
+                finish_step(run.model, self.setup.group.all_reduce_)
+
+    def _gradient(self, trial: Trial, run: _Run, batch: Batch, step: int) -> None:
+        """The gradient of the mean loss over the global batch, in ``.grad``."""
+        run.optimizer.zero_grad()
+        size = self.setup.study.batch_size
+        mine = len(batch[0])
+        for low in range(0, mine, self.micro):
+            part = batch
+            if mine > self.micro:
+                part = tuple(x[low : low + self.micro] for x in batch)
+            if self.random:
+                start = self.setup.part.start or 0
+                torch.manual_seed(derive(trial.seed, "dropout", step, start + low))
+            with self.setup.autocast():
+                loss = run.workload.loss(run.workload.forward(run.model, part), part)
+            if loss.dim() != 1 or len(loss) != len(part[0]):
+                check_per_example(loss, len(part[0]), "loss", run.workload)
+            # The gradient of sum(loss) / size, without two more nodes in the graph.
+            loss.backward(self._weights(len(loss), size, loss.dtype))
+            run.loss_sum.add_(loss.detach().sum())
+        if self.setup.group.size > 1:
+            self._reduce(run.model)
+
+    def _weights(self, examples: int, size: int, dtype: torch.dtype) -> Tensor:
+        """What each example's loss counts in the mean over the global batch, ``(examples,)``."""
+        key = (examples, dtype)
+        if key not in self._shares:
+            shape = (examples,)
+            self._shares[key] = torch.full(shape, 1 / size, dtype=dtype, device=self.setup.device)
+        return self._shares[key]
+
+    def _reduce(self, model: nn.Module) -> None:
+        """Sum the ranks' gradients, in one message."""
+        parameters = [p for p in model.parameters() if p.requires_grad]
+        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+        flat = self.setup.group.all_reduce_(torch.cat([g.reshape(-1) for g in grads]))
+        for p, part in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
+            p.grad = part.view_as(p)
+
+    def _batches(self, trial: Trial, run: _Run, steps: int) -> Iterator[tuple[int, Batch]]:
+        """This rank's batches of the next ``steps`` steps."""
+        split, part = self.setup.train, self.setup.part
+        size = part.stop - part.start
+        if split.random:
+            for step in range(self.step, self.step + steps):
+                whole = run.order.batches(step, 1)[0]
+                yield step, split.fetch_random(whole, part, trial.seed, step)
+            return
+        step, end = self.step, self.step + steps
+        ahead = 1
+        while step < end:
+            count = min(ahead, end - step)
+            indices = run.order.batches(step, count)[:, part]
+            batch = split.fetch(indices.reshape(-1), training=True)
+            # Many small batches are fetched at once: a gather costs as much as a small step.
+            held = sum(x.numel() * x.element_size() for x in batch) // count
+            ahead = max(1, min(256, _PREFETCH_BYTES // max(held, 1)))
+            stacked = (x.view(count, size, *x.shape[1:]).unbind() for x in batch)
+            yield from enumerate(zip(*stacked, strict=True), start=step)
+            step += count
+
+    @torch.no_grad()
+    def evaluate(self, split: str) -> list[dict[str, float]]:
+        data, group = self.setup.splits[split], self.setup.group
+        found = []
+        for run in self.runs:
+            run.model.eval()
+            sums = Sums(1, self.setup.device)
+            for indices in chunks(len(data), self.chunk, group):
+                batch = data.fetch(indices, training=False)
+                with self.setup.autocast():
+                    metrics = run.workload.metrics(run.workload.forward(run.model, batch), batch)
+                check_metrics(metrics, len(indices), run.workload)
+                sums.add(metrics, len(indices))
+            run.model.train()
+            found += sums.means(group)
+        return found
+
+    @torch.no_grad()
+    def finite(self) -> list[bool]:
+        sums = self.setup.group.all_reduce_(torch.stack([run.loss_sum for run in self.runs]))
+        losses: list[bool] = sums.isfinite().tolist()
+        return [
+            ok and all(bool(p.isfinite().all()) for p in run.model.parameters())
+            for ok, run in zip(losses, self.runs, strict=True)
+        ]
+
+    def keep(self, rows: Sequence[int]) -> None:
+        self.trials = [self.trials[i] for i in rows]
+        self.runs = [self.runs[i] for i in rows]
+
+    def weights(self, row: int) -> dict[str, Tensor]:
+        state: Mapping[str, Tensor] = self.runs[row].model.state_dict()
+        return {k: v.detach().clone() for k, v in state.items()}
+
+    def state(self) -> dict[str, Any]:
+        runs = [
+            {
+                "model": r.model.state_dict(),
+                "optimizer": r.optimizer.state_dict(),
+                "loss": r.loss_sum,
+            }
+            for r in self.runs
+        ]
+        copied: dict[str, Any] = gather({"step": self.step, "runs": runs}, torch.device("cpu"))
+        return copied
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.step = state["step"]
+        for run, held in zip(self.runs, state["runs"], strict=True):
+            run.model.load_state_dict(held["model"])
+            run.optimizer.load_state_dict(held["optimizer"])
+            run.loss_sum.copy_(held["loss"])
+
+
+def draws_random_numbers(setup: Setup, model: nn.Module) -> bool:
+    """Whether a training forward of ``model`` draws from torch's generator (dropout, say)."""
+    batch = setup.few()
+    buffers = {k: v.clone() for k, v in model.named_buffers()}
+    with torch.random.fork_rng(), torch.no_grad():
+        before = _generator_state(setup.device)
+        setup.workload.forward(model.train(), batch)
+        drawn = not torch.equal(before, _generator_state(setup.device))
+    for name, buffer in model.named_buffers():
+        buffer.copy_(buffers[name])
+    return drawn
+
+
+def _generator_state(device: torch.device) -> Tensor:
+    if device.type == "cuda":
+        return torch.cuda.get_rng_state(device)
+    return torch.get_rng_state()

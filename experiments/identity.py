@@ -1,0 +1,117 @@
+"""What makes two trials the same training run, and two studies the same search.
+
+``trial_id`` hashes what the numbers depend on: the workload (name, fields, code), optimizer,
+schedule, technique, batch size, metaparameters as resolved, seed index, evaluation grid, precision.
+Not in it: experiment name, pack, engine, device, layout, versions, ``keep``, budget, target.
+``study_id`` is the same without point and seed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from experiments.errors import ExperimentError
+from experiments.optimizers import Optimizer
+from workloads.fingerprint import text_hash
+
+VERSION = 1
+"""Rises when trials of equal description would train differently than they used to."""
+
+_DIGITS = 20
+
+
+def canonical(value: Any) -> str:
+    """Canonical JSON: keys sorted, no spaces, floats in their shortest exact form.
+
+    A whole float is written as the integer that it equals, so that ``1`` and ``1.0`` are the same
+    value, as they are to every optimizer.
+
+    Raises:
+        ExperimentError: a number that is not finite, or what JSON has no form for.
+    """
+    return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, (str, bool)):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if hasattr(value, "item"):  # a number of numpy's
+        return _plain(value.item())
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ExperimentError(f"{value} cannot be part of a trial's identity")
+        return int(value) if value.is_integer() and abs(value) < 2**53 else value
+    raise ExperimentError(f"a {type(value).__name__} cannot be part of a trial's identity")
+
+
+def digest(value: Any) -> str:
+    """20 hexadecimal digits (80 bits) of the SHA-256 of the canonical JSON."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()[:_DIGITS]
+
+
+def optimizer_identity(optimizer: Optimizer, base: str | None) -> dict[str, str]:
+    """A registered optimizer is its name; one's own file adds the hash of its syntax tree.
+
+    The name holds no folder: a file that moves is the same optimizer.
+    """
+    path, _, name = optimizer.name.rpartition(":")
+    if not path:
+        return {"name": optimizer.name}
+    file = Path(base or ".") / Path(path).expanduser()
+    return {"name": f"{file.name}:{name}", "source": text_hash(file.read_text(encoding="utf-8"))}
+
+
+def study_identity(
+    *,
+    workload: Mapping[str, Any],
+    optimizer: Mapping[str, Any],
+    schedule: str,
+    technique: Mapping[str, Any],
+    batch_size: int,
+    evaluation_ratio: float,
+) -> dict[str, Any]:
+    """What a study is, as ``study_id`` and ``trial_id`` hash it.
+
+    Args:
+        workload: ``workloads.identity`` of it, without the fields that are tuned.
+        technique: with ``precision``.
+    """
+    rest = {name: value for name, value in technique.items() if name != "precision"}
+    return {
+        "identity": VERSION,
+        "workload": dict(workload),
+        "optimizer": dict(optimizer),
+        "schedule": schedule,
+        "technique": rest,
+        "precision": technique.get("precision", "float32"),
+        "batch_size": batch_size,
+        "evaluation": {"grid": "geometric", "ratio": evaluation_ratio},
+    }
+
+
+def study_id(study: Mapping[str, Any]) -> str:
+    """The id of what ``study_identity`` describes."""
+    return digest(study)
+
+
+def trial_id(
+    study: Mapping[str, Any], metaparameters: Mapping[str, Any], seed_index: tuple[int, int]
+) -> str:
+    """The id of one point of a study, trained with one seed.
+
+    Args:
+        seed_index: the experiment's seed, and how many trials of the very same point there are
+            before this one (0 wherever a metaparameter is continuous).
+    """
+    return digest({**study, "metaparameters": dict(metaparameters), "seed_index": list(seed_index)})

@@ -1,0 +1,88 @@
+"""Adam (Kingma & Ba 2015) and AdamW (Loshchilov & Hutter 2019), in ``torch.optim``'s form.
+
+m <- b1 m + (1-b1) g, v <- b2 v + (1-b2) g², w <- w - lr/(1-b1^t) · m / (√v/√(1-b2^t) + eps);
+AdamW first shrinks w by (1 - lr · weight_decay), Adam adds weight_decay · w to the gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from experiments.optimizers.base import Optimizer, StackedUpdate, columns, decay_into_gradient
+from experiments.plan import Value
+
+_DEFAULTS = {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8}
+
+
+class _StackedAdam(StackedUpdate):
+    def __init__(
+        self,
+        metaparameters: Sequence[Mapping[str, Value]],
+        like: Tensor,
+        weight_decay: float,
+        decoupled: bool,
+    ) -> None:
+        values = columns(metaparameters, {**_DEFAULTS, "weight_decay": weight_decay})
+        self.decays = bool(values["weight_decay"].any())
+        self.decoupled = decoupled
+        complement = {f"1-{b}": 1 - values[b] for b in ("beta1", "beta2")}
+        super().__init__({**values, **complement}, like)
+        self.state = {
+            "mean": torch.zeros_like(like),
+            "square": torch.zeros_like(like),
+            # b^t in float64, by repeated multiplication: exactly rounded in every row alike.
+            "beta1": values["beta1"].to(like.device),
+            "beta2": values["beta2"].to(like.device),
+            "power1": torch.ones_like(values["beta1"], device=like.device),
+            "power2": torch.ones_like(values["beta2"], device=like.device),
+        }
+
+    def step(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
+        state, values = self.state, self.values
+        if self.decays and self.decoupled:
+            weights.mul_(1 - learning_rate * values["weight_decay"])
+        elif self.decays:
+            decay_into_gradient(weights, gradient, values["weight_decay"])
+        mean, square = state["mean"], state["square"]
+        mean.mul_(values["beta1"]).add_(gradient * values["1-beta1"])
+        square.mul_(values["beta2"]).add_(gradient.mul_(gradient).mul_(values["1-beta2"]))
+        state["power1"].mul_(state["beta1"])
+        state["power2"].mul_(state["beta2"])
+        size = learning_rate / (1 - state["power1"]).to(weights.dtype)
+        root = (1 - state["power2"]).sqrt_().to(weights.dtype)
+        denominator = square.sqrt().div_(root).add_(values["epsilon"])
+        weights.sub_(torch.div(mean, denominator, out=denominator).mul_(size))
+
+
+class Adam(Optimizer):
+    """``decoupled``: AdamW."""
+
+    def __init__(self, *, decoupled: bool) -> None:
+        self.name = "adamw" if decoupled else "adam"
+        self.decoupled = decoupled
+        self.weight_decay = 0.01 if decoupled else 0.0
+        self.arguments = frozenset({"learning_rate", "weight_decay", *_DEFAULTS})
+        self.space = {"learning_rate": {"log": [1e-4, 1]}}
+        if decoupled:
+            self.space["weight_decay"] = {"log": [1e-4, 1]}
+
+    def module(
+        self, parameters: Iterable[torch.nn.Parameter], metaparameters: Mapping[str, Value]
+    ) -> torch.optim.Optimizer:
+        m = {**_DEFAULTS, "weight_decay": self.weight_decay, **metaparameters}
+        kind = torch.optim.AdamW if self.decoupled else torch.optim.Adam
+        return kind(
+            parameters,
+            lr=float(m["learning_rate"]),
+            betas=(float(m["beta1"]), float(m["beta2"])),
+            eps=float(m["epsilon"]),
+            weight_decay=float(m["weight_decay"]),
+        )
+
+    def stacked(
+        self, metaparameters: Sequence[Mapping[str, Value]], like: Tensor
+    ) -> StackedUpdate | None:
+        return _StackedAdam(metaparameters, like, self.weight_decay, self.decoupled)

@@ -1,0 +1,73 @@
+"""The optimizers by name: a new one is an entry of ``_known``; one's own needs none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from experiments.errors import ExperimentError, nearest
+from experiments.optimizers.adam import Adam
+from experiments.optimizers.base import Optimizer
+from experiments.optimizers.own import OwnOptimizer
+from experiments.optimizers.sgd import SGD
+from workloads.loading import import_file
+
+_KNOWN: dict[str, Callable[[], Optimizer]] = {
+    "sgd": lambda: SGD("sgd"),
+    "momentum": lambda: SGD("momentum"),
+    "nesterov": lambda: SGD("nesterov"),
+    "adam": lambda: Adam(decoupled=False),
+    "adamw": lambda: Adam(decoupled=True),
+}
+
+
+def names() -> list[str]:
+    """The registered names, without those of torch and of users' files."""
+    return list(_KNOWN)
+
+
+def get(name: str, base: str | None = None) -> Optimizer:
+    """The optimizer ``name``: registered, a class of ``torch.optim``, or ``file.py:Class``.
+
+    Args:
+        base: folder that a relative file starts from.
+
+    Raises:
+        ExperimentError: no such optimizer, or what is named is none.
+    """
+    if name in _KNOWN:
+        return _KNOWN[name]()
+    if ":" in name:
+        kind = _from_file(name, base)
+    else:
+        kind = getattr(torch.optim, name, None)
+        if kind is None:
+            raise ExperimentError(f"unknown optimizer {name!r}", hint=nearest(name, _KNOWN))
+    if not (isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)):
+        raise ExperimentError(
+            f"optimizer {name!r} is not a class of torch.optim.Optimizer",
+            hint="subclass torch.optim.Optimizer; its constructor takes (params, lr, ...)",
+        )
+    return OwnOptimizer(name, kind)
+
+
+def _from_file(name: str, base: str | None) -> Any:
+    path, _, attribute = name.rpartition(":")
+    file = (Path(base or ".") / Path(path).expanduser()).resolve()
+    if not file.is_file():
+        raise ExperimentError(
+            f"optimizer {name!r}: no file {path!r} in {Path(base or '.').resolve()}",
+            hint="a path starts at its experiment file",
+        )
+    module = import_file(file)
+    if not hasattr(module, attribute):
+        known = [
+            key
+            for key, value in vars(module).items()
+            if isinstance(value, type) and issubclass(value, torch.optim.Optimizer)
+        ]
+        raise ExperimentError(f"{path} has no class {attribute!r}", hint=nearest(attribute, known))
+    return getattr(module, attribute)

@@ -1,0 +1,76 @@
+"""Stochastic gradient descent, plain, with heavy-ball momentum, and with Nesterov's.
+
+SGD: w <- w - lr g. Momentum: v <- m v + g, w <- w - lr v. Nesterov: v <- m v + g,
+w <- w - lr (m v + g). The forms of Shallue et al. 2019 §4.2 and of ``torch.optim.SGD``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from experiments.optimizers.base import Optimizer, StackedUpdate, columns, decay_into_gradient
+from experiments.plan import Value
+
+
+class _StackedSGD(StackedUpdate):
+    def __init__(
+        self, metaparameters: Sequence[Mapping[str, Value]], like: Tensor, kind: str
+    ) -> None:
+        values = columns(metaparameters, {"momentum": 0.0, "weight_decay": 0.0})
+        super().__init__(values, like)
+        self.kind = kind
+        self.decays = bool(values["weight_decay"].any())
+        if kind != "sgd":
+            self.state["velocity"] = torch.zeros_like(like)
+
+    def step(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
+        if self.decays:
+            decay_into_gradient(weights, gradient, self.values["weight_decay"])
+        if self.kind != "sgd":
+            momentum, velocity = self.values["momentum"], self.state["velocity"]
+            velocity.mul_(momentum).add_(gradient)
+            if self.kind == "nesterov":
+                gradient.add_(velocity * momentum)
+            else:
+                gradient = velocity
+        weights.sub_(gradient * learning_rate)
+
+
+class SGD(Optimizer):
+    """``kind``: ``sgd``, ``momentum`` or ``nesterov``."""
+
+    def __init__(self, kind: str) -> None:
+        self.name = kind
+        self.arguments = frozenset({"learning_rate", "weight_decay"})
+        self.space = {"learning_rate": {"log": [1e-3, 10]}}
+        if kind != "sgd":
+            self.arguments |= {"momentum"}
+            self.space = {
+                "learning_rate": {"log": [1e-4, 10]},
+                "momentum": {"reverse_log": [0.1, 0.99]},
+            }
+
+    def module(
+        self, parameters: Iterable[torch.nn.Parameter], metaparameters: Mapping[str, Value]
+    ) -> torch.optim.Optimizer:
+        momentum = 0.0 if self.name == "sgd" else float(metaparameters.get("momentum", 0.9))
+        return torch.optim.SGD(
+            parameters,
+            lr=float(metaparameters["learning_rate"]),
+            momentum=momentum,
+            weight_decay=float(metaparameters.get("weight_decay", 0.0)),
+            nesterov=self.name == "nesterov" and momentum > 0,
+        )
+
+    def stacked(
+        self, metaparameters: Sequence[Mapping[str, Value]], like: Tensor
+    ) -> StackedUpdate | None:
+        default = {} if self.name == "sgd" else {"momentum": 0.9}
+        return _StackedSGD([{**default, **m} for m in metaparameters], like, self.name)
+
+    def effective_learning_rate(self, metaparameters: Mapping[str, Value]) -> float | None:
+        momentum = 0.0 if self.name == "sgd" else float(metaparameters.get("momentum", 0.9))
+        return float(metaparameters["learning_rate"]) / (1 - momentum)

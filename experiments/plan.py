@@ -1,0 +1,123 @@
+"""What is to be trained: a study, its trials, and the packs they travel in.
+
+Everything here is small, frozen and picklable: it crosses process borders and machines. A workload
+is named, not carried; whoever trains it loads it (``WorkloadRef.load``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from results.target import Target
+
+Value = float | int | str | bool
+Role = Literal["search", "extension", "repeat", "transfer"]
+Status = Literal["COMPLETE", "INFEASIBLE", "INCOMPLETE"]
+StopReason = Literal["target", "budget", "diverged", "dominated", "error"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkloadRef:
+    """How to load a workload anywhere: a registered name or ``file.py:Class``, and its fields."""
+
+    spec: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    base: str | None = None
+    """Folder that a relative ``file.py`` starts from (the experiment file's)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """How a global batch is laid out. The trajectory does not depend on it (but for rounding)."""
+
+    workers: int = 1
+    micro_batch: int | None = None
+    """Most examples of one model a worker puts through one forward; ``None``: its whole share."""
+    gpus_per_worker: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """One metaparameter search: one workload, one training algorithm, one batch size."""
+
+    id: str
+    experiment: str
+    workload: WorkloadRef
+    optimizer: str
+    """A registered name or ``file.py:Class`` (relative to ``workload.base``)."""
+    schedule: str
+    technique: Mapping[str, Value] = field(default_factory=dict)
+    """``precision``, ``ghost_batch`` and the like: part of the training algorithm, not tuned."""
+    batch_size: int
+    trials: int
+    """Feasible trials wanted."""
+    budget_steps: int
+    targets: tuple[Target, ...]
+    """Easiest first, all of one metric; the last one is recorded with the trial."""
+    stop_at_target: bool = True
+    keep: int | None = 4
+    """How many best trials stay exact under dominated stopping; ``None``: it is off."""
+    evaluation_ratio: float = 1.05
+    engine: str = "auto"
+    """``auto`` (a probe decides), ``module`` or ``stacked``."""
+    layout: Layout = field(default_factory=Layout)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """One training run: a study's point of the search, with a seed."""
+
+    id: str
+    index: int
+    """Row of the study's search table."""
+    seed: int
+    """63-bit; every random stream of the trial derives from it (``experiments.seeds``)."""
+    metaparameters: Mapping[str, Value]
+    """As resolved: the optimizer's arguments, the schedule's (in steps), tuned workload fields."""
+    role: Role = "search"
+    round: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pack:
+    """Trials of one study that one worker group trains together."""
+
+    id: str
+    study: Study
+    trials: tuple[Trial, ...]
+    engine: Literal["auto", "module", "stacked"] = "auto"
+    """``auto``: the worker that gets the study's first pack probes both and records its choice."""
+    known: tuple[int, ...] = ()
+    """Steps to target of the study's trials that other packs have finished."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """One evaluation of a trial at a step."""
+
+    trial: str
+    step: int
+    examples: int
+    train_seconds: float
+    metrics: Mapping[str, float]
+    """``{"validation_error": 0.05, …}``: means over the whole split, float64."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a trial ended."""
+
+    trial: str
+    status: Status
+    stop_reason: StopReason
+    steps_run: int
+    examples_run: int
+    steps_to_target: int | None = None
+    last_miss: int | None = None
+    """Last evaluated step before ``steps_to_target`` (0 if it was the first)."""
+    train_seconds: float = 0.0
+    evaluation_seconds: float = 0.0
+    other_seconds: float = 0.0
+    error: str | None = None

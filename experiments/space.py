@@ -1,0 +1,150 @@
+"""One dimension of a search space: a scale that maps the unit interval to values, and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from experiments.plan import Value
+
+Scale = Literal["linear", "log", "reverse_log", "integer", "discrete"]
+SCALES: tuple[Scale, ...] = ("linear", "log", "reverse_log", "integer", "discrete")
+_FIGURES = 9
+
+
+class SpaceError(ValueError):
+    """A range that cannot be; the caller knows whose it is and where it stands."""
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+def _round(x: float) -> float:
+    """To nine significant figures: the last bits of ``log`` and ``exp`` differ between machines,
+    and a trial's identity must not."""
+    return float(f"{x:.{_FIGURES - 1}e}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dimension:
+    """A tuned metaparameter.
+
+    ``linear``, ``log`` and ``integer`` are uniform in x, log x and the whole numbers from
+    ``bounds[0]`` to ``bounds[1]`` (both included); ``reverse_log`` is uniform in log(1 - x), for
+    what approaches 1; ``discrete`` draws from ``choices`` alike.
+    """
+
+    scale: Scale
+    bounds: tuple[float, float] = (0.0, 1.0)
+    choices: tuple[Value, ...] = ()
+
+    @classmethod
+    def parse(cls, scale: str, values: Any) -> Dimension:
+        """A dimension as an experiment file writes it: ``{log: [1e-4, 10]}``.
+
+        Raises:
+            SpaceError: an unknown scale, or a range that is empty, reversed or out of it.
+        """
+        if scale not in SCALES:
+            raise SpaceError(f"unknown scale {scale!r}", f"known: {', '.join(SCALES)}")
+        if not isinstance(values, Sequence) or isinstance(values, str):
+            raise SpaceError(f"{scale}: {values!r} is not a list", f"write {_EXAMPLE[scale]}")
+        if scale == "discrete":
+            return cls(scale="discrete", choices=_choices(values))
+        low, high = _bounds(scale, values)
+        return cls(scale=scale, bounds=(low, high))
+
+    def value(self, u: float) -> Value:
+        """The value at ``u`` in [0, 1); within the bounds, whatever the rounding."""
+        low, high = self.bounds
+        if self.scale == "discrete":
+            return self.choices[min(int(u * len(self.choices)), len(self.choices) - 1)]
+        if self.scale == "integer":
+            return int(min(low + math.floor(u * (high - low + 1)), high))
+        if self.scale == "linear":
+            x = _round(low + u * (high - low))
+        elif self.scale == "log":
+            x = _round(low * math.exp(u * math.log(high / low)))
+        else:  # from 1 - low down to 1 - high, evenly in its logarithm
+            rest = _round((1 - low) * math.exp(u * math.log((1 - high) / (1 - low))))
+            x = round(1 - rest, 15)
+        return min(max(x, low), high)
+
+    def unit(self, value: Value) -> float:
+        """Where ``value`` lies: 0 at the lower bound, 1 at the upper one, outside it beyond.
+
+        Of a whole number or a choice, the middle of its share.
+
+        Raises:
+            ValueError: not one of the choices, or a value that the scale cannot hold.
+        """
+        if self.scale == "discrete":
+            return (self.choices.index(value) + 0.5) / len(self.choices)
+        x, (low, high) = float(value), self.bounds
+        if self.scale == "integer":
+            return (x - low + 0.5) / (high - low + 1)
+        if self.scale == "linear":
+            return (x - low) / (high - low)
+        if self.scale == "log":
+            return math.log(x / low) / math.log(high / low)
+        return math.log((1 - x) / (1 - low)) / math.log((1 - high) / (1 - low))
+
+    def notation(self) -> dict[str, list[Value]]:
+        """As an experiment file writes it; ``parse`` gives the same dimension back."""
+        if self.scale == "discrete":
+            return {self.scale: list(self.choices)}
+        return {self.scale: list(self.bounds)}
+
+
+_EXAMPLE = {
+    "linear": "{linear: [0, 1]}",
+    "log": "{log: [1e-4, 10]}",
+    "reverse_log": "{reverse_log: [0.9, 0.999]}",
+    "integer": "{integer: [1, 10]}",
+    "discrete": "{discrete: [0, 0.01, 0.1]}",
+}
+
+
+def _choices(values: Sequence[Any]) -> tuple[Value, ...]:
+    if not values:
+        raise SpaceError("discrete: no choices", f"write {_EXAMPLE['discrete']}")
+    for value in values:
+        if not isinstance(value, (str, bool, int, float)):
+            raise SpaceError(f"discrete: {value!r} is neither a number nor a word")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise SpaceError(f"discrete: {value!r} is not a finite number")
+    if len(set(values)) < len(values):
+        raise SpaceError(f"discrete: {list(values)} holds a choice twice")
+    return tuple(values)
+
+
+def _bounds(scale: str, values: Sequence[Any]) -> tuple[float, float]:
+    numbers = [v for v in values if isinstance(v, (int, float)) and not isinstance(v, bool)]
+    if len(values) != 2 or len(numbers) != 2:
+        raise SpaceError(f"{scale}: {list(values)} is not [low, high]", f"write {_EXAMPLE[scale]}")
+    low, high = numbers
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise SpaceError(f"{scale}: {list(values)} is not finite")
+    if scale == "integer" and not (float(low).is_integer() and float(high).is_integer()):
+        raise SpaceError(f"integer: {list(values)} are not whole numbers", "or use linear")
+    if low > high:
+        raise SpaceError(f"{scale}: the range {list(values)} is reversed", "write the lower first")
+    if low == high and scale != "integer":
+        raise SpaceError(
+            f"{scale}: the range {list(values)} is empty",
+            f"a fixed value is written plainly: {low}",
+        )
+    if scale == "log" and low <= 0:
+        raise SpaceError(
+            f"log: {list(values)} reaches {low}, which has no logarithm",
+            "start above 0, or use linear",
+        )
+    if scale == "reverse_log" and high >= 1:
+        raise SpaceError(
+            f"reverse_log: {list(values)} reaches {high}: it is uniform in log(1 - x)",
+            "end below 1, for example at 0.999",
+        )
+    return (int(low), int(high)) if scale == "integer" else (float(low), float(high))

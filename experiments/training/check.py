@@ -1,0 +1,221 @@
+"""Does a workload keep its contract? Each finding is one line of what was tried and what came out.
+
+The comparisons train in float64, where a difference beyond rounding is a broken promise and not
+noise.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+import workloads
+from experiments.engines import check_contract, make_engine, stackable
+from experiments.engines.module import ModuleEngine
+from experiments.plan import Layout, Study, Trial, Value, WorkloadRef
+from experiments.seeds import derive
+from experiments.training.setup import Setup
+from results.target import Target
+
+_STEPS = 5
+_TOLERANCE = 1e-6
+"""Relative to the largest weight or metric: float64 rounding leaves nine digits to spare."""
+_STACK = 32
+_RATE_SECONDS = 0.5
+_USUAL: Mapping[str, Value] = {"learning_rate": 0.01}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One check. ``passed`` is ``None`` where it is a fact, not a promise."""
+
+    check: str
+    passed: bool | None
+    finding: str
+
+
+def check(ref: WorkloadRef, *, batch_size: int | None = None, device: str = "cpu") -> list[Finding]:
+    """Try a workload out, in some seconds.
+
+    Args:
+        ref: the workload.
+        batch_size: examples a step; 64, or the training set where it is smaller, unless given.
+        device: where it trains.
+
+    Raises:
+        WorkloadError: it cannot be loaded, or its data, loss or metrics are not of the contract's
+            shape. What the user's own code raises passes through.
+    """
+    return list(_findings(ref, batch_size, device))
+
+
+def _findings(ref: WorkloadRef, batch_size: int | None, device: str) -> Iterator[Finding]:
+    setup, trial = _setup(ref, batch_size, device)
+    check_contract(setup, trial)
+    sizes = ", ".join(f"{name} {len(split):,}" for name, split in setup.splits.items())
+    yield Finding(check="data", passed=None, finding=f"{sizes} {setup.workload.example_unit}s")
+    yield Finding(
+        check="model", passed=None, finding=f"{_parameters(setup, trial):,} parameters, {device}"
+    )
+    yield Finding(check="loss and metrics", passed=True, finding="one value an example")
+    yield _initialization(setup, trial)
+    yield _micro_batches(setup, trial)
+    yield _evaluation(setup, trial)
+    reason = stackable(*_trials(ref, setup.study.batch_size, device))
+    yield Finding(
+        check="stackable", passed=None, finding=f"no: {reason}" if reason else "yes, by torch.func"
+    )
+    kinds = ["module"] if reason else ["module", "stacked"]
+    for kind in kinds:
+        yield _rate(kind, ref, setup.study.batch_size, device)
+
+
+def _setup(
+    ref: WorkloadRef, batch_size: int | None, device: str, precision: str = "float64"
+) -> tuple[Setup, Trial]:
+    setup = Setup.load(_study(ref, batch_size or 1, precision), device)
+    if batch_size is None:
+        ghost = setup.ghost_batch or 32
+        size = min(64, len(setup.train))
+        size = size // ghost * ghost or size
+        setup = dataclasses.replace(setup, study=_study(ref, size, precision))
+    return setup, _trial(0)
+
+
+def _trials(ref: WorkloadRef, batch_size: int, device: str) -> tuple[Setup, list[Trial]]:
+    setup, _ = _setup(ref, batch_size, device, "float32")
+    return setup, [_trial(i) for i in range(2)]
+
+
+def _study(ref: WorkloadRef, batch_size: int, precision: str) -> Study:
+    target = Target.parse(workloads.load(ref.spec, ref.fields, ref.base).target)
+    return Study(
+        id="check",
+        experiment="check",
+        workload=ref,
+        optimizer="sgd",
+        schedule="constant",
+        technique={"precision": precision},
+        batch_size=batch_size,
+        trials=1,
+        budget_steps=_STEPS,
+        targets=(target,),
+        keep=None,
+    )
+
+
+def _trial(index: int) -> Trial:
+    return Trial(
+        id=f"check-{index}",
+        index=index,
+        seed=derive(0, "check", index),
+        metaparameters=_USUAL,
+    )
+
+
+def _parameters(setup: Setup, trial: Trial) -> int:
+    return sum(p.numel() for p in setup.model(trial).parameters())
+
+
+def _initialization(setup: Setup, trial: Trial) -> Finding:
+    one, two = (dict(setup.model(trial).named_parameters()) for _ in range(2))
+    same = all(torch.equal(value, two[name]) for name, value in one.items())
+    return Finding(
+        check="initialization",
+        passed=same,
+        finding="the same seed, the same weights"
+        if same
+        else "two models of one seed differ: draw from torch's global generator alone",
+    )
+
+
+def _micro_batches(setup: Setup, trial: Trial) -> Finding:
+    size, name = setup.study.batch_size, "micro-batches"
+    whole = ModuleEngine(setup, [trial])
+    if whole.random:
+        return Finding(
+            check=name,
+            passed=None,
+            finding="not compared: the forward pass draws random numbers (dropout)",
+        )
+    unit = setup.ghost_batch or 1
+    part = max(unit, size // 4 // unit * unit)
+    if part >= size:
+        return Finding(check=name, passed=None, finding=f"not compared: one part of {size} at most")
+    layout = dataclasses.replace(setup.study, layout=Layout(micro_batch=part))
+    parts = ModuleEngine(dataclasses.replace(setup, study=layout), [trial])
+    for engine in (whole, parts):
+        engine.advance(_STEPS)
+    apart = _distance(whole.weights(0), parts.weights(0))
+    ways = f"{size} as 1 and as {-(-size // part)} parts, {_STEPS} steps"
+    passed = apart <= _TOLERANCE
+    return Finding(
+        check=name,
+        passed=passed,
+        finding=f"{ways}: equal to {apart:.0e}"
+        if passed
+        else f"{ways}: weights differ by {apart:.0e}: an example's loss must not depend on the "
+        "others of its batch",
+    )
+
+
+def _evaluation(setup: Setup, trial: Trial) -> Finding:
+    engine = ModuleEngine(setup, [trial])
+    split = setup.evaluated[0]
+    count = len(setup.splits[split])
+    unit = setup.ghost_batch or 1
+    found = []
+    for chunk in dict.fromkeys((count, max(unit, count // 3), max(unit, 7))):
+        engine.chunk = chunk
+        found.append(engine.evaluate(split)[0])
+    first = found[0]
+    apart = {
+        name: max(abs(other[name] - value) for other in found) / max(abs(value), 1.0)
+        for name, value in first.items()
+    }
+    worst = max(apart, key=lambda name: apart[name])
+    passed = apart[worst] <= _TOLERANCE
+    return Finding(
+        check="evaluation",
+        passed=passed,
+        finding=f"{split} in {len(found)} ways of cutting it up: equal to {apart[worst]:.0e}"
+        if passed
+        else f"{split}_{worst} differs by {apart[worst]:.0e} with the evaluation's batch size: "
+        "return one value an example, or (sum, count)",
+    )
+
+
+def _distance(one: Mapping[str, Tensor], two: Mapping[str, Tensor]) -> float:
+    """Largest difference of weights, relative to the largest weight."""
+    floats = [name for name, value in one.items() if value.is_floating_point()]
+    scale = max((float(one[name].abs().max()) for name in floats if one[name].numel()), default=1.0)
+    apart = [float((one[n] - two[n]).abs().max()) for n in floats if one[n].numel()]
+    return max(apart, default=0.0) / max(scale, 1e-12)
+
+
+def _rate(kind: str, ref: WorkloadRef, batch_size: int, device: str) -> Finding:
+    """Steps a second in an engine, of all models together."""
+    setup, _ = _setup(ref, batch_size, device, "float32")
+    models = 1 if kind == "module" else _STACK
+    engine = make_engine(kind, setup, [_trial(i) for i in range(models)])
+    engine.advance(2)
+    steps, spent = 1, 0.0
+    while spent < _RATE_SECONDS / 2:
+        steps *= 2
+        began = time.perf_counter()
+        engine.advance(steps)
+        if setup.device.type == "cuda":
+            torch.cuda.synchronize(setup.device)
+        spent = time.perf_counter() - began
+    rate = steps * models / spent
+    many = f" ({models} models at once)" if models > 1 else ""
+    return Finding(
+        check=f"{kind} engine",
+        passed=None,
+        finding=f"{rate:,.0f} model steps/s at batch {batch_size}{many}",
+    )

@@ -1,0 +1,80 @@
+"""Splits on the device: resident tensors that are indexed there, or a streamed ``Dataset``.
+
+``Split.fetch`` gives evaluation and plain training batches; ``Split.fetch_random`` gives training
+batches that draw random numbers (augmentation, a ``Dataset`` with random transforms), whose bits
+depend on the trial's seed, the step and the example's place in the global batch, never on how
+that batch is laid out over workers and micro-batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import default_collate
+
+from experiments.seeds import derive
+from workloads import Batch, Workload
+
+
+def _cast(batch: Batch, dtype: torch.dtype) -> Batch:
+    return tuple(x.to(dtype) if x.is_floating_point() else x for x in batch)
+
+
+class Split:
+    """``len(split)`` examples of one split."""
+
+    def __init__(
+        self, data: Any, workload: Workload, device: torch.device, dtype: torch.dtype
+    ) -> None:
+        self.workload, self.device, self.dtype = workload, device, dtype
+        self.resident = isinstance(data, tuple)
+        self._data = tuple(x.to(device) for x in data) if self.resident else data
+        self._size = len(self._data[0]) if self.resident else len(data)
+        self.random = workload.augments or not self.resident
+        """Whether a training batch draws random numbers."""
+
+    def __len__(self) -> int:
+        return self._size
+
+    def fetch(self, indices: Tensor, *, training: bool) -> Batch:
+        """The examples ``indices`` (any order), transformed, floats in the trial's precision."""
+        return self._finish(self._raw(indices), training=training)
+
+    def fetch_random(self, indices: Tensor, part: slice, seed: int, step: int) -> Batch:
+        """``part`` of the global batch ``indices`` of one trial's step, augmented.
+
+        The whole global batch of a resident split is augmented on every worker, so that each
+        example's random numbers are the same in every layout; a streamed one is drawn example by
+        example, each from its own seed.
+        """
+        if self.resident:
+            generator = torch.Generator(self.device).manual_seed(derive(seed, "augment", step))
+            whole = self.workload.augment(self._raw(indices), generator)
+            return self._finish(tuple(x[part] for x in whole), training=True)
+        chosen: Sequence[int] = indices[part].tolist()
+        first = part.start or 0
+        examples = []
+        with torch.random.fork_rng(devices=[]):
+            for place, index in enumerate(chosen, start=first):
+                torch.manual_seed(derive(seed, "augment", step, place))
+                examples.append(self._data[index])
+        raw = self._collate(examples)
+        generator = torch.Generator(self.device).manual_seed(derive(seed, "augment", step, first))
+        return self._finish(self.workload.augment(raw, generator), training=True)
+
+    def _raw(self, indices: Tensor) -> Batch:
+        if self.resident:
+            where = indices.to(self.device)
+            return tuple(x.index_select(0, where) for x in self._data)
+        return self._collate([self._data[i] for i in indices.tolist()])
+
+    def _collate(self, examples: list[Any]) -> Batch:
+        return tuple(x.to(self.device) for x in default_collate(examples))
+
+    def _finish(self, batch: Batch, *, training: bool) -> Batch:
+        return _cast(
+            self.workload.transform(_cast(batch, self.dtype), training=training), self.dtype
+        )

@@ -1,0 +1,43 @@
+"""Snapshots of packs that are being trained: bytes in, the same bytes out, replaced atomically."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from results.location import Location
+from results.store import experiment_name
+
+FOLDER = "checkpoints"
+_SUFFIX = ".snapshot"
+
+
+class Checkpoints:
+    """The snapshots of a results folder, one a pack."""
+
+    def __init__(self, root: str | Path | Location) -> None:
+        self.location = root if isinstance(root, Location) else Location(root)
+
+    def save(self, pack: str, data: bytes) -> None:
+        """Keep ``data`` in place of the pack's last snapshot; a kill leaves one of the two.
+
+        Raises:
+            ResultsError: the disk cannot be written; the last snapshot is as it was.
+        """
+        self.location.write(_name(pack), data)
+
+    def load(self, pack: str) -> bytes | None:
+        """The pack's snapshot, ``None`` if it has none."""
+        return self.location.read(_name(pack))
+
+    def list(self) -> list[str]:
+        """The packs that have a snapshot."""
+        files = self.location.files(FOLDER, _SUFFIX)
+        return [file.name[len(FOLDER) + 1 : -len(_SUFFIX)] for file in files]
+
+    def delete(self, pack: str) -> None:
+        """Forget the pack's snapshot, if there is one."""
+        self.location.delete(_name(pack))
+
+
+def _name(pack: str) -> str:
+    return f"{FOLDER}/{experiment_name(pack)}{_SUFFIX}"

@@ -1,0 +1,159 @@
+"""The Parquet files of a table as one pyarrow dataset, each file checked by its footer.
+
+A compacted file names the files whose rows it took over (``REPLACES_KEY``): while both stand, as
+after a crash in the middle of a compaction, the replaced ones are not read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from results.errors import ResultsError
+from results.location import Location
+from results.schema import REPLACES_KEY, SCHEMA_VERSION, SCHEMAS, TABLE_KEY, VERSION_KEY
+
+_ATTEMPTS = 5
+_LISTINGS = 10
+MOVE_AWAY = "move it out of the results folder; no other file is concerned and none was changed"
+
+T = TypeVar("T")
+
+
+def dataset(location: Location, table: str, experiment: str | None = None) -> ds.Dataset:
+    """All live files of a table (of one experiment), by name, under the full schema.
+
+    Columns that an older file lacks are null.
+
+    Raises:
+        ResultsError: a file is half-written, foreign, or of a newer schema: it is named.
+        FileNotFoundError: a file went away since it was listed (``retrying`` lists again).
+    """
+    files = fragments(location, table, experiment)
+    schema = SCHEMAS[table].remove_metadata()
+    return ds.FileSystemDataset(list(files.values()), schema, ds.ParquetFileFormat())
+
+
+def fragments(
+    location: Location, table: str, experiment: str | None = None
+) -> dict[str, ds.ParquetFileFragment]:
+    """File name (relative to the root) to fragment, without replaced files; see ``dataset``."""
+    every = all_fragments(location, table, experiment)
+    gone = replaced(every)
+    return {name: fragment for name, fragment in every.items() if name not in gone}
+
+
+def all_fragments(
+    location: Location, table: str, experiment: str | None = None
+) -> dict[str, ds.ParquetFileFragment]:
+    """As ``fragments``, with the files that a compacted one replaces."""
+    found = names(location, table if experiment is None else f"{table}/{experiment}")
+    if len(found) < 16:
+        return {name: checked(location, table, name) for name in found}
+    with ThreadPoolExecutor(8) as pool:
+        files = pool.map(lambda name: checked(location, table, name), found)
+        return dict(zip(found, files, strict=True))
+
+
+def checked(location: Location, table: str, name: str) -> ds.ParquetFileFragment:
+    """One file of a table, its footer read and found to be ours; see ``dataset``."""
+    fragment = ds.ParquetFileFormat().make_fragment(location.full(name), location.filesystem)
+    with reading(where(location, name)):
+        schema = fragment.physical_schema
+    _check(location, name, table, schema)
+    return fragment
+
+
+def names(location: Location, folder: str) -> list[str]:
+    """The Parquet files under a folder, listed until two listings agree.
+
+    A listing takes time: one that ran while a merged file appeared and its originals went may have
+    met neither. The next one then meets the merged file.
+    """
+    found: list[str] | None = None
+    for _ in range(_LISTINGS):
+        before, found = found, [file.name for file in location.files(folder, ".parquet")]
+        if found == before:
+            break
+    return found or []
+
+
+def replaced(files: Mapping[str, ds.ParquetFileFragment]) -> set[str]:
+    """The files whose rows stand in a compacted file among ``files``."""
+    return {other for name, fragment in files.items() for other in replaces(name, fragment)}
+
+
+def replaces(name: str, fragment: ds.ParquetFileFragment) -> frozenset[str]:
+    """The files that one stands for; none, unless a compaction wrote it."""
+    listed = fragment.physical_schema.metadata.get(REPLACES_KEY)
+    folder = name.rsplit("/", 1)[0]
+    return frozenset(f"{folder}/{other}" for other in json.loads(listed)) if listed else frozenset()
+
+
+def retrying(read: Callable[[], T]) -> T:
+    """Call ``read``, again if a file it listed was compacted away before it was opened."""
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return read()
+        except FileNotFoundError:
+            continue
+    return read()
+
+
+def where(location: Location, name: str) -> str:
+    """A file of the results as the user would name it."""
+    return f"{location.root.rstrip('/')}/{name}"
+
+
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Turn what pyarrow raises on a broken file into one line that names it."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise ResultsError(f"{what} is not a whole Parquet file", hint=MOVE_AWAY) from error
+
+
+def _check(location: Location, name: str, table: str, schema: pa.Schema) -> None:
+    path = where(location, name)
+    metadata = schema.metadata or {}
+    version = metadata.get(VERSION_KEY, b"").decode()
+    if metadata.get(TABLE_KEY) != table.encode() or not version.isdigit():
+        raise ResultsError(f"{path} is not a {table} file of batchscale", hint=MOVE_AWAY)
+    if int(version) > SCHEMA_VERSION:
+        raise ResultsError(
+            f"{path} was written by a newer batchscale: schema {version}, this one reads up to "
+            f"{SCHEMA_VERSION}",
+            hint="upgrade batchscale",
+        )
+    known = {field.name: field.type for field in SCHEMAS[table]}
+    for field in schema:
+        if known.get(field.name, field.type) != field.type:
+            raise ResultsError(
+                f"{path}: column {field.name} holds {field.type}, not {known[field.name]}",
+                hint=MOVE_AWAY,
+            )
+
+
+def columns_of(table: str, columns: Iterable[str] | None) -> list[str]:
+    """The columns to read, all when ``None``.
+
+    Raises:
+        ResultsError: a column that the table does not have.
+    """
+    known = SCHEMAS[table].names
+    if columns is None:
+        return list(known)
+    wanted = list(columns)
+    for column in wanted:
+        if column not in known:
+            raise ResultsError(f"{table} have no column {column!r}", hint=", ".join(known))
+    return wanted

@@ -1,0 +1,227 @@
+"""A results folder, here or in an object store: list, read, write whole files, delete.
+
+A file is written under a temporary name that no reader of Parquet takes up (it starts with a dot
+and does not end in ``.parquet``), brought to the disk, renamed, and the folder brought to the
+disk. An object store gets one PUT, which is whole or absent by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyarrow import fs
+
+from results.errors import ResultsError
+from results.schema import SCHEMAS
+
+TEMPORARY = ".tmp"
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of a location: its name relative to the root, bytes, seconds since the epoch."""
+
+    name: str
+    size: int
+    modified: float
+
+
+class Location:
+    """The root of a results dataset: a local folder or a URI (``s3://bucket/folder``).
+
+    Raises:
+        ResultsError: a URI that pyarrow does not know.
+    """
+
+    def __init__(self, root: str | Path, filesystem: fs.FileSystem | None = None) -> None:
+        self.root = str(root)
+        if filesystem is not None:
+            self.filesystem, self.path = filesystem, self.root.rstrip("/")
+        elif "://" in self.root:
+            try:
+                self.filesystem, self.path = fs.FileSystem.from_uri(self.root.rstrip("/"))
+            except (pa.ArrowInvalid, OSError, ValueError) as error:
+                raise ResultsError(
+                    f"cannot open {self.root}: {_line(error)}",
+                    hint="a folder, or a URI such as s3://bucket/folder or gs://bucket/folder",
+                ) from error
+        else:
+            self.filesystem, self.path = fs.LocalFileSystem(), os.path.abspath(self.root)
+        self.local = isinstance(self.filesystem, fs.LocalFileSystem)
+
+    def full(self, name: str) -> str:
+        """The path of ``name`` in the file system."""
+        return f"{self.path}/{name}"
+
+    def require(self, *, writing: bool = False) -> None:
+        """Refuse a folder that is not a results folder.
+
+        A folder with files but none of our tables belongs to somebody else: it is neither read
+        nor written. For writing, a missing or empty one is made into a results folder.
+
+        Raises:
+            ResultsError: it is not one (or, for reading, is missing or empty).
+        """
+        with _reading(self.root):
+            info = self.filesystem.get_file_info(self.path)
+            if info.type == fs.FileType.File:
+                raise ResultsError(
+                    f"{self.root} is a file, not a results folder",
+                    hint="a .csv or .parquet file is read as curves of your own; a folder holds "
+                    "studies/, trials/ and measurements/",
+                )
+            missing = info.type == fs.FileType.NotFound
+            children = [] if missing else self._children()
+        if any(child in SCHEMAS for child in children):
+            return
+        if writing and not children:
+            for table in SCHEMAS:
+                self.make(table)
+            return
+        if missing:
+            raise ResultsError(
+                f"no results at {self.root}: there is no such folder",
+                hint="batchscale sweep writes to results/runs unless told --results",
+            )
+        raise ResultsError(
+            f"{self.root} is not a results folder: it holds none of {', '.join(SCHEMAS)}",
+            hint="nothing in it was touched; name an empty or new folder"
+            if writing
+            else "name the folder that a sweep was given as --results",
+        )
+
+    def make(self, folder: str) -> None:
+        """Create a folder and bring it to the disk (object stores have none)."""
+        if self.local:
+            with writing(self.full(folder)):
+                _make(self.full(folder))
+
+    def files(self, folder: str, suffix: str = "", *, hidden: bool = False) -> list[File]:
+        """The files under a folder, at any depth, by name. A missing folder has none."""
+        selector = fs.FileSelector(self.full(folder), recursive=True, allow_not_found=True)
+        with _reading(self.full(folder)):
+            found = self.filesystem.get_file_info(selector)
+        start = len(self.path) + 1
+        return sorted(
+            (
+                File(info.path[start:], info.size or 0, (info.mtime_ns or 0) / 1e9)
+                for info in found
+                if info.type == fs.FileType.File
+                and info.base_name.endswith(suffix)
+                and (hidden or not info.base_name.startswith("."))
+            ),
+            key=lambda file: file.name,
+        )
+
+    def exists(self, name: str) -> bool:
+        with _reading(self.full(name)):
+            info = self.filesystem.get_file_info(self.full(name))
+        return bool(info.type == fs.FileType.File)
+
+    def read(self, name: str) -> bytes | None:
+        """All of a file; ``None`` if there is none."""
+        try:
+            with _reading(name), self.filesystem.open_input_stream(self.full(name)) as stream:
+                return bytes(stream.read())
+        except FileNotFoundError:
+            return None
+
+    def write(self, name: str, data: bytes | pa.Buffer) -> None:
+        """Write a whole file, replacing one of that name. It is there in full or not at all.
+
+        Raises:
+            ResultsError: a full or read-only disk, or no permission; nothing is left behind.
+        """
+        path = self.full(name)
+        with writing(path):
+            if self.local:
+                write_file(path, data)
+            else:
+                with self.filesystem.open_output_stream(path) as stream:
+                    stream.write(data)
+
+    def delete(self, name: str) -> None:
+        """Delete a file; one that is gone already is no error."""
+        with writing(self.full(name)):
+            try:
+                self.filesystem.delete_file(self.full(name))
+            except FileNotFoundError:
+                return
+
+    def _children(self) -> list[str]:
+        selector = fs.FileSelector(self.path, allow_not_found=True)
+        return [info.base_name for info in self.filesystem.get_file_info(selector)]
+
+
+@contextmanager
+def _reading(what: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise ResultsError(f"cannot read {what}: {_line(error)}") from error
+
+
+@contextmanager
+def writing(path: str | Path) -> Iterator[None]:
+    """Turn what a full or read-only disk raises into one line."""
+    try:
+        yield
+    except OSError as error:
+        raise ResultsError(
+            f"cannot write {path}: {_line(error)}",
+            hint="what was committed before is safe; free some space or name another folder "
+            "with --results, then give the same command again",
+        ) from error
+
+
+def write_file(path: str, data: bytes | pa.Buffer) -> None:
+    """Write a local file so that it appears whole, and stays after a power cut.
+
+    Raises:
+        OSError: the disk is full, read-only, or forbidden; the temporary file is removed.
+    """
+    folder, name = os.path.split(path)
+    _make(folder)
+    temporary = os.path.join(folder, f".{name}.{uuid.uuid4().hex[:8]}{TEMPORARY}")
+    try:
+        with open(temporary, "xb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+        raise
+    _sync(folder)
+
+
+def _make(folder: str) -> None:
+    if os.path.isdir(folder):
+        return
+    parent = os.path.dirname(folder)
+    _make(parent)
+    os.makedirs(folder, exist_ok=True)
+    _sync(parent)
+
+
+def _sync(folder: str) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _line(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.errno is not None:
+        return os.strerror(error.errno)
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -1,0 +1,112 @@
+"""SQL over a results dataset: one SELECT, by DuckDB, which sees the four tables and nothing else.
+
+The session is in memory, with external access off and its configuration locked: SQL cannot write,
+attach, load, install, copy or read a file, nor see a Python variable.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NoReturn
+
+import duckdb
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from results import rows
+from results.dataset import MOVE_AWAY, retrying
+from results.errors import ResultsError
+from results.schema import SCHEMAS, nearest
+
+if TYPE_CHECKING:
+    from results.reader import Results
+
+_CONFIG: dict[str, str | bool | int | float | list[str]] = {
+    "python_enable_replacements": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "temp_directory": "",
+}
+_LIVE = """CREATE TEMP VIEW measurements AS
+SELECT * FROM measurement_files SEMI JOIN live_trials USING (trial, run)"""
+_COLUMN = re.compile(
+    r'column (?:name )?"?([^"\s]+)"? not found|does not have a column named "(.+?)"'
+)
+_TABLE = re.compile(r"Table with name (\S+) does not exist")
+_MEANT = re.compile(r'Did you mean "(.+?)"')
+_READ_ONLY = "one SELECT over studies, trials, measurements and sources; -o FILE writes its answer"
+
+
+def query(results: Results, sql: str) -> pd.DataFrame:
+    """The answer to one SELECT over the views studies, trials, measurements and sources.
+
+    Raises:
+        ResultsError: an error in it, or anything that is not one SELECT.
+    """
+    return rows.frame(retrying(lambda: _run(results, sql, SCHEMAS)))
+
+
+def select(results: Results, condition: str) -> pa.Table:
+    """The trial rows for which an SQL condition is true, in their order.
+
+    Raises:
+        ResultsError: an error in the condition.
+    """
+    named = [name for name in SCHEMAS if name == "trials" or name in condition.lower()]
+    # The line break keeps a comment at the end of the condition from eating the bracket.
+    sql = f"SELECT trial FROM trials WHERE ({condition}\n)"
+    kept = retrying(lambda: _run(results, sql, named))
+    trials = results.trial_rows
+    return trials.filter(pc.is_in(trials["trial"], kept["trial"].combine_chunks()))
+
+
+def _run(results: Results, sql: str, names: Iterable[str]) -> pa.Table:
+    columns: set[str] = set()
+    with duckdb.connect(":memory:", config=_CONFIG) as session:
+        for name in names:
+            if name == "measurements":
+                session.register("measurement_files", results.source.measurements())
+                session.register(
+                    "live_trials", ds.dataset(results.trial_rows.select(["trial", "run"]))
+                )
+                session.execute(_LIVE)
+                columns |= set(SCHEMAS[name].names)
+            else:
+                table = results.table(name)
+                session.register(name, ds.dataset(table))
+                columns |= set(table.column_names)
+        session.execute("SET TimeZone = 'UTC'")
+        session.execute("SET enable_external_access = false")
+        session.execute("SET lock_configuration = true")
+        try:
+            statements = session.extract_statements(sql)
+            if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+                kinds = ", ".join(statement.type.name for statement in statements) or "nothing"
+                raise ResultsError(f"SQL: {kinds} is not one SELECT", hint=_READ_ONLY)
+            return session.sql(sql).to_arrow_table()
+        except duckdb.Error as error:
+            _explain(error, results.root, columns)
+
+
+def _explain(error: duckdb.Error, root: str, columns: Iterable[str]) -> NoReturn:
+    text = str(error)
+    if "No such file" in text or "Failed to open local file" in text:
+        raise FileNotFoundError(text) from error
+    if "get_next failed" in text:  # the files broke, not the question
+        line = f"{root}/measurements is not all whole Parquet files"
+        raise ResultsError(line, hint=MOVE_AWAY) from error
+    line = re.sub(r"^[A-Z]\w+(?: \w+)* Error: ", "", text.splitlines()[0]).rstrip("!")
+    hint = None
+    if found := _COLUMN.search(text):
+        hint = nearest(found[1] or found[2], columns)
+    elif found := _TABLE.search(text):
+        hint = nearest(found[1], SCHEMAS) or f"one of {', '.join(SCHEMAS)}"
+    elif isinstance(error, duckdb.PermissionException):
+        line = "SQL reads the results alone, no file or address"
+        raise ResultsError(line, hint=_READ_ONLY) from error
+    elif found := _MEANT.search(text):
+        hint = found[1]
+    raise ResultsError(f"SQL: {line}", hint=f"did you mean {hint}?" if hint else None) from error

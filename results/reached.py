@@ -1,0 +1,183 @@
+"""Steps to another target, found again in the measurements.
+
+Easier on the same metric is always exact. A trial stopped at its own target has reached an easier
+one before. A trial that was dominated at step c, and had not reached the easier target by c, ranks
+behind at least ``keep`` trials of its study: those reached the recorded target, and so the easier
+one, before c. It is censored at c and the first ``keep`` order statistics stand.
+
+Anything else asks what a trial would have done after it was stopped, and is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from results.errors import ResultsError
+from results.schema import METRIC_COLUMNS, nearest
+from results.target import Target
+
+if TYPE_CHECKING:
+    from results.reader import Results
+
+_RECORDED = ["trial", "status", "stop_reason", "target_metric", "target_value", "lower_is_better"]
+_RECORDED += ["stop_at_target", "steps_to_target", "last_miss"]
+
+
+def steps_to_target(measurements: pd.DataFrame, target: str | Target) -> pd.DataFrame:
+    """The first step of each trial whose metric is strictly better, and the last miss before it.
+
+    ``measurements`` has the columns trial, step and the target's metric (or ``metrics``, JSON
+    text). Returns a frame indexed by trial with float64 ``steps_to_target`` and ``last_miss`` (the
+    step looked at just before, 0 if there was none), both NaN for a trial that never got there.
+    A look without a value of the metric is no look.
+
+    Raises:
+        ResultsError: no such metric.
+    """
+    target = Target.parse(target) if isinstance(target, str) else target
+    trials = pd.Index(measurements["trial"].unique(), name="trial")
+    looks = measurements[["trial", "step"]].assign(value=metric(measurements, target.metric))
+    looks = looks[looks["value"].notna()].sort_values(["trial", "step"], kind="stable")
+    value = looks["value"]
+    hit = value < target.value if target.lower_is_better else value > target.value
+    first = looks["trial"].ne(looks["trial"].shift())
+    found = pd.DataFrame(
+        {
+            "trial": looks["trial"],
+            "steps_to_target": looks["step"].astype(float),
+            "last_miss": looks["step"].shift().where(~first, 0.0).astype(float),
+        }
+    )
+    return found[hit].drop_duplicates("trial", keep="first").set_index("trial").reindex(trials)
+
+
+def metric(measurements: pd.DataFrame, name: str) -> pd.Series:
+    """A metric of each measurement, from its own column or out of ``metrics``, as float64.
+
+    Raises:
+        ResultsError: none of the measurements has it; the nearest that some have is named.
+    """
+    if name in measurements:
+        values = measurements[name].astype(float)
+    elif "metrics" in measurements:
+        parsed = measurements["metrics"].map(json.loads, na_action="ignore")
+        values = parsed.map(lambda found: float(found.get(name, np.nan)), na_action="ignore")
+        values = values.astype(float)
+    else:
+        values = pd.Series(np.nan, index=measurements.index)
+    if values.notna().any() or not len(values):
+        return values
+    known = [
+        key for key in METRIC_COLUMNS if key in measurements and measurements[key].notna().any()
+    ]
+    if "metrics" in measurements:
+        texts = measurements["metrics"].dropna().drop_duplicates()
+        known += sorted({key for text in texts for key in json.loads(text)})
+    near = nearest(name, known)
+    raise ResultsError(
+        f"no measurement has the metric {name!r}",
+        hint=f"did you mean {near}?" if near else f"measured: {', '.join(known) or 'nothing'}",
+    )
+
+
+def retarget(results: Results, target: str | Target) -> pa.Table:
+    """The trial rows of ``results`` with their steps to ``target``.
+
+    A trial that reached it is COMPLETE, stopped by ``target``; one that did not keeps its status.
+
+    Raises:
+        ResultsError: trials were stopped before it, lie on the other side of the metric, or have
+            no measurements.
+    """
+    target = Target.parse(target) if isinstance(target, str) else target
+    table = results.trial_rows
+    trials = table.select(_RECORDED).to_pandas()
+    same_metric = trials["target_metric"] == target.metric
+    _refuse_other_side(trials[same_metric], target)
+    recorded = same_metric & (trials["target_value"] == target.value)
+    if not recorded.all():
+        trials = _recompute(results, trials, recorded, same_metric, target)
+    trials["target_metric"] = target.metric
+    trials["target_value"] = target.value
+    trials["lower_is_better"] = target.lower_is_better
+    for name in _RECORDED[1:]:
+        field = table.schema.field(name)
+        column = pa.array(trials[name], type=field.type, from_pandas=True)
+        table = table.set_column(table.column_names.index(name), field, column)
+    return table
+
+
+def _recompute(
+    results: Results, trials: pd.DataFrame, recorded: pd.Series, same: pd.Series, target: Target
+) -> pd.DataFrame:
+    column = target.metric if target.metric in METRIC_COLUMNS else "metrics"
+    looks = results.read_measurements(["trial", "step", column])
+    try:
+        values = metric(looks, target.metric)
+    except ResultsError:  # say what else is measured: that takes all columns
+        metric(results.read_measurements([*METRIC_COLUMNS, "metrics"]), target.metric)
+        raise
+    _refuse_unmeasured(results, trials[~recorded], looks["trial"][values.notna()], target)
+    looks = pd.DataFrame({"trial": looks["trial"], "step": looks["step"], target.metric: values})
+    found = steps_to_target(looks, target).reindex(trials["trial"])
+    steps, miss = found["steps_to_target"].to_numpy(), found["last_miss"].to_numpy()
+    hit = ~np.isnan(steps)
+    worse = trials["target_value"] <= target.value
+    easier = same & (worse if target.lower_is_better else trials["target_value"] >= target.value)
+    at_target = (trials["stop_reason"] == "target") & ~trials["stop_at_target"].isin([False])
+    dominated = trials["stop_reason"] == "dominated"
+    cut = ~hit & ~recorded & (at_target | (dominated & ~easier))
+    if cut.any():
+        _refuse_cut(trials[cut], len(trials), target)
+    changed = trials.copy()
+    changed["steps_to_target"] = trials["steps_to_target"].where(recorded, steps)
+    changed["last_miss"] = trials["last_miss"].where(recorded, miss)
+    reached = hit & ~recorded
+    changed["status"] = trials["status"].mask(reached, "COMPLETE")
+    ran_on = ~hit & ~recorded & (trials["stop_reason"] == "target")
+    reason = trials["stop_reason"].mask(reached, "target").mask(ran_on, "budget")
+    changed["stop_reason"] = reason
+    return changed
+
+
+def _refuse_other_side(trials: pd.DataFrame, target: Target) -> None:
+    other = trials[trials["lower_is_better"] != target.lower_is_better]
+    if len(other):
+        raise ResultsError(
+            f"target {target} goes the wrong way: {target.metric} is better when "
+            f"{'higher' if target.lower_is_better else 'lower'} in these results",
+            hint=f"recorded: {_target(other.iloc[0])}",
+        )
+
+
+def _refuse_unmeasured(
+    results: Results, trials: pd.DataFrame, measured: pd.Series, target: Target
+) -> None:
+    ran = trials[~trials["stop_reason"].isin(["error", "diverged"])]
+    bare = ran[~ran["trial"].isin(measured.unique())]
+    if len(bare):
+        raise ResultsError(
+            f"{results.root}: {len(bare):,} of {len(trials):,} trials have no "
+            f"measurement of {target.metric}, so their steps to {target} are not known",
+            hint="leave out --target, or leave those trials out with --where",
+        )
+
+
+def _refuse_cut(cut: pd.DataFrame, total: int, target: Target) -> None:
+    was = ", ".join(sorted({_target(row) for _, row in cut.iterrows()})[:3])
+    raise ResultsError(
+        f"target {target}: {len(cut):,} of {total:,} trials were stopped at {was}, before it",
+        hint=f"ask for {was} or an easier one; or sweep again with this target in the experiment, "
+        "which goes on with the trials that were stopped short",
+    )
+
+
+def _target(row: pd.Series) -> str:
+    lower = bool(row["lower_is_better"])
+    value = float(row["target_value"])
+    return str(Target(metric=row["target_metric"], value=value, lower_is_better=lower))

@@ -1,0 +1,162 @@
+"""The one reader: ``open(source)`` gives the four tables as pandas frames, and SQL over them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from results import rows
+from results.dataset import columns_of, reading, retrying
+from results.errors import ResultsError
+from results.location import Location
+from results.source import Folder, Source
+
+if TYPE_CHECKING:
+    from results.target import Target
+
+PUBLISHED = Path(__file__).parent / "published"
+
+
+def open(source: str | Path) -> Results:
+    """Open a results folder or URI, ``published``, or a CSV or Parquet file of one's own.
+
+    Raises:
+        ResultsError: it is none of these.
+    """
+    text = str(source)
+    if text == "published":
+        if not any((PUBLISHED / "trials").glob("*/*.parquet")):
+            raise ResultsError(
+                "this installation holds no published results",
+                hint="name a results folder, or a CSV with the columns batch_size and steps",
+            )
+        return Results(text, Folder(Location(PUBLISHED)))
+    if "://" not in text and text.lower().endswith((".csv", ".parquet")):
+        from results.curves import read
+
+        return Results(text, read(Path(text)))
+    return Results(text, Folder(Location(source)))
+
+
+class Results:
+    """A results dataset, read as it was when its trials were first asked for.
+
+    ``root`` is what it was opened from. Frames are read once, when first used. Of a trial that
+    was trained again only the last row counts; measurements without a committed trial do not.
+    """
+
+    def __init__(self, root: str, source: Source, part: Results | None = None) -> None:
+        self.root = root
+        self.source = source
+        self._part_of = part
+
+    def with_trials(self, trials: pa.Table) -> Results:
+        """The same dataset with these trial rows (columns of ``schema.TRIALS``) in their place."""
+        part = Results(self.root, self.source, self._part_of or self)
+        part.trial_rows = trials
+        return part
+
+    @cached_property
+    def committed(self) -> pa.Table:
+        """Every committed trial row, superseded ones too."""
+        if self._part_of is not None:
+            return self._part_of.committed
+        return self.source.table("trials").replace_schema_metadata(None)
+
+    @cached_property
+    def trial_rows(self) -> pa.Table:
+        """The rows that count, with the columns of ``schema.TRIALS`` alone."""
+        return rows.latest(self.committed, ["trial"])
+
+    @property
+    def live(self) -> rows.Live:
+        """Tells the measurements of these trials from all others."""
+        return rows.Live(self.trial_rows, self.committed)
+
+    @cached_property
+    def trials(self) -> pd.DataFrame:
+        """One row a trial: the columns of ``schema.TRIALS``, then one for each workload field."""
+        return rows.frame(self.table("trials"))
+
+    @cached_property
+    def studies(self) -> pd.DataFrame:
+        """One row a study: the columns of ``schema.STUDIES``, then the workload fields."""
+        return rows.frame(self.table("studies"))
+
+    @cached_property
+    def measurements(self) -> pd.DataFrame:
+        """One row an evaluation: the columns of ``schema.MEASUREMENTS``."""
+        return self.read_measurements()
+
+    @cached_property
+    def sources(self) -> pd.DataFrame:
+        """One row a source of data that was not measured here: ``schema.SOURCES``."""
+        return rows.frame(self.table("sources"))
+
+    def read_measurements(self, columns: Iterable[str] | None = None) -> pd.DataFrame:
+        """The measurements with the wanted columns alone: what is not asked for is not read.
+
+        Raises:
+            ResultsError: no such column.
+        """
+        wanted = columns_of("measurements", columns)
+        live = self.live
+
+        def read() -> pa.Table:
+            files = self.source.measurements()
+            with reading(f"{self.root}/measurements"):
+                return rows.measurements(files, live, wanted)
+
+        return rows.frame(retrying(read))
+
+    def query(self, sql: str) -> pd.DataFrame:
+        """The answer to one SELECT (DuckDB) over studies, trials, measurements and sources.
+
+        Workload fields are columns of studies and trials. SQL reads these four and nothing else.
+
+        Raises:
+            ResultsError: an error in it, in one line, or anything that is not a SELECT.
+        """
+        from results.query import query
+
+        return query(self, sql)
+
+    def where(self, condition: str) -> Results:
+        """The trials for which an SQL condition over their columns is true (``width = 64``).
+
+        Studies without such a trial are left out.
+
+        Raises:
+            ResultsError: an error in it, in one line.
+        """
+        from results.query import select
+
+        return self.with_trials(select(self, condition))
+
+    def with_target(self, target: str | Target) -> Results:
+        """The same trials with their steps to another target, found again in the measurements.
+
+        Raises:
+            ResultsError: trials were stopped before it, or no measurement has its metric.
+        """
+        from results.reached import retarget
+
+        return self.with_trials(retarget(self, target))
+
+    def table(self, name: str) -> pa.Table:
+        """A table other than measurements, as Arrow: the rows that count, with workload fields."""
+        if name == "trials":
+            return rows.with_fields(self.trial_rows)
+        found = self.source.table(name).replace_schema_metadata(None)
+        if name == "sources":
+            return rows.latest(found, ["experiment", "source"])
+        found = rows.latest(found, ["experiment", "study"])
+        if self._part_of is not None:
+            found = found.filter(pc.is_in(found["study"], pc.unique(self.trial_rows["study"])))
+        return rows.with_fields(found)

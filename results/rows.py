@@ -1,0 +1,132 @@
+"""Which rows count: the latest of a trial, and the measurements that belong to it.
+
+A trial that was trained again (its budget raised, its target hardened, a failure tried again)
+has several rows; the one committed last counts. ``run`` ties a measurement to the commit that its
+trial's row came with, so that the measurements of superseded rows, and those whose trials never
+were committed, are left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from results.schema import SCHEMAS
+
+_GROUP_ROWS = 500_000
+
+
+def latest(table: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """The row of each key with the latest ``time`` (ties: the greater ``run``), in file order."""
+    order = [name for name in ("time", "run") if name in table.column_names]
+    frame = table.select([*keys, *order]).to_pandas()
+    if not frame.duplicated(list(keys)).any():
+        return table
+    kept = frame.sort_values(order, kind="stable").drop_duplicates(list(keys), keep="last")
+    return table.take(pa.array(sorted(kept.index)))
+
+
+def pairs(table: pa.Table) -> pa.ChunkedArray:
+    """``trial run`` as one text."""
+    return pc.binary_join_element_wise(table["trial"], table["run"], " ")
+
+
+class Live:
+    """Tells the measurements of live trials from all others.
+
+    ``trials`` are the live rows, ``every`` all committed ones (columns trial and run).
+    """
+
+    def __init__(self, trials: pa.Table, every: pa.Table) -> None:
+        self.trials = trials["trial"].combine_chunks()
+        self.runs = pc.unique(trials["run"])
+        own = pairs(every)
+        self.superseded = own.filter(pc.invert(pc.is_in(own, pairs(trials).combine_chunks())))
+        self.superseded = self.superseded.combine_chunks()
+
+    def keep(self, rows: pa.Table) -> pa.Table:
+        """The rows of ``rows`` (with trial and run) that belong to a live trial."""
+        mask = pc.and_(pc.is_in(rows["run"], self.runs), pc.is_in(rows["trial"], self.trials))
+        if len(self.superseded):
+            mask = pc.and_not(mask, pc.is_in(pairs(rows), self.superseded))
+        return rows.filter(mask)
+
+
+def measurements(files: ds.Dataset, live: Live, columns: Sequence[str]) -> pa.Table:
+    """The wanted columns of all live measurements, in the order of the files."""
+    read = list(dict.fromkeys([*columns, "trial", "run"]))
+
+    def kept() -> Iterator[pa.RecordBatch]:
+        for many in _gathered(files.to_batches(columns=read)):
+            yield from live.keep(pa.Table.from_batches(many)).select(list(columns)).to_batches()
+
+    schema = pa.schema([SCHEMAS["measurements"].field(name) for name in columns])
+    return pa.Table.from_batches(kept(), schema=schema)
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    """Batches in groups: a look-up among all trials costs as much for ten rows as for many."""
+    group: list[pa.RecordBatch] = []
+    count = 0
+    for batch in batches:
+        group.append(batch)
+        count += len(batch)
+        if count >= _GROUP_ROWS:
+            yield group
+            group, count = [], 0
+    if group:
+        yield group
+
+
+def with_fields(table: pa.Table) -> pa.Table:
+    """``table`` with a column for each workload field in ``fields``.
+
+    A field that has the name of a column of the table stays in ``fields`` alone. The type is
+    int64, float64, bool or text, whatever holds all its values; a list is JSON text.
+    """
+    encoded = table["fields"].combine_chunks().dictionary_encode()
+    parsed = [json.loads(text) if text else {} for text in encoded.dictionary.to_pylist()]
+    parsed = [fields if isinstance(fields, dict) else {} for fields in parsed]
+    for name in dict.fromkeys(key for fields in parsed for key in fields):
+        if name not in table.column_names:
+            values = _typed([fields.get(name) for fields in parsed])
+            table = table.append_column(name, values.take(encoded.indices))
+    return table
+
+
+def frame(table: pa.Table) -> pd.DataFrame:
+    """As pandas. Seeds keep all 63 bits and flags stay boolean where some are missing."""
+    exact = {
+        name: kind
+        for name, kind in (("seed", "Int64"), ("lower_is_better", "boolean"))
+        if name in table.column_names and table[name].null_count
+    }
+    exact |= {
+        name: "boolean"
+        for name in table.column_names
+        if pa.types.is_boolean(table[name].type) and table[name].null_count
+    }
+    converted = table.drop_columns(list(exact)).to_pandas()
+    for name, kind in exact.items():
+        converted[name] = pd.array(table[name].to_pylist(), dtype=kind)
+    return converted[table.column_names]
+
+
+def _typed(values: list[Any]) -> pa.Array:
+    kinds = {type(value) for value in values if value is not None}
+    if kinds == {bool}:
+        return pa.array(values, pa.bool_())
+    if kinds == {int}:
+        return pa.array(values, pa.int64())
+    if kinds <= {int, float} and kinds:
+        return pa.array([None if value is None else float(value) for value in values], pa.float64())
+    texts = [
+        value if value is None or isinstance(value, str) else json.dumps(value) for value in values
+    ]
+    return pa.array(texts, pa.string())

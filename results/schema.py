@@ -1,0 +1,239 @@
+"""The columns of the four tables: the same full typed schema in every file of a table.
+
+Without one fixed schema pandas, pyarrow and DuckDB silently drop the columns that the first file
+happens to lack. Columns are only ever added (with a higher ``SCHEMA_VERSION``); a file of an older
+version reads as if the newer columns were null.
+
+Types: counts and steps are int64; a mean, a rate or a number of seconds is float64; text is
+UTF-8; what has no fixed shape is JSON text. ``steps_to_target`` and ``last_miss`` are float64,
+because steps taken from a published curve need not be whole, and because pandas keeps a missing
+one as NaN in the same type.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+import pyarrow as pa
+
+from results.errors import ResultsError
+
+SCHEMA_VERSION = 1
+VERSION_KEY = b"batchscale.schema"
+TABLE_KEY = b"batchscale.table"
+REPLACES_KEY = b"batchscale.replaces"
+"""In a compacted file: JSON list of the files beside it whose rows it holds."""
+
+SPLITS = ("train", "validation", "test")
+METRICS = ("error", "cross_entropy", "loss")
+METRIC_COLUMNS = tuple(f"{split}_{metric}" for split in SPLITS for metric in METRICS)
+"""Metrics with a column of their own; all others are in ``metrics`` (JSON text)."""
+_OWN = frozenset(METRIC_COLUMNS)
+
+_TEXT, _COUNT, _NUMBER, _FLAG = pa.string(), pa.int64(), pa.float64(), pa.bool_()
+_TIME = pa.timestamp("us", tz="UTC")
+
+_GROUP: dict[str, pa.DataType] = {
+    "experiment": _TEXT,
+    "study": _TEXT,
+    "source": _TEXT,  # who measured it: null for a sweep of one's own, else a row of `sources`
+    "workload": _TEXT,
+    "workload_version": _TEXT,  # sha256 of its source, or the version it pins
+    "dataset": _TEXT,
+    "model": _TEXT,
+    "optimizer": _TEXT,
+    "schedule": _TEXT,
+    "technique": _TEXT,  # JSON: precision, ghost batch, regularization
+    "batch_size": _COUNT,
+    "example_unit": _TEXT,
+    "tokens_per_example": _COUNT,
+    "fields": _TEXT,  # JSON: the workload's fields
+}
+
+_PLAN: dict[str, pa.DataType] = {
+    "trials_wanted": _COUNT,
+    "budget_steps": _COUNT,
+    "evaluation_ratio": _NUMBER,
+    "keep": _COUNT,
+    "stop_at_target": _FLAG,
+    "engine": _TEXT,
+    "layout": _TEXT,  # JSON
+}
+
+_STUDIES: dict[str, pa.DataType] = {
+    **_GROUP,
+    "targets": _TEXT,  # JSON: ["validation_error < 0.05", …], easiest first
+    "search_space": _TEXT,  # JSON: {name: range} of the tuned metaparameters
+    "dimensions": _COUNT,  # how many are tuned
+    "budget": _TEXT,  # as written: "50 epochs + 2000 steps"
+    **_PLAN,
+    "experiment_yaml": _TEXT,  # the resolved file; it can be run again
+    "time": _TIME,
+}
+
+_TRIALS: dict[str, pa.DataType] = {
+    **_GROUP,
+    "trial": _TEXT,
+    "run": _TEXT,  # the commit that wrote the row; its measurements carry the same
+    "index": _COUNT,
+    "seed": _COUNT,
+    "role": _TEXT,
+    "round": _COUNT,
+    "learning_rate": _NUMBER,
+    "momentum": _NUMBER,
+    "effective_learning_rate": _NUMBER,
+    "beta1": _NUMBER,
+    "beta2": _NUMBER,
+    "epsilon": _NUMBER,
+    "weight_decay": _NUMBER,
+    "warmup_steps": _COUNT,
+    "decay_steps": _COUNT,
+    "end_factor": _NUMBER,
+    "label_smoothing": _NUMBER,
+    "metaparameters": _TEXT,  # JSON: all of them
+    "status": _TEXT,
+    "stop_reason": _TEXT,
+    "target_metric": _TEXT,
+    "target_value": _NUMBER,
+    "lower_is_better": _FLAG,
+    "steps_to_target": _NUMBER,
+    "last_miss": _NUMBER,
+    "steps_run": _COUNT,
+    "examples_run": _COUNT,
+    "train_seconds": _NUMBER,
+    "evaluation_seconds": _NUMBER,
+    "other_seconds": _NUMBER,
+    "pack": _TEXT,
+    "pack_models": _COUNT,
+    "device": _TEXT,
+    "world_size": _COUNT,
+    "precision": _TEXT,
+    "micro_batch": _COUNT,
+    "error": _TEXT,
+    "versions": _TEXT,  # JSON: {"torch": "2.11.0", …}
+    "commit": _TEXT,  # of git
+    **_PLAN,
+    "time": _TIME,
+}
+
+_MEASUREMENTS: dict[str, pa.DataType] = {
+    "experiment": _TEXT,
+    "study": _TEXT,
+    "trial": _TEXT,
+    "run": _TEXT,
+    "step": _COUNT,
+    "examples": _COUNT,
+    "train_seconds": _NUMBER,
+    **dict.fromkeys(METRIC_COLUMNS, _NUMBER),
+    "metrics": _TEXT,  # JSON: {"<split>_<metric>": value} of any other
+}
+
+_SOURCES: dict[str, pa.DataType] = {
+    "experiment": _TEXT,
+    "source": _TEXT,
+    "citation": _TEXT,
+    "licence": _TEXT,
+    "address": _TEXT,
+    "checksum": _TEXT,
+    "notes": _TEXT,
+    "time": _TIME,
+}
+
+
+def _schema(table: str, columns: Mapping[str, pa.DataType]) -> pa.Schema:
+    metadata = {VERSION_KEY: str(SCHEMA_VERSION).encode(), TABLE_KEY: table.encode()}
+    return pa.schema([pa.field(name, kind) for name, kind in columns.items()], metadata=metadata)
+
+
+STUDIES = _schema("studies", _STUDIES)
+TRIALS = _schema("trials", _TRIALS)
+MEASUREMENTS = _schema("measurements", _MEASUREMENTS)
+SOURCES = _schema("sources", _SOURCES)
+SCHEMAS: Mapping[str, pa.Schema] = {
+    "studies": STUDIES,
+    "trials": TRIALS,
+    "measurements": MEASUREMENTS,
+    "sources": SOURCES,
+}
+GROUP_COLUMNS = tuple(_GROUP)
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name most like ``name``; ``None`` if nothing is near."""
+    close = get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return close[0] if close else None
+
+
+def json_text(value: Any) -> str:
+    """Canonical JSON text, keys sorted. NaN and infinities become "nan", "inf", "-inf"."""
+    return json.dumps(_plain(value), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+def table(name: str, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Rows as a table of the full schema of ``name``.
+
+    A missing key is null; a mapping or a list in a text column becomes JSON text. In measurements
+    ``metrics`` may be a mapping of all metrics: those with a column of their own go there.
+
+    Raises:
+        ResultsError: an unknown key, or a value that its column cannot hold.
+    """
+    schema = SCHEMAS[name]
+    if name == "measurements":
+        rows = [_lift_metrics(row) for row in rows]
+    given = set().union(*rows)
+    for key in sorted(given.difference(schema.names)):
+        near = nearest(key, schema.names)
+        raise ResultsError(
+            f"{name} have no column {key!r}",
+            hint=f"did you mean {near}?" if near else f"columns: {', '.join(schema.names)}",
+        )
+    columns = [
+        _column(name, field, [row.get(field.name) for row in rows])
+        if field.name in given
+        else pa.nulls(len(rows), field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def _column(name: str, field: pa.Field, values: list[Any]) -> pa.Array:
+    if field.type == _TEXT:
+        values = [value if type(value) is str else _text(value) for value in values]
+    try:
+        return pa.array(values, type=field.type)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+        raise ResultsError(
+            f"column {field.name} of {name} holds {field.type} values: {error}"
+        ) from error
+
+
+def _text(value: Any) -> Any:
+    return json_text(value) if isinstance(value, Mapping | list | tuple) else value
+
+
+def _lift_metrics(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    metrics = row.get("metrics")
+    if not isinstance(metrics, Mapping):
+        return row
+    own = {key: value for key, value in metrics.items() if key in _OWN}
+    if len(own) == len(metrics):
+        return {**row, **own, "metrics": None}
+    rest = {key: value for key, value in metrics.items() if key not in own}
+    return {**row, **own, "metrics": json_text(rest)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if hasattr(value, "item") and not isinstance(value, str):  # a numpy number
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value

@@ -1,0 +1,59 @@
+"""Where rows come from: a results folder or URI, or tables in memory (a CSV of one's own)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from results.dataset import dataset, reading, retrying, where
+from results.location import Location
+from results.schema import SCHEMAS
+
+
+class Source(Protocol):
+    """What the reader reads. Rows are as they lie: superseded and orphaned ones included."""
+
+    def table(self, name: str) -> pa.Table:
+        """All rows of a table, of the full schema."""
+
+    def measurements(self) -> ds.Dataset:
+        """The measurements, not read yet."""
+
+
+class Folder:
+    """A results folder or URI.
+
+    Raises:
+        ResultsError: it is not one.
+    """
+
+    def __init__(self, location: Location) -> None:
+        self.location = location
+        location.require()
+
+    def table(self, name: str) -> pa.Table:
+        def read() -> pa.Table:
+            files = dataset(self.location, name)
+            with reading(where(self.location, name)):
+                return files.to_table()
+
+        return retrying(read)
+
+    def measurements(self) -> ds.Dataset:
+        return dataset(self.location, "measurements")
+
+
+class Memory:
+    """Tables in memory; those not given are empty."""
+
+    def __init__(self, tables: Mapping[str, pa.Table]) -> None:
+        self._tables = {name: tables.get(name, SCHEMAS[name].empty_table()) for name in SCHEMAS}
+
+    def table(self, name: str) -> pa.Table:
+        return self._tables[name].replace_schema_metadata(None)
+
+    def measurements(self) -> ds.Dataset:
+        return ds.dataset(self.table("measurements"))

@@ -1,0 +1,163 @@
+"""The one writer. A commit writes measurements first, then trials: the trials file is the commit.
+
+store = Store("results/runs")
+store.add_studies([{"experiment": "digits", "study": "…", "batch_size": 8, …}])
+store.commit("digits", measurements=[…], trials=[…])
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from results.dataset import columns_of
+from results.errors import ResultsError
+from results.location import Location
+from results.polling import Polled
+from results.rows import frame, latest
+from results.schema import REPLACES_KEY, table
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
+_ROW_GROUP = 131_072
+
+Row = Mapping[str, Any]
+
+
+class Store:
+    """Writes rows into a results folder (or URI), which it creates.
+
+    Raises:
+        ResultsError: the folder holds something else, or cannot be written.
+    """
+
+    def __init__(self, root: str | Path | Location) -> None:
+        self.location = root if isinstance(root, Location) else Location(root)
+        self.location.require(writing=True)
+        self._polled: dict[tuple[str | None, tuple[str, ...]], Polled] = {}
+
+    @property
+    def root(self) -> str:
+        return self.location.root
+
+    def add_studies(self, rows: Sequence[Row]) -> None:
+        """Write studies; one written before with the same experiment and id is superseded."""
+        self._add("studies", rows)
+
+    def add_sources(self, rows: Sequence[Row]) -> None:
+        """Write where data that was not measured here came from (``experiment`` names the rows)."""
+        self._add("sources", rows)
+
+    def commit(
+        self, experiment: str, *, measurements: Sequence[Row], trials: Sequence[Row]
+    ) -> str | None:
+        """Write finished trials with all their measurements; returns the ``run`` given to both.
+
+        A trial committed before is superseded, with its measurements. ``experiment``, ``run``,
+        ``time`` and a measurement's ``study`` are filled in. A kill at any moment leaves either
+        none of the trials or all of them.
+
+        Raises:
+            ResultsError: a value its column cannot hold, or a disk that cannot be written.
+            ValueError: a trial given twice, or a measurement of a trial that is not given.
+        """
+        studies = {row["trial"]: row.get("study") for row in trials}
+        if len(studies) < len(trials):
+            raise ValueError("a trial is given twice in one commit")
+        strangers = {row["trial"] for row in measurements} - studies.keys()
+        if strangers:
+            raise ValueError(f"measurements of trials that are not committed: {sorted(strangers)}")
+        if not trials:
+            return None
+        now = datetime.now(UTC)
+        run = uuid.uuid4().hex[:16]
+        file = f"{experiment_name(experiment)}/{now:%Y%m%dT%H%M%S%f}-{run}.parquet"
+        stamp = {"experiment": experiment, "run": run}
+        points = table(
+            "measurements",
+            [{"study": studies[row["trial"]], **row, **stamp} for row in measurements],
+        )
+        ends = table("trials", [{**row, **stamp, "time": row.get("time") or now} for row in trials])
+        if len(points):
+            data = encode(points)
+            self.location.write(f"measurements/{file}", data)
+        self.location.write(f"trials/{file}", encode(ends))
+        # A compaction that ran while this process slept may have swept the measurements away as
+        # orphans. Written again under their name they are right, or replaced by a merged file.
+        if len(points) and not self.location.exists(f"measurements/{file}"):
+            self.location.write(f"measurements/{file}", data)
+        return run
+
+    def trials(
+        self, experiment: str | None = None, columns: Iterable[str] | None = None
+    ) -> pd.DataFrame:
+        """The latest row of each trial (of one experiment), with the wanted columns.
+
+        Asked again, it reads the files alone that have come since. Name the columns: the files of
+        a running sweep are small, and all columns of one take 2 ms.
+        """
+        wanted = columns_of("trials", columns)
+        key = (experiment, tuple(dict.fromkeys([*wanted, "trial", "run", "time"])))
+        polled = self._polled.setdefault(key, Polled(self.location, "trials", *key))
+        rows = polled.rows()
+        return frame(latest(rows, ["trial"]).select(wanted))
+
+    def studies(self, experiment: str | None = None) -> pd.DataFrame:
+        """The latest row of each study (of one experiment)."""
+        rows = Polled(self.location, "studies", experiment, columns_of("studies", None)).rows()
+        return frame(latest(rows, ["experiment", "study"]))
+
+    def done(self, experiment: str | None = None) -> set[str]:
+        """The ids of all committed trials, however they ended."""
+        return set(self.trials(experiment, ["trial"])["trial"])
+
+    def compact(self, experiment: str | None = None) -> None:
+        """Merge small files; see ``results.compact``."""
+        from results.compact import compact
+
+        compact(self.location, experiment)
+
+    def _add(self, name: str, rows: Sequence[Row]) -> None:
+        now = datetime.now(UTC)
+        by_experiment: dict[str, list[Row]] = {}
+        for row in rows:
+            by_experiment.setdefault(row["experiment"], []).append(
+                {**row, "time": row.get("time") or now}
+            )
+        for experiment, own in by_experiment.items():
+            file = f"{now:%Y%m%dT%H%M%S%f}-{uuid.uuid4().hex[:16]}.parquet"
+            data = encode(table(name, own))
+            self.location.write(f"{name}/{experiment_name(experiment)}/{file}", data)
+
+
+def experiment_name(name: str) -> str:
+    """``name``, if it can be a folder.
+
+    Raises:
+        ResultsError: it cannot (a slash, a leading dot or underscore, a blank).
+    """
+    if not _NAME.fullmatch(name):
+        raise ResultsError(
+            f"experiment {name!r} cannot name a folder",
+            hint="letters, digits, _ . + - and a letter or digit first",
+        )
+    return name
+
+
+def encode(rows: pa.Table, replaces: Sequence[str] = ()) -> bytes:
+    """A Parquet file (zstd) of rows of a full schema, standing for the files it ``replaces``."""
+    if replaces:
+        metadata = {**rows.schema.metadata, REPLACES_KEY: json.dumps(sorted(replaces)).encode()}
+        rows = rows.replace_schema_metadata(metadata)
+    buffer = io.BytesIO()
+    pq.write_table(rows, buffer, compression="zstd", row_group_size=_ROW_GROUP)
+    return buffer.getvalue()

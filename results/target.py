@@ -1,0 +1,49 @@
+"""A target: a metric, a direction and a value, as written in "validation_error < 0.05"."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from results.errors import ResultsError
+
+_PATTERN = re.compile(r"^\s*([A-Za-z_]\w*)\s*([<>])\s*([-+]?[\d.]+(?:[eE][-+]?\d+)?)\s*$")
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Target:
+    """``metric`` is a measurement column, ``<split>_<metric>``; it must be strictly better."""
+
+    metric: str
+    value: float
+    lower_is_better: bool = True
+
+    @classmethod
+    def parse(cls, text: str) -> Target:
+        """Read ``"METRIC < VALUE"`` or ``"METRIC > VALUE"``.
+
+        Raises:
+            ResultsError: the text is neither.
+        """
+        match = _PATTERN.match(text)
+        if not match:
+            raise ResultsError(
+                f"target {text!r} is not METRIC < VALUE or METRIC > VALUE",
+                hint="for example: validation_error < 0.05",
+            )
+        return cls(metric=match[1], value=float(match[3]), lower_is_better=match[2] == "<")
+
+    def hit(self, value: float) -> bool:
+        """Strictly better, in float64 (NaN is never a hit): 20 errors of 500 are not < 0.04."""
+        return value < self.value if self.lower_is_better else value > self.value
+
+    def harder_than(self, other: Target) -> bool:
+        """Whether reaching this target implies having reached ``other`` (same metric)."""
+        if self.lower_is_better:
+            return self.value < other.value
+        return self.value > other.value
+
+    def __str__(self) -> str:
+        """As it is written, the value to the last bit: ``parse`` gives the same target again."""
+        value = f"{self.value:g}" if float(f"{self.value:g}") == self.value else repr(self.value)
+        return f"{self.metric} {'<' if self.lower_is_better else '>'} {value}"

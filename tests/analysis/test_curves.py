@@ -1,0 +1,193 @@
+"""From trials to curves: what groups, what is minimized over, N, censoring, repeats."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis import UnequalLooksError, curves
+from results.errors import ResultsError
+
+Make = Callable[..., pd.DataFrame]
+
+
+def test_a_point_is_the_best_of_its_study(search: Make) -> None:
+    trials = search()
+    (curve,) = curves(trials)
+    assert curve.batch_sizes == [2**i for i in range(11)]
+    assert curve.trials == 16
+    assert curve.label == "sgd"
+    assert str(curve.target) == "validation_error < 0.04"
+    least = trials.groupby("batch_size")["steps_to_target"].min()
+    assert [point.steps for point in curve.points] == least.tolist()
+    point = curve.points[0]
+    best = trials[trials["trial"] == point.trial].iloc[0]
+    assert point.middles == ((best["last_miss"] + 1 + best["steps_to_target"]) / 2,)
+    assert point.best == json.loads(best["metaparameters"])
+    fourth = trials[trials["batch_size"] == 1]["steps_to_target"].dropna().sort_values().iloc[3]
+    assert point.bar == (point.steps**2 / fourth, fourth)  # type: ignore[operator]
+
+
+def test_optimizers_make_curves_and_by_minimizes_over_the_rest(search: Make) -> None:
+    both = pd.concat([search("sgd"), search("adam", seed=1), search("adam", seed=1)])
+    two = curves(both)  # the same trials twice: from two experiments, say
+    assert [curve.label for curve in two] == ["sgd", "adam"]
+    assert [curve.trials for curve in two] == [16, 16]
+    (one,) = curves(both, by=["schedule"])
+    assert one.trials == 32
+    assert any("optimizer" in note and "adam (N = 16)" in note for note in one.notes)
+    for merged, sgd, adam in zip(one.points, two[0].points, two[1].points, strict=True):
+        assert merged.steps == min(sgd.steps, adam.steps)  # type: ignore[type-var]
+        assert merged.best["optimizer"] in ("sgd", "adam")
+
+
+def test_workload_fields_that_vary_always_group(search: Make) -> None:
+    wide = search(fields='{"depth": 2, "width": 256}')
+    narrow = search(seed=1, fields='{"depth": 2, "width": 64}').assign(
+        trial=lambda frame: frame["trial"] + "n"
+    )
+    found = curves(pd.concat([wide, narrow]), by=["optimizer"])
+    assert [curve.group["width"] for curve in found] == [256, 64]
+    assert "depth" not in found[0].group
+
+
+def test_by_a_key_of_technique_and_by_nonsense(search: Make) -> None:
+    single = search(technique={"precision": "float32"})
+    double = search(technique={"precision": "float64"}).assign(trial=range(176))
+    both = pd.concat([single, double])
+    assert len(curves(both)) == 2
+    assert [c.group["precision"] for c in curves(both, by=["precision"])] == ["float32", "float64"]
+    with pytest.raises(ResultsError, match="no column 'optimiser'") as caught:
+        curves(both, by=["optimiser"])
+    assert caught.value.hint == "did you mean optimizer?"
+
+
+def test_n_is_the_most_that_all_batch_sizes_share(search: Make) -> None:
+    trials = search(keep=None)
+    short = trials[(trials["batch_size"] != 8) | (trials["index"] < 5)]
+    (curve,) = curves(short)
+    assert curve.trials == 5
+    assert any("first 5 feasible trials: batch size 8" in note for note in curve.notes)
+    first = trials[(trials["batch_size"] == 64) & (trials["index"] < 5)]
+    assert curve.points[6].steps == first["steps_to_target"].min()
+
+
+def test_infeasible_trials_do_not_count_and_their_share_is_of_those_that_ran(
+    search: Make,
+) -> None:
+    trials = search()
+    dead = (trials["index"] % 4 == 1) & trials["steps_to_target"].isna()
+    trials.loc[dead, ["status", "stop_reason", "steps_run"]] = ["INFEASIBLE", "diverged", 3]
+    broken = (trials["index"] == 2) & trials["steps_to_target"].isna()
+    trials.loc[broken, "stop_reason"] = "error"
+    (curve,) = curves(trials)
+    point = max(curve.points, key=lambda point: point.infeasible)
+    assert point.infeasible >= 2
+    assert point.ran == point.trials + point.infeasible
+    assert all(p.trials == curve.trials for p in curve.points)
+
+
+def test_nothing_depends_on_what_happened_beyond_the_last_exact_order_statistic(
+    search: Make,
+) -> None:
+    """In another order of packs a dominated trial might have run on, hit late, or diverged."""
+    trials = search()
+    beyond = trials["stop_reason"] == "dominated"
+    late = trials.copy()
+    late.loc[beyond, ["status", "stop_reason"]] = ["COMPLETE", "target"]
+    late.loc[beyond, "steps_to_target"] = 1e5
+    dead = trials.copy()
+    dead.loc[beyond, ["status", "stop_reason", "steps_run"]] = ["INFEASIBLE", "diverged", 90_000]
+    assert curves(late)[0].points == curves(dead)[0].points == curves(trials)[0].points
+
+
+def test_a_batch_size_that_never_gets_there_is_a_point(search: Make) -> None:
+    trials = search()
+    lost = trials["batch_size"] == 1
+    trials.loc[lost, ["steps_to_target", "last_miss"]] = np.nan
+    trials.loc[lost, ["status", "stop_reason"]] = ["COMPLETE", "budget"]
+    (curve,) = curves(trials)
+    assert curve.censored == [1]
+    assert curve.points[0].trials == 16
+    assert curve.points[0].bar is None
+    assert "nothing reached the target at batch size 1" in curve.notes
+    assert 1 not in curve.to_fit()[0]
+    assert curve.to_frame()["steps"].isna().tolist() == [True] + [False] * 10
+
+
+def test_a_batch_size_where_all_diverged_does_not_set_n(search: Make) -> None:
+    trials = search()
+    lost = trials["batch_size"] == 1024
+    trials.loc[lost, ["steps_to_target", "last_miss"]] = np.nan
+    trials.loc[lost, ["status", "stop_reason", "steps_run"]] = ["INFEASIBLE", "diverged", 2]
+    (curve,) = curves(trials)
+    assert curve.trials == 16
+    assert curve.censored == [1024]
+    assert "no trial stayed feasible at batch size 1024" in curve.notes
+    assert curve.points[-1].infeasible == curve.points[-1].ran == 16
+
+
+def test_repeats_are_runs_and_never_minimized_over() -> None:
+    trials = pd.DataFrame(
+        {
+            "batch_size": [8, 8, 16, 16, 32, 32],
+            "steps_to_target": [110.5, 90.0, 60.0, np.nan, 42.0, 40.0],
+            "role": "repeat",
+            "status": "COMPLETE",
+        }
+    )
+    (curve,) = curves(trials)
+    assert curve.repeats
+    assert curve.trials == 1
+    assert curve.points[0].runs == (90.0, 110.5)
+    assert curve.points[0].steps == pytest.approx(100.25)
+    sizes, steps = curve.to_fit()
+    assert sizes.tolist() == [8, 8, 16, 32, 32]
+    assert sorted(steps[:2]) == [90.0, 110.5]
+
+
+def test_repeats_beside_a_search_are_not_part_of_its_minima(search: Make) -> None:
+    trials = search()
+    again = trials[:3].assign(role="repeat", steps_to_target=1.0, trial=["a", "b", "c"])
+    (curve,) = curves(pd.concat([trials, again]))
+    assert curve.points[0].steps > 1.0  # type: ignore[operator]
+    assert "3 repeated runs are not part of the minima" in curve.notes
+
+
+def test_unequal_looks_are_refused(search: Make) -> None:
+    both = pd.concat([search("sgd"), search("adam", ratio=1.1)])
+    with pytest.raises(UnequalLooksError, match=r"1\.05 and 1\.1") as caught:
+        curves(both)
+    assert "evaluation_ratio = 1.05" in str(caught.value.hint)
+    elsewhere = both["optimizer"] == "adam"
+    apart = both.assign(workload=both["workload"].where(~elsewhere, "other"))
+    assert len(curves(apart)) == 2  # nobody compares these
+
+
+def test_studies_bring_edges_dimensions_and_what_is_waiting(search: Make, studies_of: Make) -> None:
+    trials = search()
+    studies = studies_of(trials)
+    lost = trials[trials["batch_size"] != 1024]
+    edge = {"learning_rate": {"log": [1e-3, 0.1]}}
+    studies.loc[studies["batch_size"] == 64, "search_space"] = json.dumps(edge)
+    (curve,) = curves(lost, studies=studies)
+    assert curve.dimensions == 1
+    assert [bool(p.edges) for p in curve.points].count(True) == 1
+    assert any("upper end 0.1, at batch size 64" in note for note in curve.notes)
+    assert "not run yet: batch size 1024" in curve.notes
+
+
+def test_the_baseline_comes_first(search: Make) -> None:
+    both = pd.concat([search("sgd"), search("adam")])
+    assert [curve.label for curve in curves(both, baseline="adam")] == ["adam", "sgd"]
+    with pytest.raises(ResultsError, match="no curve is called 'lion'"):
+        curves(both, baseline="lion")
+
+
+def test_no_trials_is_an_error(search: Make) -> None:
+    with pytest.raises(ResultsError, match="no trials"):
+        curves(search().iloc[:0])

@@ -1,0 +1,51 @@
+"""Several experiments, or several versions of a workload, in one results folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pandas as pd
+
+from analysis import curves
+
+Make = Callable[..., pd.DataFrame]
+LOW, HIGH = (1, 2, 4, 8, 16), (32, 64, 128, 256)
+
+
+def _other(trials: pd.DataFrame, experiment: str, **columns: object) -> pd.DataFrame:
+    """The same rows as another experiment's, its studies and trials told apart."""
+    renamed = {name: trials[name] + f" of {experiment}" for name in ("study", "trial")}
+    return trials.assign(experiment=experiment, **renamed, **columns)
+
+
+def test_experiments_that_share_out_the_batch_sizes_make_one_curve(search: Make) -> None:
+    (curve,) = curves(pd.concat([search(sizes=LOW), _other(search(sizes=HIGH), "more")]))
+    assert curve.batch_sizes == [*LOW, *HIGH]
+    assert curve.trials == 16
+
+
+def test_two_searches_of_one_batch_size_are_two_curves(search: Make) -> None:
+    small = _other(search(sizes=(*LOW, *HIGH), n=4, seed=3), "small")
+    both = pd.concat([search(sizes=(*LOW, *HIGH)), small])
+    first, second = curves(both)
+    assert (first.group["experiment"], first.trials) == ("e", 16)
+    assert (second.group["experiment"], second.trials) == ("small", 4)
+    assert {first.label, second.label} == {"e", "small"}
+    (pooled,) = curves(both, by=["optimizer"])
+    assert pooled.trials == 4 + 4  # the least N of both, from each
+    assert any(note.startswith("minimized over") and "experiment" in note for note in pooled.notes)
+
+
+def test_only_the_newest_code_of_a_workload_counts(search: Make) -> None:
+    old = search().assign(workload_version="old", time=pd.Timestamp("2026-01-01", tz="UTC"))
+    new = _other(
+        search(seed=5), "e", workload_version="new", time=pd.Timestamp("2026-02-01", tz="UTC")
+    )
+    (curve,) = curves(pd.concat([new, old]))
+    (alone,) = curves(new)
+    assert [p.steps for p in curve.points] == [p.steps for p in alone.points]
+    assert curve.notes[-1] == (
+        f"{len(old)} trials of an earlier version of the workload's code are left out"
+    )
+    each = curves(pd.concat([new, old]), by=["optimizer", "workload_version"])
+    assert {curve.group["workload_version"] for curve in each} == {"old", "new"}

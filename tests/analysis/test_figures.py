@@ -1,0 +1,237 @@
+"""Figures: what is drawn, legibly, and the files written."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis import Curve, Regimes, curves, figures, regimes
+from analysis.knee import theta
+from results.errors import ResultsError
+
+Make = Callable[..., pd.DataFrame]
+pytestmark = pytest.mark.usefixtures("closed_figures")
+
+
+@pytest.fixture(scope="module")
+def odd(search: Make, studies_of: Make) -> list[Curve]:
+    """Three optimizers: one rises at its end, one never gets there at batch size 1, one is on an
+    edge of its space."""
+    sgd = search("sgd", params=theta(60, 20), sizes=tuple(2**i for i in range(12)))
+    last = sgd["batch_size"] >= 1024
+    sgd.loc[last, ["steps_to_target", "last_miss"]] *= 1.6
+    momentum = search("momentum", params=theta(50, 200), seed=1)
+    first = momentum["batch_size"] == 1
+    momentum.loc[first, ["steps_to_target", "last_miss"]] = np.nan
+    momentum.loc[first, ["status", "stop_reason"]] = ["COMPLETE", "budget"]
+    trials = pd.concat([sgd, momentum, search("adam", params=theta(40, 90, 2.0), seed=2)])
+    studies = studies_of(trials)
+    space = '{"learning_rate": {"log": [0.1, 10]}}'
+    studies.loc[studies["study"] == "adam-16", "search_space"] = space
+    return curves(trials, studies=studies)
+
+
+@pytest.fixture(scope="module")
+def found(odd: list[Curve]) -> list[Regimes]:
+    return [regimes(curve) for curve in odd]
+
+
+def texts(ax: Any) -> list[str]:
+    """All words of the figure that are shown."""
+    from matplotlib.text import Text
+
+    figure = ax.get_figure(root=True)
+    figure.draw_without_rendering()
+    return [t.get_text() for t in figure.findobj(Text) if t.get_visible() and t.get_text()]
+
+
+def test_steps_says_what_it_shows(odd: list[Curve], found: list[Regimes]) -> None:
+    ax = figures.steps(odd, found)
+    words = texts(ax)
+    for expected in (
+        "sgd",
+        "momentum",
+        "adam",
+        "perfect scaling",
+        "critical batch size, 90 %",
+        "ends of regimes, 90 %",
+        "rise, left out of the fit",
+        "target not reached",
+        "optimum on edge of space",
+        "digits-softmax · validation_error < 0.04 · best of 16",
+        "steps to target",
+        "batch size (examples)",
+    ):
+        assert expected in words
+    assert {ax.get_xscale(), ax.get_yscale()} == {"log"}
+    assert ax.xaxis.get_transform().base == ax.yaxis.get_transform().base == 2
+
+
+def test_nothing_that_is_written_leaves_the_page_or_meets_another(
+    odd: list[Curve], found: list[Regimes]
+) -> None:
+    from matplotlib.text import Text
+
+    figure = figures.steps(odd, found).get_figure(root=True)
+    assert figure is not None
+    figure.draw_without_rendering()
+    page = figure.bbox
+    boxes = []
+    for text in figure.findobj(Text):
+        if not (text.get_visible() and text.get_text()):
+            continue
+        box = text.get_window_extent()
+        if box.width * box.height == 0:
+            continue
+        off_axis = text.axes is not None and not on_scale(text)
+        if off_axis:
+            continue
+        assert page.x0 - 1 <= box.x0, text.get_text()
+        assert box.x1 <= page.x1 + 1, text.get_text()
+        assert page.y0 - 1 <= box.y0, text.get_text()
+        assert box.y1 <= page.y1 + 1, text.get_text()
+        boxes.append((text.get_text(), box))
+    for i, (one, box) in enumerate(boxes):
+        for other, another in boxes[i + 1 :]:
+            assert not box.padded(-1).overlaps(another.padded(-1)), (one, other)
+
+
+def on_scale(text: Any) -> bool:
+    """Ticks beyond the limits have texts too, which are not drawn."""
+    x, y = text.get_window_extent().get_points().mean(0)
+    frame = text.axes.get_window_extent()
+    return bool(frame.x0 - 90 < x < frame.x1 + 20 and frame.y0 - 60 < y < frame.y1 + 40)
+
+
+def test_every_line_has_its_own_colour_marker_and_dashes() -> None:
+    from analysis.figures.style import LOOKS, look
+
+    assert len({one.colour for one in LOOKS}) == len(LOOKS)
+    assert len({one.marker for one in LOOKS}) == len(LOOKS)
+    assert len({str(one.line) for one in LOOKS}) == len(LOOKS)
+    pairs = {(look(i).colour, look(i).marker) for i in range(3 * len(LOOKS))}
+    assert len(pairs) == 3 * len(LOOKS)
+
+
+def test_regimes_that_are_only_bounded_are_hatched(plain_curve: Callable[..., Curve]) -> None:
+    from analysis.figures.strips import stretches
+
+    sizes = [2.0**i for i in range(12)]
+    wide = regimes(plain_curve(sizes, [1e4 / size for size in sizes[:-1]] + [5.2]))
+    assert wide.maximal_parallelism_from.high is None
+    assert [one.sure for one in stretches(wide) if one.regime == 0] == [
+        wide.perfect_scaling_until.reached
+    ]
+    rng = np.random.default_rng(0)
+    steps = [100 * (1 + 40 / size) * np.exp(rng.normal(0, 0.02)) for size in sizes]
+    whole = stretches(regimes(plain_curve(sizes, steps)))
+    assert [one.regime for one in whole] == [0, 1, 2]
+    assert all(one.sure for one in whole)
+    assert whole[0].high == whole[1].low
+    assert whole[-1].high == sizes[-1]
+
+
+def test_workloads_get_panels_and_not_one_pair_of_axes(search: Make) -> None:
+    from matplotlib import pyplot as plt
+
+    trials = search()
+    other = search("adam", seed=1, workload="mnist-simple-cnn")
+    two = curves(pd.concat([trials, other]))
+    figure = figures.steps(two).get_figure(root=True)
+    assert figure is not None
+    assert len(figure.axes) == 4  # a panel and a strip each
+    with pytest.raises(ResultsError, match="2 workloads or targets"):
+        figures.steps(two, ax=plt.figure().add_subplot())
+
+
+def test_on_axes_of_ones_own(odd: list[Curve], found: list[Regimes]) -> None:
+    from matplotlib import pyplot as plt
+
+    ax = plt.figure().add_subplot()
+    assert figures.steps(odd, found, ax=ax) is ax
+    assert "critical batch size, 90 %" in texts(ax)
+    other = plt.figure().add_subplot()
+    assert figures.learning_rate(odd[:1], found[:1], ax=other) is other
+    assert "linear rule" in texts(other)
+
+
+def test_learning_rate_has_both_rules_through_the_points(
+    odd: list[Curve], found: list[Regimes]
+) -> None:
+    words = texts(figures.learning_rate(odd, found))
+    assert {"linear rule", "square-root rule", "critical batch size"} <= set(words)
+    frame = figures.numbers("learning_rate", odd, found)
+    sgd = frame[frame["curve"] == "sgd"]
+    ratio = sgd["linear_rule"] / sgd["batch_size"]
+    assert ratio.max() == pytest.approx(ratio.min())
+    ratio = sgd["square_root_rule"] / np.sqrt(sgd["batch_size"])
+    assert ratio.max() == pytest.approx(ratio.min())
+    assert (sgd["low"] <= sgd["effective_learning_rate"]).all()
+    assert len(frame) == 12 + 10 + 11  # none where nothing reached the target
+
+
+def test_a_curve_too_short_for_regimes_is_drawn_without(search: Make) -> None:
+    (curve,) = curves(search(sizes=(1, 2)))
+    words = texts(figures.steps([curve]))
+    assert "too few batch sizes" in words
+
+
+@pytest.mark.parametrize("suffix", [".pdf", ".png", ".svg"])
+def test_files(odd: list[Curve], found: list[Regimes], tmp_path: Path, suffix: str) -> None:
+    ax = figures.steps(odd, found)
+    numbers = figures.numbers("steps", odd, found)
+    picture, table = figures.save(ax, tmp_path / f"steps{suffix}", numbers)
+    assert picture.stat().st_size > 5_000
+    read = pd.read_csv(table)
+    assert read["steps"].isna().sum() == 1
+    assert read["censored"].sum() == 1
+    assert read["left_out"].sum() == 2
+    assert len(read) == sum(len(curve.points) for curve in odd)
+
+
+def test_pdf_embeds_truetype_fonts(odd: list[Curve], tmp_path: Path) -> None:
+    (path,) = figures.save(figures.steps(odd[:1]), tmp_path / "steps")
+    assert path.suffix == ".pdf"
+    content = path.read_bytes()
+    for stream in re.findall(rb"stream\r?\n(.*?)\r?\nendstream", content, re.DOTALL):
+        try:
+            content += zlib.decompress(stream)
+        except zlib.error:
+            continue  # not a compressed stream
+    assert b"/FontFile2" in content  # TrueType
+    assert b"/Type3" not in content
+
+
+def test_what_cannot_be(odd: list[Curve], tmp_path: Path) -> None:
+    with pytest.raises(ResultsError, match="no figure is called 'step'") as caught:
+        figures.draw("step", odd)
+    assert caught.value.hint == "did you mean steps?"
+    with pytest.raises(ResultsError, match=r"cannot write a figure as \.gif"):
+        figures.save(figures.steps(odd[:1]), tmp_path / "steps.gif")
+    with pytest.raises(ResultsError, match=r"cannot write .*steps\.pdf"):
+        figures.save(figures.steps(odd[:1]), tmp_path / "nowhere" / "steps.pdf")
+    with pytest.raises(ResultsError, match="no curve"):
+        figures.draw("steps", [])
+    assert list(figures.names()) == ["steps", "learning_rate"]
+
+
+@pytest.fixture(autouse=True)
+def _settings() -> Iterator[None]:
+    """Drawing leaves matplotlib's settings as they were."""
+    import matplotlib as mpl
+
+    before = dict(mpl.rcParams)
+    yield
+    after = dict(mpl.rcParams)
+    changed = {name for name in after if after[name] != before[name]} - {
+        "backend",
+        "backend_fallback",
+    }
+    assert not changed

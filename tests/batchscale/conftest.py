@@ -1,0 +1,94 @@
+"""A small experiment that was swept, and the command line as tests call it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import batchscale as bs
+from batchscale import cli
+from experiments.driver.events import ignore
+
+EXPERIMENT = """\
+name: small
+workload: digits-softmax
+grid:
+  batch_size: 32..256
+  optimizer: [sgd, momentum]
+search:
+  sgd: {learning_rate: {log: [0.1, 3]}}
+  momentum: {learning_rate: {log: [0.03, 1]}, momentum: 0.9}
+trials: 4
+budget: 3 epochs + 150 steps
+target: validation_error < 0.1
+"""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command said."""
+
+    status: int
+    out: str
+    err: str
+
+
+Command = Callable[..., Answer]
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
+    """``command("regimes", path)``: run in this process, where imports are warm."""
+    monkeypatch.setattr(cli, "_state", {"debug": False})
+
+    def run(*arguments: object) -> Answer:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as end:
+            cli.main([str(argument) for argument in arguments])
+        said = capsys.readouterr()
+        code = end.value.code
+        return Answer(code if isinstance(code, int) else 0, said.out, said.err)
+
+    return run
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to work in, with the default results folder inside it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("BATCHSCALE_RESULTS", raising=False)
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    return tmp_path
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The results folder of ``EXPERIMENT``, swept once."""
+    folder = tmp_path_factory.mktemp("small")
+    (folder / "small.yaml").write_text(EXPERIMENT)
+    bs.sweep(folder / "small.yaml", results=folder / "runs", address="none", observer=ignore)
+    return folder / "runs"
+
+
+@pytest.fixture
+def untouched() -> Callable[[Path], Callable[[], bool]]:
+    """``same = untouched(folder)``, and ``same()`` later: is every file as it was?"""
+
+    def watch(folder: Path) -> Callable[[], bool]:
+        before = snapshot(folder)
+        return lambda: snapshot(folder) == before
+
+    return watch
+
+
+def snapshot(folder: Path) -> dict[str, bytes | None]:
+    """Every file and folder below, with the files' bytes."""
+    found: dict[str, bytes | None] = {}
+    for base, folders, files in os.walk(folder):
+        found |= {os.path.join(base, name): None for name in folders}
+        found |= {os.path.join(base, n): Path(base, n).read_bytes() for n in files}
+    return found

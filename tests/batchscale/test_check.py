@@ -1,0 +1,108 @@
+"""`batchscale check` finds each promise that a workload breaks."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from batchscale.trials import reference
+from experiments.training.check import Finding, check
+from workloads import Classification
+
+
+class Sound(Classification):
+    target = "validation_error < 0.1"
+
+    def data(self) -> dict[str, tuple[Tensor, ...]]:
+        x = torch.randn(96, 4, generator=torch.Generator().manual_seed(0))
+        y = (x[:, 0] > 0).long()
+        return {"train": (x[:64], y[:64]), "validation": (x[64:], y[64:])}
+
+    def model(self) -> nn.Module:
+        return nn.Linear(4, 2)
+
+
+class LooksAround(Sound):
+    """Its loss depends on the other examples of the batch."""
+
+    def forward(self, model: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
+        out: Tensor = model(batch[0] - batch[0].mean(0))
+        return out
+
+
+class OwnDice(Sound):
+    """Its weights do not come from torch's global generator."""
+
+    def model(self) -> nn.Module:
+        model = nn.Linear(4, 2)
+        generator = torch.Generator()
+        generator.seed()
+        with torch.no_grad():
+            model.weight.normal_(generator=generator)
+        return model
+
+
+class Ranked(Sound):
+    """Its metric compares examples with each other."""
+
+    def metrics(self, output: Tensor, batch: tuple[Tensor, ...]) -> dict[str, Tensor]:
+        ranks = output[:, 0].argsort().argsort().double()
+        return {**super().metrics(output, batch), "rank": ranks}
+
+
+class Dropping(Sound):
+    def model(self) -> nn.Module:
+        return nn.Sequential(nn.Dropout(0.5), nn.Linear(4, 2))
+
+
+class Brief(Classification):
+    """A training set smaller than the usual batch."""
+
+    target = "validation_error < 0.1"
+
+    def data(self) -> dict[str, tuple[Tensor, ...]]:
+        x, y = torch.randn(5, 3, generator=torch.Generator().manual_seed(0)), torch.arange(5) % 2
+        return {"train": (x, y), "validation": (x, y)}
+
+    def model(self) -> nn.Module:
+        return nn.Linear(3, 2)
+
+
+def found(workload: type[Classification]) -> dict[str, Finding]:
+    return {finding.check: finding for finding in check(reference(workload, {}))}
+
+
+def test_a_sound_workload_keeps_every_promise() -> None:
+    findings = found(Sound)
+    assert all(finding.passed is not False for finding in findings.values())
+    assert findings["data"].finding == "train 64, validation 32 examples"
+    assert findings["stackable"].finding == "yes, by torch.func"
+    assert "model steps/s at batch 64" in findings["stacked engine"].finding
+
+
+@pytest.mark.parametrize(
+    ("workload", "broken"),
+    [
+        (LooksAround, {"micro-batches", "evaluation"}),
+        (OwnDice, {"initialization"}),
+        (Ranked, {"evaluation"}),
+    ],
+)
+def test_a_broken_promise_is_named(workload: type[Sound], broken: set[str]) -> None:
+    failed = {name for name, finding in found(workload).items() if finding.passed is False}
+    assert broken <= failed
+    assert failed - broken <= {"micro-batches"}  # weights of two inits differ in those too
+
+
+def test_dropout_is_no_broken_promise() -> None:
+    findings = found(Dropping)
+    assert findings["micro-batches"].passed is None
+    assert "random" in findings["stackable"].finding
+    assert "stacked engine" not in findings
+
+
+def test_a_training_set_smaller_than_the_usual_batch() -> None:
+    findings = found(Brief)
+    assert findings["micro-batches"].passed is True
+    assert "batch 5" in findings["module engine"].finding

@@ -1,0 +1,207 @@
+"""Every command on a small experiment that was swept: what it prints, and its exit status."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from safetensors import safe_open
+
+import batchscale as bs
+from tests.batchscale.conftest import EXPERIMENT, Command
+
+
+def test_help_lists_the_commands(command: Command) -> None:
+    answer = command("--help")
+    assert answer.status == 0
+    names = ["sweep", "status", "trial", "check", "new", "regimes", "plot", "query", "list"]
+    assert all(f"  {name} " in answer.out for name in names)
+    assert all(command(name, "--help").status == 0 for name in names)
+
+
+def test_no_command_and_an_unknown_one_are_wrong_usage(command: Command) -> None:
+    assert command().status == 2
+    answer = command("swep", "digits")
+    assert answer.status == 2
+    assert "Did you mean 'sweep'?" in answer.err
+
+
+def test_a_dry_run_says_what_and_writes_nothing(command: Command, here: Path) -> None:
+    (here / "small.yaml").write_text(EXPERIMENT)
+    answer = command("sweep", "small.yaml", "--dry-run", "--set", "trials=6")
+    assert answer.status == 0
+    assert "8 studies, 48 feasible trials wanted, 0 trials recorded" in answer.out
+    assert [path.name for path in here.iterdir()] == ["small.yaml"]
+
+
+def test_a_sweep_again_trains_nothing(command: Command, small: Path) -> None:
+    file = small.parent / "small.yaml"
+    answer = command("sweep", file, "--results", small, "--address", "none")
+    assert answer.status == 0
+    assert "0 trials trained" in answer.out
+    assert "8 of 8 studies reached the target" in answer.out
+    plan = json.loads(command("sweep", file, "--results", small, "--dry-run", "--json").out)
+    assert [row["recorded"] for row in plan] == [4] * 8
+
+
+def test_status_says_what_is_left(command: Command, small: Path) -> None:
+    answer = command("status", small)
+    assert answer.status == 0
+    assert answer.out.endswith("\ncomplete\n")
+    rows = json.loads(command("status", small, "--json").out)
+    assert {row["batch_size"] for row in rows} == {32, 64, 128, 256}
+    assert all(row["done"] == 4 and row["left"] == 0 for row in rows)
+
+
+def test_regimes_as_a_table_and_as_json(command: Command, small: Path) -> None:
+    answer = command("regimes", small)
+    assert answer.status == 0
+    assert "critical batch size" in answer.out
+    assert "90% intervals, tolerance 0.2, each point the best of N" in answer.out
+    assert "k is fixed at 1: 4 distinct batch sizes" in answer.out
+    curves = json.loads(command("regimes", small, "--json", "--baseline", "momentum").out)
+    assert [curve["optimizer"] for curve in curves] == ["momentum", "sgd"]
+    assert set(curves[0]["critical_batch_size"]) == {"value", "low", "high"}
+    assert curves[0]["trials"] == 4
+    rows = list(csv.DictReader(io.StringIO(command("regimes", small, "--format", "csv").out)))
+    assert float(rows[0]["min_steps"]) > 0
+    assert "min_steps_low" in rows[0]
+
+
+def test_curves_stand_in_the_experiments_order(command: Command, small: Path) -> None:
+    curves = json.loads(command("regimes", small, "--json").out)
+    assert [curve["optimizer"] for curve in curves] == ["sgd", "momentum"]
+
+
+def test_several_sources_are_read_as_one(command: Command, small: Path, here: Path) -> None:
+    curve = here / "theirs.csv"
+    rows = "".join(f"{2**k},{100 * (1 + 64 / 2**k):.0f}\n" for k in range(10))
+    curve.write_text("batch_size,steps\n" + rows)
+    curves = json.loads(command("regimes", small, curve, "--json").out)
+    assert len(curves) == 3
+
+
+def test_a_curve_that_cannot_be_fitted_stands_with_the_reason(
+    command: Command, small: Path
+) -> None:
+    chosen = "optimizer = 'sgd' OR batch_size < 128"
+    curves = json.loads(command("regimes", small, "--where", chosen, "--json").out)
+    short = next(curve for curve in curves if curve["optimizer"] == "momentum")
+    assert short["critical_batch_size"] == {"value": None, "low": None, "high": None}
+    assert "batch sizes reached the target" in short["notes"][0]
+
+
+def test_another_target_is_found_in_the_measurements(command: Command, small: Path) -> None:
+    easier = ("--target", "validation_error < 0.3", "--json")
+    first = json.loads(command("regimes", small, "--json").out)[0]
+    again = json.loads(command("regimes", small, *easier).out)[0]
+    assert again["target"] == "validation_error < 0.3"
+    assert again["best"]["min_steps"] < first["best"]["min_steps"]
+
+
+@pytest.mark.parametrize("figure", ["steps", "learning_rate"])
+def test_plots_are_written_with_their_numbers_beside_them(
+    command: Command, small: Path, here: Path, figure: str
+) -> None:
+    answer = command("plot", figure, small)
+    assert answer.status == 0
+    assert answer.out == f"wrote {figure}.pdf\nwrote {figure}.csv\n"
+    assert (here / f"{figure}.pdf").read_bytes().startswith(b"%PDF")
+    assert len(list(csv.DictReader(io.StringIO((here / f"{figure}.csv").read_text())))) == 8
+
+
+def test_a_plot_goes_where_it_is_told(command: Command, small: Path, here: Path) -> None:
+    answer = command("plot", "steps", small, "-o", "figures/mine.png")
+    assert answer.out == "wrote figures/mine.png\nwrote figures/mine.csv\n"
+    assert (here / "figures" / "mine.png").stat().st_size > 10_000
+
+
+def test_query_prints_and_writes(command: Command, small: Path, here: Path) -> None:
+    sql = "SELECT optimizer, count(*) AS trials FROM trials GROUP BY ALL ORDER BY ALL"
+    assert command("query", sql, small, "--format", "csv").out == (
+        "optimizer,trials\nmomentum,16\nsgd,16\n"
+    )
+    for name in ("a.csv", "a.json", "a.parquet", "a.md", "a.tex"):
+        assert command("query", sql, small, "-o", name).out == f"wrote {name}\n"
+        assert (here / name).stat().st_size > 0
+    assert "| momentum | 16 |" in (here / "a.md").read_text()
+
+
+def test_a_query_without_rows_says_so(command: Command, small: Path) -> None:
+    answer = command("query", "SELECT trial FROM trials WHERE batch_size = 7", small)
+    assert answer.status == 0
+    assert answer.out.endswith("no rows\n")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("workloads", "digits-mlp"),
+        ("optimizers", "nesterov"),
+        ("schedules", "cosine"),
+        ("figures", "learning_rate"),
+        ("experiments", "digits-small"),
+    ],
+)
+def test_lists(command: Command, kind: str, name: str) -> None:
+    rows = json.loads(command("list", kind, "--json").out)
+    assert name in {row["name"] for row in rows}
+    assert all(row["what"] for row in rows)
+
+
+def test_a_trial_prints_its_looks_and_how_it_ended(command: Command, here: Path) -> None:
+    given = ("digits-softmax", "--batch-size", "64", "--param", "learning_rate=0.5")
+    target = ("--target", "validation_error < 0.1")
+    answer = command("trial", *given, *target, "--save", "model.safetensors")
+    assert answer.status == 0
+    assert "validation_error < 0.1 reached at step" in answer.out.splitlines()[-1]
+    with safe_open(here / "model.safetensors", framework="pt") as held:
+        assert {held.get_tensor(name).shape[0] for name in held.keys()} == {10}  # noqa: SIM118
+        assert held.metadata()["workload"] == "digits-softmax"
+    rows = json.loads(command("trial", *given, *target, "--json").out)
+    assert rows[-1]["validation_error"] < 0.1
+    assert rows[-2]["validation_error"] >= 0.1
+
+
+def test_a_recorded_trial_again_is_equal(command: Command, small: Path) -> None:
+    trials = bs.open(small).trials
+    for reason in trials["stop_reason"].unique():
+        row = trials[trials["stop_reason"] == reason].iloc[-1]
+        answer = command("trial", "--from", row["trial"][:12], "--results", small)
+        steps = f"{int(row['steps_run']):,}"
+        assert answer.out.splitlines()[-1] == f"{steps} steps, recorded {steps}: equal"
+        assert answer.status == 0
+
+
+def test_check_tells_promises_from_facts(command: Command) -> None:
+    answer = command("check", "digits-softmax", "--json")
+    assert answer.status == 0
+    found = {row["check"]: row["passed"] for row in json.loads(answer.out)}
+    promises = ("loss and metrics", "initialization", "micro-batches", "evaluation")
+    assert all(found[name] is True for name in promises)
+    assert found["stackable"] is None
+    assert "stacked engine" in found
+
+
+def test_new_writes_a_pair_that_runs_as_it_stands(command: Command, here: Path) -> None:
+    answer = command("new", "my_model.py")
+    assert answer.status == 0
+    assert "batchscale check my_model.py:MyModel" in answer.out
+    quick = ("--set", "trials=1", "--set", "grid.batch_size=64", "--set", "budget=20 steps")
+    swept = command("sweep", "my_model.yaml", "--address", "none", *quick)
+    assert swept.status == 0
+    assert "2 trials trained" in swept.out
+    assert (here / "results" / "runs" / "trials").is_dir()
+
+
+def test_python_m_batchscale_and_a_closed_pipe(small: Path) -> None:
+    sql = "SELECT * FROM measurements, range(20)"
+    line = f"'{sys.executable}' -m batchscale query '{sql}' {small} --format csv | head -n 1"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("experiment,study,")
+    assert not done.stderr

@@ -1,0 +1,100 @@
+"""What an error prints: one line and a hint, or the user's own frames, once."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from batchscale.errors import CommandError, report, user_frames
+from results.errors import ResultsError
+
+
+def caught(function: Callable[[], object]) -> BaseException:
+    try:
+        function()
+    except BaseException as error:
+        return error
+    raise AssertionError("it raised nothing")
+
+
+def user_code(folder: Path, body: str) -> Callable[[], object]:
+    """A function of a file that is the user's."""
+    file = folder / "mine.py"
+    file.write_text(f"def go():\n    {body}\n")
+    scope: dict[str, Callable[[], object]] = {}
+    exec(compile(file.read_text(), str(file), "exec"), scope)
+    return scope["go"]
+
+
+@pytest.mark.parametrize("kind", [CommandError, ResultsError])
+def test_a_clear_error_is_one_line_and_a_hint(
+    kind: type[CommandError], capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = kind("no batch size 0 in sweep.yaml:3", hint="start at 1")
+    assert report(error) == 1
+    held = capsys.readouterr()
+    assert held.err == "error: no batch size 0 in sweep.yaml:3\nhint: start at 1\n"
+    assert not held.out
+
+
+def test_an_error_in_the_users_file_shows_their_frames_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = caught(user_code(tmp_path, "return {}['width']"))
+    assert report(error, reproduce="batchscale trial --from 1234") == 1
+    shown = capsys.readouterr().err
+    assert shown.count("Traceback") == 1
+    assert "mine.py" in shown
+    assert "test_errors.py" in shown.replace(str(tmp_path), "")  # the test is a user's file too
+    assert shown.count("KeyError: 'width'") == 2  # the traceback's end, and the line below it
+    assert shown.endswith("hint: the same again: batchscale trial --from 1234\n")
+
+
+def test_frames_above_the_users_first_are_left_out(tmp_path: Path) -> None:
+    """Here the test's own frames stand for ours: a worker's, the engine's, the driver's."""
+    error = caught(user_code(tmp_path, "raise ValueError('wrong')"))
+    inner = error.__traceback__
+    while inner is not None and inner.tb_next is not None:
+        inner = inner.tb_next
+    shown = user_frames(error.with_traceback(inner))
+    assert shown is not None
+    assert "test_errors.py" not in shown.replace(str(tmp_path), "")
+    assert shown.splitlines()[0] == "Traceback (most recent call last):"
+    assert shown.splitlines()[-1] == "ValueError: wrong"
+
+
+def test_debug_shows_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert report(caught(user_code(tmp_path, "1 / 0")), debug=True) == 1
+    assert "in caught" in capsys.readouterr().err
+
+
+def test_an_error_of_ours_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    error = ZeroDivisionError("division by zero")  # it was never in a user's frame
+    assert report(error) == 1
+    shown = capsys.readouterr().err
+    assert shown.startswith("error: ZeroDivisionError: division by zero\nhint: ")
+    assert "--debug" in shown
+
+
+def test_a_full_disk_names_the_file(capsys: pytest.CaptureFixture[str]) -> None:
+    assert report(OSError(errno.ENOSPC, "No space left on device", "runs/trials")) == 1
+    assert capsys.readouterr().err == "error: No space left on device: runs/trials\n"
+
+
+def test_an_interrupt_is_130_and_silent(capsys: pytest.CaptureFixture[str]) -> None:
+    assert report(KeyboardInterrupt()) == 130
+    assert not capsys.readouterr().err
+
+
+def test_a_file_that_does_not_parse_is_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("def go(:\n")
+    error = caught(lambda: compile(file.read_text(), str(file), "exec"))
+    error.__traceback__ = None
+    report(error)
+    assert "mine.py" in capsys.readouterr().err

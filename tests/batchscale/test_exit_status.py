@@ -1,0 +1,81 @@
+"""Exit status 3: finished, some trials failed. 130: interrupted, the same command goes on."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import batchscale as bs
+from tests.batchscale.conftest import Command
+
+FRAGILE = """\
+import torch
+from batchscale import Classification
+
+class Fragile(Classification):
+    target = "validation_error < 0.2"
+
+    def data(self):
+        x = torch.randn(200, 4, generator=torch.Generator().manual_seed(0))
+        y = (x[:, 0] > 0).long()
+        return {"train": (x[:150], y[:150]), "validation": (x[150:], y[150:])}
+
+    def model(self):
+        model = torch.nn.Linear(4, 2)
+        if model.weight[0, 0] > 0.25:
+            raise ValueError("an unlucky weight")
+        return model
+"""
+EXPERIMENT = """\
+workload: fragile.py:Fragile
+grid: {batch_size: [16, 32], optimizer: sgd}
+search: {learning_rate: {log: [0.1, 1]}}
+trials: 8
+budget: 40 steps
+engine: module
+"""
+
+
+def test_some_failed_trials_are_status_3(command: Command, here: Path) -> None:
+    (here / "fragile.py").write_text(FRAGILE)
+    (here / "fragile.yaml").write_text(EXPERIMENT)
+    answer = command("sweep", "fragile.yaml", "--address", "none")
+    assert answer.status == 3
+    assert "trials failed; the same command tries them once more" in answer.err
+    assert "failed: ValueError: an unlucky weight" in answer.err
+    trials = bs.open("results/runs").trials
+    failed = trials[trials["stop_reason"] == "error"]
+    assert 0 < len(failed) < len(trials)
+    assert set(failed["status"]) == {"INCOMPLETE"}
+    assert failed["error"].str.contains("an unlucky weight").all()
+    again = command("trial", "--from", failed["trial"].iloc[0], "--results", "results/runs")
+    assert again.status == 1
+    assert "ValueError: an unlucky weight" in again.err
+
+
+def test_ctrl_c_is_status_130_and_the_same_command_goes_on(here: Path, command: Command) -> None:
+    line = [sys.executable, "-m", "batchscale", "sweep", "digits-small", "--address", "none"]
+    running = subprocess.Popen(line, cwd=here, stderr=subprocess.PIPE, text=True)
+    try:
+        until = time.monotonic() + 60
+        while not list(here.glob("results/runs/trials/*/*.parquet")):
+            assert running.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        running.send_signal(signal.SIGINT)
+        said = running.communicate(timeout=30)[1]
+    finally:
+        running.kill()
+        running.wait()
+    assert running.returncode == 130
+    assert "interrupted: the same command goes on from here" in said
+    assert "Traceback" not in said
+    done = len(bs.open("results/runs").trials)
+    answer = command("sweep", "digits-small", "--address", "none")
+    assert answer.status == 0
+    total = len(bs.open("results/runs").trials)
+    assert f"{total - done} trials trained" in answer.out
+    assert total == 64

@@ -1,0 +1,86 @@
+"""How regimes are printed: intervals, bounds, and notes with the curves they are about."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from batchscale.regime_table import interval, regimes
+
+OPEN = {"value": None, "low": None, "high": None}
+
+
+def curve(optimizer: str, *notes: str, **changes: Any) -> dict[str, Any]:
+    quantity = {"value": 64.4, "low": 48.2, "high": 90.0}
+    return {
+        "workload": "digits-mlp",
+        "technique": '{"precision": "float32"}',
+        "optimizer": optimizer,
+        "perfect_scaling_until": quantity,
+        "maximal_parallelism_from": quantity,
+        "critical_batch_size": quantity,
+        "min_steps": quantity,
+        "min_examples": {"value": 12345.6, "low": 9876.5, "high": 15000.0},
+        "level": 0.9,
+        "tolerance": 0.2,
+        "batch_sizes": [1, 2, 1024],
+        "trials": 64,
+        "target": "validation_error < 0.04",
+        "censored": [],
+        "best": None,
+        "notes": list(notes),
+        **changes,
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "shown"),
+    [
+        (64.4, 48.2, 90.0, "64 [48, 90]"),
+        (3.14159, 2.0, 4.5, "3.14 [2, 4.5]"),
+        (12345.6, 9876.5, 15000.0, "12,300 [9,880, 15,000]"),
+        (None, 48.2, 1024.0, "[48, 1,020]"),
+        (None, 48.2, None, "≥ 48"),
+        (30.0, None, 90.0, "≤ 90"),
+        (None, None, None, "open"),
+    ],
+)
+def test_an_interval(value: float, low: float, high: float, shown: str) -> None:
+    assert interval({"value": value, "low": low, "high": high}) == shown
+
+
+def test_what_all_curves_share_stands_above_the_table() -> None:
+    out = regimes([curve("sgd"), curve("adam")], "table")
+    head, second, _, columns = out.splitlines()[:4]
+    assert head == "workload digits-mlp, precision float32, target validation_error < 0.04"
+    assert second == "90% intervals, tolerance 0.2, each point the best of N"
+    assert columns.startswith("optimizer   batch sizes   N ")
+    assert "1–1024 (3)" in out
+
+
+def test_bounds_are_explained_where_there_are_any() -> None:
+    bounded = curve("sgd", critical_batch_size={"value": None, "low": 48.0, "high": None})
+    assert "≥ and ≤: bounded, not reached" in regimes([bounded], "table")
+
+
+def test_a_note_stands_once_with_its_curves() -> None:
+    out = regimes(
+        [curve("sgd", "of all", "of two"), curve("adam", "of all", "of two"), curve("x", "of all")],
+        "table",
+    )
+    assert out.endswith("\n\n- of all\n- sgd; adam: of two\n")
+
+
+def test_csv_has_every_end_in_a_column_of_its_own() -> None:
+    head, row = regimes([curve("sgd", "a", "b", min_steps=OPEN)], "csv").splitlines()
+    values = dict(zip(head.split(","), row.split(","), strict=False))
+    assert "critical_batch_size_low" in values
+    assert "64.4" in row
+    assert "a b" in row
+
+
+def test_json_is_what_the_api_returns() -> None:
+    curves = [curve("sgd", min_steps=OPEN)]
+    assert json.loads(regimes(curves, "json")) == curves

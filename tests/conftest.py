@@ -1,0 +1,84 @@
+"""What all tests share: one thread for torch, and one Ray for those that need it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Whoever starts a Ray in these tests, and whoever connects to it, shares a token of this run's own.
+os.environ["RAY_AUTH_MODE"] = "token"
+os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(16)
+
+_START_SECONDS = 60.0
+
+
+@pytest.fixture(scope="session")
+def ray_address() -> Iterator[str]:
+    """HOST:PORT of a Ray of two CPUs that is started once, by ``ray start``, for all tests.
+
+    Each sweep connects to it and leaves; it is ended by process group, so that another Ray of this
+    machine is not touched.
+    """
+    port = _free_port()
+    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as folder:
+        log = Path(folder, "log")
+        command = [
+            sys.executable,
+            "-m",
+            "ray.scripts.scripts",
+            "start",
+            "--head",
+            "--block",
+            f"--port={port}",
+            "--num-cpus=2",
+            "--include-dashboard=false",
+            "--object-store-memory=134217728",
+            f"--temp-dir={folder}",
+            "--disable-usage-stats",
+        ]
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+            )
+        try:
+            _wait(port, process, log)
+            yield f"127.0.0.1:{port}"
+        finally:
+            _end_group(process)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+    until = time.monotonic() + _START_SECONDS
+    while b"started" not in log.read_bytes():
+        if process.poll() is not None or time.monotonic() > until:
+            pytest.fail(f"Ray did not start: {log.read_text(errors='replace')[-2000:]}")
+        time.sleep(0.1)
+    socket.create_connection(("127.0.0.1", port), timeout=5).close()
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    for number, patience in ((signal.SIGTERM, 2), (signal.SIGKILL, 5)):
+        try:
+            os.killpg(process.pid, number)
+            process.wait(patience)
+        except ProcessLookupError:
+            return
+        except subprocess.TimeoutExpired:
+            continue

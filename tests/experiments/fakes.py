@@ -1,0 +1,176 @@
+"""Plans and a trainer without torch's work, for the tests of what is scheduled and recorded.
+
+How a fake trial goes depends on its metaparameter alone: ``point`` in [0, 1) is the share of the
+budget of 100 steps at which its error falls below 0.05 (below 0.025 at twice that); from 1 on it
+never does; below 0, and from 1.6 on, it diverges.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from experiments.plan import Measurement, Outcome, Pack, Study, Trial, WorkloadRef
+from experiments.training.groups import SOLO, Group
+from experiments.training.looks import looks
+from results.target import Target
+
+TARGET = Target.parse("validation_error < 0.05")
+
+
+def study(**changes: Any) -> Study:
+    """A study of 20 trials of at most 100 steps."""
+    given = {
+        "id": "study",
+        "experiment": "fake",
+        "workload": WorkloadRef(spec="digits-softmax"),
+        "optimizer": "sgd",
+        "schedule": "constant",
+        "batch_size": 64,
+        "trials": 20,
+        "budget_steps": 100,
+        "targets": (TARGET,),
+        "evaluation_ratio": 1.2,
+        **changes,
+    }
+    return Study(**given)
+
+
+@dataclass
+class Plan:
+    """A study whose table holds the given points."""
+
+    study: Study
+    points: Sequence[float]
+    search_space: dict[str, Any] = None  # type: ignore[assignment]
+
+    @property
+    def max_rows(self) -> int:
+        return min(4 * self.study.trials, len(self.points))
+
+    def trials(self, start: int, stop: int) -> list[Trial]:
+        return [
+            Trial(
+                id=f"{self.study.id}-{index}",
+                index=index,
+                seed=index,
+                metaparameters={"learning_rate": self.points[index]},
+            )
+            for index in range(start, min(stop, self.max_rows))
+        ]
+
+
+def points(count: int, *, seed: int = 0, diverging: float = 0.2) -> list[float]:
+    """Points of which a share diverges, and half reach the target."""
+    draw = np.random.default_rng(seed)
+    found = draw.uniform(0.05, 1.8, count)
+    return [float(-p / 2 if draw.uniform() < diverging else p) for p in found]
+
+
+class FakeTraining:
+    """As ``experiments.training.loop.Training``, for points.
+
+    ``FAKE_SECONDS`` is slept at each look; what ``FAKE_RAISE`` names (the id's end) raises at its
+    third look; the ids that begin to train are written to the file ``FAKE_LOG``.
+    """
+
+    def __init__(
+        self,
+        pack: Pack,
+        *,
+        device: str = "cpu",
+        group: Group = SOLO,
+        snapshot: bytes | None = None,
+    ) -> None:
+        del device, group
+        self.pack = pack
+        self.engine = "module" if pack.engine == "auto" else pack.engine
+        self.step, self._known = 0, sorted(pack.known)
+        self._left = [t.id for t in pack.trials]
+        self._last: dict[str, int] = dict.fromkeys(self._left, 0)
+        if snapshot is not None:
+            self.step, self._left, self._last, reached = pickle.loads(snapshot)
+            self._known = sorted([*self._known, *reached])
+        self._reached: list[int] = []
+        if log := os.environ.get("FAKE_LOG"):
+            with open(log, "a") as stream:
+                stream.writelines(f"{trial} {self.step}\n" for trial in self._left)
+
+    @property
+    def active(self) -> tuple[str, ...]:
+        return tuple(self._left)
+
+    def know(self, steps_to_target: Iterable[int]) -> None:
+        self._known = sorted([*self._known, *steps_to_target])
+
+    def snapshot(self) -> bytes:
+        return pickle.dumps((self.step, self._left, self._last, self._reached))
+
+    def run(
+        self, should_stop: Callable[[], bool] = lambda: False
+    ) -> Iterator[list[Measurement | Outcome]]:
+        study = self.pack.study
+        for number, look in enumerate(looks(study.evaluation_ratio, study.budget_steps)):
+            if look <= self.step:
+                continue
+            time.sleep(float(os.environ.get("FAKE_SECONDS", "0")))
+            if should_stop():
+                return
+            if number == 3:
+                self._raise()
+            self.step = look
+            yield [event for trial in self.pack.trials for event in self._look(trial)]
+            if not self._left:
+                return
+
+    def _raise(self) -> None:
+        names = os.environ.get("FAKE_RAISE", "").split()
+        if any(trial.endswith(name) for name in names for trial in self._left):
+            raise ValueError("the seventh step is one too many")
+
+    def _look(self, trial: Trial) -> Iterator[Measurement | Outcome]:
+        if trial.id not in self._left:
+            return
+        study, step = self.pack.study, self.step
+        point = float(trial.metaparameters["learning_rate"])
+        point = 1.55 - point if point >= 1.6 else point
+        end = Outcome(
+            trial=trial.id,
+            status="COMPLETE",
+            stop_reason="budget",
+            steps_run=step,
+            examples_run=step * study.batch_size,
+        )
+        if point < 0 and step >= abs(point) * 100:
+            self._left.remove(trial.id)
+            yield replace(end, status="INFEASIBLE", stop_reason="diverged")
+            return
+        error = min(1.0, 0.999 * 5 * point / step) if point >= 0 else 0.9
+        yield Measurement(
+            trial=trial.id,
+            step=step,
+            examples=step * study.batch_size,
+            train_seconds=0.0,
+            metrics={"validation_error": error},
+        )
+        if study.targets[-1].hit(error):
+            self._known = sorted([*self._known, step])
+            self._reached.append(step)
+            self._left.remove(trial.id)
+            miss = self._last[trial.id]
+            yield replace(end, stop_reason="target", steps_to_target=step, last_miss=miss)
+            return
+        self._last[trial.id] = step
+        keep = study.keep
+        if keep is not None and len(self._known) >= keep and step >= self._known[keep - 1]:
+            self._left.remove(trial.id)
+            yield replace(end, status="INCOMPLETE", stop_reason="dominated")
+        elif step == study.budget_steps:
+            self._left.remove(trial.id)
+            yield end

@@ -1,0 +1,86 @@
+"""A sweep in a process of its own, to be killed: ``python -m tests.experiments.sweeping``.
+
+Arguments: the results folder, the address, ``fake`` or ``real``. Every event is a line.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+from experiments.config.file import Experiment, load
+from experiments.driver.events import Event
+from experiments.driver.signals import Interrupted
+from experiments.driver.sweep import sweep
+from experiments.driver.worker import Pace
+from experiments.plan import Measurement, Outcome
+from experiments.training.loop import Training
+from tests.experiments.fakes import FakeTraining
+
+PACE = Pace(ask=0.1, renew=0.5, commit=0.3, snapshot=0.3)
+
+
+class SlowTraining(Training):
+    """The real thing, pausing at each look, so that a kill always comes in its middle."""
+
+    def run(
+        self, should_stop: Callable[[], bool] = lambda: False
+    ) -> Iterator[list[Measurement | Outcome]]:
+        for events in super().run(should_stop):
+            yield events
+            time.sleep(float(os.environ.get("REAL_SECONDS", "0")))
+
+
+def fake() -> Experiment:
+    """Two studies of 20 trials, some 50 looks each."""
+    return load(
+        {
+            "name": "killed",
+            "workload": "digits-softmax",
+            "grid": {"batch_size": "64, 128", "optimizer": ["sgd"]},
+            "search": {"learning_rate": {"linear": [0.05, 2.0]}},
+            "trials": 20,
+            "budget": "100 steps",
+            "target": "validation_error < 0.05",
+            "keep": "off",
+        }
+    )
+
+
+def real() -> Experiment:
+    """Three studies of 6 trials that take some seconds and end one after the other."""
+    return load(
+        {
+            "name": "killed",
+            "workload": "digits-softmax",
+            "grid": {"batch_size": "16, 32, 64", "optimizer": ["sgd"]},
+            "search": {"learning_rate": {"log": [0.001, 0.1]}},
+            "trials": 6,
+            "budget": "2500 steps",
+            "target": "validation_error < 0.06",
+            "keep": "off",
+            "engine": "stacked",
+        }
+    )
+
+
+def say(event: Event) -> None:
+    print(event, flush=True)
+
+
+def main(root: str, address: str, kind: str) -> None:
+    """Sweep; exit 130 when interrupted."""
+    trainer = FakeTraining if kind == "fake" else SlowTraining
+    of = fake() if kind == "fake" else real()
+    try:
+        did = sweep(of, results=root, address=address, trainer=trainer, pace=PACE, observer=say)
+    except Interrupted as interrupted:
+        print(interrupted.summary)
+        sys.exit(130)
+    print(did)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,270 @@
+"""Which pack comes next, and what becomes of failures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from experiments.driver.dispatch import Dispatcher
+from experiments.driver.events import Event, Note, RoundFinished
+from experiments.driver.failures import Failure, TrainingError
+from experiments.driver.jobs import Ended, Job, PackEnd, Started, Step
+from experiments.driver.ledger import Header
+from experiments.driver.rounds import Record
+from experiments.driver.settings import settings_hash
+from experiments.driver.study_state import StudyState
+from experiments.errors import ExperimentError
+from experiments.plan import Outcome
+from tests.experiments.fakes import Plan, points, study
+
+
+def state(name: str, batch_size: int = 64, **changes: Any) -> StudyState:
+    of = study(id=name, batch_size=batch_size, **changes)
+    return StudyState(plan=Plan(of, points(80, diverging=0)), columns={}, label=name)
+
+
+def dispatcher(states: Sequence[StudyState], **options: Any) -> tuple[Dispatcher, list[Event]]:
+    seen: list[Event] = []
+    return Dispatcher(states, observer=seen.append, **options), seen
+
+
+def take(of: Dispatcher) -> Job:
+    job = of.next()
+    assert isinstance(job, Job)
+    return job
+
+
+def outcome(trial: str, steps: int | None = 50) -> Outcome:
+    return Outcome(
+        trial=trial,
+        status="COMPLETE",
+        stop_reason="target" if steps else "budget",
+        steps_run=steps or 100,
+        examples_run=1,
+        steps_to_target=steps,
+    )
+
+
+def finish(of: Dispatcher, job: Job, seconds: float = 1.0) -> None:
+    of.hear(Started(pack=job.pack.id, engine="stacked"))
+    ended = tuple(outcome(trial) for trial in sorted(job.wanted))
+    of.hear(Ended(pack=job.pack.id, outcomes=ended, committed=True))
+    of.hear(PackEnd(pack=job.pack.id, end="done", seconds=seconds))
+
+
+def failure(where: str = "ValueError at my.py:7", *, clear: bool = False) -> Failure:
+    return Failure(
+        message="ValueError: no", hint=None, traceback="…", where=where, clear=clear, trial="a-1"
+    )
+
+
+def names(jobs: Sequence[Job]) -> list[tuple[str, int, int]]:
+    return [(job.pack.study.id, job.round, len(job.wanted)) for job in jobs]
+
+
+def drive(of: Dispatcher) -> list[Job]:
+    """Everything, one pack at a time."""
+    jobs = []
+    while isinstance(job := of.next(), Job):
+        jobs.append(job)
+        finish(of, job)
+    return jobs
+
+
+def test_breadth_first_and_the_longest_first() -> None:
+    of, seen = dispatcher([state("a", 8), state("b", 512), state("c", 64)])
+    assert names(drive(of)) == [
+        ("a", 0, 16),  # the cheapest shows that this shape of study runs at all
+        ("b", 0, 16),
+        ("c", 0, 16),
+        ("a", 1, 4),
+        ("b", 1, 4),
+        ("c", 1, 4),
+    ]
+    rounds = [(e.round, e.trials, e.reached) for e in seen if isinstance(e, RoundFinished)]
+    assert rounds == [(0, 16, 3), (1, 20, 3)]
+    assert of.next() is None
+    assert of.trained == 60
+
+
+def test_what_took_longest_goes_first_in_the_next_round() -> None:
+    of, _ = dispatcher([state("a", 8), state("b", 512)])
+    for seconds in (60.0, 3.0):
+        finish(of, take(of), seconds)
+    assert take(of).pack.study.id == "a"
+
+
+def test_a_shape_runs_once_before_it_runs_at_once() -> None:
+    of, _ = dispatcher([state("a", 8), state("b"), state("c", optimizer="adam")], slots=4)
+    first, second = take(of), take(of)
+    assert {first.pack.study.id, second.pack.study.id} == {"a", "c"}
+    assert of.next() == "wait"
+    of.hear(Step(pack=first.pack.id, step=25, values=(0.5,)))
+    assert take(of).pack.study.id == "b"
+
+
+def test_a_wave_is_cut_to_occupy_all_workers() -> None:
+    of, _ = dispatcher([state("a", trials=16)], slots=4)
+    first = take(of)
+    assert len(first.wanted) == 4
+    assert of.next() == "wait"  # the study has no engine yet
+    of.hear(Started(pack=first.pack.id, engine="stacked"))
+    of.hear(Step(pack=first.pack.id, step=25, values=(0.5,)))
+    others = [take(of) for _ in range(3)]
+    assert {job.pack.engine for job in others} == {"stacked"}
+    assert of.next() == "wait"
+    assert len({t for job in (first, *others) for t in job.wanted}) == 16
+
+
+def test_packs_that_are_out_hear_what_others_find() -> None:
+    of, _ = dispatcher([state("a", trials=16)], slots=2)
+    told: list[tuple[str, tuple[int, ...]]] = []
+    of.share = lambda pack, known: told.append((pack, known))
+    first = take(of)
+    of.hear(Started(pack=first.pack.id, engine="module"))
+    of.hear(Step(pack=first.pack.id, step=25, values=(0.5,)))
+    second = take(of)
+    done = outcome(min(first.wanted), 30)
+    of.hear(Ended(pack=first.pack.id, outcomes=(done,), committed=False))
+    assert told == []  # until it is safe
+    of.hear(Ended(pack=first.pack.id, outcomes=(done,), committed=True))
+    assert told == [(second.pack.id, (30,))]
+
+
+def test_later_packs_know_the_study() -> None:
+    of, _ = dispatcher([state("a")])
+    finish(of, take(of))
+    assert take(of).pack.known == (50,) * 16
+
+
+def test_what_others_train_waits_and_what_they_did_counts() -> None:
+    of, _ = dispatcher([state("a", trials=16)])
+    ids = [f"a-{i}" for i in range(16)]
+    of.merge({}, ids[:10])
+    assert of.waits_for_others
+    mine = take(of)
+    assert mine.wanted == set(ids[10:])
+    finish(of, mine)
+    assert of.next() == "wait"
+    of.merge({"a": {trial: Record.of(outcome(trial)) for trial in ids[:10]}}, [])
+    assert of.next() is None
+    assert of.trained == 6
+
+
+def test_a_pack_that_somebody_took_comes_back_when_it_is_free() -> None:
+    of, _ = dispatcher([state("a", trials=16)])
+    job = take(of)
+    of.hear(PackEnd(pack=job.pack.id, end="taken"))
+    assert of.next() == "wait"
+    of.merge({}, [])
+    assert take(of).wanted == job.wanted
+
+
+def test_a_failed_pack_is_run_trial_by_trial() -> None:
+    of, seen = dispatcher([state("a"), state("b")])
+    finish(of, take(of))
+    job = take(of)
+    of.hear(PackEnd(pack=job.pack.id, end="failed", failure=failure()))
+    singles = [take(of) for _ in range(1)]
+    assert len(singles[0].wanted) == 1
+    bad = singles[0]
+    ended = Outcome(
+        trial=min(bad.wanted), status="INCOMPLETE", stop_reason="error", steps_run=3, examples_run=1
+    )
+    of.hear(Ended(pack=bad.pack.id, outcomes=(ended,), committed=True))
+    of.hear(PackEnd(pack=bad.pack.id, end="failed", failure=failure()))
+    rest = drive(of)
+    assert [len(job.wanted) for job in rest[:15]] == [1] * 15
+    assert of.next() is None
+    assert of.failed == 1
+    assert any(isinstance(event, Note) for event in seen)
+    assert of.hopeless() is None
+
+
+def test_the_same_exception_in_the_first_three_packs_stops_all() -> None:
+    of, _ = dispatcher([state("a"), state("b")])
+    for _ in range(3):
+        assert of.error is None
+        job = take(of)
+        of.hear(PackEnd(pack=job.pack.id, end="failed", failure=failure()))
+    assert isinstance(of.error, TrainingError)
+    assert of.error.reproduce == "batchscale trial --from a-1"
+    assert of.next() is None
+
+
+def test_different_exceptions_do_not() -> None:
+    of, _ = dispatcher([state("a"), state("b")])
+    for number in range(6):
+        job = take(of)
+        of.hear(PackEnd(pack=job.pack.id, end="failed", failure=failure(f"at {number}")))
+    assert of.error is None
+
+
+def test_a_clear_error_stops_at_once() -> None:
+    of, _ = dispatcher([state("a"), state("b")])
+    finish(of, take(of))
+    job = take(of)
+    of.hear(PackEnd(pack=job.pack.id, end="failed", failure=failure(clear=True)))
+    assert type(of.error) is ExperimentError
+
+
+def test_nothing_but_failures_is_an_error_in_the_end() -> None:
+    of, _ = dispatcher([state("a", trials=1)])
+    job = take(of)
+    of.hear(PackEnd(pack=job.pack.id, end="failed", failure=failure()))
+    assert of.next() is None
+    assert isinstance(of.hopeless(), TrainingError)
+    assert of.failed == 1
+
+
+def header(of: StudyState, trials: list[str], active: list[str]) -> Header:
+    return Header(
+        pack="kept",
+        study=of.study.id,
+        settings=settings_hash(of.study),
+        trials=tuple(trials),
+        active=tuple(active),
+        engine="stacked",
+        round=0,
+    )
+
+
+def test_a_snapshot_is_continued_as_it_was() -> None:
+    one = state("a")
+    ids = [f"a-{i}" for i in range(16)]
+    for trial in ids[:3]:
+        one.put(trial, Record.of(outcome(trial)))
+    of, _ = dispatcher([one], resumable=[header(one, ids, ids[2:])])
+    job = take(of)
+    assert job.resumes
+    assert job.pack.id == "kept"
+    assert [t.id for t in job.pack.trials] == ids
+    assert job.wanted == set(ids[3:])  # a-2 was recorded after the snapshot
+    assert job.pack.known == ()  # its own results are in the snapshot
+    assert job.pack.engine == "stacked"
+    finish(of, job)
+    assert not take(of).resumes
+
+
+def test_a_snapshot_of_what_is_done_is_not() -> None:
+    one = state("a", trials=16)
+    ids = [f"a-{i}" for i in range(16)]
+    for trial in ids:
+        one.put(trial, Record.of(outcome(trial)))
+    of, _ = dispatcher([one], resumable=[header(one, ids, ids[2:])])
+    assert of.next() is None
+
+
+def test_a_stop_hands_out_nothing() -> None:
+    of, _ = dispatcher([state("a")])
+    of.stop()
+    assert of.next() is None
+    assert of.finished
+
+
+def test_a_round_may_stop_the_sweep() -> None:
+    error = ExperimentError("no study has reached the target")
+    of, _ = dispatcher([state("a")], on_round=lambda number: error if number == 0 else None)
+    finish(of, take(of))
+    assert of.next() is None
+    assert of.error is error

@@ -1,0 +1,77 @@
+"""Metrics are float64 sums with counts: the size of the chunks and the ranks change nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from experiments.engines.sums import Sums, chunks
+from experiments.plan import WorkloadRef
+from experiments.training.groups import SOLO
+from tests.problems import engine, study, trials
+
+OWN = """
+import torch
+from tests.problems import TinyData
+from workloads import Classification
+
+class Counted(Classification):
+    target = "validation_recall > 0.5"
+    def data(self): return TinyData.splits(examples=101)
+    def model(self): return TinyData.model()
+    def metrics(self, output, batch):
+        right = output.argmax(-1) == batch[1]
+        return {**super().metrics(output, batch), "recall": (right.sum(), len(batch[1]))}
+"""
+
+
+@pytest.mark.parametrize("kind", ["module", "stacked"])
+def test_any_chunk_gives_the_same_metrics(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    of = study(
+        workload=WorkloadRef(spec="own.py:Counted", base=str(tmp_path)),
+        target="validation_recall > 0.5",
+        batch_size=8,
+    )
+    one = engine(kind, of, trials(of, 3))
+    one.advance(20)
+    expected = one.evaluate("validation")
+    for chunk in (1, 7, 100, 1000):
+        one.chunk = chunk
+        found = one.evaluate("validation")
+        for a, b in zip(expected, found, strict=True):
+            assert (a["error"], a["recall"]) == (b["error"], b["recall"])
+            assert a["cross_entropy"] == pytest.approx(b["cross_entropy"], rel=1e-6)
+            assert a["recall"] == pytest.approx(1 - a["error"], abs=1e-12)
+
+
+def test_a_mean_of_batch_means_would_differ() -> None:
+    """The last short chunk weighs what it holds: 3 examples, not a whole chunk."""
+    sums = Sums(1, torch.device("cpu"))
+    values = torch.tensor([0.0] * 10 + [1.0] * 3)
+    for indices in chunks(13, 10, SOLO):
+        sums.add({"error": values[indices]}, len(indices))
+    assert sums.means(SOLO) == [{"error": 3 / 13}]
+
+
+def test_float32_values_are_summed_in_float64() -> None:
+    sums = Sums(1, torch.device("cpu"))
+    sums.add({"loss": torch.full((10_000,), 1e8, dtype=torch.float32)}, 10_000)
+    sums.add({"loss": torch.ones(1, dtype=torch.float32)}, 1)
+    assert sums.means(SOLO)[0]["loss"] == (1e12 + 1) / 10_001
+
+
+@pytest.mark.parametrize("kind", ["module", "stacked"])
+def test_evaluating_changes_no_trajectory(kind: str) -> None:
+    of = study(optimizer="adam")
+    some = trials(of, 2)
+    a, b = engine(kind, of, some), engine(kind, replace(of), some)
+    a.advance(20)
+    for _ in range(20):
+        b.advance(1)
+        b.evaluate("validation")
+    for row in range(2):
+        assert all(torch.equal(v, b.weights(row)[n]) for n, v in a.weights(row).items())

@@ -1,0 +1,333 @@
+"""The experiment file: what it says, what it need not say, and its resolved form."""
+
+from __future__ import annotations
+
+import pickle
+import re
+
+import pytest
+import torch
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.config import file
+from experiments.config.file import from_keywords, load, parse
+from experiments.config.yaml_lines import read, scalar, write
+from experiments.optimizers import get
+from tests.experiments.files import EXPERIMENT, folder, ids, own
+from workloads import load as load_workload
+
+DESIGN = """\
+workload: my_model.py:MyModel            # or a name: digits-mlp
+grid:                                    # one study for each combination
+  batch_size: 8..32                      # doubling; or a list; `full` = the training set
+  optimizer: [sgd, momentum, adam, my_opt.py:Sign]
+  width: [64, 256]                       # a field of the workload
+search:                                  # tuned afresh in every study
+  learning_rate: {log: [1e-4, 10]}
+  adam: {learning_rate: {log: [1e-5, 1e-1]}}
+schedule: constant                       # the default
+trials: 64
+budget: 50 epochs + 2000 steps
+target: validation_error < 0.05
+keep: 4
+"""
+
+
+def test_the_designs_example(tmp_path):
+    plans = own(tmp_path, DESIGN).plans()
+    assert len(plans) == 3 * 4 * 2
+    studies = [p.study for p in plans]
+    assert {s.batch_size for s in studies} == {8, 16, 32}
+    assert {s.workload.fields["width"] for s in studies} == {64, 256}
+    assert {s.experiment for s in studies} == {"my"}
+    assert studies[0].budget_steps == 50 * 5 + 2000
+    spaces = {p.study.optimizer: p.search_space for p in plans}
+    assert spaces["sgd"] == {"learning_rate": {"log": [1e-4, 10]}}
+    assert spaces["adam"]["learning_rate"] == {"log": [1e-5, 0.1]}
+    assert list(spaces["momentum"]) == ["learning_rate", "momentum"]
+    signs = [p for p in plans if p.study.optimizer == "my_opt.py:Sign"]
+    assert signs[0].space["learning_rate"].bounds == (1e-4, 10)
+    assert signs[0].trial(0).metaparameters["power"] == 1.0
+
+
+def test_the_first_five_lines_are_enough(tmp_path):
+    plan = own(tmp_path, EXPERIMENT).plans()[0]
+    study = plan.study
+    assert (study.trials, study.keep, study.schedule, study.engine) == (64, 4, "constant", "auto")
+    assert (study.evaluation_ratio, study.stop_at_target) == (1.05, True)
+    assert [str(t) for t in study.targets] == ["validation_error < 0.25"]
+    assert study.technique == {"precision": "float32"}
+    assert (study.layout.workers, study.layout.micro_batch) == (1, None)
+    assert plan.max_rows == 256
+    assert len(plan.trials(250, 300)) == 6
+    assert plan.trial(3, "repeat", 2).role == "repeat"
+    assert pickle.loads(pickle.dumps(study)) == study
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e-3", 0.001), ("1E3", 1000.0), (".5", 0.5), ("1.", 1.0), ("-2", -2), ("+3", 3),
+        ("0x1f", 31), ("0o17", 15), ("017", 17), ("-.inf", float("-inf")), (".INF", float("inf")),
+        ("no", "no"), ("yes", "yes"), ("on", "on"), ("off", "off"), ("y", "y"), ("No", "No"),
+        ("true", True), ("False", False), ("~", None), ("", None), ("null", None),
+        ("1:30", "1:30"), ("2001-01-01", "2001-01-01"), ("1_000", "1_000"), ("8..64", "8..64"),
+        ("1e", "1e"), ("e3", "e3"), (".", "."), ("inf", "inf"), ("=", "="), ("<<", "<<"),
+    ],
+)  # fmt: skip
+def test_plain_words(text, value):
+    assert scalar(text) == value
+    assert type(scalar(text)) is type(value)
+    if text and text not in ("~", "null"):
+        assert read(f"key: {text}", "x.yaml")[0] == {"key": value}
+
+
+def test_quoted_words_are_words():
+    assert read("a: '1e-3'\nb: \"true\"\nc: |\n  8\n", "x")[0] == {
+        "a": "1e-3",
+        "b": "true",
+        "c": "8\n",
+    }
+
+
+def test_aliases_and_places():
+    text = "a: &x\n  b: [1,\n    2]\nc: *x\n"
+    value, places = read(text, "f")
+    assert value == {"a": {"b": [1, 2]}, "c": {"b": [1, 2]}}
+    assert [places.at(p) for p in (("a",), ("a", "b"), ("a", "b", 1), ("a", "z"))] == [
+        "f:1", "f:2", "f:3", "f:1",
+    ]  # fmt: skip
+
+
+@given(
+    st.recursive(
+        st.booleans()
+        | st.integers()
+        | st.floats(allow_nan=False)
+        | st.text(st.characters(codec="ascii", exclude_categories=["Cc"])),
+        lambda inner: (
+            st.lists(inner) | st.dictionaries(st.from_regex(r"[a-z]\w{0,5}", fullmatch=True), inner)
+        ),
+        max_leaves=8,
+    )
+)
+def test_what_is_written_is_read(value):
+    assert read(write({"key": value}), "x")[0] == {"key": value}
+
+
+GRIDS = {
+    "8": [8],
+    "[32, 8]": [8, 32],
+    "8..64": [8, 16, 32],
+    "8..32": [8, 16, 32],
+    "3..24": [3, 6, 12, 24],
+    "full": [40],
+    "1..4, full": [1, 2, 4, 40],
+    "[1..4, full]": [1, 2, 4, 40],
+    "['1..4', 7, 16..32]": [1, 2, 4, 7, 16, 32],
+    "16.0": [16],
+}
+
+
+@pytest.mark.parametrize("text", GRIDS)
+def test_batch_sizes(tmp_path, text):
+    grid = f"workload: my_model.py:MyModel\ngrid:\n  batch_size: {text}\n  optimizer: sgd\n"
+    if text == "8..64":  # 64 is over the 40 examples
+        grid = grid.replace("8..64", "8..39")
+    plans = own(tmp_path, grid).plans()
+    assert [p.study.batch_size for p in plans] == GRIDS[text]
+
+
+def test_targets_stand_easiest_first(tmp_path):
+    hard = own(tmp_path, EXPERIMENT, "target=[validation_error < 0.1, validation_error < 0.2]")
+    assert [t.value for t in hard.plans()[0].study.targets] == [0.2, 0.1]
+    high = own(
+        tmp_path, EXPERIMENT, "target=[validation_accuracy > 0.9, validation_accuracy > 0.8]"
+    )
+    assert [t.value for t in high.plans()[0].study.targets] == [0.8, 0.9]
+
+
+def test_grid_of_training_algorithms(tmp_path):
+    experiment = own(
+        tmp_path,
+        EXPERIMENT + "  schedule: [constant, linear, cosine]\n  precision: [float32, float64]\n"
+        "search:\n  decay: {linear: [0.2, 0.4]}\n  linear: {end_factor: {log: [1e-4, 0.1]}}\n"
+        "  momentum: {momentum: 0.9, decay: 0.3}\n  warmup: 0.1\n",
+    )
+    plans = {
+        (p.study.optimizer, p.study.schedule, p.study.technique["precision"]): p
+        for p in experiment.plans()
+    }
+    assert len(plans) == 3 * 3 * 2
+    assert set(plans["sgd", "constant", "float64"].space) == {"learning_rate"}
+    assert set(plans["sgd", "linear", "float32"].space) == {"learning_rate", "decay", "end_factor"}
+    assert set(plans["momentum", "cosine", "float32"].space) == {"learning_rate"}
+    assert plans["momentum", "cosine", "float32"].fixed["decay"] == 0.3
+    assert plans["sgd", "linear", "float32"].space["decay"].bounds == (0.2, 0.4)
+    trial = plans["momentum", "linear", "float32"].trial(0)
+    budget = plans["momentum", "linear", "float32"].study.budget_steps
+    assert trial.metaparameters["decay_steps"] == round(0.3 * budget)
+    assert trial.metaparameters["warmup_steps"] == round(0.1 * budget)
+    assert "decay" not in trial.metaparameters
+    again = parse(experiment.to_yaml(), base=tmp_path)
+    assert ids(again) == ids(experiment)
+
+
+@pytest.mark.parametrize("name", [n for n in file.names() if "mnist" not in n and "cifar" not in n])
+def test_the_resolved_file_gives_the_same_trials(name, tmp_path):
+    experiment = load(name)
+    again = tmp_path / "again.yaml"
+    again.write_text(experiment.to_yaml())
+    assert ids(load(again)) == ids(experiment)
+    assert load(again).to_yaml() == experiment.to_yaml()
+    assert load(again).plans()[-1].study == load(again).plans()[-1].study
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        [],
+        ["keep=off", "stop_at_target=false", "workers=2", "engine=module", "files=[my_opt.py]"],
+        ["grid.batch_size=4..16, full", "seed=7", "precision=float64", "evaluation_ratio=1.1"],
+        ["target=[validation_error < 0.1234567890123, validation_error < 0.2]"],
+        ["schedule=cosine", "search.decay=0.25", "search.warmup_steps=3"],
+        ["search.kind={discrete: ['no', '1e-3', plain]}", "search.momentum.momentum=0.9"],
+        ["grid.ghost_batch=[2, 4]", "micro_batch=4", "grid.kind=['1', 'x']"],
+    ],
+)
+def test_the_resolved_file_of_ones_own(tmp_path, settings):
+    experiment = own(tmp_path, EXPERIMENT, *settings)
+    again = parse(experiment.to_yaml(), base=tmp_path)
+    assert ids(again) == ids(experiment)
+    ours, theirs = experiment.studies(), again.studies()
+    assert [s.targets for s in ours] == [s.targets for s in theirs]
+    assert [(s.keep, s.layout, s.engine, s.stop_at_target) for s in ours] == [
+        (s.keep, s.layout, s.engine, s.stop_at_target) for s in theirs
+    ]
+    assert again.to_yaml() == experiment.to_yaml()
+
+
+def test_the_resolved_file_says_every_key(tmp_path):
+    said = yaml.safe_load(own(tmp_path).to_yaml())
+    unset = {"micro_batch", "ghost_batch", "files"}
+    assert set(said) == set(file.Experiment.model_fields) - unset
+    assert said["search"]["momentum"]["momentum"] == dict(get("momentum").space)["momentum"]
+
+
+def test_settings(tmp_path):
+    path = folder(tmp_path)
+    experiment = load(
+        path,
+        [
+            "trials=8",
+            "grid.batch_size=1..4",
+            "grid.optimizer=[sgd]",
+            "search.sgd.learning_rate=0.5",
+            "search.my_opt.py:Sign.power=2",
+        ],
+    )
+    assert [p.study.batch_size for p in experiment.plans()] == [1, 2, 4] * 2
+    assert experiment.trials == 8
+    assert experiment.plans()[0].fixed == {"learning_rate": 0.5}
+    assert experiment.search["my_opt.py:Sign"] == {"power": 2}
+    assert load(path, ["trials=8", "trials="]).trials == 64
+
+
+def test_keep_over_the_trials_is_noted(tmp_path):
+    assert own(tmp_path, EXPERIMENT, "trials=2").notes == []
+    (note,) = own(tmp_path, EXPERIMENT, "trials=2", "keep=4").notes
+    assert "every trial stays exact" in note
+
+
+def test_keywords(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder(tmp_path)
+    kind = type(load_workload("my_model.py:MyModel", {}, tmp_path))
+    experiment = from_keywords(
+        workload=kind, optimizer=["sgd", torch.optim.RMSprop], batch_size="8..16", trials=16,
+        width=(4, 8), learning_rate={"log": (1e-3, 1)}, keep=None, weight_decay=0.1,
+    )  # fmt: skip
+    assert experiment.name == "MyModel"
+    assert experiment.keep is None
+    assert experiment.workload == "my_model.py:MyModel"
+    assert len(experiment.plans()) == 2 * 2 * 2
+    said = parse(
+        "workload: my_model.py:MyModel\ntrials: 16\nkeep: off\n"
+        "grid: {batch_size: 8..16, optimizer: [sgd, RMSprop], width: [4, 8]}\n"
+        "search: {learning_rate: {log: [1e-3, 1]}, weight_decay: 0.1}\n"
+    )
+    assert ids(said) == ids(experiment)
+    assert ids(parse(experiment.to_yaml(), base=tmp_path)) == ids(experiment)
+
+
+def test_keywords_of_an_object_and_of_a_name(tmp_path):
+    folder(tmp_path)
+    workload = load_workload("my_model.py:MyModel", {"width": 16}, tmp_path)
+    (plan,) = from_keywords(workload=workload, optimizer="sgd", batch_size=8).plans()
+    assert plan.identity["workload"]["fields"]["width"] == 16
+    kind = type(load_workload("digits-mlp"))
+    for spec in (kind, kind(), "digits-mlp"):
+        assert from_keywords(workload=spec, optimizer="sgd", batch_size=range(1, 3)).workload == (
+            "digits-mlp"
+        )
+    schedule = from_keywords(
+        workload="digits-mlp", optimizer="sgd", batch_size=[8], schedule=["linear", "constant"]
+    )
+    assert len(schedule.plans()) == 2
+
+
+@pytest.mark.parametrize(
+    ("values", "message", "hint"),
+    [
+        ({"trails": 8}, "unknown keyword 'trails'", "did you mean 'trials'?"),
+        ({"batch_size": 0}, "grid.batch_size: batch size 0 is below 1", ""),
+        ({"workload": object()}, "is neither a workload nor a name", "derive it"),
+        ({"learning_rate": [0.1]}, "search.learning_rate: [0.1] is neither", "discrete"),
+    ],
+)
+def test_keywords_that_cannot_be(values, message, hint):
+    given = {"workload": "digits-mlp", "optimizer": "sgd", "batch_size": 8, **values}
+    with pytest.raises(file.ExperimentError, match=re.escape(message)) as raised:
+        from_keywords(**given)
+    assert hint in (raised.value.hint or "")
+
+
+def test_a_class_in_no_file():
+    class Local(torch.optim.SGD):
+        pass
+
+    with pytest.raises(file.ExperimentError, match="stands in no file") as raised:
+        from_keywords(workload="digits-mlp", optimizer=Local, batch_size=8)
+    assert "%%writefile local.py" in raised.value.hint
+
+
+def test_a_mapping():
+    content = {"workload": "digits-mlp", "grid": {"batch_size": "8..16", "optimizer": "sgd"}}
+    experiment = load(content, ["trials=2"])
+    assert (experiment.name, experiment.trials, len(experiment.plans())) == ("digits-mlp", 2, 2)
+    assert "trials" not in content
+
+
+def test_the_files_that_come_with_the_package():
+    names = file.names()
+    assert {"digits", "digits-small"} <= set(names)
+    for name, summary in names.items():
+        assert summary.endswith("."), name
+        assert name.endswith("-small") or f"{name}-small" in names
+        load(name)
+
+
+def test_the_demo():
+    demo = load("digits").plans()
+    assert len(demo) == 36
+    assert sum(p.study.trials for p in demo) == 2304
+    assert {p.study.optimizer for p in demo} == {"sgd", "momentum", "adam"}
+    assert sorted({p.study.batch_size for p in demo}) == [*(2**i for i in range(11)), 1297]
+
+
+@pytest.mark.parametrize("stem", ["my own file", "_x", "ä"])
+def test_a_files_name_becomes_the_name_of_a_folder(tmp_path, stem):
+    experiment = load(folder(tmp_path, name=f"{stem}.yaml"))
+    assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", experiment.name)

@@ -1,0 +1,233 @@
+"""Identity: what a trial's numbers depend on changes its id, and nothing else does."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.config.file import load
+from experiments.errors import ExperimentError
+from experiments.identity import canonical, digest, study_id, study_identity, trial_id
+from tests.experiments.files import OPTIMIZER, WORKLOAD, folder, ids, own
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=10,
+)
+
+
+@given(JSON)
+def test_canonical_json_is_exact(value):
+    assert json.loads(canonical(value)) == value
+
+
+@given(st.dictionaries(st.text(), JSON))
+def test_the_order_of_keys_means_nothing(value):
+    assert canonical(dict(reversed(value.items()))) == canonical(value)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_floats_survive_to_the_last_bit(x):
+    assert float(json.loads(canonical(x))) == x
+
+
+def test_equal_values_have_one_form():
+    assert (
+        canonical(1.0) == canonical(1) == canonical(np.float64(1)) == canonical(np.int64(1)) == "1"
+    )
+    assert canonical(-0.0) == "0"
+    assert canonical(True) == "true" != canonical(1)
+    assert canonical((1, 2)) == canonical([1, 2])
+    assert canonical(0.1) == "0.1"
+    assert canonical(1e22) == "1e+22"
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), {1, 2}, object()])
+def test_what_has_no_form_is_refused(value):
+    with pytest.raises(ExperimentError, match="cannot be part"):
+        canonical({"x": value})
+
+
+STUDY = {
+    "workload": {"name": "digits-mlp", "fields": {"label_smoothing": 0.0}, "version": "1"},
+    "optimizer": {"name": "sgd"},
+    "schedule": "constant",
+    "technique": {"precision": "float32"},
+    "batch_size": 64,
+    "evaluation_ratio": 1.05,
+}
+POINT = {"learning_rate": 0.1}
+
+
+def trial(point=POINT, seed_index=(0, 0), **changes):
+    return trial_id(study_identity(**{**STUDY, **changes}), point, seed_index)
+
+
+def test_ids_are_fixed_for_good():
+    """A change here orphans every recorded trial: raise ``identity.VERSION`` if it must be."""
+    assert trial() == "4ec4862b62db35eff5c4"
+    assert study_id(study_identity(**STUDY)) == "7fb2d7622182e04d84b5"
+    assert digest({"a": 1}) == "015abd7f5cc57a2dd94b"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        trial(workload={**STUDY["workload"], "version": "2"}),
+        trial(workload={**STUDY["workload"], "fields": {"label_smoothing": 0.1}}),
+        trial(workload={**STUDY["workload"], "name": "digits-softmax"}),
+        trial(optimizer={"name": "adam"}),
+        trial(optimizer={"name": "sgd", "source": "0"}),
+        trial(schedule="linear"),
+        trial(technique={"precision": "float64"}),
+        trial(technique={"precision": "float32", "ghost_batch": 32}),
+        trial(batch_size=65),
+        trial(evaluation_ratio=1.1),
+        trial(point={"learning_rate": 0.1 + 2**-56}),
+        trial(point={"learning_rate": 0.1, "momentum": 0.9}),
+        trial(seed_index=(1, 0)),
+        trial(seed_index=(0, 1)),
+    ],
+)
+def test_what_the_numbers_depend_on_is_in_it(other):
+    assert other != trial()
+    assert len(other) == 20
+    assert set(other) <= set("0123456789abcdef")
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "name=another",
+        "keep=2",
+        "keep=off",
+        "budget=7 epochs",
+        "target=validation_error < 0.5",
+        "stop_at_target=false",
+        "trials=99",
+        "engine=module",
+        "workers=2",
+        "micro_batch=4",
+        "precision=float32",
+        "files=[my_opt.py]",
+        "schedule=constant",
+        "evaluation_ratio=1.05",
+        "seed=0",
+    ],
+)
+def test_what_they_do_not_depend_on_is_not(tmp_path, setting):
+    assert ids(own(tmp_path)) == ids(load(tmp_path / "my.yaml", [setting]))
+
+
+@pytest.mark.parametrize(
+    "setting", ["precision=float64", "evaluation_ratio=1.1", "seed=1", "schedule=linear"]
+)
+def test_what_a_key_changes(tmp_path, setting):
+    before, after = ids(own(tmp_path)), ids(load(tmp_path / "my.yaml", [setting]))
+    assert not set(before) & set(after)
+
+
+def test_adding_batch_sizes_trials_and_optimizers_changes_no_trial(tmp_path):
+    before = ids(own(tmp_path))
+    grown = [
+        "grid.batch_size=4..32, full",
+        "trials=256",
+        "grid.optimizer=[adam, sgd, momentum, my_opt.py:Sign]",
+    ]
+    assert set(before) < set(ids(load(tmp_path / "my.yaml", grown)))
+
+
+def test_a_seed_index_tells_equal_points_apart(tmp_path):
+    experiment = own(
+        tmp_path,
+        """\
+workload: digits-mlp
+grid: {batch_size: 8, optimizer: sgd}
+search: {learning_rate: {discrete: [0.1, 0.2]}}
+trials: 8
+""",
+    )
+    (plan,) = experiment.plans()
+    trials = plan.trials(0, 32)
+    assert len({t.id for t in trials}) == len({t.seed for t in trials}) == 32
+    assert {t.metaparameters["learning_rate"] for t in trials} == {0.1, 0.2}
+
+
+def test_a_decay_length_is_in_it_as_steps(tmp_path):
+    text = """\
+workload: digits-mlp
+grid: {batch_size: 8, optimizer: sgd}
+search: {learning_rate: 0.1, decay: 0.5, end_factor: 0.01}
+schedule: linear
+"""
+    short = own(tmp_path, text, "budget=100 steps").plans()[0].trial(0)
+    long = own(tmp_path, text, "budget=200 steps").plans()[0].trial(0)
+    stated = own(tmp_path, text.replace("decay: 0.5", "decay_steps: 50")).plans()[0].trial(0)
+    assert short.metaparameters == {"learning_rate": 0.1, "decay_steps": 50, "end_factor": 0.01}
+    assert short.id == stated.id != long.id
+
+
+def test_the_code_of_a_workload_is_in_it_but_not_its_comments(tmp_path):
+    file = folder(tmp_path)
+    before = ids(load(file))
+    (tmp_path / "my_model.py").write_text(WORKLOAD.replace("Forty", "40") + "# a comment\n")
+    assert ids(load(file)) == before
+    (tmp_path / "my_model.py").write_text(WORKLOAD.replace("/ 160", "/ 80"))
+    assert not set(ids(load(file))) & set(before)
+
+
+def test_an_earlier_source_may_be_kept(tmp_path):
+    file = folder(tmp_path)
+    old = load(file).plans()
+    (tmp_path / "my_model.py").write_text(WORKLOAD.replace("/ 160", "/ 80"))
+    kept = load(file).plans(source=old[0].identity["workload"]["source"])
+    assert [p.study.id for p in kept] == [p.study.id for p in old]
+    assert kept[0].trials(0, 2) == old[0].trials(0, 2)
+
+
+def test_the_code_of_an_optimizer_is_in_its_trials_alone(tmp_path):
+    file = folder(tmp_path)
+    before = {p.study.id: p.study.optimizer for p in load(file).plans()}
+    (tmp_path / "my_opt.py").write_text(OPTIMIZER.replace("-group", "-2 * group"))
+    after = {p.study.id: p.study.optimizer for p in load(file).plans()}
+    assert {before[i] for i in set(before) - set(after)} == {"my_opt.py:Sign"}
+    assert {before[i] for i in set(before) & set(after)} == {"sgd", "momentum"}
+
+
+def test_where_a_file_stands_is_not_in_it(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    assert ids(own(tmp_path / "a")) == ids(own(tmp_path / "b"))
+
+
+def test_a_tuned_field_is_a_metaparameter(tmp_path):
+    text = """\
+workload: my_model.py:MyModel
+grid: {batch_size: 8, optimizer: sgd}
+search: {width: {integer: [2, 9]}}
+"""
+    (plan,) = own(tmp_path, text).plans()
+    assert "width" not in plan.identity["workload"]["fields"]
+    assert {t.metaparameters["width"] for t in plan.trials(0, 64)} == set(range(2, 10))
+    assert plan.study.workload.fields == {}
+
+
+def test_a_fixed_field_is_one_of_the_study(tmp_path):
+    text = """\
+workload: my_model.py:MyModel
+grid: {batch_size: 8, optimizer: sgd}
+search: {width: 9}
+"""
+    (plan,) = own(tmp_path, text).plans()
+    swept = own(tmp_path, text.replace("search: {width: 9}", "").replace("sgd", "sgd, width: 9"))
+    assert plan.study.workload.fields == {"width": 9}
+    assert plan.study.id == swept.plans()[0].study.id

@@ -1,0 +1,186 @@
+"""Sweeps that are killed in the middle: the same command does the rest, and nothing twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+import results as dataset
+from results import processes
+from results.claims import Claims
+from tests.experiments import sweeping
+
+HERE = Path(__file__).resolve().parents[2]
+PATIENCE = 120.0
+
+
+class Sweep:
+    """A sweep in its own process group."""
+
+    def __init__(self, root: Path, address: str = "none", kind: str = "fake") -> None:
+        self.root = root
+        self.log = root.with_suffix(f".{time.monotonic_ns()}.log")
+        with self.log.open("wb") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.experiments.sweeping", str(root), address, kind],
+                cwd=HERE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until something is so while it runs."""
+        end = time.monotonic() + PATIENCE
+        while not condition():
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < end, self.log.read_text()
+            time.sleep(0.02)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def end(self) -> str:
+        """Wait for its end; what it printed."""
+        status = self.process.wait(PATIENCE)
+        text = self.log.read_text()
+        assert status == 0, text
+        return text
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Sweep]]:
+    """Starts sweeps, and ends by process group what a failing test leaves."""
+    started: list[Sweep] = []
+
+    def start(name: str, address: str = "none", kind: str = "fake") -> Sweep:
+        started.append(Sweep(tmp_path / name, address, kind))
+        return started[-1]
+
+    yield start
+    for one in started:
+        if one.process.poll() is None:
+            os.killpg(one.process.pid, signal.SIGKILL)
+            one.process.wait()
+
+
+def recorded(root: Path) -> int:
+    """Rows in all files of the trials table, superseded ones too."""
+    files = (root / "trials").rglob("*.parquet")
+    return sum(pq.read_metadata(file).num_rows for file in files)
+
+
+def table(root: Path) -> pd.DataFrame:
+    columns = ["trial", "status", "steps_to_target", "last_miss", "steps_run"]
+    return dataset.open(root).trials.sort_values("trial")[columns].reset_index(drop=True)
+
+
+def snapshots(root: Path) -> list[Path]:
+    return list((root / "checkpoints").glob("*.snapshot"))
+
+
+def grown(root: Path, rows: int) -> bool:
+    return recorded(root) > rows and bool(snapshots(root))
+
+
+def is_whole(root: Path, other: Path) -> None:
+    found = table(root)
+    assert found.equals(table(other))
+    assert recorded(root) == len(found)  # nothing twice
+    assert snapshots(root) == []
+    assert Claims(root).all() == []
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What is never interrupted."""
+    root = tmp_path_factory.mktemp("whole")
+    sweeping.main(str(root), "none", "fake")
+    return root
+
+
+def test_sigkill(start: Callable[..., Sweep], whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_SECONDS", "0.05")
+    before = 0
+    for _ in range(2):
+        one = start("runs")
+        one.until(partial(grown, one.root, before))
+        one.kill()
+        before = recorded(one.root)
+    assert 0 < before < len(table(whole))
+    monkeypatch.setenv("FAKE_SECONDS", "0")
+    last = start("runs")
+    last.end()
+    is_whole(last.root, whole)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_end_cleanly(
+    number: signal.Signals,
+    start: Callable[..., Sweep],
+    whole: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("FAKE_SECONDS", "0.05")
+    one = start("runs")
+    one.until(lambda: recorded(one.root) > 0)
+    one.process.send_signal(number)
+    assert one.process.wait(20) == 130
+    assert "Summary(" in one.log.read_text()
+    assert snapshots(one.root)  # what was in training is kept
+    assert Claims(one.root).all() == []
+    monkeypatch.setenv("FAKE_SECONDS", "0")
+    last = start("runs")
+    last.end()
+    is_whole(last.root, whole)
+
+
+def test_two_drivers_share_the_work(
+    start: Callable[..., Sweep], whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_SECONDS", "0.02")
+    both = [start("runs") for _ in range(2)]
+    texts = [one.end() for one in both]
+    assert all("TrialFinished" in text for text in texts)
+    is_whole(both[0].root, whole)
+
+
+@pytest.mark.ray
+def test_interrupts_and_kills_with_a_ray_of_its_own(
+    start: Callable[..., Sweep], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweeping.main(str(tmp_path / "whole"), "none", "real")
+    monkeypatch.setenv("REAL_SECONDS", "0.05")
+    one = start("runs", "auto", "real")
+    one.until(partial(grown, one.root, 0))
+    os.killpg(one.process.pid, signal.SIGINT)  # as a terminal's Ctrl-C: Ray's processes too
+    assert one.process.wait(30) == 130
+    assert "Summary(" in one.log.read_text()
+    before = recorded(one.root)
+    assert before < len(table(tmp_path / "whole"))
+    assert snapshots(one.root)
+
+    two = start("runs", "auto", "real")
+    two.until(partial(grown, one.root, before))
+    left = [p for claim in Claims(one.root).all() for p in (claim["holder"], *claim["processes"])]
+    assert len(left) >= 4  # the worker, the driver, and Ray's own
+    two.kill()
+
+    last = start("runs", "auto", "real")  # within the second
+    last.until(lambda: "PackStarted" in last.log.read_text())
+    assert not any(processes.alive(process) for process in left)
+    (claim, *_) = Claims(one.root).live()
+    os.kill(claim["holder"]["pid"], signal.SIGKILL)  # a worker alone: Tune starts another
+    last.end()
+    is_whole(one.root, tmp_path / "whole")

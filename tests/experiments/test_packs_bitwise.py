@@ -1,0 +1,90 @@
+"""On a CPU, with one thread, a trial is the same bit for bit whatever pack it is in."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from experiments.plan import Pack
+from experiments.training.loop import Training
+from tests.problems import OPTIMIZERS, engine, outcomes, study, train, trials
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def _fingerprint(one, row: int) -> list[bytes]:
+    return [v.numpy().tobytes() for v in one.weights(row).values()]
+
+
+@pytest.mark.parametrize("kind", ["module", "stacked"])
+@pytest.mark.parametrize("batch_size", [1, 7, 300, 1297])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_any_pack_gives_the_same_bits(kind: str, batch_size: int, optimizer: str) -> None:
+    of = study(workload="digits-mlp", optimizer=optimizer, batch_size=batch_size)
+    some = trials(of, 9)
+    steps = 12
+    whole = engine(kind, of, some)
+    whole.advance(steps)
+    metrics = whole.evaluate("validation")
+    expected = {t.id: (_fingerprint(whole, i), metrics[i]) for i, t in enumerate(some)}
+    for rows in ([4], [8, 0], [3, 1, 2, 7, 5]):
+        part = engine(kind, of, tuple(some[i] for i in rows))
+        part.advance(steps)
+        found = part.evaluate("validation")
+        for i, trial in enumerate(part.trials):
+            assert (_fingerprint(part, i), found[i]) == expected[trial.id]
+
+
+@pytest.mark.parametrize("kind", ["module", "stacked"])
+@pytest.mark.parametrize("optimizer", [*OPTIMIZERS, "RMSprop"])
+def test_leaving_a_pack_changes_nothing_for_the_others(kind: str, optimizer: str) -> None:
+    of = study(workload="digits-mlp", optimizer=optimizer, batch_size=16)
+    some = trials(of, 11)
+    whole = engine(kind, of, some)
+    whole.advance(24)
+    shrinking = engine(kind, of, some)
+    for rows in ([0, 2, 3, 4, 5, 7, 8, 9, 10], [1, 2, 5, 8], [3]):
+        shrinking.advance(8)
+        if rows != [3]:
+            shrinking.keep(rows)
+    assert [t.index for t in shrinking.trials] == [2, 3, 7, 10]
+    for i, trial in enumerate(shrinking.trials):
+        assert _fingerprint(shrinking, i) == _fingerprint(whole, trial.index)
+
+
+@pytest.mark.parametrize("kind", ["module", "stacked"])
+@pytest.mark.parametrize("optimizer", ["momentum", "adam", "RMSprop"])
+@pytest.mark.parametrize("stop_after", [3, 17, 29])
+def test_resuming_from_a_snapshot_continues_exactly(
+    kind: str, optimizer: str, stop_after: int
+) -> None:
+    of = study(optimizer=optimizer, schedule="linear", budget_steps=120, keep=2)
+    some = trials(of, 7)
+    expected = train(of, some, kind)
+    pack = Pack(id="pack", study=of, trials=some, engine=kind)
+    first = Training(pack)
+    events = []
+    for count, look in enumerate(first.run(), start=1):
+        events += look
+        if count == stop_after:
+            break
+    second = Training(pack, snapshot=first.snapshot())
+    assert second.step == first.step
+    events += [event for look in second.run() for event in look]
+
+    def plain(found):
+        return [
+            (e.trial, e.step, dict(e.metrics))
+            if hasattr(e, "metrics")
+            else (e.trial, e.status, e.stop_reason, e.steps_run, e.steps_to_target, e.last_miss)
+            for e in found
+        ]
+
+    assert plain(events) == plain(expected)
+    assert len(outcomes(events)) == 7

@@ -1,0 +1,210 @@
+"""Sweeps through Ray: the same results as without it, and clear errors where it cannot be."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import results as dataset
+from experiments.config.file import Experiment, load
+from experiments.driver.events import Event, PackStarted, TrialFinished
+from experiments.driver.executors import ray_session
+from experiments.driver.failures import TrainingError
+from experiments.driver.sweep import sweep
+from experiments.errors import ExperimentError
+
+pytestmark = pytest.mark.ray
+
+MINE = """
+import torch
+from batchscale import Classification
+from layers import net
+
+class Mine(Classification):
+    target = "validation_error < 0.1"
+
+    def data(self):
+        x = torch.randn(256, 4, generator=torch.Generator().manual_seed(0))
+        return {split: (x, (x[:, 0] > 0).long()) for split in ("train", "validation")}
+
+    def model(self):
+        return net()
+"""
+LAYERS = """
+import torch
+
+def net():
+    return torch.nn.Linear(4, 2)
+"""
+
+
+def experiment(**changes: Any) -> Experiment:
+    given = {
+        "name": "small",
+        "workload": "digits-softmax",
+        "grid": {"batch_size": [64, 256], "optimizer": ["sgd"]},
+        "trials": 6,
+        "budget": "60 steps",
+        "target": "validation_error < 0.1",
+        "keep": "off",
+        "engine": "stacked",
+        "evaluation_ratio": 1.3,
+        **changes,
+    }
+    return load(given)
+
+
+def table(root: Path) -> pd.DataFrame:
+    columns = ["trial", "status", "steps_to_target", "last_miss", "steps_run"]
+    return dataset.open(root).trials.sort_values("trial")[columns].reset_index(drop=True)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The results of the experiment without Ray."""
+    root = tmp_path_factory.mktemp("alone")
+    sweep(experiment(), results=root, address="none")
+    return root
+
+
+def test_the_same_table_as_without_ray(tmp_path: Path, ray_address: str, alone: Path) -> None:
+    seen: list[Event] = []
+    did = sweep(experiment(), results=tmp_path, address=ray_address, observer=seen.append)
+    assert did.complete
+    assert table(tmp_path).equals(table(alone))
+    assert sum(isinstance(event, PackStarted) for event in seen) == 2
+    assert sum(isinstance(event, TrialFinished) for event in seen) == did.trained
+    assert not list((tmp_path / "claims").glob("*.json"))
+    measured = [dataset.open(root).measurements for root in (tmp_path, alone)]
+    keys = ["trial", "step", "validation_error", "validation_cross_entropy"]
+    first, second = (
+        m.sort_values(["trial", "step"])[keys].reset_index(drop=True) for m in measured
+    )
+    assert first.equals(second)  # bit for bit
+
+
+def test_two_workers_end_with_the_same_table(tmp_path: Path, ray_address: str, alone: Path) -> None:
+    of = experiment(workers=2, grid={"batch_size": [64], "optimizer": ["sgd"]})
+    seen: list[Event] = []
+    did = sweep(of, results=tmp_path, address=ray_address, observer=seen.append)
+    assert did.complete
+    rows = dataset.open(tmp_path).trials
+    assert (rows.world_size == 2).all()
+    both = table(tmp_path)
+    one = table(alone)
+    assert both.equals(one[one.trial.isin(both.trial)].reset_index(drop=True))
+
+
+def test_rows_return_to_the_driver_of_a_remote_cluster(
+    tmp_path: Path, ray_address: str, alone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = ray_session.session
+
+    @contextmanager
+    def remote(*arguments: Any) -> Iterator[Any]:
+        with real(*arguments) as connected:
+            yield replace(connected, one_machine=False)
+
+    monkeypatch.setattr(ray_session, "session", remote)
+    did = sweep(experiment(), results=tmp_path, address=ray_address)
+    assert did.complete
+    assert table(tmp_path).equals(table(alone))
+
+
+def test_own_files_travel_and_nothing_else(tmp_path: Path, ray_address: str) -> None:
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "__init__.py").write_text("raise ImportError('not ours')")
+    (tmp_path / "mine.py").write_text(MINE)
+    (tmp_path / "layers.py").write_text(LAYERS)
+    file = tmp_path / "mine.yaml"
+    text = "workload: mine.py:Mine\ngrid: {batch_size: 32, optimizer: [sgd]}\n"
+    text += "trials: 3\nbudget: 40 steps\n"
+    file.write_text(text)
+    with pytest.raises(TrainingError, match="No module named 'layers'"):
+        sweep(load(file), results=tmp_path / "runs", address=ray_address)
+    file.write_text(text + "files: [layers.py]\n")
+    did = sweep(load(file), results=tmp_path / "runs", address=ray_address)
+    assert did.complete
+    assert did.failed == 0
+
+
+def test_what_a_workload_raises_comes_back(tmp_path: Path, ray_address: str) -> None:
+    (tmp_path / "mine.py").write_text(
+        MINE.replace("from layers import net", "net = lambda: torch.nn.Linear(4, 2)")
+        + """
+    calls = 0
+
+    def loss(self, output, batch):
+        type(self).calls += 1
+        if type(self).calls > 7:
+            raise ValueError("the seventh step is one too many")
+        return super().loss(output, batch)
+"""
+    )
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        "workload: mine.py:Mine\ngrid: {batch_size: 32, optimizer: [sgd]}\nbudget: 40 steps\n"
+    )
+    with pytest.raises(TrainingError, match="the seventh step is one too many") as caught:
+        sweep(load(file), results=tmp_path / "runs", address=ray_address)
+    assert caught.value.traceback.count(str(tmp_path / "mine.py")) == 1
+    assert "experiments/" not in caught.value.traceback
+
+
+def test_a_demand_that_no_cluster_meets(tmp_path: Path, ray_address: str) -> None:
+    with pytest.raises(ExperimentError, match="asks for 3 workers with 1 CPU each") as caught:
+        sweep(experiment(workers=3), results=tmp_path, address=ray_address)
+    assert "has 2 CPUs and no GPU on one machine" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("ray://127.0.0.1:10001", "a driver outside the cluster"),
+        ("nonsense", "is not HOST:PORT"),
+        ("127.0.0.1:99999", "is not HOST:PORT"),
+        ("127.0.0.1:1", "nothing answers at 127.0.0.1:1"),
+    ],
+)
+def test_addresses(tmp_path: Path, address: str, message: str) -> None:
+    with pytest.raises(ExperimentError, match=message) as caught:
+        sweep(experiment(), results=tmp_path, address=address)
+    assert caught.value.hint
+    assert "\n" not in str(caught.value)
+
+
+def test_a_port_that_something_else_answers_at(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        with pytest.raises(ExperimentError, match=r"what answers at .* is no Ray"):
+            sweep(experiment(), results=tmp_path, address=address)
+
+
+def test_without_ray_installed(tmp_path: Path) -> None:
+    script = f"""
+import sys
+sys.modules["ray"] = None
+from experiments.errors import ExperimentError
+from experiments.config.file import load
+from experiments.driver.sweep import sweep
+of = load({{"name": "small", "workload": "digits-softmax", "trials": 2, "budget": "5 steps",
+           "grid": {{"batch_size": 64, "optimizer": ["sgd"]}}, "engine": "module"}})
+assert sweep(of, results=r"{tmp_path}", address="none").complete
+try:
+    sweep(of, results=r"{tmp_path / "other"}", address="auto")
+except ExperimentError as error:
+    assert "Ray cannot be imported" in str(error), error
+    assert "--address none" in error.hint
+else:
+    raise AssertionError("no error")
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)

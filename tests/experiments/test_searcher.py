@@ -1,0 +1,107 @@
+"""What Ray Tune is told: packs, a few at a time, and when there are no more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from experiments.driver.dispatch import Dispatcher
+from experiments.driver.events import Event, PackFinished
+from experiments.driver.jobs import Ended, Job, PackEnd, Started, Step
+from experiments.driver.rounds import Record
+from experiments.driver.searcher import PackSearcher
+from experiments.driver.signals import Stop
+from experiments.driver.study_state import StudyState
+from tests.experiments.fakes import Plan, points, study
+from tests.experiments.test_dispatch import outcome
+
+ray = pytest.importorskip("ray")
+
+
+class Tuner:
+    """Asks a searcher as Tune does."""
+
+    def __init__(self, slots: int = 2, limit: int = 100, trials: int = 16) -> None:
+        self.events: list[Event] = []
+        states = [
+            StudyState(
+                plan=Plan(study(id=name, trials=trials, batch_size=size), points(80, diverging=0)),
+                columns={},
+                label=name,
+            )
+            for name, size in (("a", 8), ("b", 64))
+        ]
+        self.dispatcher = Dispatcher(states, slots=slots, observer=self.events.append)
+        self.sent: list[Job] = []
+        self.stop = Stop()
+        self.drained = 0
+        self.searcher = PackSearcher(
+            self.dispatcher,
+            self.stop,
+            send=self.sent.append,
+            drain=self.drain,
+            slots=lambda: slots,
+            limit=limit,
+        )
+
+    def drain(self) -> None:
+        self.drained += 1
+
+    def ask(self, name: str) -> Any:
+        return self.searcher.suggest(name)
+
+    def finish(self, name: str) -> None:
+        (job,) = (job for job in self.sent if job.pack.id == self.searcher._out[name])
+        self.dispatcher.hear(Started(pack=job.pack.id, engine="module"))
+        ended = tuple(outcome(trial) for trial in sorted(job.wanted))
+        self.dispatcher.hear(Ended(pack=job.pack.id, outcomes=ended, committed=True))
+        self.dispatcher.hear(PackEnd(pack=job.pack.id, end="done"))
+        self.searcher.on_trial_complete(name)
+
+
+def test_packs_until_all_is_done() -> None:
+    tuner = Tuner(slots=1)
+    assert tuner.ask("t0") == {"pack": tuner.sent[0].pack.id}
+    assert tuner.ask("t1") is None  # no slot
+    tuner.finish("t0")
+    assert tuner.ask("t2") == {"pack": tuner.sent[1].pack.id}
+    tuner.finish("t2")
+    assert tuner.ask("t3") == "FINISHED"
+    assert tuner.drained == 2  # before each end is judged
+
+
+def test_it_waits_for_a_pack_that_may_open_the_way() -> None:
+    tuner = Tuner(slots=2)
+    first = tuner.ask("t0")
+    assert tuner.ask("t1") is None  # nobody knows yet whether this shape trains at all
+    tuner.dispatcher.hear(Step(pack=first["pack"], step=25, values=(0.3,)))
+    assert tuner.ask("t2") == {"pack": tuner.sent[1].pack.id}
+
+
+def test_a_tuner_ends_after_its_share() -> None:
+    tuner = Tuner(slots=1, limit=1)
+    tuner.ask("t0")
+    tuner.finish("t0")
+    assert tuner.ask("t1") == "FINISHED"
+    assert not tuner.dispatcher.finished  # the next one goes on
+
+
+def test_a_stop_ends_it() -> None:
+    tuner = Tuner()
+    tuner.stop.ask("time")
+    assert tuner.ask("t0") == "FINISHED"
+
+
+def test_a_worker_that_died_for_good_fails_its_pack() -> None:
+    tuner = Tuner(slots=1, trials=1)
+    tuner.ask("t0")
+    tuner.searcher.on_trial_complete("t0", error=True)
+    (ended,) = (event for event in tuner.events if isinstance(event, PackFinished))
+    assert "the worker process died" in (ended.error or "")
+    (record,) = tuner.dispatcher.states[0].records.values()
+    assert record == Record(status="INCOMPLETE", stop_reason="error", steps_run=0)
+
+
+def test_tune_writes_none_of_it_down() -> None:
+    assert Tuner().searcher.__getstate__() == {}

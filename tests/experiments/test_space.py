@@ -1,0 +1,132 @@
+"""Scales: bounds, inverse maps, and what each is uniform in."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.space import SCALES, Dimension, SpaceError
+
+UNIT = st.floats(0, 1, exclude_max=True)
+DIMENSIONS = st.one_of(
+    st.tuples(st.just("linear"), st.floats(-1e6, 1e6), st.floats(1e-3, 1e6)).map(
+        lambda t: Dimension.parse("linear", [t[1], t[1] + t[2]])
+    ),
+    st.tuples(st.floats(-12, 5), st.floats(0.01, 8)).map(
+        lambda t: Dimension.parse("log", [10 ** t[0], 10 ** (t[0] + t[1])])
+    ),
+    st.tuples(st.floats(-3, -0.05), st.floats(0.05, 3)).map(
+        lambda t: Dimension.parse("reverse_log", [1 - 10 ** t[0], 1 - 10 ** (t[0] - t[1])])
+    ),
+    st.tuples(st.integers(-1000, 1000), st.integers(0, 1000)).map(
+        lambda t: Dimension.parse("integer", [t[0], t[0] + t[1]])
+    ),
+)
+
+
+@given(DIMENSIONS, UNIT)
+def test_values_stay_within_their_bounds(dimension, u):
+    low, high = dimension.bounds
+    assert low <= dimension.value(u) <= high
+
+
+@given(DIMENSIONS, st.lists(UNIT, min_size=2, max_size=2))
+def test_values_rise_with_u(dimension, us):
+    low, high = sorted(us)
+    assert dimension.value(low) <= dimension.value(high)
+
+
+@given(DIMENSIONS, UNIT)
+def test_unit_is_the_inverse(dimension, u):
+    value = dimension.value(u)
+    if dimension.scale == "integer":
+        low, high = dimension.bounds
+        assert abs(dimension.unit(value) - u) <= 0.5 / (high - low + 1) + 1e-9
+    else:
+        # The value is rounded to nine figures: coarse where the range is narrow beside its size.
+        assert dimension.value(min(max(dimension.unit(value), 0), 1)) == pytest.approx(
+            value, rel=1e-7, abs=1e-9
+        )
+
+
+@pytest.mark.parametrize(
+    ("scale", "bounds", "middle"),
+    [
+        ("linear", [0, 10], 5.0),
+        ("log", [1e-4, 1e2], 0.1),
+        ("reverse_log", [0.9, 0.999], 0.99),
+        ("integer", [1, 9], 5),
+        ("discrete", [0, 0.01, 0.1], 0.01),
+    ],
+)
+def test_the_middle_of_each_scale(scale, bounds, middle):
+    dimension = Dimension.parse(scale, bounds)
+    assert dimension.value(0.5) == pytest.approx(middle)
+    assert dimension.unit(dimension.value(0.5)) == pytest.approx(0.5)
+    assert dimension.notation() == {scale: bounds}
+    assert Dimension.parse(scale, dimension.notation()[scale]) == dimension
+
+
+def test_the_ends_are_exact():
+    dimension = Dimension.parse("log", [1e-4, 10])
+    assert dimension.value(0) == 1e-4
+    assert dimension.unit(1e-4) == 0
+    assert dimension.unit(10) == 1
+    assert dimension.unit(100) > 1  # outside, and told so
+    assert dimension.value(math.nextafter(1, 0)) == 10
+
+
+def test_values_have_nine_figures_so_that_machines_agree():
+    for scale, bounds in (("log", [1e-4, 10]), ("linear", [0, 7]), ("reverse_log", [0.5, 0.999])):
+        value = Dimension.parse(scale, bounds).value(0.123456789)
+        digits = repr(1 - value if scale == "reverse_log" else value)
+        assert float(f"{float(digits):.8e}") == pytest.approx(float(digits), rel=1e-12)
+        assert len(repr(value)) <= 14
+
+
+def test_integers_are_integers_and_all_are_drawn_alike():
+    dimension = Dimension.parse("integer", [1.0, 4])
+    drawn = [dimension.value(i / 100) for i in range(100)]
+    assert all(type(value) is int for value in drawn)
+    assert [drawn.count(value) for value in (1, 2, 3, 4)] == [25] * 4
+
+
+def test_choices_keep_their_types():
+    dimension = Dimension.parse("discrete", [0, 0.5, "cosine", True])
+    drawn = [dimension.value(i / 4) for i in range(4)]
+    assert [(type(v), v) for v in drawn] == [(int, 0), (float, 0.5), (str, "cosine"), (bool, True)]
+
+
+@pytest.mark.parametrize(
+    ("scale", "values", "message"),
+    [
+        ("lgo", [1, 2], "unknown scale 'lgo'"),
+        ("linear", 3, "3 is not a list"),
+        ("linear", "0..1", "'0..1' is not a list"),
+        ("linear", [1], r"\[1\] is not \[low, high\]"),
+        ("linear", [1, 2, 3], r"is not \[low, high\]"),
+        ("linear", [0, "x"], r"is not \[low, high\]"),
+        ("linear", [False, True], r"is not \[low, high\]"),
+        ("linear", [2, 1], "reversed"),
+        ("linear", [1, 1], "empty"),
+        ("linear", [0, float("inf")], "not finite"),
+        ("log", [0, 1], "no logarithm"),
+        ("log", [-1, 1], "no logarithm"),
+        ("reverse_log", [0.5, 1], r"uniform in log\(1 - x\)"),
+        ("integer", [0.5, 3], "not whole numbers"),
+        ("discrete", [], "no choices"),
+        ("discrete", [1, 1.0], "a choice twice"),
+        ("discrete", [None], "neither a number nor a word"),
+        ("discrete", [float("nan")], "not a finite number"),
+    ],
+)
+def test_ranges_that_cannot_be(scale, values, message):
+    with pytest.raises(SpaceError, match=message):
+        Dimension.parse(scale, values)
+
+
+def test_every_scale_is_known():
+    assert SCALES == ("linear", "log", "reverse_log", "integer", "discrete")

@@ -1,0 +1,59 @@
+"""Where a sweep stands, from its tables and claims alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from experiments.driver.ledger import FolderLedger
+from experiments.driver.status import status
+from results.errors import ResultsError
+from tests.experiments.test_sweep import experiment, run
+
+
+def test_a_complete_sweep(tmp_path: Path) -> None:
+    did = run(tmp_path, experiment(keep="off"))
+    found = status(tmp_path)
+    assert len(found.studies) == 2
+    assert found.studies.done.sum() == did.trials
+    assert (found.studies.wanted == 20).all()
+    assert (found.studies.done - found.studies.infeasible == 20).all()
+    assert found.left == 0
+    assert found.work_seconds == 0
+    assert found.seconds is None
+    assert found.packs.empty
+
+
+def test_what_is_left_and_running(tmp_path: Path) -> None:
+    run(tmp_path, experiment(keep="off", batch_size="64"))
+    run(tmp_path, experiment(keep="off", batch_size="64", trials=40), seconds=0)
+    ledger = FolderLedger(str(tmp_path))
+    name = status(tmp_path).studies.study[0]
+    info = {"experiment": "fake", "study": name}
+    assert ledger.take("pack", ["one", "two"], info, {})
+    assert ledger.renew("pack", {"one": (12, 0.4), "two": (12, 0.2)})
+    found = status(tmp_path)
+    (study,) = found.studies.to_dict("records")
+    assert (study["wanted"], study["left"], study["running"]) == (40, 20, 2)
+    assert found.left == 20
+    (pack,) = found.packs.to_dict("records")
+    assert (pack["trials"], pack["step"], pack["best"]) == (2, 12, 0.2)
+    assert found.seconds == found.work_seconds == pytest.approx(20 * study["trial_seconds"])
+    ledger.release("pack")
+
+
+def test_a_folder_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(ResultsError):
+        status(tmp_path / "nothing")
+
+
+def test_it_needs_neither_torch_nor_ray(tmp_path: Path) -> None:
+    run(tmp_path)
+    script = (
+        "import sys; sys.modules['torch'] = sys.modules['ray'] = None\n"
+        f"from experiments.driver.status import status; assert status(r'{tmp_path}').left == 0"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)

@@ -1,0 +1,229 @@
+"""How a trial ends, look by look."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from experiments.errors import ExperimentError
+from experiments.plan import Pack, WorkloadRef
+from experiments.training.looks import looks
+from experiments.training.loop import Training
+from tests.problems import engine, measurements, outcomes, study, train, trials
+from workloads import WorkloadError
+
+
+def test_a_pack_ends_every_trial_once_with_its_bracket() -> None:
+    of = study(optimizer="adam", budget_steps=400, keep=None)
+    some = trials(of, 6)
+    events = train(of, some, "stacked")
+    ended = outcomes(events)
+    assert set(ended) == {t.id for t in some}
+    grid = looks(1.05, 400)
+    for trial in some:
+        seen = [m for m in measurements(events) if m.trial == trial.id]
+        end = ended[trial.id]
+        assert tuple(m.step for m in seen) == grid[: len(seen)]
+        errors = [m.metrics["validation_error"] for m in seen]
+        if end.stop_reason == "target":
+            assert end.steps_to_target == seen[-1].step == end.steps_run
+            assert end.last_miss == (seen[-2].step if len(seen) > 1 else 0)
+            assert errors[-1] < 0.04 <= min(errors[:-1])
+        else:
+            assert (end.stop_reason, end.steps_run) == ("budget", 400)
+            assert min(errors) >= 0.04
+    assert {"target", "budget"} == {e.stop_reason for e in ended.values()}
+
+
+def test_strictly_better_in_float64() -> None:
+    """20 errors of 500 are 0.04, which is not < 0.04 (float32 says it is)."""
+    of = study(optimizer="adam", budget_steps=300, keep=None, stop_at_target=False)
+    events = train(of, trials(of, 6), "stacked")
+    errors = [m.metrics["validation_error"] for m in measurements(events)]
+    assert any(e == 20 / 500 for e in errors)
+    for trial, end in outcomes(events).items():
+        first = [
+            m.step
+            for m in measurements(events)
+            if m.trial == trial and round(m.metrics["validation_error"] * 500) < 20
+        ]
+        assert end.steps_to_target == (first[0] if first else None)
+        assert end.stop_reason == "budget"
+
+
+@pytest.mark.parametrize("kind", ["module", "stacked"])
+@pytest.mark.parametrize("keep", [1, 2, 4])
+def test_dominated_stopping_keeps_the_smallest_exact(kind: str, keep: int) -> None:
+    of = study(optimizer="momentum", budget_steps=300, keep=None, target="validation_error < 0.08")
+    some = trials(of, 10, seed=5)
+    full = outcomes(train(of, some, kind))
+    cut = outcomes(train(replace(of, keep=keep), some, kind))
+    reached = sorted(o.steps_to_target for o in full.values() if o.steps_to_target)
+    assert len(reached) > keep
+    border = reached[keep - 1]
+    for trial, end in full.items():
+        if end.steps_to_target and end.steps_to_target <= border:  # ties included
+            assert (cut[trial].steps_to_target, cut[trial].last_miss) == (
+                end.steps_to_target,
+                end.last_miss,
+            )
+        else:
+            assert cut[trial].stop_reason in ("dominated", "diverged")
+            assert cut[trial].status != "COMPLETE"
+            assert cut[trial].steps_run <= border
+
+
+def test_what_other_packs_reached_dominates_too() -> None:
+    of = study(optimizer="adam", budget_steps=300, keep=2)
+    some = trials(of, 4)
+    ended = outcomes(train(of, some, known=(5, 9)))
+    assert {e.stop_reason for e in ended.values()} == {"dominated"}
+    assert {e.steps_run for e in ended.values()} == {9}
+    training = Training(Pack(id="p", study=of, trials=some, engine="module"))
+    events = []
+    for look in training.run():
+        events += look
+        if training.step == 20:
+            training.know([3, 4])
+    assert {e.steps_run for e in outcomes(events).values()} == {21}
+
+
+@pytest.mark.parametrize("kind", ["module", "stacked"])
+def test_diverged_is_infeasible_at_the_next_look(kind: str) -> None:
+    of = study(workload="digits-mlp", precision="float32", budget_steps=100, keep=None)
+    some = trials(of, 3)
+    wild = replace(some[1], metaparameters={"learning_rate": 1e30})
+    events = train(of, (some[0], wild, some[2]), kind)
+    end = outcomes(events)[wild.id]
+    assert (end.status, end.stop_reason, end.steps_to_target) == ("INFEASIBLE", "diverged", None)
+    assert end.steps_run < 20
+    others = {t: o.steps_run for t, o in outcomes(events).items() if t != wild.id}
+    alone = outcomes(train(of, (some[0], some[2]), kind))
+    assert others == {t: o.steps_run for t, o in alone.items()}
+
+
+OWN = """
+import torch
+from tests.problems import TinyData
+from workloads import Classification
+
+class Late(Classification):
+    target = "validation_error < 0.2"
+    at: int = 7
+    calls = 0
+
+    def data(self): return TinyData.splits()
+    def model(self): return TinyData.model()
+
+    def loss(self, output, batch):
+        if torch.is_grad_enabled():
+            type(self).calls += 1
+            if type(self).calls == self.at: raise ValueError("my own bug")
+        return super().loss(output, batch)
+
+class Spike(Classification):
+    target = "validation_error < 0.001"
+    def data(self): return TinyData.splits()
+    def model(self): return TinyData.model()
+    def loss(self, output, batch):
+        per_example = super().loss(output, batch)
+        bad = (batch[0][:, 0] > 2.0).to(per_example.dtype)
+        huge = bad / (1 - bad)
+        return per_example + (huge - huge).detach().nan_to_num(nan=float("inf"))
+
+class Mean(Classification):
+    target = "validation_error < 0.2"
+    def data(self): return TinyData.splits()
+    def model(self): return TinyData.model()
+    def loss(self, output, batch): return super().loss(output, batch).mean()
+
+class Dropped(Classification):
+    target = "validation_error < 0.2"
+    def data(self): return TinyData.splits()
+    def model(self):
+        return torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Dropout(), torch.nn.Linear(8, 3))
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path):
+    (tmp_path / "own.py").write_text(OWN)
+    return lambda name: WorkloadRef(spec=f"own.py:{name}", base=str(tmp_path))
+
+
+def test_a_finite_update_after_an_infinite_loss_is_still_diverged(own) -> None:
+    """The flag is sticky: the loss was infinite at one step only, and its gradient finite."""
+    of = study(workload=own("Spike"), batch_size=4, budget_steps=60, keep=None)
+    some = trials(of, 2)
+    for kind in ("module", "stacked"):
+        ended = outcomes(train(of, some, kind))
+        assert {e.stop_reason for e in ended.values()} == {"diverged"}
+
+
+def test_the_users_error_passes_through(own) -> None:
+    of = study(workload=own("Late"), batch_size=8)
+    with pytest.raises(ValueError, match="my own bug"):
+        train(of, trials(of, 1), "module")
+
+
+def test_a_mean_is_refused_before_anything_is_trained(own) -> None:
+    of = study(workload=own("Mean"), batch_size=8)
+    for kind in ("module", "stacked", "auto"):
+        with pytest.raises(WorkloadError, match=r"returned one number \(a mean\?\)"):
+            train(of, trials(of, 2), kind)
+
+
+def test_dropout_is_not_stacked_and_resumes_exactly(own) -> None:
+    of = study(workload=own("Dropped"), batch_size=8, budget_steps=60)
+    some = trials(of, 2)
+    with pytest.raises(ExperimentError, match="draws random numbers"):
+        engine("stacked", of, some)
+    assert Training(Pack(id="p", study=of, trials=some)).engine == "module"
+    a, b = engine("module", of, some), engine("module", of, some)
+    a.advance(30)
+    b.advance(11)
+    c = engine("module", of, some)
+    c.load(b.state())
+    c.advance(19)
+    for row in range(2):
+        assert all((a.weights(row)[n] == v).all() for n, v in c.weights(row).items())
+
+
+def test_the_probe_chooses_for_the_study_not_for_the_pack_at_hand() -> None:
+    of = study(workload="digits-softmax", batch_size=2, trials=32)
+    assert Training(Pack(id="p", study=of, trials=trials(of, 1))).engine == "stacked"
+    single = study(trials=1)
+    assert Training(Pack(id="p", study=single, trials=trials(single, 1))).engine == "module"
+
+
+def test_stopping_from_outside_leaves_no_outcome() -> None:
+    of = study(budget_steps=5000)
+    training = Training(Pack(id="p", study=of, trials=trials(of, 2), engine="module"))
+    events = []
+    for look in training.run(should_stop=lambda: training.step >= 10):
+        events += look
+    assert not outcomes(events)
+    assert len(training.active) == 2
+
+
+def test_tuned_fields_of_the_workload_reach_each_trial() -> None:
+    of = study(workload="digits-softmax", budget_steps=30, keep=None)
+    some = trials(of, 1)
+    smooth = replace(
+        some[0], id="s", metaparameters={**some[0].metaparameters, "label_smoothing": 0.3}
+    )
+    events = train(of, (some[0], smooth), "auto")
+    a, b = (
+        [m.metrics["validation_cross_entropy"] for m in measurements(events) if m.trial == t]
+        for t in (some[0].id, "s")
+    )
+    assert a != b
+
+
+def test_an_unknown_split_or_precision_is_named() -> None:
+    with pytest.raises(ExperimentError, match="no split 'valid'"):
+        train(study(target="valid_error < 0.1"), trials(study(), 1))
+    with pytest.raises(ExperimentError, match="unknown precision 'float23'"):
+        train(study(precision="float23"), trials(study(), 1))

@@ -1,0 +1,256 @@
+"""One pack on one worker: claimed, trained, committed, kept in a snapshot."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.driver.jobs import Asks, Ended, Job, PackEnd, Started, Wire, Word
+from experiments.driver.ledger import FolderLedger, unpack_snapshot
+from experiments.driver.worker import Pace, run_pack
+from experiments.plan import Pack
+from tests import problems
+from tests.experiments.fakes import FakeTraining, Plan, points, study
+
+QUICK = Pace(ask=0.01, renew=0.02, commit=0.0, snapshot=0.0)
+
+
+class Line:
+    """A wire that remembers what was told, and can be asked to stop after some looks."""
+
+    def __init__(self, known: tuple[int, ...] = ()) -> None:
+        self.words: list[Word] = []
+        self.stop, self.known = False, known
+
+    @property
+    def wire(self) -> Wire:
+        return Wire(tell=self.words.append, asks=lambda _: Asks(stop=self.stop, known=self.known))
+
+    @property
+    def committed(self) -> list[str]:
+        ended = [w for w in self.words if isinstance(w, Ended) and w.committed]
+        return [outcome.trial for word in ended for outcome in word.outcomes]
+
+
+def job(count: int = 8, **changes: Any) -> Job:
+    of = study(**changes)
+    trials = tuple(Plan(of, points(80)).trials(0, count))
+    return Job(
+        pack=Pack(id="pack", study=of, trials=trials),
+        round=0,
+        columns={"study": of.id, "workload": "fake", "batch_size": of.batch_size},
+        wanted=frozenset(trial.id for trial in trials),
+    )
+
+
+def run(one: Job, root: Path, line: Line, pace: Pace = QUICK, **options: Any) -> PackEnd:
+    trainer = options.pop("trainer", FakeTraining)
+    return run_pack(one, FolderLedger(str(root)), line.wire, trainer=trainer, pace=pace, **options)
+
+
+class StopsAt(FakeTraining):
+    """Asks the line to stop once a step is reached."""
+
+    line: Line
+    at = 30
+
+    def run(self, *_: Any) -> Any:
+        for events in super().run(lambda: self.line.stop):
+            yield events
+            if self.step >= self.at:
+                self.line.stop = True
+
+
+def results(root: Path) -> dict[str, tuple[str, float | None, int]]:
+    rows = FolderLedger(str(root)).store.trials()
+    return {
+        row.trial: (
+            row.stop_reason,
+            row.steps_to_target if row.steps_to_target > 0 else None,
+            row.steps_run,
+        )
+        for row in rows.itertuples()
+    }
+
+
+def test_a_pack_is_recorded_whole(tmp_path: Path) -> None:
+    line, one = Line(), job()
+    assert run(one, tmp_path, line).end == "done"
+    assert isinstance(line.words[0], Started)
+    assert isinstance(line.words[-1], PackEnd)
+    assert sorted(line.committed) == sorted(one.wanted)
+    assert results(tmp_path).keys() == one.wanted
+    ledger = FolderLedger(str(tmp_path))
+    assert ledger.claims.all() == []
+    assert ledger.checkpoints.list() == []
+    row = ledger.store.trials().iloc[0]
+    assert (row.pack, row.pack_models, row.engine, row.world_size) == ("pack", 8, "module", 1)
+    assert row.workload == "fake"
+    assert row.learning_rate == row.effective_learning_rate
+
+
+def test_measurements_belong_to_recorded_trials(tmp_path: Path) -> None:
+    import results as dataset
+
+    run(job(), tmp_path, Line())
+    found = dataset.open(tmp_path)
+    last = found.measurements.groupby("trial").step.max()
+    ends = found.trials.set_index("trial")
+    looked = ends[ends.status != "INFEASIBLE"].steps_run
+    assert (last.reindex(looked.index) == looked).all()
+    assert found.measurements.validation_error.notna().all()
+
+
+def test_a_stop_keeps_a_snapshot_and_the_same_numbers_follow(tmp_path: Path) -> None:
+    one = job(12, keep=4)
+    whole, line = tmp_path / "whole", Line()
+    run(one, whole, line)
+    cut, line = tmp_path / "cut", Line()
+    trainer = type("Stops", (StopsAt,), {"line": line})
+    assert run(one, cut, line, trainer=trainer).end == "stopped"
+    first = set(line.committed)
+    assert 0 < len(first) < 12
+    kept = FolderLedger(str(cut)).checkpoints
+    header, _ = unpack_snapshot(kept.load("pack") or b"") or pytest.fail("no snapshot")
+    assert set(header.active) == one.wanted - first
+    assert header.trials == tuple(trial.id for trial in one.pack.trials)
+    line = Line()
+    again = replace(one, wanted=frozenset(header.active), resumes=True)
+    assert run(again, cut, line).end == "done"
+    assert set(line.committed) == one.wanted - first
+    assert results(cut) == results(whole)
+    assert kept.list() == []
+
+
+def test_measurements_survive_a_snapshot(tmp_path: Path) -> None:
+    import results as dataset
+
+    line = Line()
+    trainer = type("Stops", (StopsAt,), {"line": line})
+    run(job(), tmp_path / "cut", line, trainer=trainer)
+    left = job().wanted - set(line.committed)
+    run(replace(job(), wanted=left, resumes=True), tmp_path / "cut", Line())
+    run(job(), tmp_path / "whole", Line())
+    frames = [
+        dataset.open(tmp_path / name)
+        .measurements.sort_values(["trial", "step"])[["trial", "step", "validation_error"]]
+        .reset_index(drop=True)
+        for name in ("cut", "whole")
+    ]
+    assert frames[0].equals(frames[1])
+
+
+def test_a_claimed_pack_is_left_alone(tmp_path: Path) -> None:
+    other = FolderLedger(str(tmp_path))
+    assert other.take("another", ["study-3"], {}, {})
+    line = Line()
+    assert run(job(), tmp_path, line).end == "taken"
+    assert results(tmp_path) == {}
+    other.release("another")
+    assert run(job(), tmp_path, Line()).end == "done"
+
+
+def test_what_somebody_recorded_meanwhile_is_left_alone(tmp_path: Path) -> None:
+    one = job()
+    assert run(one, tmp_path, Line()).end == "done"
+    assert run(one, tmp_path, Line()).end == "taken"
+    runs = FolderLedger(str(tmp_path)).store.trials(columns=["trial", "run"])
+    before = dict(zip(runs["trial"], runs["run"], strict=True))
+    assert run(replace(one, before=before), tmp_path, Line()).end == "done"  # known, and reopened
+
+
+def test_who_lost_the_claim_does_not_commit(tmp_path: Path) -> None:
+    class Robbed(FakeTraining):
+        def run(self, should_stop: Any) -> Any:
+            for number, events in enumerate(super().run(should_stop)):
+                if number == 2:
+                    (tmp_path / "claims" / "pack.json").unlink()
+                yield events
+
+    line = Line()
+    slow = replace(QUICK, commit=60.0, snapshot=60.0)
+    assert run(job(), tmp_path, line, slow, trainer=Robbed).end == "taken"
+    assert line.committed == []
+    assert results(tmp_path) == {}
+
+
+def test_an_exception_keeps_what_had_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_RAISE", "-0 -1")
+    line, one = Line(), job()
+    end = run(one, tmp_path, line)
+    assert end.end == "failed"
+    assert end.failure is not None
+    assert "one too many" in end.failure.message
+    assert end.failure.trial is None
+    assert not end.failure.clear
+    assert set(results(tmp_path)) == set(line.committed) < one.wanted
+    assert FolderLedger(str(tmp_path)).claims.all() == []
+
+
+def test_a_pack_of_one_records_its_exception(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_RAISE", "-0")
+    end = run(job(1), tmp_path, Line())
+    assert end.failure is not None
+    assert end.failure.trial == "study-0"
+    row = FolderLedger(str(tmp_path)).store.trials().iloc[0]
+    assert (row.status, row.stop_reason) == ("INCOMPLETE", "error")
+    assert "one too many" in row.error
+
+
+def test_results_found_elsewhere_dominate(tmp_path: Path) -> None:
+    class Slow(FakeTraining):
+        def run(self, should_stop: Any) -> Any:
+            import time
+
+            for events in super().run(should_stop):
+                time.sleep(0.01)
+                yield events
+
+    run(job(keep=2), tmp_path / "alone", Line())
+    run(job(keep=2), tmp_path / "told", Line(known=(10, 10)), trainer=Slow)
+    alone, told = (results(tmp_path / name) for name in ("alone", "told"))
+    assert sum(end[0] == "dominated" for end in told.values()) > sum(
+        end[0] == "dominated" for end in alone.values()
+    )
+
+
+def test_real_training_goes_on_bit_for_bit(tmp_path: Path) -> None:
+    import results as dataset
+    from experiments.training.loop import Training
+
+    of = problems.study(optimizer="momentum", budget_steps=120, keep=None)
+    trials = problems.trials(of, 4)
+    one = Job(
+        pack=Pack(id="pack", study=of, trials=trials, engine="stacked"),
+        round=0,
+        columns={"study": of.id},
+        wanted=frozenset(trial.id for trial in trials),
+    )
+    line = Line()
+
+    class Stops(Training):
+        def run(self, *_: Any) -> Any:
+            for events in super().run(lambda: line.stop):
+                yield events
+                line.stop = self.step >= 30
+
+    assert run(one, tmp_path / "cut", line, trainer=Stops).end == "stopped"
+    again = replace(one, resumes=True)
+    assert run(again, tmp_path / "cut", Line(), trainer=Training).end == "done"
+    assert run(one, tmp_path / "whole", Line(), trainer=Training).end == "done"
+    columns = ["trial", "step", "validation_error", "validation_cross_entropy"]
+    frames = [
+        dataset.open(tmp_path / name)
+        .measurements.sort_values(["trial", "step"])[columns]
+        .reset_index(drop=True)
+        for name in ("cut", "whole")
+    ]
+    assert frames[0].equals(frames[1])
+    assert results(tmp_path / "cut") == results(tmp_path / "whole")

@@ -1,0 +1,38 @@
+"""A synthetic dataset on disk, and an object store in memory."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import fsspec
+import pytest
+from pyarrow import fs
+
+from results.location import Location
+from tests.results import synthetic
+
+
+@pytest.fixture(scope="session")
+def _written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("synthetic") / "runs"
+    synthetic.write(root)
+    return root
+
+
+@pytest.fixture
+def folder(_written: Path, tmp_path: Path) -> Path:
+    """A results folder of its own: 12 studies, 48 trials."""
+    return Path(shutil.copytree(_written, tmp_path / "runs"))
+
+
+@pytest.fixture
+def bucket() -> Iterator[Location]:
+    """An empty object store."""
+    memory = fsspec.filesystem("memory")
+    memory.store.clear()
+    memory.pseudo_dirs[:] = [""]
+    yield Location("/bucket/runs", fs.PyFileSystem(fs.FSSpecHandler(memory)))
+    memory.store.clear()
+    memory.pseudo_dirs[:] = [""]

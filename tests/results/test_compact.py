@@ -1,0 +1,229 @@
+"""Compaction: the same rows in fewer files, at every moment, wherever it is cut off."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import results
+from results.claims import Claims
+from results.compact import ORPHAN_SECONDS, compact
+from results.location import Location
+from results.store import Store
+from tests.results import synthetic
+
+
+def _rows(root: Path | Location) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    run = results.open(root) if isinstance(root, Path) else _open(root)
+    return (
+        run.studies.sort_values("study").reset_index(drop=True),
+        run.trials.sort_values("trial").reset_index(drop=True),
+        run.measurements.sort_values(["trial", "step"]).reset_index(drop=True),
+    )
+
+
+def _open(location: Location) -> results.Results:
+    from results.source import Folder
+
+    return results.Results(location.root, Folder(location))
+
+
+def _equal(left: Any, right: Any) -> None:
+    for one, other in zip(left, right, strict=True):
+        pd.testing.assert_frame_equal(one, other)
+
+
+def _files(folder: Path) -> dict[str, int]:
+    tables = ("studies", "trials", "measurements")
+    return {table: len(list((folder / table).rglob("*.parquet"))) for table in tables}
+
+
+def _old(path: Path) -> None:
+    past = time.time() - ORPHAN_SECONDS - 60
+    os.utime(path, (past, past))
+
+
+def test_one_file_a_table_and_the_same_rows(folder: Path) -> None:
+    store = Store(folder)
+    store.add_studies([synthetic.study_row("digits-mlp", "sgd", 8, trials_wanted=100)])
+    synthetic.commit(store, [synthetic.trial_row("digits-mlp", "sgd", 8, 0)])
+    before = _rows(folder)
+    assert _files(folder) == {"studies": 2, "trials": 13, "measurements": 13}
+    store.compact()
+    assert _files(folder) == {"studies": 1, "trials": 1, "measurements": 1}
+    _equal(_rows(folder), before)
+    store.compact("synthetic")
+    store.compact("another")
+    _equal(_rows(folder), before)
+    assert not list((folder / "claims").glob("*.json"))
+
+
+def test_commits_go_on_after_it(folder: Path) -> None:
+    store = Store(folder)
+    store.compact()
+    synthetic.commit(store, [synthetic.trial_row("digits-mlp", "sgd", 8, 3)])
+    assert len(results.open(folder).measurements) == 300
+    store.compact()
+    assert _files(folder)["trials"] == 1
+    assert len(results.open(folder).measurements) == 300
+
+
+def test_old_orphans_go_and_young_ones_stay(folder: Path) -> None:
+    store = Store(folder)
+    synthetic.commit(store, [synthetic.trial_row("digits-mlp", "sgd", 64, 0)])
+    max((folder / "trials" / "synthetic").iterdir()).unlink()
+    orphan = max((folder / "measurements" / "synthetic").iterdir())
+    before = _rows(folder)
+    store.compact()
+    assert orphan.exists()
+    _old(orphan)
+    store.compact()
+    assert not orphan.exists()
+    _equal(_rows(folder), before)
+
+
+def test_a_commit_that_slept_between_its_writes_loses_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its measurements were swept away as orphans before its trials came."""
+    store = Store(folder)
+    write = Location.write
+
+    def sleepy(self: Location, name: str, data: Any) -> None:
+        if name.startswith("trials/"):
+            monkeypatch.setattr(Location, "write", write)
+            _old(max((folder / "measurements" / "synthetic").iterdir()))
+            compact(Location(folder))
+        write(self, name, data)
+
+    monkeypatch.setattr(Location, "write", sleepy)
+    synthetic.commit(store, [synthetic.trial_row("digits-mlp", "sgd", 64, 0)])
+    run = results.open(folder)
+    assert len(run.trials) == 49
+    assert (run.measurements.trial == "digits-mlp-sgd-64-0").sum() == 4
+
+
+def test_temporary_files_of_dead_writers_go(folder: Path) -> None:
+    left = folder / "trials" / "synthetic" / ".x.parquet.1234.tmp"
+    left.write_bytes(b"half")
+    Store(folder).compact()
+    assert left.exists()
+    _old(left)
+    Store(folder).compact()
+    assert not left.exists()
+
+
+class _CutError(Exception):
+    """Stands for the end of the process."""
+
+
+def test_cut_off_after_any_step_it_has_lost_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = _rows(folder)
+    steps = 0
+    for name in ("write", "delete"):
+        real = getattr(Location, name)
+
+        def counted(self: Location, *given: Any, _real: Any = real) -> None:
+            nonlocal steps, left
+            if left == 0:
+                raise _CutError
+            left -= 1
+            steps += 1
+            _real(self, *given)
+
+        monkeypatch.setattr(Location, name, counted)
+    for cut in range(0, 200, 3):
+        left = cut
+        try:
+            compact(Location(folder))
+        except _CutError:
+            pass
+        else:
+            if _files(folder)["measurements"] == 1:
+                break
+        _equal(_rows(folder), before)
+    left = 1000
+    compact(Location(folder))
+    assert steps > 20
+    assert _files(folder) == {"studies": 1, "trials": 1, "measurements": 1}
+    _equal(_rows(folder), before)
+
+
+def test_readers_and_writers_beside_it_see_every_row(tmp_path: Path) -> None:
+    root = tmp_path / "runs"
+    store = Store(root)
+    stop = threading.Event()
+    wrong: list[str] = []
+
+    def write() -> None:
+        for index in range(60):
+            trial = {"trial": f"t{index}", "study": "s"}
+            points = [{"trial": f"t{index}", "step": step} for step in range(5)]
+            store.commit("e", measurements=points, trials=[trial])
+        stop.set()
+
+    def shrink() -> None:
+        while not stop.is_set():
+            Store(root).compact()
+
+    def read() -> None:
+        least = 0
+        while not stop.is_set():
+            run = results.open(root)
+            trials = len(run.trials)
+            points = run.measurements
+            if trials < least or len(points) != 5 * trials or points.duplicated().any():
+                wrong.append(f"{trials} trials after {least}, {len(points)} measurements")
+            least = trials
+
+    threads = [threading.Thread(target=work) for work in (write, shrink, read)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    Store(root).compact()
+    run = results.open(root)
+    assert (len(run.trials), len(run.measurements)) == (60, 300)
+
+
+def test_one_at_a_time(folder: Path) -> None:
+    other = Claims(folder).take("compact-synthetic", [])
+    assert other is not None
+    Store(folder).compact()
+    assert _files(folder)["trials"] == 12
+    other.release()
+    Store(folder).compact()
+    assert _files(folder)["trials"] == 1
+
+
+def test_large_files_are_left_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("results.compact._LARGE", 20)
+    monkeypatch.setattr("results.compact._MOST", 60)
+    before = _rows(folder)
+    Store(folder).compact()
+    # 12 commits of 25 measurements are large enough; 12 of 4 trials come together.
+    assert _files(folder)["measurements"] == 12
+    assert _files(folder)["trials"] == 1
+    _equal(_rows(folder), before)
+
+
+def test_in_an_object_store(bucket: Location) -> None:
+    store = Store(bucket)
+    for index in range(4):
+        synthetic.commit(store, [synthetic.trial_row("digits-mlp", "sgd", 8, index)])
+    before = _rows(bucket)
+    assert (len(before[1]), len(before[2])) == (4, 25)
+    store.compact()
+    assert len(bucket.files("measurements", ".parquet")) == 1
+    _equal(_rows(bucket), before)
+    with pytest.raises(results.ResultsError, match=r"is not a results folder|no such folder"):
+        _open(Location("/bucket/other", bucket.filesystem))

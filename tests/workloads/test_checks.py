@@ -1,0 +1,112 @@
+"""What a workload returns, checked: each error is one line that names the thing and the place."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import Dataset, IterableDataset, TensorDataset
+
+from workloads import WorkloadError, load
+from workloads.checks import check_metrics, check_per_example, check_splits, target_metric
+
+X, Y = torch.zeros(4, 3), torch.zeros(4, dtype=torch.long)
+WORKLOAD = load("digits-mlp")
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter([(X[0], Y[0])])
+
+
+class Listed(Dataset):
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, i: int):
+        return X[0], Y[0]
+
+
+def test_good_splits_pass_in_order() -> None:
+    listed = Listed(3)
+    splits = check_splits(
+        {"test": [X], "validation": TensorDataset(X, Y), "train": listed}, WORKLOAD
+    )
+    assert list(splits) == ["train", "validation", "test"]
+    assert splits["train"] is listed
+    assert [len(splits[name]) for name in ("validation", "test")] == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ((X, Y), "data() of digits-mlp returned a tuple"),
+        (None, "data() of digits-mlp returned a NoneType"),
+        ({"validation": (X, Y)}, "data() of digits-mlp has no split 'train'"),
+        ({"train": (X, Y)}, "data() of digits-mlp has no split 'validation'"),
+        ({"train": (X, Y), "valid": (X, Y)}, "data() of digits-mlp has an unknown split 'valid'"),
+        ({"train": (X, Y[:3])}, "split 'train' of digits-mlp: its tensors have 4 and 3 examples"),
+        ({"train": (X[:0], Y[:0])}, "split 'train' of digits-mlp is empty"),
+        ({"train": ()}, "split 'train' of digits-mlp is empty"),
+        ({"train": Listed(0)}, "split 'train' of digits-mlp is empty"),
+        ({"train": X}, "split 'train' of digits-mlp is a Tensor"),
+        ({"train": Stream()}, "split 'train' of digits-mlp is a Stream"),
+        ({"train": (X, np.zeros(4))}, "split 'train' of digits-mlp: its part 1 is a ndarray"),
+        ({"train": (torch.tensor(1.0),)}, "split 'train' of digits-mlp: its part 0 is a number"),
+    ],
+)
+def test_bad_splits_are_named(data, message) -> None:
+    if isinstance(data, dict) and "validation" not in message and "valid" not in data:
+        data = {"validation": (X, Y), **data}
+    with pytest.raises(WorkloadError) as caught:
+        check_splits(data, WORKLOAD)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (torch.tensor(0.5), 'a mean?): return one value an example, reduction="none"'),
+        (0.5, 'a mean?): return one value an example, reduction="none"'),
+        (torch.zeros(4, 2), "returned shape (4, 2) for 4 examples"),
+        (torch.zeros(3), "returned shape (3,) for 4 examples"),
+        (None, "returned a NoneType for 4 examples"),
+    ],
+)
+def test_one_value_an_example(values, message) -> None:
+    check_per_example(torch.zeros(4), 4, "loss", WORKLOAD)
+    for call in (
+        lambda: check_per_example(values, 4, "loss", WORKLOAD),
+        lambda: check_metrics({"error": values}, 4, WORKLOAD),
+    ):
+        with pytest.raises(WorkloadError) as caught:
+            call()
+        assert message in str(caught.value)
+        assert "digits-mlp" in str(caught.value)
+
+
+def test_the_designs_words_for_a_mean() -> None:
+    with pytest.raises(WorkloadError) as caught:
+        check_per_example(torch.tensor(1.0), 8, "loss", WORKLOAD)
+    assert str(caught.value).startswith(
+        'loss returned one number (a mean?): return one value an example, reduction="none"'
+    )
+
+
+def test_sums_with_counts_pass_and_other_tuples_do_not() -> None:
+    check_metrics({"perplexity": (torch.tensor(3.0), 7), "error": (1.0, 4)}, 4, WORKLOAD)
+    for wrong in ((1.0,), (torch.zeros(4), 4), (1.0, 2, 3), (1.0, "4")):
+        with pytest.raises(WorkloadError, match=r"metric 'error' .* not \(sum, count\)"):
+            check_metrics({"error": wrong}, 4, WORKLOAD)
+    for wrong in (torch.zeros(4), {}, None):
+        with pytest.raises(WorkloadError, match="metrics\\(\\) of digits-mlp returned"):
+            check_metrics(wrong, 4, WORKLOAD)
+    with pytest.raises(WorkloadError, match="is not a metric's name"):
+        check_metrics({"top 1": torch.zeros(4)}, 4, WORKLOAD)
+
+
+def test_the_targets_metric() -> None:
+    assert target_metric(WORKLOAD) == ("validation", "error")

@@ -1,0 +1,170 @@
+"""Workloads by name, by class and out of a file."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+import workloads
+from workloads import Classification, WorkloadError, load, names
+from workloads.registry import REGISTRY, get
+
+FILE = """
+    import torch
+    from workloads import Classification
+
+    class Net(torch.nn.Linear): ...
+
+    class MyModel(Classification):
+        target = "validation_error < 0.05"
+        width: int = 64
+
+        def data(self):
+            x, y = torch.zeros(4, 3), torch.zeros(4, dtype=torch.long)
+            return {"train": (x, y), "validation": (x, y)}
+        def model(self): return Net(3, self.width)
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(text: str = FILE, name: str = "my_model.py"):
+        (tmp_path / name).write_text(textwrap.dedent(text))
+        return tmp_path
+
+    return write
+
+
+def test_listing_imports_neither_torch_nor_data_libraries() -> None:
+    code = (
+        "import sys, workloads\n"
+        "assert 'digits-mlp' in workloads.names() and workloads.data_root()\n"
+        "found = {'torch', 'torchvision', 'sklearn', 'numpy'} & set(sys.modules)\n"
+        "assert not found, found\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+@pytest.mark.parametrize("name", sorted(REGISTRY))
+def test_names_lead_to_workloads_and_back(name) -> None:
+    workload = load(name)
+    assert workload.name == name
+    assert get(name) is type(workload)
+    assert type(workload).__dict__["version"], "a packaged workload pins its own version"
+    assert names()[name]
+
+
+def test_a_name_that_is_unknown_gets_its_neighbour() -> None:
+    with pytest.raises(WorkloadError, match="no workload is called 'digit-mlp'") as caught:
+        load("digit-mlp")
+    assert caught.value.hint == "did you mean 'digits-mlp'?"
+    with pytest.raises(AttributeError, match="lod"):
+        workloads.lod  # noqa: B018
+
+
+def test_a_file_of_ones_own(write) -> None:
+    folder = write()
+    own = load("my_model.py:MyModel", {"width": 8}, folder)
+    assert (own.name, own.fields["width"]) == ("MyModel", 8)
+    assert own.model().out_features == 8
+    assert load("my_model.py", base=folder).fields["width"] == 64
+    assert type(load(f"{folder}/my_model.py:MyModel")) is type(own)
+    assert pickle.loads(pickle.dumps(own)) == own
+    assert type(pickle.loads(pickle.dumps(own.model()))).__name__ == "Net"
+
+
+def test_an_edited_file_is_read_anew(write) -> None:
+    folder = write()
+    before = load("my_model.py:MyModel", base=folder)
+    write(FILE.replace("64", "32"))
+    after = load("my_model.py:MyModel", base=folder)
+    assert (before.fields["width"], after.fields["width"]) == (64, 32)
+    assert pickle.loads(pickle.dumps(before)) == before
+
+
+def test_two_files_of_one_name_do_not_mix(write, tmp_path) -> None:
+    folder = write()
+    (tmp_path / "other").mkdir()
+    write(FILE.replace("64", "32"), "other/my_model.py")
+    first = load("my_model.py:MyModel", base=folder)
+    second = load("my_model.py:MyModel", base=folder / "other")
+    assert (first.fields["width"], second.fields["width"]) == (64, 32)
+
+
+def test_a_file_finds_its_siblings_and_hides_nothing(write, monkeypatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    folder = write("SIZE = 7\n", "a_sibling_of_mine.py")
+    write("raise RuntimeError\n", "json.py")
+    write("from a_sibling_of_mine import SIZE\nimport json\n" + textwrap.dedent(FILE))
+    assert load("my_model.py:MyModel", base=folder)
+    assert sys.path[-1] == str(folder)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message", "hint"),
+    [
+        ("my_modle.py:MyModel", "no file 'my_modle.py' in", "did you mean 'my_model.py'?"),
+        ("my_model.py:MyModle", "has no class 'MyModle'", "did you mean 'MyModel'?"),
+        ("my_model.py:Net", "'Net' in my_model.py is not a workload", "derive it"),
+        ("my_model.py:torch", "'torch' in my_model.py is not a workload", "derive it"),
+    ],
+)
+def test_a_wrong_place_is_named(write, spec, message, hint) -> None:
+    with pytest.raises(WorkloadError) as caught:
+        load(spec, base=write())
+    assert message in str(caught.value)
+    assert hint in (caught.value.hint or "")
+
+
+def test_several_workloads_need_a_class(write) -> None:
+    folder = write(textwrap.dedent(FILE) + "\nclass Second(MyModel): ...\n")
+    with pytest.raises(WorkloadError, match=r"my_model.py holds 2 workloads"):
+        load("my_model.py", base=folder)
+
+
+@pytest.mark.parametrize("method", ["data", "model"])
+def test_a_missing_method_is_named(write, method) -> None:
+    folder = write(FILE.replace(f"def {method}(", "def other("))
+    with pytest.raises(WorkloadError, match=f"workload MyModel has no method '{method}'"):
+        load("my_model.py:MyModel", base=folder)
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("validation_error = 0.05", "is not METRIC < VALUE"),
+        ("validation_error < low", "is not METRIC < VALUE"),
+        ("error < 0.05", "names no split"),
+        ("validation_error > 0.05", "points the wrong way"),
+        ("validation_accuracy < 0.9", "points the wrong way"),
+    ],
+)
+def test_a_target_that_cannot_be_meant(write, target, message) -> None:
+    folder = write(FILE.replace("validation_error < 0.05", target))
+    with pytest.raises(WorkloadError, match=message) as caught:
+        load("my_model.py:MyModel", base=folder)
+    assert "workload MyModel" in str(caught.value)
+
+
+def test_no_target_is_an_error() -> None:
+    class Aimless(Classification):
+        def data(self): ...
+        def model(self): ...
+
+    with pytest.raises(WorkloadError, match="Aimless states no target"):
+        load(Aimless)
+    with pytest.raises(WorkloadError, match="dict is not a workload"):
+        load(dict)  # type: ignore[arg-type]
+
+
+def test_what_the_users_file_raises_passes_unchanged(write) -> None:
+    folder = write("1 / 0\n")
+    with pytest.raises(ZeroDivisionError):
+        load("my_model.py:MyModel", base=folder)
+    assert not [m for m in sys.modules.values() if str(folder) in str(getattr(m, "__file__", ""))]
+    write()
+    assert load("my_model.py:MyModel", base=folder)

@@ -1,0 +1,211 @@
+"""Every packaged workload keeps the contract: shapes, counts, function transforms, seeds."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+import torch
+from torch.func import functional_call, grad, stack_module_state, vmap
+
+from workloads import load, names
+from workloads.checks import check_metrics, check_per_example, check_splits
+from workloads.digits import splits as digits
+
+STORED = {
+    "digits": ((64,), torch.float32),
+    "mnist": ((1, 28, 28), torch.uint8),
+    "fashion-mnist": ((1, 28, 28), torch.uint8),
+    "cifar10": ((3, 32, 32), torch.uint8),
+}
+SMALL = {
+    "mnist-fc": {"widths": [8, 8]},
+    "mnist-simple-cnn": {"scale": 0.0625},
+    "fashion-mnist-simple-cnn": {"scale": 0.0625},
+    "cifar10-resnet8": {"augmented": True},
+    "quadratic": {"replicas": 2, "examples": 32},
+}
+
+
+def stored_batch(workload, examples: int = 6):
+    """A batch as the workload stores it; random where the real set may be absent."""
+    if workload.dataset == "none":
+        return (workload.data()["train"][0][:examples],)
+    shape, dtype = STORED[workload.dataset]
+    made = torch.Generator().manual_seed(3)
+    x = torch.randint(0, 256, (examples, *shape), generator=made)
+    x = x.to(dtype) if dtype == torch.uint8 else x / 255
+    return x, torch.arange(examples) % 10
+
+
+def training_batch(workload, examples: int = 6):
+    """A batch as an engine trains on it: stored, augmented, transformed."""
+    batch = workload.augment(stored_batch(workload, examples), torch.Generator().manual_seed(5))
+    return workload.transform(batch, training=True)
+
+
+class Forward(torch.nn.Module):
+    """A workload's forward as a module, which functional_call wants."""
+
+    def __init__(self, model, workload) -> None:
+        super().__init__()
+        self.model, self.workload = model, workload
+
+    def forward(self, batch):
+        return self.workload.forward(self.model, batch)
+
+
+@pytest.fixture(params=sorted(names()))
+def workload(request):
+    return load(request.param, SMALL.get(request.param, {}))
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "count"),
+    [
+        ("digits-mlp", {}, 4_810),
+        ("digits-softmax", {}, 650),
+        ("mnist-fc", {}, 814_090),
+        ("mnist-fc", {"widths": [64, 64, 64]}, 59_210),
+        ("mnist-simple-cnn", {}, 3_274_634),
+        ("fashion-mnist-simple-cnn", {}, 3_274_634),
+        ("mnist-simple-cnn", {"scale": 0.5}, 821_706),
+        ("cifar10-resnet8", {}, 75_050),
+        ("quadratic", {"replicas": 1}, 84),
+    ],
+)
+def test_parameter_counts(name, fields, count) -> None:
+    model = load(name, fields).model()
+    assert sum(p.numel() for p in model.parameters()) == count
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        ("digits-mlp", "validation_error < 0.04"),
+        ("digits-softmax", "validation_error < 0.04"),
+        ("mnist-fc", "validation_error < 0.03"),
+        ("mnist-simple-cnn", "validation_error < 0.01"),
+        ("fashion-mnist-simple-cnn", "validation_error < 0.10"),
+        ("cifar10-resnet8", "validation_error < 0.30"),
+        ("quadratic", "validation_loss < 0.01"),
+    ],
+)
+def test_targets_are_the_protocols(name, target) -> None:
+    assert load(name).target == target
+
+
+def test_one_value_an_example(workload) -> None:
+    for batch in (
+        training_batch(workload),
+        workload.transform(stored_batch(workload), training=False),
+    ):
+        output = workload.forward(workload.model(), batch)
+        check_per_example(workload.loss(output, batch), 6, "loss", workload)
+        check_metrics(workload.metrics(output, batch), 6, workload)
+
+
+def test_transforms_are_float32_and_deterministic(workload) -> None:
+    stored = stored_batch(workload)
+    first, second = (workload.transform(stored, training=t) for t in (True, False))
+    for a, b in zip(first, second, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=0)
+    if workload.dataset != "none":
+        assert first[0].dtype == torch.float32
+
+
+def test_models_come_from_the_global_generator(workload) -> None:
+    made = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        made.append(torch.cat([p.detach().flatten() for p in workload.model().parameters()]))
+    assert torch.equal(made[0], made[1])
+    assert not torch.equal(made[0], made[2])
+
+
+def test_augmentation_comes_from_the_given_generator(workload) -> None:
+    batch = stored_batch(workload)
+    assert workload.augments == (workload.name in ("cifar10-resnet8", "quadratic"))
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    drawn = [workload.augment(batch, torch.Generator().manual_seed(s)) for s in (1, 1, 2)]
+    assert torch.equal(torch.get_rng_state(), before)
+    for a, b in zip(drawn[0], drawn[1], strict=True):
+        assert torch.equal(a, b)
+    if workload.augments:
+        assert any(not torch.equal(a, b) for a, b in zip(drawn[0], drawn[2], strict=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_stacked_gradients_are_those_of_each_model(workload, dtype) -> None:
+    """Loss and metrics run under vmap and grad, and the stack computes what a loop does."""
+    models = [workload.model().to(dtype) for _ in range(3)]
+    batch = tuple(t.to(dtype) if t.is_floating_point() else t for t in training_batch(workload))
+    params, buffers = stack_module_state(models)
+
+    def mean_loss(p, b, batch):
+        output = functional_call(Forward(models[0], workload), (p, b), (batch,))
+        return workload.loss(output, batch).mean()
+
+    wrapped = {f"model.{k}": v for k, v in params.items()}
+    held = {f"model.{k}": v for k, v in buffers.items()}
+    stacked = vmap(grad(mean_loss), in_dims=(0, 0, None))(wrapped, held, batch)
+    for i, model in enumerate(models):
+        workload.loss(workload.forward(model, batch), batch).mean().backward()
+        for name, parameter in model.named_parameters():
+            torch.testing.assert_close(
+                stacked[f"model.{name}"][i], parameter.grad, rtol=1e-4, atol=1e-5
+            )
+    outputs = vmap(
+        lambda p, b: workload.metrics(
+            functional_call(Forward(models[0], workload), (p, b), (batch,)), batch
+        )
+    )(wrapped, held)
+    assert all(value.shape == (3, len(batch[0])) for value in outputs.values())
+
+
+def test_digits_split_is_fixed_stratified_and_disjoint() -> None:
+    splits = check_splits(load("digits-softmax").data(), load("digits-softmax"))
+    (x, y), (held_x, held_y) = splits["train"], splits["validation"]
+    assert (x.shape, held_x.shape) == ((1297, 64), (500, 64))
+    assert (float(x.min()), float(x.max())) == (0.0, 1.0)
+    share = 500 / 1797
+    for label in range(10):
+        count = int((y == label).sum() + (held_y == label).sum())
+        assert abs(int((held_y == label).sum()) - share * count) < 1
+    rows = {row.numpy().tobytes() for row in x} & {row.numpy().tobytes() for row in held_x}
+    assert not rows
+    # A newer scikit-learn that splits otherwise would silently change every result.
+    held = (held_x * 16).byte().numpy().tobytes() + held_y.byte().numpy().tobytes()
+    assert hashlib.sha256(held).hexdigest().startswith("79c09b92f3b6eca6")
+    assert digits() is digits()
+
+
+def test_cifar_augmentation_shifts_and_mirrors_whole_images() -> None:
+    """Each augmented image is a window of the padded image or of its mirror, all channels alike."""
+    plain = load("cifar10-resnet8")
+    augmented = load("cifar10-resnet8", {"augmented": True})
+    x = torch.randint(1, 256, (40, 3, 32, 32), dtype=torch.uint8)
+    batch = (x, torch.zeros(40, dtype=torch.long))
+    assert not plain.augments
+    assert plain.augment(batch, torch.Generator())[0] is x
+    shifted = augmented.augment(batch, torch.Generator().manual_seed(0))[0]
+    padded = torch.nn.functional.pad(x, (4, 4, 4, 4))
+
+    def window(image, dy: int, dx: int, mirrored: bool):
+        cut = image[:, dy : dy + 32, dx : dx + 32]
+        return cut.flip(2) if mirrored else cut
+
+    seen = set()
+    for i in range(40):
+        found = [
+            (dy, dx, mirrored)
+            for dy in range(9)
+            for dx in range(9)
+            for mirrored in (False, True)
+            if torch.equal(window(padded[i], dy, dx, mirrored), shifted[i])
+        ]
+        assert len(found) == 1
+        seen.add(found[0])
+    assert {mirrored for _, _, mirrored in seen} == {False, True}
+    assert len({(dy, dx) for dy, dx, _ in seen}) > 10

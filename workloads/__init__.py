@@ -1,0 +1,49 @@
+"""What is trained: data, models, loss, metrics and target. Knows nothing of the rest.
+
+Names are imported when first used: listing the workloads needs neither torch nor a data library.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from workloads.base import Batch, Classification, Workload
+    from workloads.data import data_root
+    from workloads.errors import WorkloadError
+    from workloads.fingerprint import identity
+    from workloads.loading import load
+    from workloads.registry import names
+
+_HOME = {
+    "Batch": "workloads.base",
+    "Classification": "workloads.base",
+    "Workload": "workloads.base",
+    "WorkloadError": "workloads.errors",
+    "data_root": "workloads.data",
+    "identity": "workloads.fingerprint",
+    "load": "workloads.loading",
+    "names": "workloads.registry",
+}
+
+__all__ = [
+    "Batch",
+    "Classification",
+    "Workload",
+    "WorkloadError",
+    "data_root",
+    "identity",
+    "load",
+    "names",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

@@ -1,0 +1,171 @@
+"""Does a workload keep its contract? Each check raises one line that says what is wrong where."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset, IterableDataset, TensorDataset
+
+from workloads.base import Batch, Workload
+from workloads.errors import WorkloadError, nearest
+
+SPLITS = ("train", "validation", "test")
+_TARGET = re.compile(r"^\s*([A-Za-z_]\w*)\s*([<>])\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$")
+_LOWER = ("error", "loss", "cross_entropy", "entropy", "perplexity", "mse", "mae", "rmse")
+_HIGHER = ("accuracy", "precision", "recall", "f1", "auc", "bleu", "r2")
+
+
+def check_target(target: str, place: str) -> None:
+    """A target must read METRIC < VALUE, on a metric of a split, in a direction that can be meant.
+
+    Raises:
+        WorkloadError: it does not; ``place`` says whose target it is.
+    """
+    match = _TARGET.match(target)
+    if not match:
+        raise WorkloadError(
+            f"target {target!r} of {place} is not METRIC < VALUE or METRIC > VALUE",
+            hint="for example: validation_error < 0.05",
+        )
+    column, sign = match[1], match[2]
+    split, _, metric = column.partition("_")
+    if split not in SPLITS or not metric:
+        raise WorkloadError(
+            f"target {target!r} of {place} names no split",
+            hint=f"write validation_{column}: a metric of train, validation or test",
+        )
+    wrong = (sign == ">" and metric.endswith(_LOWER)) or (sign == "<" and metric.endswith(_HIGHER))
+    if wrong:
+        raise WorkloadError(
+            f"target {target!r} of {place} points the wrong way",
+            hint=f"{metric} is better when {'lower' if sign == '>' else 'higher'}: turn the sign",
+        )
+
+
+def check_splits(data: Any, workload: Workload) -> dict[str, Batch | Dataset[Any]]:
+    """What ``workload.data()`` returned, checked; a TensorDataset becomes its tensors.
+
+    Raises:
+        WorkloadError: not a mapping, no train split or none for the target, an unknown split, or
+            one that is empty, ragged, or neither tensors nor a map-style Dataset.
+    """
+    if not isinstance(data, Mapping):
+        raise WorkloadError(
+            f"data() of {workload.name} returned a {type(data).__name__}",
+            hint='return {"train": (x, y), "validation": (x, y)}',
+        )
+    for split in data:
+        if split not in SPLITS:
+            raise WorkloadError(
+                f"data() of {workload.name} has an unknown split {split!r}",
+                hint=nearest(str(split), SPLITS),
+            )
+    for split in ("train", workload.target.strip().partition("_")[0]):
+        if split not in data:
+            raise WorkloadError(
+                f"data() of {workload.name} has no split {split!r}",
+                hint=f"its target is {workload.target}" if split != "train" else None,
+            )
+    return {split: _split(data[split], split, workload.name) for split in SPLITS if split in data}
+
+
+def _split(value: Any, split: str, name: str) -> Batch | Dataset[Any]:
+    place = f"split {split!r} of {name}"
+    if isinstance(value, TensorDataset):
+        value = value.tensors
+    if isinstance(value, list):
+        value = tuple(value)
+    if isinstance(value, tuple):
+        return _tensors(value, place)
+    if isinstance(value, IterableDataset) or not (
+        hasattr(value, "__len__") and hasattr(value, "__getitem__") and not torch.is_tensor(value)
+    ):
+        raise WorkloadError(
+            f"{place} is a {type(value).__name__}",
+            hint="give a tuple of tensors, (x, y), or a map-style Dataset (with its length)",
+        )
+    if len(value) == 0:
+        raise WorkloadError(f"{place} is empty")
+    dataset: Dataset[Any] = value
+    return dataset
+
+
+def _tensors(value: tuple[Any, ...], place: str) -> Batch:
+    if not value:
+        raise WorkloadError(f"{place} is empty")
+    for i, tensor in enumerate(value):
+        if not torch.is_tensor(tensor) or tensor.dim() == 0:
+            kind = "a number" if torch.is_tensor(tensor) else f"a {type(tensor).__name__}"
+            raise WorkloadError(
+                f"{place}: its part {i} is {kind}",
+                hint="give tensors whose leading dimension is the examples (torch.as_tensor)",
+            )
+    lengths = [len(tensor) for tensor in value]
+    if len(set(lengths)) > 1:
+        raise WorkloadError(f"{place}: its tensors have {' and '.join(map(str, lengths))} examples")
+    if lengths[0] == 0:
+        raise WorkloadError(f"{place} is empty")
+    return value
+
+
+def check_per_example(values: Any, batch_size: int, what: str, workload: Workload) -> None:
+    """``values`` must be a tensor of shape (batch_size,).
+
+    Raises:
+        WorkloadError: it is not; ``what`` is ``loss`` or ``metric 'error'``.
+    """
+    shape = tuple(values.shape) if torch.is_tensor(values) else None
+    if shape == (batch_size,):
+        return
+    if isinstance(values, (int, float)) or (shape == () and batch_size != 0):
+        raise WorkloadError(
+            f"{what} returned one number (a mean?): return one value an example, "
+            f'reduction="none" (workload {workload.name})'
+        )
+    got = f"shape {shape}" if shape is not None else f"a {type(values).__name__}"
+    raise WorkloadError(
+        f"{what} of workload {workload.name} returned {got} for {batch_size} examples",
+        hint=f"return one value an example: shape ({batch_size},)",
+    )
+
+
+def check_metrics(metrics: Any, batch_size: int, workload: Workload) -> None:
+    """``metrics`` must be a mapping of names to one value an example, or to (sum, count).
+
+    Raises:
+        WorkloadError: it is not.
+    """
+    if not isinstance(metrics, Mapping) or not metrics:
+        raise WorkloadError(
+            f"metrics() of {workload.name} returned {type(metrics).__name__ or 'nothing'}",
+            hint='return a dict, for example {"error": (output.argmax(-1) != y).float()}',
+        )
+    for name, value in metrics.items():
+        if not isinstance(name, str) or not name.isidentifier():
+            raise WorkloadError(f"metrics() of {workload.name}: {name!r} is not a metric's name")
+        if isinstance(value, tuple):
+            _check_sum(name, value, workload)
+        else:
+            check_per_example(value, batch_size, f"metric {name!r}", workload)
+
+
+def _check_sum(name: str, value: tuple[Any, ...], workload: Workload) -> None:
+    one_number = (int, float, Tensor)
+    whole = len(value) == 2 and all(
+        isinstance(part, one_number) and (not torch.is_tensor(part) or part.dim() == 0)
+        for part in value
+    )
+    if not whole:
+        raise WorkloadError(
+            f"metric {name!r} of workload {workload.name} is a tuple, but not (sum, count)"
+        )
+
+
+def target_metric(workload: Workload) -> tuple[str, str]:
+    """The split and the metric of the workload's own target."""
+    split, _, metric = re.split(r"[<>]", workload.target)[0].strip().partition("_")
+    return split, metric

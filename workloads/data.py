@@ -1,0 +1,163 @@
+"""Where data sets live, and the image sets that are read from there in torchvision's layout.
+
+Of each training set the last 5,000 examples of a fixed permutation (numpy's frozen
+``RandomState(0)``) are the validation split: 55,000 / 5,000 / 10,000 for MNIST and Fashion-MNIST,
+45,000 / 5,000 / 10,000 for CIFAR-10, as Shallue et al. 2019 have them.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import pickle
+import sys
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from workloads.errors import WorkloadError
+from workloads.network import downloading, reachable
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+VALIDATION = 5_000
+_SPLIT_SEED = 0
+
+
+class ImageSet(NamedTuple):
+    """An image set of torchvision: its class there, its files and where they come packed (below the
+    data root), and its source."""
+
+    cls: str
+    folder: str
+    files: tuple[str, ...]
+    archives: tuple[str, ...]
+    url: str
+
+
+_IDX = tuple(
+    f"{part}-{kind}-ubyte" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")
+)
+IMAGE_SETS = {
+    "mnist": ImageSet(
+        "MNIST",
+        "MNIST/raw",
+        _IDX,
+        tuple(f"MNIST/raw/{file}.gz" for file in _IDX),
+        "https://ossci-datasets.s3.amazonaws.com/mnist/",
+    ),
+    "fashion-mnist": ImageSet(
+        "FashionMNIST",
+        "FashionMNIST/raw",
+        _IDX,
+        tuple(f"FashionMNIST/raw/{file}.gz" for file in _IDX),
+        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+    ),
+    "cifar10": ImageSet(
+        "CIFAR10",
+        "cifar-10-batches-py",
+        (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch", "batches.meta"),
+        ("cifar-10-python.tar.gz",),
+        "https://www.cs.toronto.edu/~kriz/",
+    ),
+}
+
+
+def data_root() -> Path:
+    """``$BATCHSCALE_DATA``, else ``batchscale`` in the user's cache folder."""
+    stated = os.environ.get("BATCHSCALE_DATA")
+    if stated:
+        return Path(stated).expanduser()
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "batchscale"
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "batchscale"
+
+
+def images(name: str) -> dict[str, tuple[Tensor, Tensor]]:
+    """Train, validation and test: uint8 (N, channels, height, width), int64 (N,).
+
+    Read once a process. A set that is absent is downloaded by torchvision, with its checksums.
+
+    Raises:
+        WorkloadError: absent and out of reach, not readable, or torchvision does not import.
+    """
+    return _images(name, data_root())
+
+
+def present(name: str, root: Path | None = None) -> bool:
+    """Whether all files of a set are there, unpacked."""
+    folder = (root or data_root()) / IMAGE_SETS[name].folder
+    return all((folder / file).is_file() for file in IMAGE_SETS[name].files)
+
+
+@functools.cache
+def _images(name: str, root: Path) -> dict[str, tuple[Tensor, Tensor]]:
+    import numpy as np
+    import torch
+
+    if not present(name, root):
+        _download(name, root)
+    x, y = _read(name, root, train=True)
+    order = torch.from_numpy(np.random.RandomState(_SPLIT_SEED).permutation(len(x)))
+    train, validation = order[:-VALIDATION], order[-VALIDATION:]
+    return {
+        "train": (x[train], y[train]),
+        "validation": (x[validation], y[validation]),
+        "test": _read(name, root, train=False),
+    }
+
+
+def _read(name: str, root: Path, *, train: bool) -> tuple[Tensor, Tensor]:
+    import torch
+
+    try:
+        with warnings.catch_warnings():  # CIFAR-10's pickles hold what newer numpy warns of
+            warnings.simplefilter("ignore")
+            source = _torchvision(name)(root, train=train, download=False)
+    except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError) as error:
+        folder = root / IMAGE_SETS[name].folder
+        raise WorkloadError(
+            f"data set {name} in {folder} cannot be read: {_first_line(error)}",
+            hint=f"remove {folder} to have it downloaded afresh",
+        ) from error
+    x = torch.as_tensor(source.data)
+    x = x.unsqueeze(1) if x.dim() == 3 else x.permute(0, 3, 1, 2).contiguous()
+    return x, torch.as_tensor(source.targets).long()
+
+
+def _download(name: str, root: Path) -> None:
+    wanted = IMAGE_SETS[name]
+    hint = f"put {', '.join(wanted.files)} there, or set BATCHSCALE_DATA to a root that has them"
+    problem = f"data set {name} is not in {root / wanted.folder}"
+    dataset = _torchvision(name)
+    packed = all((root / archive).is_file() for archive in wanted.archives)
+    if not packed and not reachable(wanted.url):
+        raise WorkloadError(f"{problem}, and {wanted.url} does not answer", hint=hint)
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with downloading(root / f".{name}.lock"):
+            if not present(name, root):
+                dataset(root, download=True)
+    except (OSError, RuntimeError) as error:
+        raise WorkloadError(
+            f"{problem}, and its download failed: {_first_line(error)}", hint=hint
+        ) from error
+
+
+def _torchvision(name: str) -> Any:
+    try:
+        from torchvision import datasets
+    except (ImportError, OSError, RuntimeError) as error:
+        import torch
+
+        raise WorkloadError(
+            f"torchvision does not import beside torch {torch.__version__}: {_first_line(error)}",
+            hint="install both from one index: a CPU-only torch and the default torchvision differ",
+        ) from error
+    return getattr(datasets, IMAGE_SETS[name].cls)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,23 @@
+"""The error of this package: one line that names the thing and the place, and a hint."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class WorkloadError(Exception):
+    """Something the user can mend. The front door prints the message, then the hint."""
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint that names the nearest known name, or lists all of them."""
+    known = list(known)
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return f"known: {', '.join(known)}" if known else "there are none"

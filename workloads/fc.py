@@ -1,0 +1,39 @@
+"""The FC-a-b-c family on MNIST: plain ReLU multilayer perceptrons (Shallue et al. 2019)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import Field
+from torch import nn
+
+from workloads.base import Batch, Classification
+from workloads.data import images
+
+
+class MNISTFC(Classification):
+    """FC-1024 unless told: 814,090 parameters. ``widths`` are those of the hidden layers."""
+
+    target = "validation_error < 0.03"
+    dataset = "mnist"
+    model_name = "fc"
+    version = "1"
+    widths: tuple[Annotated[int, Field(ge=1)], ...] = (1024,)
+
+    def data(self) -> Mapping[str, Batch]:
+        """55,000 / 5,000 / 10,000 examples: x uint8 (N, 1, 28, 28), y int64 (N,)."""
+        return images("mnist")
+
+    def transform(self, batch: Batch, *, training: bool) -> Batch:  # noqa: ARG002
+        """Pixels in [0, 1], shape (B, 784)."""
+        return batch[0].flatten(1).float() / 255, *batch[1:]
+
+    def model(self) -> nn.Module:
+        """A new model."""
+        layers: list[nn.Module] = []
+        before = 28 * 28
+        for width in self.widths:
+            layers += [nn.Linear(before, width), nn.ReLU()]
+            before = width
+        return nn.Sequential(*layers, nn.Linear(before, 10))

@@ -1,0 +1,116 @@
+"""Find a workload by name, by class or in a file of the user's own."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import importlib.util
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from workloads import registry
+from workloads.base import Workload
+from workloads.checks import check_target
+from workloads.errors import WorkloadError, nearest
+
+
+def load(
+    spec: str | type[Workload] | Workload,
+    fields: Mapping[str, Any] | None = None,
+    base: str | Path | None = None,
+) -> Workload:
+    """A workload with its fields set.
+
+    Args:
+        spec: a registered name, ``file.py:Class`` (``file.py`` alone where it holds one workload),
+            a class, or a workload whose other fields are kept.
+        fields: values of its fields.
+        base: the folder that a relative file starts from; the current one unless given.
+
+    Raises:
+        WorkloadError: an unknown name, file, class or field, or a workload that is not whole.
+            What the user's own file raises while it is imported passes unchanged.
+    """
+    fields = dict(fields or {})
+    if isinstance(spec, Workload):
+        kept = {f.name: getattr(spec, f.name) for f in dataclasses.fields(spec)}
+        return type(spec)(**{**kept, **fields})
+    cls = spec if isinstance(spec, type) else _find(spec, Path(base or "."))
+    if not issubclass(cls, Workload):
+        raise WorkloadError(f"{cls.__name__} is not a workload", hint=_DERIVE)
+    for method in ("data", "model", "loss", "metrics"):
+        if getattr(cls, method) is getattr(Workload, method):
+            raise WorkloadError(
+                f"workload {cls.__name__} has no method {method!r}",
+                hint="Classification brings loss and metrics; data(self) and model(self) are yours",
+            )
+    target = getattr(cls, "target", None)
+    if not isinstance(target, str):
+        raise WorkloadError(
+            f"workload {cls.__name__} states no target",
+            hint='write for example: target = "validation_error < 0.05"',
+        )
+    check_target(target, f"workload {cls.__name__}")
+    workload: Workload = cls(**fields)
+    return workload
+
+
+_DERIVE = "derive it from batchscale.Workload or batchscale.Classification"
+
+
+def _find(spec: str, base: Path) -> type:
+    path, _, name = spec.rpartition(":") if ".py:" in spec else (spec, "", "")
+    if not path.endswith(".py"):
+        return registry.get(spec)
+    file = (base / Path(path).expanduser()).resolve()
+    if not file.is_file():
+        siblings = [found.name for found in file.parent.glob("*.py")]
+        hint = nearest(file.name, siblings) if siblings else "a path starts at its experiment file"
+        raise WorkloadError(f"no file {path!r} in {base.resolve()}", hint=hint)
+    module = import_file(file)
+    own = {
+        key: value
+        for key, value in vars(module).items()
+        if isinstance(value, type) and value.__module__ == module.__name__
+    }
+    found = {key: value for key, value in own.items() if issubclass(value, Workload)}
+    if not name:
+        if len(found) != 1:
+            raise WorkloadError(f"{path} holds {len(found)} workloads", hint=f"write {path}:CLASS")
+        return next(iter(found.values()))
+    cls = vars(module).get(name)
+    if cls is None:
+        raise WorkloadError(f"{path} has no class {name!r}", hint=nearest(name, found))
+    if not (isinstance(cls, type) and issubclass(cls, Workload)):
+        raise WorkloadError(f"{name!r} in {path} is not a workload", hint=_DERIVE)
+    return cls
+
+
+def import_file(file: Path) -> ModuleType:
+    """Import a user's file once for each of its contents, as a module of a name of its own.
+
+    The name derives from path and content, and stands in ``sys.modules``, so that what the file
+    defines can be pickled and an edited file is read anew. Its folder goes to the end of
+    ``sys.path``, where it finds its siblings and hides nothing.
+    """
+    content = file.read_bytes()
+    key = hashlib.sha256(str(file).encode() + b"\0" + content).hexdigest()[:12]
+    name = f"batchscale_file_{file.stem}_{key}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise WorkloadError(f"{file} cannot be imported as Python")
+    if str(file.parent) not in sys.path:
+        sys.path.append(str(file.parent))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
