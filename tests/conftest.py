@@ -1,4 +1,4 @@
-"""What all tests share: one thread for torch, and one Ray for those that need it."""
+"""What all tests share: fixed seeds, one thread for torch, and one Ray for those that need it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,26 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
+# The same examples in every run, and no clock: a test that fails here fails everywhere.
+hypothesis.settings.register_profile("tests", derandomize=True, deadline=None)
+hypothesis.settings.load_profile("tests")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Whoever starts a Ray in these tests, and whoever connects to it, shares a token of this run's own.
 os.environ["RAY_AUTH_MODE"] = "token"
 os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(16)
 
 _START_SECONDS = 60.0
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    """Each test begins with the same state of torch's generator, whatever ran before it."""
+    import torch
+
+    torch.manual_seed(0)
 
 
 @pytest.fixture(scope="session")

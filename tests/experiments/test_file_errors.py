@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from experiments.config.file import load
 from experiments.errors import ExperimentError
@@ -287,3 +288,17 @@ def test_metrics_that_are_none(tmp_path):
     model.write_text(model.read_text().replace("return {**known, ", "return {'mean': 1.0, "))
     with pytest.raises(WorkloadError, match="returned one number"):
         load(file).plans()
+
+
+def test_the_model_whose_metrics_are_asked_is_always_the_same(tmp_path):
+    """Else whether a sweep of a model that fails for some weights starts would be luck."""
+    file = folder(tmp_path)
+    model = tmp_path / "my_model.py"
+    log = tmp_path / "log"
+    draw = f"with open({str(log)!r}, 'a') as log: log.write(f'{{torch.rand(())}} ')\n        "
+    model.write_text(model.read_text().replace("return nn.Seq", draw + "return nn.Seq"))
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        load(file).plans()
+    assert len(log.read_text().split()) > 1
+    assert len(set(log.read_text().split())) == 1
