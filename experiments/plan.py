@@ -60,6 +60,16 @@ class Study:
     keep: int | None = 4
     """How many best trials stay exact under dominated stopping; ``None``: it is off."""
     evaluation_ratio: float = 1.05
+    search: str = "sobol"
+    """How points are drawn (``experiments.search``)."""
+    extend: int = 0
+    """How many times the space may be enlarged where the optimum sits on its edge."""
+    repeats: int = 0
+    """How many times the best configuration is trained again, with fresh seeds."""
+    refine: float | None = None
+    """Ratio of the finer grid that the bracket of a hit is walked again on; ``None``: it is not."""
+    estimator: str = "minimum"
+    """What stands for a batch size in the analysis; recorded."""
     engine: str = "auto"
     """``auto`` (a probe decides), ``module`` or ``stacked``."""
     layout: Layout = field(default_factory=Layout)
@@ -72,6 +82,10 @@ class Trial:
     id: str
     index: int
     """Row of the study's search table."""
+    search_seed: int = 0
+    """The seed of that table: the experiment's."""
+    enlargement: int = 0
+    """How many times the space had been enlarged when the row was drawn."""
     seed: int
     """63-bit; every random stream of the trial derives from it (``experiments.seeds``)."""
     metaparameters: Mapping[str, Value]
@@ -117,6 +131,9 @@ class Outcome:
     steps_to_target: int | None = None
     last_miss: int | None = None
     """Last evaluated step before ``steps_to_target`` (0 if it was the first)."""
+    refined_steps: int | None = None
+    """Steps to target on the finer grid, where the study refines."""
+    refined_last_miss: int | None = None
     train_seconds: float = 0.0
     evaluation_seconds: float = 0.0
     other_seconds: float = 0.0

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from results.errors import ResultsError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 VERSION_KEY = b"batchscale.schema"
 TABLE_KEY = b"batchscale.table"
 REPLACES_KEY = b"batchscale.replaces"
@@ -60,6 +60,9 @@ _PLAN: dict[str, pa.DataType] = {
     "evaluation_ratio": _NUMBER,
     "keep": _COUNT,
     "stop_at_target": _FLAG,
+    "search": _TEXT,  # how points are drawn: sobol, random, grid, points, optuna:tpe …
+    "estimator": _TEXT,  # what stands for a batch size: minimum, best_of_10, median_of_searches
+    "refine_ratio": _NUMBER,  # of the finer grid that brackets are walked again on; null: not asked
     "engine": _TEXT,
     "layout": _TEXT,  # JSON
 }
@@ -81,6 +84,8 @@ _TRIALS: dict[str, pa.DataType] = {
     "run": _TEXT,  # the commit that wrote the row; its measurements carry the same
     "index": _COUNT,
     "seed": _COUNT,
+    "search_seed": _COUNT,  # of the table that `index` is a row of: a study may be searched again
+    "enlargement": _COUNT,  # times the search space had been enlarged when the row was drawn
     "role": _TEXT,
     "round": _COUNT,
     "learning_rate": _NUMBER,
@@ -102,6 +107,8 @@ _TRIALS: dict[str, pa.DataType] = {
     "lower_is_better": _FLAG,
     "steps_to_target": _NUMBER,
     "last_miss": _NUMBER,
+    "refined_steps": _NUMBER,  # steps to target on the finer grid: another estimand
+    "refined_last_miss": _NUMBER,
     "steps_run": _COUNT,
     "examples_run": _COUNT,
     "train_seconds": _NUMBER,

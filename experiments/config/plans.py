@@ -81,6 +81,7 @@ class StudyPlan:
         return Trial(
             id=name,
             index=index,
+            search_seed=self.seed,
             seed=derive(self.seed, self.study.id, name),
             metaparameters=values,
         )

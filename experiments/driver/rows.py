@@ -40,6 +40,9 @@ def study_columns(study: Study, workload: Workload) -> dict[str, Any]:
         "evaluation_ratio": study.evaluation_ratio,
         "keep": study.keep,
         "stop_at_target": study.stop_at_target,
+        "search": study.search,
+        "estimator": study.estimator,
+        "refine_ratio": study.refine,
     }
 
 
@@ -69,6 +72,8 @@ def trial_row(
         "trial": trial.id,
         "index": trial.index,
         "seed": trial.seed,
+        "search_seed": trial.search_seed,
+        "enlargement": trial.enlargement,
         "role": trial.role,
         "round": trial.round,
         "effective_learning_rate": effective_learning_rate,
@@ -80,6 +85,8 @@ def trial_row(
         "lower_is_better": target.lower_is_better,
         "steps_to_target": outcome.steps_to_target,
         "last_miss": outcome.last_miss,
+        "refined_steps": outcome.refined_steps,
+        "refined_last_miss": outcome.refined_last_miss,
         "steps_run": outcome.steps_run,
         "examples_run": outcome.examples_run,
         "train_seconds": outcome.train_seconds,
