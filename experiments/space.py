@@ -101,6 +101,22 @@ class Dimension:
             return math.log(x / low) / math.log(high / low)
         return math.log((1 - x) / (1 - low)) / math.log((1 - high) / (1 - low))
 
+    def levels(self, count: int) -> list[Value]:
+        """``count`` values, even in its scale from end to end; of one, the middle.
+
+        Of choices all of them, and of whole numbers at most as many as there are.
+        """
+        low, high = self.bounds
+        if self.scale == "discrete":
+            return list(self.choices)
+        if count == 1:
+            return [self.value(0.5)]
+        if self.scale == "integer":
+            count = min(count, int(self.extent))
+            steps = max(count - 1, 1)
+            return [int(low + (2 * i * (high - low) + steps) // (2 * steps)) for i in range(count)]
+        return [self.value(i / (count - 1)) for i in range(count)]
+
     @property
     def extent(self) -> float:
         """Its size in its own scale; the density of a search is the number of points a unit."""

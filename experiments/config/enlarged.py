@@ -16,7 +16,7 @@ import workloads
 from experiments import identity, optimizers, schedules
 from experiments.domains import domain_of
 from experiments.plan import Trial, Value
-from experiments.search import Table
+from experiments.search import ENLARGEABLE, table
 from experiments.seeds import derive
 from experiments.space import Dimension, Side
 from workloads import WorkloadError
@@ -66,7 +66,7 @@ def enlarge(
     the scales' own measure; at most 4 N.
 
     Returns:
-        ``None`` where none of the sides can be moved.
+        ``None`` where none of the sides can be moved, or the method draws no further points.
 
     Raises:
         KeyError: a side of what is not tuned.
@@ -80,7 +80,7 @@ def enlarge(
         ends = (grown.bounds[0], high) if side == "low" else (low, grown.bounds[1])
         box[name] = replace(box[name], bounds=ends)
         moved.append((name, side))
-    if not moved:
+    if not moved or plan.study.search not in ENLARGEABLE:
         return None
     added = _volume(box, plan.space) - _volume(space, plan.space)
     wanted = plan.study.trials
@@ -122,14 +122,15 @@ def _outside(
     plan: StudyPlan, inner: Box, box: Box, number: int, count: int
 ) -> Iterator[Mapping[str, Value]]:
     """The first ``count`` rows of the box's own table that do not lie in ``inner``."""
-    table = Table(box, derive(plan.seed, plan.study.id, "enlarge", number))
-    start = 0
+    study = plan.study
+    seed = derive(plan.seed, study.id, "enlarge", number)
+    drawn, start = table(study.search, box, seed, study.trials), 0
     while count:
-        for row in table.rows(start, start + plan.study.trials):
+        for row in drawn.rows(start, start + study.trials):
             if count and not all(inner[name].holds(value) for name, value in row.items()):
                 count -= 1
                 yield row
-        start += plan.study.trials
+        start += study.trials
 
 
 def _trials(plan: StudyPlan, rows: Iterator[Mapping[str, Value]], number: int) -> Iterator[Trial]:

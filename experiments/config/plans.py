@@ -15,7 +15,7 @@ from experiments.config.enlarged import Enlarged, enlarge
 from experiments.config.grid import GridError, resolve
 from experiments.config.measures import check_metric
 from experiments.plan import Layout, Role, Study, Trial, Value, WorkloadRef
-from experiments.search import Table
+from experiments.search import Table, grid_size, table
 from experiments.seeds import derive
 from experiments.space import Dimension, Side
 from workloads.checks import check_splits
@@ -42,11 +42,14 @@ class StudyPlan:
     """What is tuned, in alphabetical order: one column of the table each."""
     fixed: Mapping[str, Value]
     """Metaparameters of one value."""
+    points: tuple[Mapping[str, Value], ...] = ()
+    """The rows of the table, where they are given by hand."""
 
     @property
     def max_rows(self) -> int:
         """Rows that may be drawn to find the trials wanted."""
-        return _DRAWN_AT_MOST * self.study.trials
+        size = self._table.size
+        return _DRAWN_AT_MOST * self.study.trials if size is None else min(size, self.study.trials)
 
     @property
     def search_space(self) -> dict[str, Any]:
@@ -126,7 +129,8 @@ class StudyPlan:
 
     @functools.cached_property
     def _table(self) -> Table:
-        return Table(self.space, derive(self.seed, self.study.id, "search"))
+        seed = derive(self.seed, self.study.id, "search")
+        return table(self.study.search, self.space, seed, self.study.trials, self.points)
 
     @functools.cached_property
     def _drawn(self) -> tuple[list[Trial], Counter[str]]:
@@ -209,6 +213,9 @@ def _plan(
         batch_size=batch_size,
         evaluation_ratio=experiment.evaluation_ratio,
     )
+    trials = experiment.wanted(combination)
+    if experiment.search_method == "grid":
+        trials = grid_size(combination.space, trials)
     study = Study(
         id=identity.study_id(described),
         experiment=experiment.name,
@@ -219,12 +226,17 @@ def _plan(
         schedule=combination.schedule.name,
         technique=combination.technique,
         batch_size=batch_size,
-        trials=experiment.trials,
+        trials=trials,
         budget_steps=budget_steps,
         targets=experiment.targets,
         stop_at_target=experiment.stop_at_target,
         keep=experiment.keep,
         evaluation_ratio=experiment.evaluation_ratio,
+        search=experiment.search_method,
+        extend=experiment.extend,
+        repeats=experiment.repeats,
+        refine=experiment.refine_ratio,
+        estimator=experiment.estimator,
         engine=experiment.engine,
         layout=Layout(workers=experiment.workers, micro_batch=experiment.micro_batch),
     )
@@ -234,4 +246,5 @@ def _plan(
         identity=described,
         space=combination.space,
         fixed=combination.fixed,
+        points=combination.points,
     )

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from experiments import optimizers, schedules
-from experiments.config.yaml_lines import Path, Places
+from experiments.config.yaml_lines import Path, Places, dotted
 from experiments.domains import DOMAINS
 from experiments.errors import ExperimentError, nearest
 from experiments.optimizers import Optimizer
@@ -100,7 +100,7 @@ class Search:
         for name, entry in self.general.items():
             if name not in everywhere:
                 raise places.error(("search", name), *_unknown(name, everywhere))
-            _check_value(name, entry, fields, ("search", name), places)
+            check_value(name, entry, fields, ("search", name), places)
         in_use = {o.name: o for o in used}
         for section, entries in self.sections.items():
             if section in schedules.names():
@@ -116,7 +116,7 @@ class Search:
                         f"search.{section}.{name}: {section} has no argument {name!r}",
                         nearest(name, sorted(legal)),
                     )
-                _check_value(name, entry, fields, path, places)
+                check_value(name, entry, fields, path, places)
 
     def written(
         self, used: Sequence[Optimizer], plans: Sequence[Schedule], fields: Iterable[str]
@@ -225,13 +225,17 @@ def _unknown(name: str, everywhere: Iterable[str]) -> tuple[str, str]:
     )
 
 
-def _check_value(
+def check_value(
     name: str, entry: Entry, fields: frozenset[str], path: Path, places: Places
 ) -> None:
-    """A known metaparameter must be a number of its legal range."""
+    """A known metaparameter must be a number of its legal range.
+
+    Raises:
+        ExperimentError: it is not; fields of the workload are checked elsewhere.
+    """
     if name in fields or name not in DOMAINS:
         return
-    where = ".".join(str(part) for part in path)
+    where = dotted(path)
     if not isinstance(entry, Dimension):
         values: Sequence[Value] = (entry,)
     elif entry.scale == "discrete":
@@ -241,6 +245,8 @@ def _check_value(
     for value in values:
         if isinstance(value, (bool, str)):
             raise places.error(path, f"{where}: {value!r} is not a number")
+        if not math.isfinite(value):
+            raise places.error(path, f"{where}: {value} is not a finite number")
         if value not in DOMAINS[name]:
             raise places.error(
                 path,

@@ -20,6 +20,13 @@ from experiments.errors import ExperimentError
 Path = tuple[str | int, ...]
 """Keys and positions from the top: ``("search", "adam", "learning_rate")``."""
 
+
+def dotted(path: Path) -> str:
+    """As people write it: ``points[2].momentum``."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return text.removeprefix(".")
+
+
 _INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)")
 _NAN = re.compile(r"\.(nan|NaN|NAN)")

@@ -207,3 +207,30 @@ def test_ranges_end_where_their_domain_does(name, scale, bounds, side, expected)
         assert grown.bounds == pytest.approx(tuple(expected), rel=1e-9)
         assert grown.value(0) in domain
         assert grown.value(math.nextafter(1, 0)) in domain
+
+
+@pytest.mark.parametrize(
+    ("scale", "bounds", "count", "expected"),
+    [
+        ("linear", [0, 1], 3, [0, 0.5, 1]),
+        ("log", [1e-2, 1], 1, [0.1]),
+        ("log", [1e-2, 1], 2, [1e-2, 1]),
+        ("reverse_log", [0.9, 0.999], 3, [0.9, 0.99, 0.999]),
+        ("integer", [1, 10], 4, [1, 4, 7, 10]),
+        ("integer", [1, 3], 8, [1, 2, 3]),
+        ("integer", [2, 2], 2, [2]),
+        ("integer", [-3, 4], 3, [-3, 1, 4]),
+        ("discrete", ["a", 2], 5, ["a", 2]),
+    ],
+)
+def test_levels(scale, bounds, count, expected):
+    found = Dimension.parse(scale, bounds).levels(count)
+    assert found == (expected if scale == "discrete" else pytest.approx(expected))
+
+
+@given(st.integers(-50, 50), st.integers(0, 60), st.integers(2, 70))
+def test_levels_of_whole_numbers_are_distinct(low, width, count):
+    found = Dimension.parse("integer", [low, low + width]).levels(count)
+    assert len(set(found)) == len(found) == min(count, width + 1)
+    assert found == sorted(found)
+    assert (found[0], found[-1]) == (low, low + width)
