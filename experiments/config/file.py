@@ -10,6 +10,7 @@ from typing import Any
 
 from experiments.config import keywords, packaged
 from experiments.config.experiment import Experiment
+from experiments.config.inherit import KEY, inherit
 from experiments.config.overrides import override
 from experiments.config.packaged import names
 from experiments.config.yaml_lines import Places, read
@@ -100,7 +101,10 @@ def _build(
     base: Path,
     name: str | None,
 ) -> Experiment:
+    data, places = inherit(data, places, base)
     override(data, overrides, places)
+    if KEY in data:
+        raise places.error((KEY,), f"{KEY} is said in a file, not here", "sweep a file that does")
     data = {key: value for key, value in data.items() if value is not None}
     if "name" not in data:
         said = name or re.split(r"[:/]", str(data.get("workload", "")))[-1]
