@@ -121,6 +121,7 @@ class Experiment(BaseModel):
                 )
         searching.check(experiment)
         experiment._found = combinations(experiment)
+        searching.check_spaces(experiment, experiment._found[0])
         _ = experiment.batch_sizes, experiment.budget_of
         check_directions(experiment, experiment._found[0][0].workload)
         return experiment

@@ -15,7 +15,7 @@ from experiments.config.enlarged import Enlarged, enlarge
 from experiments.config.grid import GridError, resolve
 from experiments.config.measures import check_metric
 from experiments.plan import Layout, Role, Study, Trial, Value, WorkloadRef
-from experiments.search import Table, grid_size, table
+from experiments.search import History, Table, grid_size, table
 from experiments.seeds import derive
 from experiments.space import Dimension, Side
 from workloads.checks import check_splits
@@ -56,14 +56,17 @@ class StudyPlan:
         """The tuned ranges, as an experiment file writes them."""
         return {name: dimension.notation() for name, dimension in self.space.items()}
 
-    def trials(self, start: int, stop: int) -> list[Trial]:
+    def trials(self, start: int, stop: int, history: History = ()) -> list[Trial]:
         """Rows ``start`` … ``stop - 1`` of the table, fewer beyond ``max_rows``; role "search".
 
         A row is the same trial whatever other rows are asked for, and however many are wanted.
+
+        Args:
+            history: how the rows before came out, where the method learns from it.
         """
         stop = min(stop, self.max_rows)
         drawn, occurrences = self._drawn
-        for row in self._table.rows(len(drawn), stop):
+        for row in self._table.rows(len(drawn), stop, history):
             values = self.resolved(row)
             repeat = occurrences[identity.canonical(values)]
             occurrences[identity.canonical(values)] += 1
@@ -129,8 +132,9 @@ class StudyPlan:
 
     @functools.cached_property
     def _table(self) -> Table:
-        seed = derive(self.seed, self.study.id, "search")
-        return table(self.study.search, self.space, seed, self.study.trials, self.points)
+        study, seed = self.study, derive(self.seed, self.study.id, "search")
+        worst = 2.0 * study.budget_steps
+        return table(study.search, self.space, seed, study.trials, self.points, worst=worst)
 
     @functools.cached_property
     def _drawn(self) -> tuple[list[Trial], Counter[str]]:

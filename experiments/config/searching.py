@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from experiments import search
 from experiments.errors import nearest
+from experiments.search import adaptive
 
 if TYPE_CHECKING:
+    from experiments.config.combinations import Combination
     from experiments.config.experiment import Experiment
 
 _BEST_OF = 10
@@ -17,6 +20,7 @@ _WHY_NOT = {
     "grid": "a grid has its own levels",
     "points": "its points are chosen by hand",
 }
+_ADAPTIVE = "its points are drawn where the earlier ones were good"
 """Why a method cannot fill what is added to a space."""
 _PERCENT = re.compile(r"(\d+\.?\d*|\.\d+)\s*%")
 
@@ -43,18 +47,53 @@ def check(experiment: Experiment) -> None:
     if experiment.extend and method not in search.ENLARGEABLE:
         raise experiment.error(
             ("extend",),
-            f"extend does not go with method {method}: {_WHY_NOT[method]}",
+            f"extend does not go with method {method}: {_WHY_NOT.get(method, _ADAPTIVE)}",
             f"method: {' or '.join(search.ENLARGEABLE)}; or widen the ranges of search",
         )
     _check_estimator(experiment, method)
     _ = experiment.refine_ratio
 
 
+def check_spaces(experiment: Experiment, found: Sequence[Combination]) -> None:
+    """Whether the method can search what is tuned.
+
+    Raises:
+        ExperimentError: CMA-ES of fewer than two ranges, which would draw at random.
+    """
+    if experiment.search_method != "optuna:cmaes":
+        return
+    for one in found:
+        ranges = [name for name, entry in one.space.items() if entry.scale != "discrete"]
+        if len(ranges) < 2:
+            raise experiment.error(
+                ("method",),
+                f"method optuna:cmaes needs two ranges: {one.optimizer.name} tunes "
+                f"{' and '.join(ranges) or 'nothing'} alone",
+                "method: optuna:tpe, or tune more",
+            )
+
+
+def check_installed(experiment: Experiment) -> None:
+    """What searches must be installed; a recorded experiment is read without it.
+
+    Raises:
+        ExperimentError: it is not.
+    """
+    lacking = adaptive.missing(experiment.search_method)
+    if lacking:
+        raise experiment.error(
+            ("method",),
+            f"method {experiment.search_method} needs {' and '.join(lacking)}, which cannot be "
+            "imported",
+            f"pip install {' '.join(lacking)}",
+        )
+
+
 def _check_estimator(experiment: Experiment, method: str) -> None:
     if experiment.estimator != "best_of_10":
         return
     path = ("estimator",)
-    if method == "points":
+    if method == "points" or search.block(method):
         raise experiment.error(
             path,
             f"estimator best_of_10 is of trials that are drawn alike, not of method {method}",

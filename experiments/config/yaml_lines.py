@@ -50,6 +50,11 @@ class Places:
         for known in [p for p in self._places if p[: len(path)] == path]:
             del self._places[known]
 
+    def take(self, path: Path, other: Places) -> None:
+        """Remember what ``other`` knows of ``path`` and all below it."""
+        known = other._places.items()
+        self._places.update({p: place for p, place in known if p[: len(path)] == path})
+
     def at(self, path: Path) -> str:
         """The place of ``path`` or of what is nearest above it; empty where there is no text."""
         while path and path not in self._places:

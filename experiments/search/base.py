@@ -19,6 +19,8 @@ class Table(abc.ABC):
 
     size: int | None = None
     """How many rows there are; ``None``: no end of them."""
+    block: int | None = None
+    """Where rows depend on earlier ones: on all those before their block of so many rows."""
 
     @abc.abstractmethod
     def rows(self, start: int, stop: int, history: History = ()) -> list[Row]:
