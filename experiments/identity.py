@@ -105,13 +105,39 @@ def study_id(study: Mapping[str, Any]) -> str:
     return digest(study)
 
 
+class TrialIds:
+    """Ids of the points of one study.
+
+    An id is the ``digest`` of the study's description with the keys ``metaparameters`` and
+    ``seed_index`` added; what all trials share is brought into canonical form once.
+    """
+
+    def __init__(self, study: Mapping[str, Any]) -> None:
+        texts = {key: canonical(value) for key, value in study.items()}
+        names = sorted([*texts, *_OF_TRIALS])
+        pieces = ",".join(f"{canonical(n)}:{texts.get(n, _HOLE)}" for n in names)
+        self._pieces = f"{{{pieces}}}".split(_HOLE)
+
+    def id(self, point: str, seed_index: tuple[int, int]) -> str:
+        """The id of a point, trained with one seed.
+
+        Args:
+            point: the metaparameters in canonical form.
+            seed_index: the experiment's seed, and how many trials of the very same point there are
+                before this one (0 wherever a metaparameter is continuous).
+        """
+        head, middle, tail = self._pieces
+        text = f"{head}{point}{middle}{canonical(seed_index)}{tail}"
+        return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+
+
+_OF_TRIALS = ("metaparameters", "seed_index")
+_HOLE = "\0"
+"""Never a part of canonical JSON, which escapes it."""
+
+
 def trial_id(
     study: Mapping[str, Any], metaparameters: Mapping[str, Any], seed_index: tuple[int, int]
 ) -> str:
-    """The id of one point of a study, trained with one seed.
-
-    Args:
-        seed_index: the experiment's seed, and how many trials of the very same point there are
-            before this one (0 wherever a metaparameter is continuous).
-    """
-    return digest({**study, "metaparameters": dict(metaparameters), "seed_index": list(seed_index)})
+    """The id of one point of a study (see ``TrialIds``)."""
+    return TrialIds(study).id(canonical(metaparameters), seed_index)
