@@ -34,12 +34,19 @@ def canonical(value: Any) -> str:
     Raises:
         ExperimentError: a number that is not finite, or what JSON has no form for.
     """
-    return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _ENCODER.encode(_plain(value))
+
+
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def _plain(value: Any) -> Any:
     if value is None or isinstance(value, (str, bool)):
         return value
+    if type(value) is float:
+        if not math.isfinite(value):
+            raise ExperimentError(f"{value} cannot be part of a trial's identity")
+        return int(value) if value.is_integer() and abs(value) < 2**53 else value
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -49,9 +56,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):
-        if not math.isfinite(value):
-            raise ExperimentError(f"{value} cannot be part of a trial's identity")
-        return int(value) if value.is_integer() and abs(value) < 2**53 else value
+        return _plain(float(value))
     raise ExperimentError(f"a {type(value).__name__} cannot be part of a trial's identity")
 
 

@@ -17,7 +17,7 @@ from experiments.plan import Outcome, Study, Trial
 FIRST_ROUND = 16
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Record:
     """What is known of a trial that has ended, in terms of the study's present target."""
 
