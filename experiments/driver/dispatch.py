@@ -84,7 +84,7 @@ class Dispatcher:
         self._lock = threading.RLock()
         self._by_study = {state.study.id: state for state in states}
         self._out: dict[str, _Out] = {}
-        self._singles: list[tuple[StudyState, Trial, int]] = []
+        self._singles: list[tuple[StudyState, Trial]] = []
         self._resumable = list(resumable)
         self._elsewhere: set[str] = set()
         self._failures = Failures()
@@ -177,20 +177,23 @@ class Dispatcher:
             if len(trials) < len(header.trials) or not wanted:
                 continue
             state.engine = state.engine or header.engine
-            return self._job(state, trials, header.round, wanted=wanted, pack=header.pack)
+            assert wave is not None
+            return self._job(state, wave, trials, wanted=wanted, pack=header.pack)
         return None
 
     def _single(self) -> Job | None:
         """A trial of a pack that raised, alone, to find the one that raises."""
         for entry in self._singles:
-            state, trial, number = entry
+            state, trial = entry
             if self._may_start(state) and trial.id not in self._elsewhere:
                 self._singles.remove(entry)
-                return self._job(state, [trial], number) if state.need(trial.id) else None
+                wave = state.wave()
+                if wave is not None and trial.id in (t.id for t in wave.trials):
+                    return self._job(state, wave, [trial])
         return None
 
     def _pack(self) -> Job | None:
-        taken = {trial.id for _, trial, _ in self._singles} | self._elsewhere
+        taken = {trial.id for _, trial in self._singles} | self._elsewhere
         taken.update(*(header.active for header in self._resumable))
         choice = choose(
             self.states,
@@ -200,7 +203,7 @@ class Dispatcher:
             slots=self._slots,
             size=self._size,
         )
-        return self._job(choice.state, choice.trials, choice.wave.round) if choice else None
+        return self._job(choice.state, choice.wave, choice.trials) if choice else None
 
     def _fits(self, wave: Wave) -> bool:
         return self._watch.fits(wave.round)
@@ -217,17 +220,17 @@ class Dispatcher:
     def _job(
         self,
         state: StudyState,
+        wave: Wave,
         trials: Sequence[Trial],
-        number: int,
         *,
         wanted: Iterable[str] | None = None,
         pack: str | None = None,
     ) -> Job:
-        study = state.study
+        study = replace(state.study, keep=wave.keep)
         ids = [trial.id for trial in trials]
         chosen_ids = frozenset(ids if wanted is None else wanted)
         chosen = tuple(
-            replace(t, round=number, role="extension" if _is_more(t, study) else t.role)
+            replace(t, round=wave.round, role="extension" if _is_more(t, study) else t.role)
             for t in trials
         )
         return Job(
@@ -237,9 +240,8 @@ class Dispatcher:
                 trials=chosen,
                 engine=state.engine or "auto",  # type: ignore[arg-type]
                 known=tuple(state.reached(but=ids)),
-                dominate=all(trial.role != "repeat" for trial in chosen),
             ),
-            round=number,
+            round=wave.round,
             columns=state.columns,
             wanted=chosen_ids,
             before={t: r.run for t in chosen_ids if (r := state.records.get(t)) and r.run},
@@ -301,8 +303,8 @@ class Dispatcher:
             self._count(state, outcome)
             state.busy.discard(outcome.trial)
             state.put(outcome.trial, Record.of(outcome))
-        if out.job.pack.dominate:
-            self._tell(state, [o.steps_to_target for o in word.outcomes], but=out)
+        hits = [o.steps_to_target for o in word.outcomes if o.trial in state]
+        self._tell(state, hits, but=out)
         self._rounds_end()
 
     def _tell(
@@ -359,7 +361,7 @@ class Dispatcher:
         text = f"{state.label}: a pack failed, its trials are run one by one: {failure.message}"
         self._observer(Note(text=text))
         left = [t for t in out.job.pack.trials if t.id in out.job.wanted and state.need(t.id)]
-        self._singles += [(state, trial, out.job.round) for trial in left]
+        self._singles += [(state, trial) for trial in left]
 
     def hopeless(self) -> Exception | None:
         """The error of a sweep in which nothing trained and something failed."""
