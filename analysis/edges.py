@@ -39,9 +39,14 @@ class Edge:
     bound: float
     """The end itself."""
 
-    def __str__(self) -> str:
+    @property
+    def where(self) -> str:
+        """The end: ``learning_rate at its upper end 10``."""
         end = "lower" if self.side == "low" else "upper"
         return f"{self.dimension} at its {end} end {self.bound:g}"
+
+    def __str__(self) -> str:
+        return self.where if self.verdict == "edge" else f"{self.where} (near-best)"
 
 
 def edge(
