@@ -224,7 +224,7 @@ def _repeated(runs: Runs, rows: Rows) -> list[Point]:
 def _censored(points: Sequence[Point]) -> list[str]:
     notes = []
     lost = [point for point in points if point.censored and point.minimum is None]
-    hidden = [p.batch_size for p in lost if any(one.became == "dominated" for one in p.tried)]
+    hidden = [point.batch_size for point in lost if not point.exact]
     if hidden:
         notes.append(
             f"the best is not known at {sizes(hidden)}: these trials were dominated by others"

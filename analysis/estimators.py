@@ -53,8 +53,8 @@ class Sample:
     cut: bool
     """Whether what lies beyond X(r) was cut off by dominated stopping, not by the budget."""
     exact: bool = True
-    """Whether X(1) is known. Else ``hit`` is the least of what is: the trial at X(1) may be one
-    that was dominated by trials outside the sample."""
+    """Whether X(1) is known. Else ``hit`` is the least of what is, if anything: the trial at X(1)
+    may be one that was dominated by trials outside the sample."""
 
     @property
     def known(self) -> int:
@@ -67,8 +67,8 @@ class Sample:
         cutoff = runs.cutoff(used, keep)
         reached = used[np.isfinite(runs.steps[used])]
         hit = reached[runs.steps[reached] <= cutoff]
-        exact = len(hit) > 0 or not len(reached)
-        if not exact:
+        exact = bool(len(hit) or not runs.dominated[used].any())
+        if not exact and len(reached):
             hit = reached[[np.argmin(runs.steps[reached])]]
         hit = hit[np.argsort(runs.steps[hit], kind="stable")]
         steps = runs.steps[hit]

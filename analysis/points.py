@@ -45,7 +45,8 @@ class Point:
     hits: int = 0
     """Trials known to have reached the target, up to the last order statistic that is exact."""
     exact: bool = True
-    """Whether the minimum is: else a trial that was dominated by later ones may lie below it."""
+    """Whether the minimum is, or that there is none: else a trial that was dominated by later ones
+    may lie below it."""
     trials: int = 0
     """N: feasible trials, or runs."""
     enlarged: int = 0
@@ -83,7 +84,8 @@ class Point:
     edges: tuple[Edge, ...] = ()
     """Tuned dimensions whose optimum sits on the edge of its search space, or near it."""
     tried: tuple[Tried, ...] = field(default=(), compare=False, repr=False)
-    """Each trial that ran. Under dominated stopping it depends on the order of training."""
+    """Each trial that ran, those beyond the N too. Under dominated stopping what became of it
+    depends on the order of training."""
 
     @property
     def censored(self) -> bool:
@@ -137,8 +139,9 @@ def of_searches(
         available=sum(search.available for some in searches.values() for search in some),
         ran=len(drawn),
         infeasible=int(np.isin(drawn, barren).sum()),
+        exact=whole.exact,
         exchangeable=exchangeable,
-        tried=tried(runs, drawn),
+        tried=tried(runs, np.concatenate([s.rows for some in searches.values() for s in some])),
     )
     if not len(whole.hit):
         return point
@@ -203,7 +206,6 @@ def _least(runs: Runs, sample: Sample, over: Sequence[str]) -> dict[str, Any]:
         "refined_last_miss": refined_last_miss,
         "fourth": order_statistic(sample.steps[: sample.known], BAR),
         "hits": sample.known,
-        "exact": sample.exact,
         "best": {**algorithm, **parameters(row["metaparameters"])},
         "trial": row["trial"],
         "study": row["study"] if isinstance(row["study"], str) else None,

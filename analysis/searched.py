@@ -182,7 +182,7 @@ def _odd(found: Sequence[Point]) -> list[str]:
             f"the search space was enlarged at {sizes([p.batch_size for p in larger])}: {count} "
             "more trials there, at the same density"
         )
-    unsure = [point.batch_size for point in found if not point.exact]
+    unsure = [p.batch_size for p in found if not p.exact and p.minimum is not None]
     if unsure:
         notes.append(
             f"the best of these trials may be lower at {sizes(unsure)}: trials among them were "

@@ -96,7 +96,7 @@ def numbers(curves: Sequence[Curve], _regimes: Sequence[Regimes | None]) -> pd.D
             "learning_rate": one.learning_rate,
             "momentum": one.momentum,
             "effective_learning_rate": _effective(one),
-            "best": one.trial is not None and one.trial == point.trial,
+            "best": one is _best(point),
         }
         for curve in curves
         for point in curve.points
@@ -114,6 +114,12 @@ def _effective(one: Tried) -> float | None:
     if one.learning_rate is None or one.momentum is None or one.momentum >= 1:
         return None
     return one.learning_rate / (1 - one.momentum)
+
+
+def _best(point: Point) -> Tried | None:
+    """Of all that ran: those beyond the N of the curve too."""
+    hits = [one for one in point.tried if one.steps is not None]
+    return min(hits, key=lambda one: one.steps or 0.0, default=None)
 
 
 def _grid(curves: Sequence[Curve]) -> tuple[list[Axes], list[list[Axes]]]:
@@ -159,7 +165,7 @@ def _panel(
     for name in CLASSES:
         mine = [one for one in _placed(point) if one.became == name]
         _marks(ax, mine, name)
-    _marks(ax, [one for one in _placed(point) if one.trial and one.trial == point.trial], "best")
+    _marks(ax, [one for one in _placed(point) if one is _best(point)], "best")
     ax.tick_params(which="minor", length=0)
     ax.set_title(text, color=INK, fontsize=7, pad=3)
 

@@ -93,8 +93,8 @@ def test_rates_are_of_the_trials_that_ran(off: list[Curve], fates: pd.DataFrame)
     frame = figures.numbers("rates", off)
     (drawn,) = off
     for row, point in zip(frame.itertuples(), drawn.points, strict=True):
-        ran = fates[(fates["batch_size"] == row.batch_size)].iloc[: row.ran]
-        assert point.ran == row.ran
+        ran = fates[fates["batch_size"] == row.batch_size]
+        assert point.ran <= row.ran == len(ran)
         assert row.infeasible == pytest.approx(ran["status"].eq("INFEASIBLE").mean())
         assert row.reached == pytest.approx(ran["steps_to_target"].notna().mean())
         assert row.dominated == 0
