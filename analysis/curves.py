@@ -190,7 +190,8 @@ def _curve(
     if studies is not None:
         here = {study for study in runs.rows["study"][rows] if isinstance(study, str)}
         mine = studies[studies["study"].isin(here)]
-        points = [edge_check.with_edges(point, runs, search, mine) for point in points]
+        space = edge_check.spaces(mine)
+        points = [edge_check.with_edges(point, runs, search, space) for point in points]
         if "dimensions" in mine and mine["dimensions"].notna().any():
             dimensions = int(mine["dimensions"].max())
         notes += edge_check.notes(points)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import pandas as pd
@@ -13,29 +13,31 @@ from analysis.runs import Rows, Runs, number
 from analysis.words import sizes
 
 
-def with_edges(point: Point, runs: Runs, rows: Rows, studies: pd.DataFrame) -> Point:
+def spaces(studies: pd.DataFrame) -> dict[str, str]:
+    """Each study's search space, of its latest row: where it was enlarged, the larger one."""
+    known = studies[studies["search_space"].notna()]
+    known = known.sort_values("time", kind="stable", na_position="first")
+    return dict(zip(known["study"], known["search_space"], strict=True))
+
+
+def with_edges(point: Point, runs: Runs, rows: Rows, space: Mapping[str, str]) -> Point:
     """``point`` with the dimensions on whose edge its optimum sits, or a near-best trial.
 
-    The space is that of the study's latest row: where it was enlarged, the larger one.
+    ``space``: by study, from ``spaces``.
     """
-    here = rows[runs.rows["trial"][rows] == point.trial] if point.trial is not None else rows[:0]
-    if not len(here):
+    study = point.study
+    if point.trial is None or study is None or study not in space:
         return point
-    study = runs.rows["study"][here[0]]
-    spaces = studies.loc[studies["study"] == study, ["search_space", "time"]].dropna(
-        subset="search_space"
-    )
-    if spaces.empty:
-        return point
-    space = spaces.sort_values("time", kind="stable", na_position="first")["search_space"].iloc[-1]
     mine = rows[runs.rows["study"][rows] == study]
     hits = mine[runs.steps[mine] <= runs.cutoff(mine, runs.kept(mine))]
     near = edges.near_best(
         runs.steps[hits].tolist(),
         [edges.parameters(text) for text in runs.rows["metaparameters"][hits]],
     )
-    budget = number(runs.rows["budget_steps"][here[0]])
-    return replace(point, edges=tuple(edges.edge(space, point.best, near, budget_steps=budget)))
+    (here,) = mine[runs.rows["trial"][mine] == point.trial][:1]
+    budget = number(runs.rows["budget_steps"][here])
+    found = edges.edge(space[study], point.best, near, budget_steps=budget)
+    return replace(point, edges=tuple(found))
 
 
 def notes(points: Iterable[Point]) -> list[str]:
