@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.estimators import Sample
-from analysis.groups import widen
 from analysis.runs import Runs
 
 BUDGET = 60
@@ -44,16 +43,23 @@ def train(true: list[float], order: list[int], keep: int | None, pack: int) -> p
                 active = []
         for trial in active:
             rows[trial] = {"steps_run": BUDGET, "stop_reason": "budget"}
-    frame = pd.DataFrame([rows[i] for i in range(len(true))]).reindex(
-        columns=["steps_to_target", "steps_run", "stop_reason"]
+    reasons = [rows[i].get("stop_reason", "target") for i in range(len(true))]
+    absent = dict.fromkeys(("last_miss", "refined_steps", "refined_last_miss", "enlargement"))
+    return pd.DataFrame(
+        {
+            "steps_to_target": [rows[i].get("steps_to_target", np.nan) for i in range(len(true))],
+            "steps_run": [rows[i]["steps_run"] for i in range(len(true))],
+            "stop_reason": reasons,
+            "status": ["INCOMPLETE" if one == "dominated" else "COMPLETE" for one in reasons],
+            "index": range(len(true)),
+            "keep": keep,
+            **absent,
+        }
     )
-    frame["stop_reason"] = frame["stop_reason"].where(frame["stop_reason"].notna(), "target")
-    status = frame["stop_reason"].map({"dominated": "INCOMPLETE"}).fillna("COMPLETE")
-    return frame.assign(status=status, keep=keep, index=range(len(true)), batch_size=8)
 
 
 def sample(frame: pd.DataFrame, n: int, keep: int | None) -> Sample:
-    return Sample.of(Runs.of(widen(frame).frame), np.arange(n), keep)
+    return Sample.of(Runs.of(frame), np.arange(n), keep)
 
 
 @given(tables)
