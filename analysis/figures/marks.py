@@ -153,8 +153,9 @@ def explained(
         handles.append(mark("target not reached", "$\\uparrow$", markersize=6, markeredgewidth=0.3))
     again = [p.repeats.level for c in curves for p in c.points if p.repeats is not None]
     if again:
-        label = f"repeats of the best: median, {min(again):.0%}"
-        handles.append(mark(label, "_", markersize=5, markeredgewidth=1.2))
+        level = f", {min(again):.0%}" if min(again) > 0 else ""
+        dash = {"markersize": 5, "markeredgewidth": 1.2}
+        handles.append(mark(f"repeats of the best: median{level}", "_", **dash))
     return [*handles, *rings([e for c in curves for p in c.points for e in p.edges])]
 
 

@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 
 from analysis.curves import Curve
-from analysis.figures.style import COLUMN, FAINT, INK, LOOKS, context, plain, tint
+from analysis.figures.style import ABOVE, COLUMN, FAINT, INK, LOOKS, context, plain, tint
 from analysis.groups import labels
 from analysis.points import Point
 from analysis.regimes import Regimes
@@ -23,7 +23,8 @@ from analysis.tried import CLASSES, Tried
 from results.errors import ResultsError
 
 _BLUE, _VERMILION, _ORANGE = LOOKS[0].colour, LOOKS[1].colour, LOOKS[4].colour
-_ACROSS = 4
+_ACROSS = (4, 3)
+"""Panels in a row: what leaves fewer empty places."""
 _SIZE = 1.45
 """Inches of a panel, each way."""
 
@@ -76,8 +77,8 @@ def draw(
         limits = _limits([one for _, point in panels for one in _placed(point)])
         texts = dict(zip(map(id, shown), labels([curve.group for curve in shown]), strict=True))
         for one, (curve, point) in zip(axes, panels, strict=True):
-            before = f"{texts[id(curve)]}, " if len(shown) > 1 else ""
-            text = f"{before}batch size {plain(point.batch_size)}"
+            size = plain(point.batch_size)
+            text = f"{texts[id(curve)]}, B = {size}" if len(shown) > 1 else f"batch size {size}"
             _panel(one, point, text, limits, named=one is axes[0])
         _name(axes, rows, alone=ax is not None)
         _legend(axes[0], [point for _, point in panels], alone=ax is not None)
@@ -125,7 +126,7 @@ def _best(point: Point) -> Tried | None:
 def _grid(curves: Sequence[Curve]) -> tuple[list[Axes], list[list[Axes]]]:
     """Axes of all panels, and by row; each curve begins a row."""
     counts = [sum(bool(_placed(point)) for point in curve.points) for curve in curves]
-    across = min(max(counts), _ACROSS)
+    across = min(max(counts), min(_ACROSS, key=lambda n: sum(-count % n for count in counts)))
     down = [-(-count // across) for count in counts]
     figure, all_ = plt.subplots(
         sum(down), across, sharex=True, sharey=True, squeeze=False, layout="constrained",
@@ -219,7 +220,7 @@ def _legend(ax: Axes, points: Sequence[Point], *, alone: bool) -> None:
         Line2D([], [], color="#cfcfcf", linewidth=0.8, label="equal effective learning rate")
     )
     if alone:
-        ax.legend(handles=handles, loc="best", fontsize=6, frameon=True)
+        ax.legend(handles=handles, **ABOVE)
         return
     figure = ax.get_figure(root=True)
     assert isinstance(figure, Figure)

@@ -14,7 +14,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
 
 from analysis.curves import Curve
-from analysis.figures.style import COLUMN, FAINT, INK, LOOKS, context, plain, tint
+from analysis.figures.style import ABOVE, COLUMN, FAINT, INK, LOOKS, context, plain, tint
 from analysis.groups import labels
 from analysis.regimes import Regimes
 from analysis.tried import CLASSES, shares
@@ -124,7 +124,7 @@ def _legend(ax: Axes, figure: Figure, curves: Sequence[Curve], *, alone: bool) -
         Patch(label=WORDS[name], linewidth=0, **PATCHES[name]) for name in CLASSES if name in there
     ]
     if alone:
-        ax.legend(handles=handles, loc="lower left", frameon=True, fontsize=6.5)
+        ax.legend(handles=handles, **ABOVE)
         return
     figure.legend(
         handles=handles, loc="outside upper center", fontsize=6.5, columnspacing=1.2,

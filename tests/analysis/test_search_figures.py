@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,32 @@ def test_curves_without_a_momentum_have_no_such_figure(kept: list[Curve], off: l
     assert len(figures.numbers("search", [*kept, *off])["curve"].unique()) == 3
 
 
+@pytest.mark.parametrize("name", ["budget", "rates", "search"])
+def test_nothing_that_is_written_leaves_the_page(
+    kept: list[Curve], off: list[Curve], name: str
+) -> None:
+    from matplotlib.text import Text
+
+    for some in (off, kept, [*kept, *off]):
+        if name == "search" and some is kept:
+            continue
+        figure = figures.draw(name, some).get_figure(root=True)
+        assert figure is not None
+        figure.draw_without_rendering()
+        page = figure.bbox.padded(1)
+        legend = figure.legends[0].get_window_extent()
+        assert page.x0 <= legend.x0
+        assert legend.x1 <= page.x1
+        for text in figure.findobj(Text):
+            box = text.get_window_extent()
+            titled = text.get_visible() and text.axes is not None and text is text.axes.title
+            named = text in (figure._supxlabel, figure._supylabel)
+            if (titled or named) and box.width:
+                assert page.x0 <= box.x0, text.get_text()
+                assert box.x1 <= page.x1, text.get_text()
+                assert box.y1 <= page.y1, text.get_text()
+
+
 def test_one_pair_of_axes_holds_one_panel(kept: list[Curve], off: list[Curve]) -> None:
     from matplotlib import pyplot as plt
 
@@ -171,8 +198,6 @@ def test_one_pair_of_axes_holds_one_panel(kept: list[Curve], off: list[Curve]) -
         assert figures.draw(name, kept[:1], ax=ax) is ax
     ax = plt.figure().add_subplot()
     (curve,) = off
-    from dataclasses import replace
-
     assert figures.search([replace(curve, points=curve.points[:1])], ax=ax) is ax
 
 
