@@ -45,7 +45,7 @@ def notes(points: Iterable[Point]) -> list[str]:
     places: dict[tuple[str, str], list[int]] = {}
     for point in points:
         for side in point.edges:
-            places.setdefault((side.verdict, side.where), []).append(point.batch_size)
+            places.setdefault((side.verdict, str(side)), []).append(point.batch_size)
     words = {
         "edge": "the optimum sits on the edge of its search space",
         "near": "near-best trials sit on the edge of their search space",

@@ -39,14 +39,14 @@ class Edge:
     bound: float
     """The end itself."""
 
-    @property
-    def where(self) -> str:
-        """The end: ``learning_rate at its upper end 10``."""
+    def __str__(self) -> str:
         end = "lower" if self.side == "low" else "upper"
         return f"{self.dimension} at its {end} end {self.bound:g}"
 
-    def __str__(self) -> str:
-        return self.where if self.verdict == "edge" else f"{self.where} (near-best)"
+    @property
+    def told(self) -> str:
+        """The same, and whether it is not of the best trial itself."""
+        return str(self) if self.verdict == "edge" else f"{self} (near-best)"
 
 
 def edge(

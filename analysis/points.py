@@ -264,7 +264,7 @@ def tabulate(point: Point) -> dict[str, Any]:
         "infeasible": point.infeasible,
         "learning_rate": point.learning_rate,
         "effective_learning_rate": point.effective_learning_rate,
-        "edges": "; ".join(map(str, point.edges)),
+        "edges": "; ".join(edge.told for edge in point.edges),
         "fewest_trials": fewer.fewest if fewer else None,
         "fewest_trials_ratio": fewer.fewest_ratio if fewer else None,
         "half_trials_ratio": fewer.half_ratio if fewer else None,

@@ -89,7 +89,7 @@ def numbers(curves: Sequence[Curve], regimes: Sequence[Regimes | None]) -> pd.Da
                 ],
                 "steps": [point.steps for point in points],
                 "trials": [point.trials for point in points],
-                "edges": ["; ".join(map(str, point.edges)) for point in points],
+                "edges": ["; ".join(edge.told for edge in point.edges) for point in points],
             }
         )
         for name, power, _ in _RULES:
