@@ -28,8 +28,8 @@ _MOST_ACROSS = 3
 _ESTIMATORS = {
     "run": "every run a point",
     "minimum": "best of {}",
-    "best_of_10": "expected best of 10 (of {})",
-    "median_of_searches": "median of bests of {}",
+    "best_of_10": "best of 10 of {}",
+    "median_of_searches": "median best of {}",
 }
 
 
