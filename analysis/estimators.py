@@ -52,9 +52,18 @@ class Sample:
     """The middles of their brackets in steps, (r,)."""
     cut: bool
     """Whether what lies beyond X(r) was cut off by dominated stopping, not by the budget."""
+    enlarged: int = 0
+    """How many of the trials lie in what was added to the search space."""
     exact: bool = True
     """Whether X(1) is known. Else ``hit`` is the least of what is, if anything: the trial at X(1)
     may be one that was dominated by trials outside the sample."""
+
+    @property
+    def tens(self) -> int:
+        """How many of the trials are a search of ten: where the space was enlarged at the same
+        density, ten of the space as it was first given and their share of what was added."""
+        first = self.trials - self.enlarged
+        return round(TEN * self.trials / first) if first >= TEN else TEN
 
     @property
     def known(self) -> int:
@@ -78,6 +87,7 @@ class Sample:
             steps=steps,
             middles=middles(steps, runs.last_miss[hit]),
             cut=bool(np.isfinite(cutoff)),
+            enlarged=int((runs.enlargement[used] > 0).sum()),
             exact=exact,
         )
 
@@ -109,7 +119,7 @@ def check(name: str) -> str:
 
 
 def best_of_10(sample: Sample, batch_size: int) -> Estimate:
-    """The expected best of ten, from the known order statistics.
+    """The expected best of ten (``Sample.tens``), from the known order statistics.
 
     Subsets of ten whose least is beyond X(r) count with X(r): that is the tightest bound below
     that the known part gives, and it makes the value a fixed weighted mean of log X(1) … log X(r)
@@ -124,15 +134,17 @@ def best_of_10(sample: Sample, batch_size: int) -> Estimate:
             ``MOST_CENSORED`` of the subsets without a known least.
     """
     at = f"at batch size {batch_size}"
-    if sample.trials < TEN:
+    first = sample.trials - sample.enlarged
+    if first < TEN:
         raise EstimatorError(
-            f"best_of_10 takes ten feasible trials, and {at} there are {sample.trials}",
+            f"best_of_10 takes ten feasible trials, and {at} there are {first}",
             hint="raise trials, or take --estimator minimum",
         )
-    weight, censored = subsets.weights(sample.trials, TEN, sample.known)
+    n = sample.tens
+    weight, censored = subsets.weights(sample.trials, n, sample.known)
     if censored > MOST_CENSORED:
         if sample.cut or not sample.exact:
-            needed = subsets.least_known(sample.trials, TEN, MOST_CENSORED)
+            needed = subsets.least_known(sample.trials, n, MOST_CENSORED)
             raise EstimatorError(
                 f"best_of_10 of {sample.trials} trials takes the {needed} best of them, and {at} "
                 f"dominated stopping has left {sample.known}: of {censored:.0%} of the tens the "
@@ -144,8 +156,8 @@ def best_of_10(sample: Sample, batch_size: int) -> Estimate:
     value = float(weight @ logs + censored * logs[-1])
     inner = np.log(sample.middles)
     bar = None
-    if sample.trials > TEN and len(logs) > 1:
-        half = _NORMAL * _jackknife(logs, sample.trials)
+    if sample.trials > n and len(logs) > 1:
+        half = _NORMAL * _jackknife(logs, sample.trials, n)
         bar = float(np.exp(value - half)), float(np.exp(value + half))
     return Estimate(
         steps=float(np.exp(value)),
@@ -154,13 +166,13 @@ def best_of_10(sample: Sample, batch_size: int) -> Estimate:
     )
 
 
-def _jackknife(logs: NDArray[np.float64], trials: int) -> float:
+def _jackknife(logs: NDArray[np.float64], trials: int, n: int) -> float:
     """The delete-one standard error of a best of ten in log steps (Efron & Stein 1981).
 
     Of the N - 1 that are left r - 1 count as known, whichever was left out, so that the last known
     one varies as it does from search to search.
     """
-    weight, censored = subsets.weights(trials - 1, TEN, len(logs) - 1)
+    weight, censored = subsets.weights(trials - 1, n, len(logs) - 1)
     # Without the j-th, those before it keep their place and those after it move down by one.
     below = np.concatenate([[0.0], np.cumsum(weight * logs[:-1])])
     above = np.concatenate([np.cumsum((weight * logs[1:])[::-1])[::-1], [0.0]])

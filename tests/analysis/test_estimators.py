@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -93,6 +94,20 @@ def test_too_little_known_is_refused_with_what_would_do() -> None:
     assert best_of_10(sample([9.0] * 4, 16, cut=True), 8).steps == pytest.approx(9.0)
     with pytest.raises(EstimatorError, match=r"takes ten feasible trials, .* size 8 .* 9"):
         best_of_10(sample([9.0] * 9), 8)
+
+
+def test_ten_of_an_enlarged_space_are_ten_of_the_first_and_their_share_of_the_rest() -> None:
+    """At one density a search of ten in the first space is one of thirty in a space thrice as
+    large, and trials that are no good in what was added change nothing."""
+    rng = np.random.default_rng(11)
+    steps = list(100 * np.exp(np.sort(rng.exponential(0.4, 20))))
+    whole = replace(sample(steps, 60), enlarged=40)
+    assert whole.tens == 30
+    found, alone = best_of_10(whole, 8).steps, best_of_10(sample(steps), 8).steps
+    assert found == pytest.approx(alone, rel=0.02)
+    assert replace(sample(steps), enlarged=0).tens == 10
+    with pytest.raises(EstimatorError, match="there are 8"):
+        best_of_10(replace(sample(steps, 60), enlarged=52), 8)
 
 
 def test_where_few_reach_the_target_a_best_of_ten_mostly_does_not() -> None:
