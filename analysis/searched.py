@@ -131,7 +131,8 @@ def _several(parts: Searches, many: int, n: int, estimator: str) -> list[str]:
         notes.append("each study was searched once: the median of the searches is its minimum")
     left = sum(max(0, len(some) - many) for each in parts.values() for some in each.values())
     if left:
-        notes.append(f"{left} searches that fewer trials or batch sizes have are left out")
+        which = "a search" if left == 1 else f"{left} searches"
+        notes.append(f"{which} with too few trials to count at all batch sizes: left out")
     return notes
 
 
