@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import ceil, exp, log
 
 import numpy as np
+from numpy.typing import NDArray
 
 from analysis import subsets
 from analysis.estimators import Sample
@@ -41,6 +42,19 @@ class Budget:
     """Numbers of trials whose censored weight is at most ``MOST_CENSORED``, up to N; ascending."""
     expected: tuple[float, ...]
     """The expected best of each, in steps; the last is X(1)."""
+    enlarged: int = 0
+    """How many of the N lie in what was added to the search space."""
+
+    @property
+    def first(self) -> int:
+        """N in the space as it was first given: what batch sizes share; of a space where nothing
+        stayed feasible before it was enlarged, all."""
+        return (self.trials - self.enlarged) or self.trials
+
+    @property
+    def shares(self) -> NDArray[np.float64]:
+        """``n`` as the trials that a search of that density has in that space."""
+        return np.array(self.n) * (self.first / self.trials)
 
     @property
     def fewest(self) -> int:
@@ -79,6 +93,7 @@ def budget(sample: Sample) -> Budget | None:
         known=sample.known,
         n=tuple(n.tolist()),
         expected=tuple(found.tolist()),
+        enlarged=sample.enlarged,
     )
 
 
@@ -93,7 +108,7 @@ def note(budgets: Sequence[tuple[int, Budget]]) -> str | None:
         return None
     found = [(size, each.half_ratio) for size, each in budgets]
     known = [(ratio, size) for size, ratio in found if ratio is not None]
-    least, most = min(b.trials for _, b in budgets), max(b.trials for _, b in budgets)
+    least, most = min(b.first for _, b in budgets), max(b.first for _, b in budgets)
     many = f"{least}" if least == most else f"{least} to {most}"
     if 2 * len(known) <= len(budgets):
         exact = sorted(each.known for _, each in budgets)[len(budgets) // 2]

@@ -35,6 +35,7 @@ def draw(
 ) -> Axes:
     """A panel a curve: for each batch size the expected best of n trials over the best of N.
 
+    Where the search space was enlarged, n is what the space as it was first given has of them.
     Only those n are drawn of which at most 5 % of the subsets have a best that is not known. The
     black line is the geometric mean of the batch sizes, by which N is called enough: its value at
     half of the trials is to be at most the dashed line.
@@ -75,15 +76,15 @@ def numbers(curves: Sequence[Curve], _regimes: Sequence[Regimes | None]) -> pd.D
             "expected_best": expected,
             "ratio": expected / each.expected[-1],
             "trials": each.trials,
+            "enlarged": each.enlarged,
             "known": each.known,
         }
         for curve in curves
         for size, each in _budgets(curve)
         for n, expected in zip(each.n, each.expected, strict=True)
     ]
-    return pd.DataFrame(
-        rows, columns=["curve", "batch_size", "n", "expected_best", "ratio", "trials", "known"]
-    )
+    names = ("curve", "batch_size", "n", "expected_best", "ratio", "trials", "enlarged", "known")
+    return pd.DataFrame(rows, columns=list(names))
 
 
 def _budgets(curve: Curve) -> list[tuple[int, Budget]]:
@@ -127,18 +128,17 @@ def _panel(ax: Axes, curve: Curve, text: str, colours: ScalarMappable) -> None:
     grid(ax)
     for size, each in found:
         ratio = np.array(each.expected) / each.expected[-1]
-        ax.plot(each.n, ratio, color=colours.to_rgba(np.array(size)), linewidth=0.9, zorder=3)
-    trials = max(each.trials for _, each in found)
-    first, last = max(each.fewest for _, each in found), min(each.trials for _, each in found)
+        ax.plot(each.shares, ratio, color=colours.to_rgba(np.array(size)), linewidth=0.9, zorder=3)
+    trials = max(each.first for _, each in found)
+    first, last = max(each.shares[0] for _, each in found), min(each.first for _, each in found)
     if len(found) > 1 and first < last:
-        n = np.arange(first, last + 1)
-        logs = [
-            np.log(np.interp(n, each.n, each.expected) / each.expected[-1]) for _, each in found
-        ]
-        ax.plot(n, np.exp(np.mean(logs, axis=0)), color=INK, linewidth=1.8, zorder=4)
+        n = np.linspace(first, last, 200)
+        ratios = [np.interp(n, each.shares, each.expected) / each.expected[-1] for _, each in found]
+        mean = np.exp(np.mean(np.log(ratios), axis=0))
+        ax.plot(n, mean, color=INK, linewidth=1.8, zorder=4)
     ax.axhline(1 + ENOUGH, color=FAINT, linewidth=0.8, linestyle=(0, (4, 2)), zorder=2)
     ax.axvline(trials / 2, color=FAINT, linewidth=0.8, zorder=2)
-    least = min(each.fewest for _, each in found)
+    least = min(each.shares[0] for _, each in found)
     ax.set_xlim(min(least, trials / 2) - 0.02 * trials, trials * 1.01)
     ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     ax.yaxis.set_major_locator(MaxNLocator(6))

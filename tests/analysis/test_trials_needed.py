@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -88,6 +89,15 @@ def test_the_sentence() -> None:
         "little of half as many"
     )
     assert note([]) is None
+
+
+def test_of_an_enlarged_space_the_first_part_is_counted() -> None:
+    found = budget(replace(sample([100.0 + i for i in range(10)], 96), enlarged=72))
+    assert found is not None
+    assert (found.trials, found.first) == (96, 24)
+    assert found.shares[-1] == 24
+    assert found.shares[0] == found.n[0] / 4
+    assert str(note([(8, found)])).startswith("24 trials ")
 
 
 def test_points_have_it_as_columns_and_regimes_as_a_note(search: Make) -> None:
