@@ -52,19 +52,42 @@ def plan(found: pd.DataFrame, format: Format) -> str:
     """What a sweep would train: columns that are the same in all studies go to the last line."""
     if format in ("csv", "json"):
         return frame(found, format)
-    same = [n for n in found.columns if n not in _PLANNED and found[n].nunique(dropna=False) == 1]
-    text = frame(found.drop(columns=same), format)
+    shown = found.drop(columns="worker_hours")
+    shown["memory"] = [_mebibytes(count) for count in found["memory"]]
+    shown["at_most"] = [clock(hours * 3600) for hours in found["worker_hours"]]
+    same = [n for n in shown.columns if n not in _PLANNED and shown[n].nunique(dropna=False) == 1]
+    text = frame(shown.drop(columns=same), format)
     if format != "table":
         return text
     wanted, have = int(found["trials"].sum()), int(found["recorded"].sum())
-    all_of = ", ".join(f"{n.replace('_', ' ')} {found[n].iloc[0]}" for n in same)
+    all_of = ", ".join(f"{n.replace('_', ' ')} {shown[n].iloc[0]}" for n in same)
+    steps, examples = int(found["most_steps"].sum()), int(found["most_examples"].sum())
+    hours = float(found["worker_hours"].sum())
+    unit = "GPU-hours" if found.attrs.get("device") == "cuda" else "worker-hours"
     return (
         f"{text}\n{len(found)} studies, {wanted:,} feasible trials wanted, {have:,} trials recorded"
         f"{f'; {all_of}' if all_of else ''}\n"
+        f"at most {steps:,} steps, {examples:,} examples, {hours:.2g} {unit} of this machine "
+        f"({clock(hours * 3600)} on one worker), if every trial ran its whole budget; stopping at "
+        "the target and dominated stopping usually leave well under half\n"
     )
 
 
-_PLANNED = ("optimizer", "batch_size", "trials", "recorded", "budget_steps")
+_PLANNED = (
+    "optimizer",
+    "batch_size",
+    "trials",
+    "recorded",
+    "budget_steps",
+    "most_steps",
+    "most_examples",
+    "memory",
+    "at_most",
+)
+
+
+def _mebibytes(count: float) -> str:
+    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{max(1, round(count / 2**20))} MiB"
 
 
 def summary(run: Run) -> int:

@@ -82,13 +82,19 @@ def plan(experiment: Experiment, results: str | Path) -> pd.DataFrame:
     """A row a study of what a sweep would train; nothing is written.
 
     Columns: what tells the studies apart, ``batch_size``, ``tuned`` (the metaparameters searched),
-    ``trials`` wanted, ``recorded`` so far, ``budget_steps`` of each.
+    ``trials`` wanted, ``recorded`` so far, ``budget_steps`` of each; and, if every trial ran its
+    whole budget, the study's ``most_steps``, ``most_examples`` and ``worker_hours``. These hours,
+    the ``engine`` and the ``memory`` of a pack in bytes are probed on this machine.
     """
     import pandas as pd
+    import torch
 
+    from experiments.driver.forecast import forecast
     from experiments.driver.planned import planned
 
     found = planned(experiment)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    costs = forecast(found.plans, device)
     recorded = _recorded(results)
     rows = []
     for one, columns in zip(found.plans, found.columns, strict=True):
@@ -105,9 +111,16 @@ def plan(experiment: Experiment, results: str | Path) -> pd.DataFrame:
                 "trials": one.study.trials,
                 "recorded": recorded.get(one.study.id, 0),
                 "budget_steps": one.study.budget_steps,
+                "most_steps": one.study.trials * one.study.budget_steps,
+                "most_examples": one.study.trials * one.study.budget_steps * one.study.batch_size,
+                "engine": costs[one.study.id].engine,
+                "memory": costs[one.study.id].memory,
+                "worker_hours": costs[one.study.id].seconds * one.study.layout.workers / 3600,
             }
         )
-    return pd.DataFrame(rows)
+    table = pd.DataFrame(rows)
+    table.attrs["device"] = device
+    return table
 
 
 def _recorded(results: str | Path) -> dict[str, int]:

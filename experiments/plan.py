@@ -74,6 +74,12 @@ class Study:
     """``auto`` (a probe decides), ``module`` or ``stacked``."""
     layout: Layout = field(default_factory=Layout)
 
+    @property
+    def shape(self) -> str:
+        """Studies of one shape differ in batch size and budget alone: they run the same code."""
+        alike = (self.workload, self.optimizer, self.schedule, self.technique, self.layout)
+        return repr(alike)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
@@ -105,6 +111,8 @@ class Pack:
     """``auto``: the worker that gets the study's first pack probes both and records its choice."""
     known: tuple[int, ...] = ()
     """Steps to target of the study's trials that other packs have finished."""
+    dominate: bool = True
+    """Whether its trials may be stopped as dominated; repeats, whose median is taken, may not."""
 
 
 @dataclass(frozen=True, kw_only=True)

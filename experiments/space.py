@@ -7,11 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from experiments.domains import Domain
 from experiments.plan import Value
 
+Side = Literal["low", "high"]
 Scale = Literal["linear", "log", "reverse_log", "integer", "discrete"]
 SCALES: tuple[Scale, ...] = ("linear", "log", "reverse_log", "integer", "discrete")
 _FIGURES = 9
+_LEAST_GROWTH = 0.01
+"""A range that can grow by less than this share of itself is at its natural end."""
+_NEAR = 1e-6
+"""How near to an open end of its domain a range may come, as a share of the way to it."""
 
 
 class SpaceError(ValueError):
@@ -26,6 +32,9 @@ def _round(x: float) -> float:
     """To nine significant figures: the last bits of ``log`` and ``exp`` differ between machines,
     and a trial's identity must not."""
     return float(f"{x:.{_FIGURES - 1}e}")
+
+
+_ANY = Domain()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,11 +101,82 @@ class Dimension:
             return math.log(x / low) / math.log(high / low)
         return math.log((1 - x) / (1 - low)) / math.log((1 - high) / (1 - low))
 
+    def levels(self, count: int) -> list[Value]:
+        """``count`` values, even in its scale from end to end; of one, the middle.
+
+        Of choices all of them, and of whole numbers at most as many as there are.
+        """
+        low, high = self.bounds
+        if self.scale == "discrete":
+            return list(self.choices)
+        if count == 1:
+            return [self.value(0.5)]
+        if self.scale == "integer":
+            count = min(count, int(self.extent))
+            steps = max(count - 1, 1)
+            return [int(low + (2 * i * (high - low) + steps) // (2 * steps)) for i in range(count)]
+        return [self.value(i / (count - 1)) for i in range(count)]
+
+    @property
+    def extent(self) -> float:
+        """Its size in its own scale; the density of a search is the number of points a unit."""
+        low, high = self.bounds
+        if self.scale == "discrete":
+            return len(self.choices)
+        if self.scale == "integer":
+            return high - low + 1
+        if self.scale == "linear":
+            return high - low
+        return math.log(high / low) if self.scale == "log" else math.log((1 - low) / (1 - high))
+
+    def holds(self, value: Value) -> bool:
+        """Whether ``value`` lies within the bounds, or is one of the choices."""
+        if self.scale == "discrete":
+            return value in self.choices
+        return self.bounds[0] <= float(value) <= self.bounds[1]
+
+    def extended(self, side: Side, domain: Domain = _ANY) -> Dimension | None:
+        """With as much again on one side, in its own scale; the other end stays.
+
+        Of a logarithmic range as many decades again, of a linear one its width, of whole numbers
+        as many. Clipped to ``domain``. ``None``: there is nothing beyond, as of choices.
+        """
+        if self.scale == "discrete":
+            return None
+        low, high = self.bounds
+        end = _beyond(self.scale, low, high, side)
+        if side == "low" and end not in domain:
+            end = domain.low
+        elif side == "high" and end not in domain:
+            end = domain.high - (0 if domain.closed else _NEAR * (domain.high - low))
+        if not math.isfinite(end) or (self.scale == "log" and end <= 0):
+            return None
+        if self.scale == "reverse_log" and end >= 1:
+            return None
+        bounds = (end, high) if side == "low" else (low, end)
+        found = Dimension(scale=self.scale, bounds=bounds)
+        return found if found.extent >= (1 + _LEAST_GROWTH) * self.extent else None
+
     def notation(self) -> dict[str, list[Value]]:
         """As an experiment file writes it; ``parse`` gives the same dimension back."""
         if self.scale == "discrete":
             return {self.scale: list(self.choices)}
         return {self.scale: list(self.bounds)}
+
+
+def _beyond(scale: Scale, low: float, high: float, side: Side) -> float:
+    """Where an end comes to when the range is doubled towards it; perhaps not finite."""
+    down = side == "low"
+    if scale == "integer":
+        return int(low - (high - low + 1) if down else high + (high - low + 1))
+    if scale == "linear":
+        end = low - (high - low) if down else high + (high - low)
+    elif scale == "log":
+        end = low * (low / high) if down else high * (high / low)
+    else:
+        ratio = (1 - low) / (1 - high)
+        end = 1 - ((1 - low) * ratio if down else (1 - high) / ratio)
+    return float(f"{end:.14e}")  # without the last bits' noise: 0.9, not 0.9000000000000001
 
 
 _EXAMPLE = {

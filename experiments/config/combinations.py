@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import workloads
 from experiments import optimizers, schedules
+from experiments.config.points import HandPicked, Point
 from experiments.config.tuning import Search
 from experiments.config.yaml_lines import Path
 from experiments.errors import ExperimentError, nearest
@@ -39,6 +40,8 @@ class Combination:
     technique: Mapping[str, Value]
     space: Mapping[str, Dimension]
     fixed: Mapping[str, Value]
+    points: tuple[Point, ...] = ()
+    """Rows of the search by hand, in the place of drawn ones."""
 
 
 def combinations(experiment: Experiment) -> tuple[list[Combination], Search]:
@@ -67,17 +70,22 @@ def combinations(experiment: Experiment) -> tuple[list[Combination], Search]:
         experiment.search, [*(o.name for o in used), *(s.name for s in plans)], experiment.places
     )
     search.check(used, plans, names, experiment.base, experiment.places)
+    picked = None
+    if experiment.points is not None:
+        picked = HandPicked(experiment, used, plans, names)
     swept = {key: grid[key] for key in grid if key in names}
-    _check_names(experiment, names, used, plans, search, swept)
+    _check_names(experiment, names, used, plans, search, swept, picked)
     techniques = _techniques(experiment, grid)
     found = []
     for values in itertools.product(*swept.values()):
         fields = dict(zip(swept, values, strict=True))
         for schedule, technique, optimizer in itertools.product(plans, techniques, used):
             entries = search.resolve(optimizer, schedule, names)
-            found.append(
-                _combine(experiment, names, fields, optimizer, schedule, technique, entries)
-            )
+            points: tuple[Point, ...] = ()
+            if picked is not None:
+                points, entries = picked.of(optimizer, schedule, entries)
+            one = _combine(experiment, names, fields, optimizer, schedule, technique, entries)
+            found.append(replace(one, points=points))
     return found, search
 
 
@@ -181,6 +189,7 @@ def _check_names(
     plans: Sequence[Schedule],
     search: Search,
     swept: Mapping[str, Any],
+    picked: HandPicked | None,
 ) -> None:
     """A name must mean one thing: a field of the workload, an argument, swept or tuned."""
     arguments = {o.name: o.arguments for o in used} | {s.name: s.arguments for s in plans}
@@ -197,6 +206,10 @@ def _check_names(
             raise experiment.error(
                 ("search", *path), f"{path[-1]} is in the grid and in search", "keep one of the two"
             )
+    for name in sorted(picked.names.intersection(swept) if picked else ()):
+        raise experiment.error(
+            ("grid", name), f"{name} is in the grid and in points", "keep one of the two"
+        )
 
 
 def _combine(
@@ -213,8 +226,8 @@ def _combine(
     fields = {**swept, **{n: e for n, e in plain.items() if n in names}}
     workload = _load(experiment, fields, optimizer.name)
     for name in set(names).intersection(space):  # both ends must be values that the field can have
-        for end in (0.0, 1.0):
-            _load(experiment, {**fields, name: space[name].value(end)}, optimizer.name)
+        for value in space[name].levels(2):  # and all choices
+            _load(experiment, {**fields, name: value}, optimizer.name)
     return Combination(
         workload=workload,
         fields=fields,
@@ -236,4 +249,5 @@ def _load(experiment: Experiment, fields: Mapping[str, Any], optimizer: str) -> 
             section = experiment.search.get(optimizer)
             inside = isinstance(section, Mapping) and named[0] in section
             path = ("search", optimizer, named[0]) if inside else ("search", named[0])
+            path = path if experiment.points is None else ("points",)
         raise experiment.error(path, str(error), error.hint) from None

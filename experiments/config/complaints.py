@@ -43,6 +43,8 @@ _MISSING = {
     "grid": "for example: grid: {batch_size: 8..4096, optimizer: [sgd, momentum]}",
 }
 _HINTS = {
+    "extend": "how many times a search space may be enlarged; 0: never",
+    "repeats": "how many fresh seeds the best configurations get; 0: none",
     "name": "letters, digits, dots, dashes and underscores: it names a folder",
     "keep": "a number of trials, or off",
 }

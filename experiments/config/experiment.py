@@ -22,7 +22,7 @@ from pydantic import (
     ValidationError,
 )
 
-from experiments.config import yaml_lines
+from experiments.config import searching, yaml_lines
 from experiments.config.budget import Budget, BudgetError
 from experiments.config.combinations import TECHNIQUE, Combination, combinations
 from experiments.config.complaints import complaint
@@ -53,6 +53,7 @@ def _many(value: Any) -> Any:
 
 Whole = Annotated[StrictInt, BeforeValidator(_whole)]
 Count = Annotated[StrictInt, BeforeValidator(_whole), Field(ge=1)]
+Number = Annotated[StrictInt, BeforeValidator(_whole), Field(ge=0)]
 Words = Annotated[tuple[StrictStr, ...], BeforeValidator(_many)]
 
 
@@ -65,6 +66,10 @@ class Experiment(BaseModel):
     workload: StrictStr
     grid: dict[str, Any]
     search: dict[str, Any] = {}
+    method: StrictStr = "sobol"
+    """How points are drawn (``experiments.search``)."""
+    points: Any = None
+    """By hand, in the place of drawn ones: a list of mappings, or one for each optimizer."""
     schedule: StrictStr = "constant"
     trials: Count = 64
     """Feasible points a study."""
@@ -74,6 +79,14 @@ class Experiment(BaseModel):
     stop_at_target: StrictBool = True
     keep: Annotated[Count | None, BeforeValidator(_off)] = 4
     """``None`` (written ``off``): all trials stay exact."""
+    extend: Number = 0
+    """How many times the space may be enlarged towards an edge that the optimum sits on."""
+    repeats: Number = 0
+    """How many times the best configurations are trained again, with fresh seeds."""
+    refine: Any = "off"
+    """A share, ``1%`` or ``0.01``: brackets of hits are walked again at looks so far apart."""
+    estimator: Literal["minimum", "best_of_10", "median_of_searches"] = "minimum"
+    """What stands for a batch size in the analysis."""
     evaluation_ratio: Annotated[float, Field(strict=True, gt=1)] = 1.05
     seed: Whole = 0
     engine: Literal["auto", "module", "stacked"] = "auto"
@@ -106,7 +119,9 @@ class Experiment(BaseModel):
                 raise places.error(
                     ("files", i), f"files: no file {file!r} in {base}", _FROM_THE_FILE
                 )
+        searching.check(experiment)
         experiment._found = combinations(experiment)
+        searching.check_spaces(experiment, experiment._found[0])
         _ = experiment.batch_sizes, experiment.budget_of
         check_directions(experiment, experiment._found[0][0].workload)
         return experiment
@@ -133,6 +148,18 @@ class Experiment(BaseModel):
         except GridError as error:
             path = ("grid", "batch_size", error.position or 0)
             raise self.error(path, f"grid.batch_size: {error}", error.hint) from None
+
+    @property
+    def search_method(self) -> str:
+        """As said; points that are given are the method."""
+        if self.points is not None and "method" not in self.model_fields_set:
+            return "points"
+        return self.method
+
+    @functools.cached_property
+    def refine_ratio(self) -> float | None:
+        """The ratio of the grid that brackets are refined on; ``None``: they are not."""
+        return searching.refine_ratio(self)
 
     @functools.cached_property
     def budget_of(self) -> Budget:
@@ -203,16 +230,27 @@ class Experiment(BaseModel):
         used = list({c.optimizer.name: c.optimizer for c in found}.values())
         schedules = list({c.schedule.name: c.schedule for c in found}.values())
         data = self.model_dump(exclude_none=True, exclude={"keep", "files", *self._in_grid()})
+        if self.points is not None:  # their number, where `trials` says none
+            data["trials"] = max(map(self.wanted, found))
         data |= {
             "grid": {**self.grid, "batch_size": _one_or_list(self.batch_sizes)},
             "search": search.written(used, schedules, found[0].workload.fields),
             "budget": str(self.budget_of),
             "target": [str(target) for target in self.targets],
             "keep": "off" if self.keep is None else self.keep,
+            "method": self.search_method,
+            "refine": self.refine if self.refine_ratio else "off",
         }
         if self.files:
             data["files"] = list(self.files)
         return yaml_lines.write(data)
+
+    def wanted(self, combination: Combination) -> int:
+        """Feasible trials of each of its studies: of points at most as many as there are."""
+        if self.points is None:
+            return self.trials
+        count = len(combination.points)
+        return min(count, self.trials) if "trials" in self.model_fields_set else count
 
     def target_path(self, target: Target) -> yaml_lines.Path:
         """Where a target stands; the workload's own where it is not said."""

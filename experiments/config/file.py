@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.config import keywords, packaged
+from experiments.config import keywords, packaged, searching
 from experiments.config.experiment import Experiment
+from experiments.config.inherit import KEY, inherit
 from experiments.config.overrides import override
 from experiments.config.packaged import names
 from experiments.config.yaml_lines import Places, read
@@ -32,11 +33,12 @@ def load(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) 
     """
     if isinstance(source, Mapping):
         data = copy.deepcopy(dict(source))
-        return _build(data, Places(), overrides, base=Path.cwd(), name=None)
+        return _searchable(_build(data, Places(), overrides, base=Path.cwd(), name=None))
     file = Path(source).expanduser()
     if isinstance(source, str) and file.suffix not in (".yaml", ".yml") and "/" not in source:
         text = packaged.text(source)
-        return parse(text, f"{source}.yaml", overrides, base=Path.cwd(), name=source)
+        here = Path.cwd()
+        return _searchable(parse(text, f"{source}.yaml", overrides, base=here, name=source))
     try:
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -45,7 +47,8 @@ def load(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) 
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise ExperimentError(f"{source} cannot be read: {reason}") from None
-    return parse(text, str(source), overrides, base=file.resolve().parent, name=file.stem)
+    folder = file.resolve().parent
+    return _searchable(parse(text, str(source), overrides, base=folder, name=file.stem))
 
 
 def parse(
@@ -57,6 +60,8 @@ def parse(
     name: str | None = None,
 ) -> Experiment:
     """Read an experiment's YAML text.
+
+    Its method of search need not be installed: a recorded experiment is read, not searched.
 
     Args:
         source: what errors call it.
@@ -89,7 +94,12 @@ def from_keywords(**values: Any) -> Experiment:
         WorkloadError: the workload itself is wrong.
     """
     data, base = keywords.mapping(values, Experiment.model_fields)
-    return _build(data, Places(), (), base=base, name=None)
+    return _searchable(_build(data, Places(), (), base=base, name=None))
+
+
+def _searchable(experiment: Experiment) -> Experiment:
+    searching.check_installed(experiment)
+    return experiment
 
 
 def _build(
@@ -100,7 +110,10 @@ def _build(
     base: Path,
     name: str | None,
 ) -> Experiment:
+    data, places = inherit(data, places, base)
     override(data, overrides, places)
+    if KEY in data:
+        raise places.error((KEY,), f"{KEY} is said in a file, not here", "sweep a file that does")
     data = {key: value for key, value in data.items() if value is not None}
     if "name" not in data:
         said = name or re.split(r"[:/]", str(data.get("workload", "")))[-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -10,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import workloads
 from experiments import identity, schedules
 from experiments.config.combinations import Combination
+from experiments.config.enlarged import Enlarged, enlarge
 from experiments.config.grid import GridError, resolve
 from experiments.config.measures import check_metric
 from experiments.plan import Layout, Role, Study, Trial, Value, WorkloadRef
-from experiments.search import Table
+from experiments.search import History, Table, grid_size, table
 from experiments.seeds import derive
-from experiments.space import Dimension
+from experiments.space import Dimension, Side
 from workloads.checks import check_splits
 
 if TYPE_CHECKING:
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
 _DRAWN_AT_MOST = 4
 """Times the trials wanted: how many rows of a table may be drawn to find so many feasible."""
+_REPEATS_FROM = 1_000_000_000
+"""Where the indices of repeats begin: far beyond those of any table."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,31 +42,35 @@ class StudyPlan:
     """What is tuned, in alphabetical order: one column of the table each."""
     fixed: Mapping[str, Value]
     """Metaparameters of one value."""
+    points: tuple[Mapping[str, Value], ...] = ()
+    """The rows of the table, where they are given by hand."""
 
     @property
     def max_rows(self) -> int:
         """Rows that may be drawn to find the trials wanted."""
-        return _DRAWN_AT_MOST * self.study.trials
+        size = self._table.size
+        return _DRAWN_AT_MOST * self.study.trials if size is None else min(size, self.study.trials)
 
     @property
     def search_space(self) -> dict[str, Any]:
         """The tuned ranges, as an experiment file writes them."""
         return {name: dimension.notation() for name, dimension in self.space.items()}
 
-    def trials(self, start: int, stop: int) -> list[Trial]:
+    def trials(self, start: int, stop: int, history: History = ()) -> list[Trial]:
         """Rows ``start`` … ``stop - 1`` of the table, fewer beyond ``max_rows``; role "search".
 
         A row is the same trial whatever other rows are asked for, and however many are wanted.
+
+        Args:
+            history: how the rows before came out, where the method learns from it.
         """
         stop = min(stop, self.max_rows)
         drawn, occurrences = self._drawn
-        schedule = schedules.get(self.study.schedule)
-        for row in self._table.rows(len(drawn), stop):
-            values = {**self.fixed, **row}
-            timed = {n: v for n, v in values.items() if n in schedule.arguments}
-            rest = {n: v for n, v in values.items() if n not in schedule.arguments}
-            values = {**rest, **schedule.resolve(timed, self.study.budget_steps)}
-            drawn.append(self._trial(len(drawn), dict(sorted(values.items())), occurrences))
+        for row in self._table.rows(len(drawn), stop, history):
+            values = self.resolved(row)
+            repeat = occurrences[identity.canonical(values)]
+            occurrences[identity.canonical(values)] += 1
+            drawn.append(self.made(values, repeat, index=len(drawn)))
         return drawn[start:stop]
 
     def trial(self, index: int, role: Role = "search", round: int = 0) -> Trial:
@@ -73,11 +81,47 @@ class StudyPlan:
         """
         return replace(self.trials(index, index + 1)[0], role=role, round=round)
 
-    def _trial(self, index: int, values: Mapping[str, Value], occurrences: dict[str, int]) -> Trial:
-        point = identity.canonical(values)
-        repeat = occurrences.get(point, 0)
-        occurrences[point] = repeat + 1
-        name = identity.trial_id(self.identity, values, (self.seed, repeat))
+    def repeats(self, trial: Trial) -> list[Trial]:
+        """The trial's metaparameters again, with as many fresh seeds as the study repeats.
+
+        Trials of one point have the same repeats. In their identity the count of the point's
+        trials is negative, where it is never one of the search.
+        """
+        return [
+            replace(
+                self.made(trial.metaparameters, -1 - copy, index=trial.index),
+                index=(copy + 1) * _REPEATS_FROM + trial.index,
+                enlargement=trial.enlargement,
+                role="repeat",
+            )
+            for copy in range(self.study.repeats)
+        ]
+
+    def enlarged(self, sides: Sequence[tuple[str, Side]], number: int = 1) -> Enlarged | None:
+        """The space with each of ``sides`` moved out, and the trials of what that adds.
+
+        A further enlargement is made from the one before it: ``Enlarged.enlarged``.
+
+        Args:
+            sides: dimensions and the ends at which the optimum sits:
+                ``[("learning_rate", "low")]``.
+
+        Returns:
+            ``None`` where none of them can be moved.
+        """
+        return enlarge(self, self.space, sides, number)
+
+    def resolved(self, row: Mapping[str, Value]) -> dict[str, Value]:
+        """A row of the table and what is fixed, with shares of the budget in steps."""
+        schedule = schedules.get(self.study.schedule)
+        values = {**self.fixed, **row}
+        timed = {n: v for n, v in values.items() if n in schedule.arguments}
+        rest = {n: v for n, v in values.items() if n not in schedule.arguments}
+        return dict(sorted({**rest, **schedule.resolve(timed, self.study.budget_steps)}.items()))
+
+    def made(self, values: Mapping[str, Value], occurrence: int, *, index: int) -> Trial:
+        """The trial of a point, which there are ``occurrence`` others of before it."""
+        name = identity.trial_id(self.identity, values, (self.seed, occurrence))
         return Trial(
             id=name,
             index=index,
@@ -88,12 +132,14 @@ class StudyPlan:
 
     @functools.cached_property
     def _table(self) -> Table:
-        return Table(self.space, derive(self.seed, self.study.id, "search"))
+        study, seed = self.study, derive(self.seed, self.study.id, "search")
+        worst = 2.0 * study.budget_steps
+        return table(study.search, self.space, seed, study.trials, self.points, worst=worst)
 
     @functools.cached_property
-    def _drawn(self) -> tuple[list[Trial], dict[str, int]]:
+    def _drawn(self) -> tuple[list[Trial], Counter[str]]:
         """The trials drawn so far, and how often each point occurs among them."""
-        return [], {}
+        return [], Counter()
 
 
 def make(
@@ -171,6 +217,9 @@ def _plan(
         batch_size=batch_size,
         evaluation_ratio=experiment.evaluation_ratio,
     )
+    trials = experiment.wanted(combination)
+    if experiment.search_method == "grid":
+        trials = grid_size(combination.space, trials)
     study = Study(
         id=identity.study_id(described),
         experiment=experiment.name,
@@ -181,12 +230,17 @@ def _plan(
         schedule=combination.schedule.name,
         technique=combination.technique,
         batch_size=batch_size,
-        trials=experiment.trials,
+        trials=trials,
         budget_steps=budget_steps,
         targets=experiment.targets,
         stop_at_target=experiment.stop_at_target,
         keep=experiment.keep,
         evaluation_ratio=experiment.evaluation_ratio,
+        search=experiment.search_method,
+        extend=experiment.extend,
+        repeats=experiment.repeats,
+        refine=experiment.refine_ratio,
+        estimator=experiment.estimator,
         engine=experiment.engine,
         layout=Layout(workers=experiment.workers, micro_batch=experiment.micro_batch),
     )
@@ -196,4 +250,5 @@ def _plan(
         identity=described,
         space=combination.space,
         fixed=combination.fixed,
+        points=combination.points,
     )

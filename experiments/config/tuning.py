@@ -15,7 +15,8 @@ from typing import Any
 import torch
 
 from experiments import optimizers, schedules
-from experiments.config.yaml_lines import Path, Places
+from experiments.config.yaml_lines import Path, Places, dotted
+from experiments.domains import DOMAINS
 from experiments.errors import ExperimentError, nearest
 from experiments.optimizers import Optimizer
 from experiments.plan import Value
@@ -25,19 +26,6 @@ from experiments.space import SCALES, Dimension, SpaceError
 Entry = Dimension | Value
 Entries = Mapping[str, Entry]
 
-_RANGES = {
-    "learning_rate": (0, math.inf),
-    "momentum": (0, 1),
-    "beta1": (0, 1),
-    "beta2": (0, 1),
-    "epsilon": (0, math.inf),
-    "weight_decay": (0, math.inf),
-    "end_factor": (0, math.inf),
-    "decay_steps": (1, math.inf),
-    "warmup_steps": (0, math.inf),
-}
-"""Legal values: from the first, to below the second."""
-_SHARE = (0, 1)
 _OTHER = {**SHARES, **{steps: share for share, steps in SHARES.items()}}
 
 
@@ -112,7 +100,7 @@ class Search:
         for name, entry in self.general.items():
             if name not in everywhere:
                 raise places.error(("search", name), *_unknown(name, everywhere))
-            _check_value(name, entry, fields, ("search", name), places)
+            check_value(name, entry, fields, ("search", name), places)
         in_use = {o.name: o for o in used}
         for section, entries in self.sections.items():
             if section in schedules.names():
@@ -128,7 +116,7 @@ class Search:
                         f"search.{section}.{name}: {section} has no argument {name!r}",
                         nearest(name, sorted(legal)),
                     )
-                _check_value(name, entry, fields, path, places)
+                check_value(name, entry, fields, path, places)
 
     def written(
         self, used: Sequence[Optimizer], plans: Sequence[Schedule], fields: Iterable[str]
@@ -172,7 +160,7 @@ def _is_section(name: str, value: Any, known: Iterable[str]) -> bool:
         return True  # a range holds a list; a part holds values and ranges
     if name not in known:
         return False
-    return name not in _RANGES or any(key in _RANGES or key in SHARES for key in value)
+    return name not in DOMAINS or any(key in DOMAINS for key in value)
 
 
 def _is_optimizer(name: str) -> bool:
@@ -237,29 +225,32 @@ def _unknown(name: str, everywhere: Iterable[str]) -> tuple[str, str]:
     )
 
 
-def _check_value(
+def check_value(
     name: str, entry: Entry, fields: frozenset[str], path: Path, places: Places
 ) -> None:
-    """A known metaparameter must be a number of its legal range."""
-    if name in fields or (name not in _RANGES and name not in SHARES):
+    """A known metaparameter must be a number of its legal range.
+
+    Raises:
+        ExperimentError: it is not; fields of the workload are checked elsewhere.
+    """
+    if name in fields or name not in DOMAINS:
         return
-    where = ".".join(str(part) for part in path)
+    where = dotted(path)
     if not isinstance(entry, Dimension):
         values: Sequence[Value] = (entry,)
     elif entry.scale == "discrete":
         values = entry.choices
     else:
         values = entry.bounds
-    low, high = _SHARE if name in SHARES else _RANGES[name]
     for value in values:
         if isinstance(value, (bool, str)):
             raise places.error(path, f"{where}: {value!r} is not a number")
-        inside = low <= value <= high if name in SHARES else low <= value < high
-        if not inside:
-            end = f"{high}]" if name in SHARES else f"{high})"
+        if not math.isfinite(value):
+            raise places.error(path, f"{where}: {value} is not a finite number")
+        if value not in DOMAINS[name]:
             raise places.error(
                 path,
-                f"{where}: {value} is outside [{low}, {end}",
+                f"{where}: {value} is outside {DOMAINS[name]}",
                 f"{name} is a share of the budget; {SHARES[name]} is in steps"
                 if name in SHARES
                 else None,

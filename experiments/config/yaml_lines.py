@@ -20,6 +20,13 @@ from experiments.errors import ExperimentError
 Path = tuple[str | int, ...]
 """Keys and positions from the top: ``("search", "adam", "learning_rate")``."""
 
+
+def dotted(path: Path) -> str:
+    """As people write it: ``points[2].momentum``."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return text.removeprefix(".")
+
+
 _INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)")
 _NAN = re.compile(r"\.(nan|NaN|NAN)")
@@ -42,6 +49,11 @@ class Places:
         """Forget ``path`` and all below it."""
         for known in [p for p in self._places if p[: len(path)] == path]:
             del self._places[known]
+
+    def take(self, path: Path, other: Places) -> None:
+        """Remember what ``other`` knows of ``path`` and all below it."""
+        known = other._places.items()
+        self._places.update({p: place for p, place in known if p[: len(path)] == path})
 
     def at(self, path: Path) -> str:
         """The place of ``path`` or of what is nearest above it; empty where there is no text."""

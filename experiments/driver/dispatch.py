@@ -9,31 +9,29 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from experiments.driver import rounds
+from experiments.driver.choice import choose
 from experiments.driver.events import (
     Note,
     Observer,
     PackFinished,
     PackStarted,
     Progress,
-    RoundFinished,
     TrialFinished,
 )
 from experiments.driver.failures import Failure, Failures
 from experiments.driver.jobs import Ended, Job, PackEnd, Started, Step, Word
 from experiments.driver.ledger import Header
-from experiments.driver.rounds import Record
+from experiments.driver.round_watch import RoundWatch
+from experiments.driver.rounds import Record, Wave
 from experiments.driver.study_state import StudyState
-from experiments.plan import Outcome, Pack, Trial
+from experiments.plan import Outcome, Pack, Study, Trial
 
 LARGEST_PACK = 64
 _PROOF_STEPS = 20
 """A shape whose first pack came so far, looks included, runs: its other packs may start."""
-_SMALL_PACK = 4
-"""A wave is not cut into packs below this size to occupy more workers."""
 
 
 @dataclass
@@ -42,6 +40,8 @@ class _Out:
 
     job: Job
     state: StudyState
+    found: list[int] = field(default_factory=list)
+    """Steps to target of the study that were found since it left."""
 
 
 Answer = Job | Literal["wait"] | None
@@ -55,6 +55,7 @@ class Dispatcher:
         slots: packs that can be trained at once.
         resumable: headers of snapshots, tried before anything else of their study.
         on_round: called with each round that ends; what it returns stops the sweep.
+        left: seconds of the time allowed that are left; a round that does not fit is not begun.
         reproduce: the command that trains a recorded trial again.
 
     ``share`` is the executor's to set: it hands steps to target to a pack that is out (pack id,
@@ -71,6 +72,7 @@ class Dispatcher:
         resumable: Sequence[Header] = (),
         observer: Observer,
         on_round: Callable[[int], Exception | None] = lambda _: None,
+        left: Callable[[], float | None] = lambda: None,
         reproduce: Callable[[str], str] = lambda trial: f"batchscale trial --from {trial}",
     ) -> None:
         self.states = list(states)
@@ -78,7 +80,6 @@ class Dispatcher:
         self.share: Callable[[str, tuple[int, ...]], None] = lambda *_: None
         self._size = min(pack_size or LARGEST_PACK, LARGEST_PACK)
         self._observer = observer
-        self._on_round = on_round
         self._reproduce = reproduce
         self._lock = threading.RLock()
         self._by_study = {state.study.id: state for state in states}
@@ -89,8 +90,10 @@ class Dispatcher:
         self._failures = Failures()
         for state in states:
             if any(record.stop_reason != "error" for record in state.records.values()):
-                self._failures.succeed(state.shape())
-        self._round = self._rounds_done()
+                self._failures.succeed(state.study.shape)
+        self._watch = RoundWatch(
+            self.states, slots=slots, observer=observer, on_round=on_round, left=left
+        )
         self._stopped = False
         self.error: Exception | None = None
         self.trained = 0
@@ -118,8 +121,15 @@ class Dispatcher:
     def finished(self) -> bool:
         """Whether every study has all that it wants, or nothing may be handed out any more."""
         with self._lock:
-            left = self._out or self._singles or any(s.wave() for s in self.states)
-            return self._stopped or not left
+            if self._stopped or self._out or self._singles:
+                return self._stopped
+            waves = (state.wave() for state in self.states)
+            return not any(wave is not None and self._fits(wave) for wave in waves)
+
+    @property
+    def refused(self) -> int | None:
+        """The round that did not fit the time left."""
+        return self._watch.refused
 
     @property
     def stopped(self) -> bool:
@@ -130,11 +140,12 @@ class Dispatcher:
         with self._lock:
             return pack in self._out
 
-    @property
-    def waits_for_others(self) -> bool:
-        """Whether what is left is claimed by other drivers: worth another look at the dataset."""
+    def shares_with(self, claimed: Iterable[str]) -> bool:
+        """Whether other drivers train some of the ``claimed`` trials, or did at the last look: the
+        dataset may have what stops ours."""
         with self._lock:
-            return bool(self._elsewhere)
+            own: set[str] = set().union(*(out.job.wanted for out in self._out.values()))
+            return bool(self._elsewhere or set(claimed) - own)
 
     def merge(self, records: Mapping[str, Mapping[str, Record]], claimed: Iterable[str]) -> None:
         """What the dataset has by now, by study and trial, and what other drivers have claimed."""
@@ -147,6 +158,8 @@ class Dispatcher:
                     known = trial in state.busy or state.records.get(trial) == record
                     if not known and state.need(trial):
                         state.put(trial, record)
+                        if trial in state:
+                            self._tell(state, [record.steps_to_target])
             self._rounds_end()
 
     def _resume(self) -> Job | None:
@@ -177,39 +190,29 @@ class Dispatcher:
         return None
 
     def _pack(self) -> Job | None:
-        queued = {trial.id for _, trial, _ in self._singles}
-        queued.update(*(header.active for header in self._resumable))
-        best: tuple[tuple[bool, int, float], StudyState, list[Trial], rounds.Wave] | None = None
-        scale = self._seconds_a_cost()
-        for state in self.states:
-            wave = state.wave()
-            if wave is None or not self._may_start(state):
-                continue
-            taken = state.busy | self._elsewhere | queued
-            free = [trial for trial in wave.trials if trial.id not in taken]
-            if not free:
-                continue
-            expected = state.seconds if state.seconds is not None else state.cost() * scale
-            unproven = not self._failures.proven(state.shape())
-            # Of a shape that has not run yet, the cheapest study tells soonest if it can.
-            rank = (not unproven, wave.round, expected if unproven else -expected)
-            if best is None or rank < best[0]:
-                best = (rank, state, free, wave)
-        if best is None:
-            return None
-        _, state, free, wave = best
-        parts = max(1, self._slots // len(self.states))
-        size = min(self._size, max(_SMALL_PACK, -(-len(wave.trials) // parts)))
-        return self._job(state, free[:size], wave.round)
+        taken = {trial.id for _, trial, _ in self._singles} | self._elsewhere
+        taken.update(*(header.active for header in self._resumable))
+        choice = choose(
+            self.states,
+            may_start=lambda state, wave: self._may_start(state) and self._fits(wave),
+            proven=lambda state: self._failures.proven(state.study.shape),
+            taken=taken,
+            slots=self._slots,
+            size=self._size,
+        )
+        return self._job(choice.state, choice.trials, choice.wave.round) if choice else None
+
+    def _fits(self, wave: Wave) -> bool:
+        return self._watch.fits(wave.round)
 
     def _may_start(self, state: StudyState) -> bool:
         """One pack at a time until the study has its engine, and its shape has trained at all."""
         if state.engine is None and state.busy:
             return False
-        shape = state.shape()
+        shape = state.study.shape
         if self._failures.proven(shape):
             return True
-        return not any(out.state.shape() == shape for out in self._out.values())
+        return not any(out.state.study.shape == shape for out in self._out.values())
 
     def _job(
         self,
@@ -224,7 +227,7 @@ class Dispatcher:
         ids = [trial.id for trial in trials]
         chosen_ids = frozenset(ids if wanted is None else wanted)
         chosen = tuple(
-            replace(t, round=number, role="extension" if t.index >= study.trials else t.role)
+            replace(t, round=number, role="extension" if _is_more(t, study) else t.role)
             for t in trials
         )
         return Job(
@@ -234,6 +237,7 @@ class Dispatcher:
                 trials=chosen,
                 engine=state.engine or "auto",  # type: ignore[arg-type]
                 known=tuple(state.reached(but=ids)),
+                dominate=all(trial.role != "repeat" for trial in chosen),
             ),
             round=number,
             columns=state.columns,
@@ -247,11 +251,6 @@ class Dispatcher:
         state = self._by_study[job.pack.study.id]
         state.busy |= job.wanted
         self._out[job.pack.id] = _Out(job=job, state=state)
-
-    def _seconds_a_cost(self) -> float:
-        """Seconds that a unit of ``cost`` takes, from the studies that have been timed."""
-        timed = sorted(s.seconds / s.cost() for s in self.states if s.seconds is not None)
-        return timed[len(timed) // 2] if timed else 1.0
 
     # What becomes of it
 
@@ -282,7 +281,7 @@ class Dispatcher:
     def _step(self, out: _Out, word: Step) -> None:
         seen = [value for value in word.values if value is not None]
         if seen and word.step >= _PROOF_STEPS:
-            self._failures.prove(out.state.shape())
+            self._failures.prove(out.state.study.shape)
         lower = out.state.study.targets[-1].lower_is_better
         best = (min(seen) if lower else max(seen)) if seen else None
         study = out.state.study.id
@@ -302,18 +301,26 @@ class Dispatcher:
             self._count(state, outcome)
             state.busy.discard(outcome.trial)
             state.put(outcome.trial, Record.of(outcome))
-        for other in self._out.values():
-            if other.state is state and other is not out:
-                known = state.reached(but=(t.id for t in other.job.pack.trials))
-                self.share(other.job.pack.id, tuple(known[len(other.job.pack.known) :]))
+        if out.job.pack.dominate:
+            self._tell(state, [o.steps_to_target for o in word.outcomes], but=out)
         self._rounds_end()
+
+    def _tell(
+        self, state: StudyState, steps: Sequence[int | None], but: _Out | None = None
+    ) -> None:
+        """Hand steps to target of a study to its packs that are out."""
+        hits = [step for step in steps if step is not None]
+        for other in self._out.values() if hits else ():
+            if other.state is state and other is not but:
+                other.found += hits
+                self.share(other.job.pack.id, tuple(other.found))
 
     def _count(self, state: StudyState, outcome: Outcome) -> None:
         if outcome.stop_reason == "error":
             self.failed += 1
             self._observer(TrialFinished(study=state.study.id, outcome=outcome))
         else:
-            self._failures.succeed(state.shape())
+            self._failures.succeed(state.study.shape)
 
     def _over(self, out: _Out, word: PackEnd) -> None:
         state = out.state
@@ -322,6 +329,7 @@ class Dispatcher:
         failure = word.failure
         if word.end == "done" and not out.job.resumes:
             state.seconds = word.seconds
+            self._watch.spent(out.job.round, word.seconds, len(out.job.wanted))
         elif word.end == "taken":
             self._elsewhere |= out.job.wanted
         elif word.end == "failed" and failure is not None:
@@ -337,7 +345,7 @@ class Dispatcher:
 
     def _failed(self, out: _Out, failure: Failure) -> None:
         state = out.state
-        if self._failures.add(state.shape(), failure):
+        if self._failures.add(state.study.shape, failure):
             self.error = self._error(failure)
             self._stopped = True
             return
@@ -361,33 +369,13 @@ class Dispatcher:
     def _error(self, failure: Failure) -> Exception:
         return failure.error(self._reproduce(failure.trial) if failure.trial else None)
 
-    # Rounds
-
-    def _rounds_done(self) -> int:
-        """Rounds that every study has behind it."""
-        waves = [(state, state.wave()) for state in self.states]
-        open_ = [wave.round for _, wave in waves if wave is not None]
-        return min(open_) if open_ else self.rounds
-
-    @property
-    def rounds(self) -> int:
-        """How many rounds the study with the most trials takes."""
-        return max((len(rounds.goals(s.study.trials)) for s in self.states), default=0)
-
     def _rounds_end(self) -> None:
-        done = self._rounds_done()
-        while self._round < done and not self._stopped:
-            number, self._round = self._round, self._round + 1
-            goal = rounds.goals(max(s.study.trials for s in self.states))[number]
-            self._observer(
-                RoundFinished(
-                    round=number,
-                    trials=goal,
-                    reached=sum(1 for state in self.states if state.reached()),
-                    studies=len(self.states),
-                )
-            )
-            error = self._on_round(number)
-            if error is not None:
-                self.error = error
-                self._stopped = True
+        error = None if self._stopped else self._watch.ended()
+        if error is not None:
+            self.error = error
+            self._stopped = True
+
+
+def _is_more(trial: Trial, study: Study) -> bool:
+    """Whether it is drawn beyond the trials wanted, for one that was infeasible."""
+    return trial.role == "search" and trial.index >= study.trials

@@ -113,27 +113,24 @@ def wave(
     rows: Callable[[int, int], Sequence[Trial]],
     max_rows: int,
     lookup: Lookup,
-    known: Iterable[int | None] = (),
 ) -> Wave | None:
     """The study's open wave, or ``None`` when the study has all that it wants.
 
-    ``rows(start, stop)`` gives rows of the search table; ``known`` the steps to target of all of
-    the study's trials (more than the drawn rows, where an earlier run wanted more).
+    ``rows(start, stop)`` gives rows of the search table. What an earlier run that wanted more
+    trials has found in later rows stops none of these: the best of them is theirs alone.
     """
-    limit = bar(known, study.keep)
     steps = goals(study.trials)
     drawn: list[Trial] = []
     for number, goal in enumerate(steps):
         last = number == len(steps) - 1
         while True:
             records = [lookup(trial) for trial in drawn]
-            cut = None
-            if study.stop_at_target:
-                cut = bar((record.steps_to_target for record in records if record), study.keep)
+            cut = _bar(study, records)
             lacking = min(goal - feasible(records, cut), max_rows - len(drawn))
             if lacking <= 0:
                 break
             new = rows(len(drawn), len(drawn) + lacking)
+            limit = _bar(study, [*records, *map(lookup, new)])
             missing = [trial for trial in new if not settled(study, lookup(trial), limit)]
             if missing:
                 return Wave(round=number, trials=tuple(missing))
@@ -141,3 +138,9 @@ def wave(
             if not last:
                 break
     return None
+
+
+def _bar(study: Study, records: Iterable[Record | None]) -> int | None:
+    if not study.stop_at_target:
+        return None
+    return bar((record.steps_to_target for record in records if record), study.keep)

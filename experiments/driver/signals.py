@@ -39,6 +39,11 @@ class Stop:
             self._reason = "time"
         return self._reason
 
+    @property
+    def left(self) -> float | None:
+        """Seconds of its time that are left, ``None`` where there is no limit."""
+        return None if self._until is None else max(0.0, self._until - time.monotonic())
+
     def __bool__(self) -> bool:
         return self.reason is not None
 

@@ -21,6 +21,8 @@ from results.reader import open as open_results
 _COLUMNS = [
     "study",
     "trial",
+    "role",
+    "enlargement",
     "status",
     "stop_reason",
     "steps_run",
@@ -40,7 +42,8 @@ class Status:
     studies: pd.DataFrame
     """A row a study: experiment, study, workload, optimizer, schedule, batch_size, ``wanted``
     (feasible trials), ``done`` (recorded trials), ``reached``, ``infeasible``, ``dominated``,
-    ``failed``, ``running``, ``left`` (feasible trials that lack, running ones among them),
+    ``failed``, ``running``, ``left`` (feasible trials of the search that lack, running ones among
+    them; neither of an enlarged space nor repeats),
     ``trial_seconds`` (of a worker, what a trial has cost so far; NaN before the first)."""
     packs: pd.DataFrame
     """A row a running pack: pack, experiment, study, machine, ``trials``, ``step`` (of those that
@@ -97,6 +100,8 @@ _PACK_COLUMNS = ["pack", "experiment", "study", "machine", "trials", "step", "be
 
 
 def _study(row: Mapping[str, Any], trials: pd.DataFrame, running: int) -> dict[str, Any]:
+    searched = trials["role"].ne("repeat") & ~trials["enlargement"].gt(0)
+    table = trials[searched]
     records = [
         Record(
             status=str(status),
@@ -105,10 +110,10 @@ def _study(row: Mapping[str, Any], trials: pd.DataFrame, running: int) -> dict[s
             steps_to_target=None if pd.isna(steps) else int(steps),
         )
         for status, reason, run, steps in zip(
-            trials["status"],
-            trials["stop_reason"],
-            trials["steps_run"],
-            trials["steps_to_target"],
+            table["status"],
+            table["stop_reason"],
+            table["steps_run"],
+            table["steps_to_target"],
             strict=True,
         )
     ]
@@ -122,11 +127,11 @@ def _study(row: Mapping[str, Any], trials: pd.DataFrame, running: int) -> dict[s
     return {
         **{name: row[name] for name in _SHOWN},
         "wanted": wanted,
-        "done": len(records) - failed,
-        "reached": sum(r.steps_to_target is not None for r in records),
-        "infeasible": sum(r.status == "INFEASIBLE" for r in records),
-        "dominated": sum(r.stop_reason == "dominated" for r in records),
-        "failed": failed,
+        "done": int(trials["stop_reason"].ne("error").sum()),
+        "reached": int(trials["steps_to_target"].notna().sum()),
+        "infeasible": int(trials["status"].eq("INFEASIBLE").sum()),
+        "dominated": int(trials["stop_reason"].eq("dominated").sum()),
+        "failed": int(trials["stop_reason"].eq("error").sum()),
         "running": running,
         "left": max(0, wanted - (count - failed)),
         "trial_seconds": spent / models if models else float("nan"),

@@ -1,18 +1,37 @@
-"""A study in the making: its plan, what is known of its trials, and what of it is out."""
+"""A study in the making: its plan, what is known of its trials, and what of it is out.
+
+A study goes through up to three phases: its search; where its optimum sits on the edge of the
+space, the slabs by which the space is enlarged, one after the other; then repeats of its best
+trial. What a later phase holds is decided when the one before it is settled, from settled trials
+alone, so that a restart decides the same.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from experiments.driver import rounds
 from experiments.driver.rounds import Record
 from experiments.plan import Study, Trial
 
+Side = tuple[str, Literal["low", "high"]]
+"""A tuned dimension and the end of its range to move."""
+
+
+class Block(Protocol):
+    """What is needed of ``experiments.config.enlarged.Enlarged``."""
+
+    @property
+    def trials(self) -> Sequence[Trial]: ...
+    @property
+    def search_space(self) -> Mapping[str, Any]: ...
+    def enlarged(self, sides: Sequence[Side]) -> Block | None: ...
+
 
 class Plan(Protocol):
-    """What is needed of ``experiments.config.file.StudyPlan``."""
+    """What is needed of ``experiments.config.plans.StudyPlan``."""
 
     @property
     def study(self) -> Study: ...
@@ -21,6 +40,8 @@ class Plan(Protocol):
     @property
     def search_space(self) -> Mapping[str, Any]: ...
     def trials(self, start: int, stop: int) -> Sequence[Trial]: ...
+    def enlarged(self, sides: Sequence[Side]) -> Block | None: ...
+    def repeats(self, trial: Trial) -> Sequence[Trial]: ...
 
 
 @dataclass
@@ -38,6 +59,15 @@ class StudyState:
     rows: list[Trial] = field(default_factory=list)
     busy: set[str] = field(default_factory=set)
     """Trials in packs that are out."""
+    edges: Callable[[StudyState], Sequence[Side]] = lambda _: ()
+    """On which sides the optimum of what is settled has no room."""
+    on_enlarged: Callable[[StudyState, Sequence[Side]], None] = lambda *_: None
+    """Called once with each enlargement."""
+    blocks: list[Block] = field(default_factory=list)
+    """The enlargements so far."""
+    _roomy: bool = False
+    _own: dict[str, Trial] = field(default_factory=dict)
+    _reached: list[int] | None = None
     _wave: rounds.Wave | None = None
     _fresh: bool = False
 
@@ -49,19 +79,63 @@ class StudyState:
     def study(self) -> Study:
         return self.plan.study
 
+    @property
+    def search_space(self) -> Mapping[str, Any]:
+        """The space that has been searched, enlargements and all."""
+        return (self.blocks[-1] if self.blocks else self.plan).search_space
+
     def wave(self) -> rounds.Wave | None:
         """The open wave; ``None`` when the study is complete."""
         if not self._fresh:
-            self._wave = rounds.wave(
-                self.study, self._rows, self.plan.max_rows, self._lookup, self.reached()
-            )
+            self._wave = self._search() or self._enlarge() or self._repeat()
             self._fresh = True
         return self._wave
 
+    def _search(self) -> rounds.Wave | None:
+        return rounds.wave(self.study, self._rows, self.plan.max_rows, self._lookup)
+
+    def _enlarge(self) -> rounds.Wave | None:
+        """The slabs of the enlarged space, as long as the optimum has no room."""
+        first = len(rounds.goals(self.study.trials))
+        for number in range(self.study.extend):
+            if number == len(self.blocks) and not self._grow():
+                return None
+            missing = [t for t in self.blocks[number].trials if self.need(t.id)]
+            if missing:
+                return rounds.Wave(round=first + number, trials=tuple(missing))
+        return None
+
+    def _grow(self) -> bool:
+        """Decide on the next enlargement; whether there is one."""
+        sides = () if self._roomy else self.edges(self)
+        block = (self.blocks[-1] if self.blocks else self.plan).enlarged(sides) if sides else None
+        if block is None or not block.trials:
+            self._roomy = True
+            return False
+        self.blocks.append(block)
+        self._draw(block.trials)
+        self.on_enlarged(self, sides)
+        return True
+
+    def _repeat(self) -> rounds.Wave | None:
+        """The best trial again, with fresh seeds."""
+        best = self.best() if self.study.repeats else None
+        if best is None:
+            return None
+        missing = [t for t in self.plan.repeats(best) if self.need(t.id)]
+        last = len(rounds.goals(self.study.trials)) + self.study.extend
+        return rounds.Wave(round=last, trials=tuple(missing)) if missing else None
+
     def _rows(self, start: int, stop: int) -> Sequence[Trial]:
         if stop > len(self.rows):
-            self.rows.extend(self.plan.trials(len(self.rows), stop))
+            more = self.plan.trials(len(self.rows), stop)
+            self.rows.extend(more)
+            self._draw(more)
         return self.rows[start:stop]
+
+    def _draw(self, trials: Iterable[Trial]) -> None:
+        self._own.update((trial.id, trial) for trial in trials)
+        self._reached = None
 
     def _lookup(self, trial: Trial) -> Record | None:
         return self.records.get(trial.id)
@@ -70,33 +144,57 @@ class StudyState:
         """Take in how a trial ended; it counts as the last one found."""
         self.records.pop(trial, None)
         self.records[trial] = record
-        self._fresh = False
+        self._fresh, self._reached = False, None
+
+    def searched(self) -> Collection[Trial]:
+        """The trials of the search and of its enlargements that have been drawn, in that order.
+
+        What else the dataset may hold of the study, of another search, a wider one or of repeats,
+        neither is its best nor stops anything.
+        """
+        return self._own.values()
+
+    def __contains__(self, trial: str) -> bool:
+        """Whether it is one of ``searched``."""
+        return trial in self._own
+
+    def best(self) -> Trial | None:
+        """The trial of the least steps to target, the first of several; ``None``: none has hit."""
+        hits = [
+            (record.steps_to_target, i, trial)
+            for i, trial in enumerate(self.searched())
+            if (record := self.records.get(trial.id)) and record.steps_to_target is not None
+        ]
+        return min(hits)[2] if hits else None
 
     def find(self, ids: Sequence[str]) -> list[Trial]:
-        """Those of the trials that are rows of the search table."""
-        self._rows(0, self.plan.max_rows)
-        rows = {trial.id: trial for trial in self.rows}
+        """Those of the trials that the study has come to."""
+        self.wave()
+        best = self.best() if self.study.repeats else None
+        again = self.plan.repeats(best) if best else ()
+        rows = {trial.id: trial for trial in (*self.searched(), *again)}
         return [rows[trial] for trial in ids if trial in rows]
 
     def reached(self, but: Iterable[str] = ()) -> list[int]:
-        """Steps to target of its trials, but for some, in the order they were found."""
+        """Steps to target of the search's trials, but for some, the least first."""
         left_out = set(but)
-        return [
-            record.steps_to_target
-            for trial, record in self.records.items()
-            if record.steps_to_target is not None and trial not in left_out
-        ]
+        if left_out:
+            return sorted(steps for trial, steps in self._hits() if trial not in left_out)
+        if self._reached is None:
+            self._reached = sorted(steps for _, steps in self._hits())
+        return self._reached
+
+    def _hits(self) -> Iterator[tuple[str, int]]:
+        for trial in self._own:
+            record = self.records.get(trial)
+            if record is not None and record.steps_to_target is not None:
+                yield trial, record.steps_to_target
 
     def need(self, trial: str) -> bool:
         """Whether a trial of this study is still to be trained."""
-        limit = rounds.bar(self.reached(), self.study.keep)
-        return not rounds.settled(self.study, self.records.get(trial), limit)
-
-    def shape(self) -> str:
-        """Studies of one shape differ in batch size and budget alone: they run the same code."""
-        study = self.study
-        parts = (study.workload, study.optimizer, study.schedule, study.technique, study.layout)
-        return repr(parts)
+        record = self.records.get(trial)
+        limit = rounds.bar(self.reached(), self.study.keep) if trial in self._own else None
+        return not rounds.settled(self.study, record, limit)
 
     def cost(self) -> float:
         """Steps of its longest trial, each as dear as a base and its examples."""

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
 
 from experiments.config.file import Experiment
 from experiments.driver import known as dataset
@@ -23,29 +22,19 @@ from experiments.driver.executors import Executor
 from experiments.driver.leftovers import end_leftovers
 from experiments.driver.planned import Planned, planned
 from experiments.driver.relabel import relabel
+from experiments.driver.room import Judge, edges, sentence, sides
 from experiments.driver.shortfall import shortfall
 from experiments.driver.signals import Interrupted, Stop
 from experiments.driver.staging import staged
-from experiments.driver.study_state import StudyState
+from experiments.driver.study_state import Side, StudyState
 from experiments.driver.worker import MakeTrainer, Pace, training
 from experiments.plan import Layout
 from results.claims import Claims
+from results.schema import json_text
 from results.store import Store
 
 _EDGES_SHOWN = 6
-
-
-class Judge(Protocol):
-    """What the front door hands down of ``analysis``: see ``analysis.edges``."""
-
-    def edge(
-        self,
-        space: Mapping[str, Any],
-        best: Mapping[str, Any],
-        near_best: Sequence[Mapping[str, Any]] = (),
-        *,
-        budget_steps: float | None = None,
-    ) -> Sequence[object]: ...
+_END = {"low": "lower", "high": "upper"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,9 +78,10 @@ def sweep(
     Args:
         results: folder or URI of the results.
         address: ``none`` (this process), ``auto`` (find or start a Ray), or ``HOST:PORT``.
-        judge: checks each study's optimum against its search space when all is done.
+        judge: checks each study's optimum against its search space, when all is done and, where
+            the experiment asks for it, to enlarge the space.
         observer: gets every event.
-        seconds: end cleanly after so long.
+        seconds: end cleanly after so long. A round that is not expected to fit is not begun.
         pack_size: most trials of a pack; 64 at the most.
         keep_old: if only the workload's code has changed, count its old trials as this one's.
         retrain: if it has, train them again.
@@ -166,6 +156,7 @@ class _Sweep:
 
     def _states(self, plans: Planned) -> list[StudyState]:
         found = dataset.known(self.store, plans.studies, self.since)
+        self.rows = {row["study"]: row for row in plans.rows}
         return [
             StudyState(
                 plan=plan,
@@ -173,9 +164,27 @@ class _Sweep:
                 label=label,
                 records=dict(found.records[plan.study.id]),
                 engine=found.engines.get(plan.study.id),
+                edges=self._sides,
+                on_enlarged=self._enlarged,
             )
             for plan, columns, label in zip(plans.plans, plans.columns, plans.labels, strict=True)
         ]
+
+    def _sides(self, state: StudyState) -> Sequence[Side]:
+        return sides(state, self.judge, self.store) if self.judge else ()
+
+    def _enlarged(self, state: StudyState, where: Sequence[Side]) -> None:
+        """The enlarged space is the study's from now on: its row says so."""
+        space = json_text(dict(state.search_space))
+        before = self.store.studies(self.experiment.name)
+        spaces = before["search_space"][before["study"] == state.study.id]
+        if len(spaces) and spaces.iloc[-1] == space:
+            return  # an earlier run has said so
+        self.store.add_studies([{**self.rows[state.study.id], "search_space": space}])
+        ends = " and ".join(f"{name} at its {_END[side]} end" for name, side in where)
+        count = len(state.blocks[-1].trials)
+        text = f"{state.label}: the optimum has no room, {ends}: {count} trials more, beyond it."
+        self.observer(Note(text=text))
 
     def _tell_plan(self) -> None:
         for state in self.states:
@@ -241,12 +250,15 @@ class _Sweep:
             resumable=dataset.snapshots(self.store, [s.study for s in states]),
             observer=self.observer,
             on_round=self._round_ended,
+            left=lambda: stop.left,
             reproduce=lambda trial: f"batchscale trial --from {trial} --results {self.root}",
         )
 
         def look() -> None:
-            found = dataset.known(self.store, [s.study for s in states], self.since)
-            dispatcher.merge(found.records, self._claimed())
+            claimed = self._claimed()
+            if dispatcher.shares_with(claimed):
+                found = dataset.known(self.store, [s.study for s in states], self.since)
+                dispatcher.merge(found.records, claimed)
 
         dispatcher.merge({}, self._claimed())
         try:
@@ -254,6 +266,9 @@ class _Sweep:
         finally:
             self.trained += dispatcher.trained
             self.failed += dispatcher.failed
+        if dispatcher.refused is not None:
+            text = "the next round does not fit the time left; the same command goes on with it."
+            self.observer(Note(text=text))
         error = dispatcher.error or dispatcher.hopeless()
         if error:
             raise error
@@ -268,7 +283,7 @@ class _Sweep:
         goals = rounds.goals(max(state.study.trials for state in self.states))
         labels = {state.study.id: state.label for state in self.states}
         error = shortfall(self.store, [s.study for s in self.states], labels).error(goals[number])
-        if number < len(goals) - 1 and self.experiment.stop_at_target:
+        if number < len(goals) - 1 and self.experiment.stop_at_target and not self._extends:
             return error
         self.observer(Note(text=f"{error}. {error.hint}" if error.hint else str(error)))
         return None
@@ -286,21 +301,17 @@ class _Sweep:
             self.observer(Note(text=more))
 
     def _edges(self, state: StudyState) -> Iterator[str]:
-        """The best trial must have room around it in its search space."""
-        steps = {t: r.steps_to_target for t, r in state.records.items()}
-        hits = sorted((s, t) for t, s in steps.items() if s is not None)
-        if self.judge is None or not hits:
+        """The best trials must have room around them in their search space."""
+        if self.judge is None or not state.reached():
             return
-        values = {trial.id: trial.metaparameters for trial in state.rows}
-        best = values.get(hits[0][1])
-        if best is None:
-            return
-        found = self.judge.edge(
-            state.plan.search_space, best, budget_steps=float(state.study.budget_steps)
-        )
+        found = edges(state, self.judge, self.store)
         if found:
-            where = " and ".join(str(edge) for edge in found)
-            yield f"{state.label}: the optimum sits on the edge of its search space, {where}."
+            yield sentence(state, found)
+
+    @property
+    def _extends(self) -> bool:
+        """Whether spaces are enlarged where no optimum is in them."""
+        return self.judge is not None and any(state.study.extend for state in self.states)
 
     def _summary(self, complete: bool) -> Summary:
         records = [r for state in self.states for r in state.records.values()]

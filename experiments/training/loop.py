@@ -198,7 +198,7 @@ class Training:
                     reasons[i] = "target"
             courses[i].last, courses[i].next = steps[i], self._look_after(steps[i])
         for i in looking:
-            if i not in reasons and self._dominated(trials[i], steps[i]):
+            if i not in reasons and self._dominated(steps[i]):
                 reasons[i] = "dominated"
             if i not in reasons and steps[i] == self.pack.study.budget_steps:
                 reasons[i] = "budget"
@@ -246,15 +246,12 @@ class Training:
             self._reached.append(steps)
             self._know(steps)
 
-    def _dominated(self, trial: Trial, step: int) -> bool:
-        """Whether a trial that has not reached the target by now is out of the ``keep`` best.
-
-        A repeat never is: what is asked of it is its own steps to target.
-        """
+    def _dominated(self, step: int) -> bool:
+        """Whether a trial that has not reached the target by now is out of the ``keep`` best."""
         study = self.pack.study
-        if trial.role == "repeat":
+        if not self.pack.dominate or not study.stop_at_target:
             return False
-        if study.keep is None or not study.stop_at_target or len(self._known) < study.keep:
+        if study.keep is None or len(self._known) < study.keep:
             return False
         return step >= self._known[study.keep - 1]
 

@@ -39,6 +39,11 @@ class Split:
     def __len__(self) -> int:
         return self._size
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of it that lie on the device; none of a streamed one."""
+        return sum(x.nbytes for x in self._data) if self.resident else 0
+
     def fetch(self, indices: Tensor, *, training: bool) -> Batch:
         """The examples ``indices`` (any order), transformed, floats in the trial's precision."""
         return self._finish(self._raw(indices), training=training)

@@ -119,7 +119,8 @@ class FakeTraining:
         for number, look in enumerate(looks(study.evaluation_ratio, study.budget_steps)):
             if look <= self.step:
                 continue
-            time.sleep(float(os.environ.get("FAKE_SECONDS", "0")))
+            if seconds := float(os.environ.get("FAKE_SECONDS", "0")):
+                time.sleep(seconds)
             if should_stop():
                 return
             if number == 3:
@@ -167,7 +168,7 @@ class FakeTraining:
             yield replace(end, stop_reason="target", steps_to_target=step, last_miss=miss)
             return
         self._last[trial.id] = step
-        keep = study.keep
+        keep = study.keep if self.pack.dominate else None
         if keep is not None and len(self._known) >= keep and step >= self._known[keep - 1]:
             self._left.remove(trial.id)
             yield replace(end, status="INCOMPLETE", stop_reason="dominated")

@@ -131,6 +131,19 @@ def test_packs_that_are_out_hear_what_others_find() -> None:
     assert told == [(second.pack.id, (30,))]
 
 
+def test_packs_that_are_out_hear_what_other_drivers_found() -> None:
+    of, _ = dispatcher([state("a", trials=16)], pack_size=8)
+    told: list[tuple[str, tuple[int, ...]]] = []
+    of.share = lambda pack, known: told.append((pack, known))
+    mine = take(of)
+    assert not of.shares_with(mine.wanted)
+    theirs = sorted({f"a-{i}" for i in range(16)} - mine.wanted)
+    assert of.shares_with([*mine.wanted, *theirs])
+    of.merge({"a": {theirs[0]: Record.of(outcome(theirs[0], 30))}}, theirs[1:])
+    of.merge({"a": {theirs[0]: Record.of(outcome(theirs[0], 30))}}, theirs[1:])  # once is enough
+    assert told == [(mine.pack.id, (30,))]
+
+
 def test_later_packs_know_the_study() -> None:
     of, _ = dispatcher([state("a")])
     finish(of, take(of))
@@ -141,7 +154,7 @@ def test_what_others_train_waits_and_what_they_did_counts() -> None:
     of, _ = dispatcher([state("a", trials=16)])
     ids = [f"a-{i}" for i in range(16)]
     of.merge({}, ids[:10])
-    assert of.waits_for_others
+    assert of.shares_with([])
     mine = take(of)
     assert mine.wanted == set(ids[10:])
     finish(of, mine)

@@ -182,7 +182,7 @@ def test_other_roles_do_not_take_a_searched_trials_place(role: Any) -> None:
     assert found[second.id].stop_reason == "target"
     assert found[second.id].refined_steps == alone[second.id].refined_steps
     late = replace(order[-1], role=role)
-    end = outcomes(train(of, (order[0], late)))[late.id]
+    end = outcomes(train(of, (order[0], late), dominate=role != "repeat"))[late.id]
     assert (end.stop_reason == "dominated") == (role == "transfer")
 
 

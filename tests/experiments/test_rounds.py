@@ -77,9 +77,7 @@ def finish(of: Study, plan: Plan, order: random.Random) -> tuple[dict[str, Recor
         return [r.steps_to_target for r in records.values()]
 
     rows: list[str] = []
-    while (
-        found := wave(of, plan.trials, plan.max_rows, lambda t: records.get(t.id), reached())
-    ) is not None:
+    while (found := wave(of, plan.trials, plan.max_rows, lambda t: records.get(t.id))) is not None:
         chosen = order.sample(found.trials, order.randint(1, len(found.trials)))
         known = tuple(s for s in reached() if s is not None)
         pack = Pack(id="pack", study=of, trials=tuple(chosen), known=known)

@@ -1,12 +1,17 @@
-"""Search tables: their rows never change, and they cover the space evenly."""
+"""Search tables: their rows never change, and they cover the space as their method says."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import kstest
 
-from experiments.search import Table, table
+from experiments.plan import Value
+from experiments.search import METHODS, Row, grid_size, table
+from experiments.search.grid import levels
+from experiments.search.sobol import Sobol
 from experiments.space import Dimension
 
 SPACE = {
@@ -16,16 +21,26 @@ SPACE = {
 }
 
 
+def sobol(space, seed: int, n: int) -> list[Row]:
+    return Sobol(space, seed).rows(0, n)
+
+
 @settings(max_examples=30, deadline=None)
-@given(st.integers(0, 2**63 - 1), st.integers(0, 300), st.integers(0, 300))
-def test_the_first_rows_never_change(seed, few, more):
+@given(
+    st.sampled_from(["sobol", "random"]),
+    st.integers(0, 2**63 - 1),
+    st.integers(0, 300),
+    st.integers(0, 300),
+)
+def test_the_first_rows_never_change(method, seed, few, more):
     few, more = sorted((few, more))
-    assert table(SPACE, seed, few) == table(SPACE, seed, more)[:few]
+    one = table(method, SPACE, seed, few).rows(0, few)
+    assert one == table(method, SPACE, seed, more).rows(0, more)[:few]
 
 
 def test_rows_are_fixed_for_good():
     """Of another version of scipy too: recorded trials would otherwise be trained again."""
-    assert table(SPACE, 7, 3) == ROWS
+    assert sobol(SPACE, 7, 3) == ROWS
 
 
 ROWS = [
@@ -36,30 +51,30 @@ ROWS = [
 
 
 def test_rows_in_any_order_of_asking():
-    drawn = Table(SPACE, 3)
+    drawn = Sobol(SPACE, 3)
     late = drawn.rows(100, 130)
-    assert drawn.rows(0, 200) == table(SPACE, 3, 200)
-    assert late == table(SPACE, 3, 130)[100:]
+    assert drawn.rows(0, 200) == sobol(SPACE, 3, 200)
+    assert late == sobol(SPACE, 3, 130)[100:]
 
 
 def test_a_row_that_is_changed_by_its_reader_does_not_change_the_table():
-    drawn = Table(SPACE, 3)
+    drawn = Sobol(SPACE, 3)
     drawn.rows(0, 1)[0]["momentum"] = 0
-    assert drawn.rows(0, 1) == table(SPACE, 3, 1)
+    assert drawn.rows(0, 1) == sobol(SPACE, 3, 1)
 
 
 def test_the_order_of_the_file_means_nothing():
-    assert table(SPACE, 5, 8) == table(dict(reversed(SPACE.items())), 5, 8)
+    assert sobol(SPACE, 5, 8) == sobol(dict(reversed(SPACE.items())), 5, 8)
 
 
 def test_seeds_give_different_blocks():
-    assert table(SPACE, 1, 8) != table(SPACE, 2, 8)
+    assert sobol(SPACE, 1, 8) != sobol(SPACE, 2, 8)
 
 
 @pytest.mark.parametrize("n", [16, 64, 256])
 def test_blocks_of_a_power_of_two_are_balanced(n):
     """One point in each of n equal intervals of each dimension: what Sobol's points are for."""
-    rows = table(SPACE, 11, n)
+    rows = sobol(SPACE, 11, n)
     for name in ("learning_rate", "momentum"):
         cells = {int(SPACE[name].unit(row[name]) * n) for row in rows}
         assert len(cells) == n
@@ -68,8 +83,92 @@ def test_blocks_of_a_power_of_two_are_balanced(n):
 
 
 def test_nothing_to_tune_gives_empty_rows():
-    assert table({}, 1, 3) == [{}, {}, {}]
+    assert sobol({}, 1, 3) == [{}, {}, {}]
 
 
 def test_many_rows():
-    assert len(table(SPACE, 1, 100_000)) == 100_000
+    assert len(sobol(SPACE, 1, 100_000)) == 100_000
+
+
+def test_random_rows_are_fixed_for_good():
+    assert table("random", SPACE, 7, 64).rows(0, 2) == RANDOM_ROWS
+
+
+RANDOM_ROWS = [
+    {"learning_rate": 0.601053957, "momentum": 0.9845454855, "width": 8},
+    {"learning_rate": 3.32436019, "momentum": 0.9625911287, "width": 4},
+]
+
+
+def test_random_rows_are_uniform_and_independent():
+    rows = table("random", SPACE, 5, 4000).rows(0, 4000)
+    units = np.array([[SPACE[name].unit(row[name]) for name in sorted(SPACE)] for row in rows])
+    assert kstest(units[:, 0], "uniform").pvalue > 0.01
+    assert kstest(units[:, 1], "uniform").pvalue > 0.01
+    assert np.bincount([row["width"] for row in rows])[1:].std() < 40
+    assert np.abs(np.corrcoef(units.T) - np.eye(3)).max() < 0.05
+    late = table("random", SPACE, 5, 8).rows(3990, 4000)
+    assert late == rows[3990:]
+
+
+def values(rows: list[Row], name: str) -> list[Value]:
+    return sorted({row[name] for row in rows})
+
+
+@given(st.integers(1, 400), st.integers(0, 2**63 - 1))
+def test_a_grid_is_full_and_as_even_as_can_be(trials, seed):
+    counts = levels(SPACE, trials)
+    size = grid_size(SPACE, trials)
+    assert size == np.prod(list(counts.values())) >= trials
+    assert max(counts.values()) - min(counts.values()) <= 1 or counts["width"] == 8
+    rows = table("grid", SPACE, seed, trials).rows(0, size + 5)
+    assert len(rows) == len({tuple(row.items()) for row in rows}) == size
+    assert {name: len(values(rows, name)) for name in SPACE} == counts
+    assert rows[: size // 2] == table("grid", SPACE, seed, size).rows(0, size // 2)
+
+
+def test_a_grids_levels_are_even_on_the_scale_and_hold_both_ends():
+    space = {
+        "learning_rate": Dimension.parse("log", [1e-3, 10]),
+        "momentum": Dimension.parse("reverse_log", [0.9, 0.999]),
+        "kind": Dimension.parse("discrete", ["a", "b", "c"]),
+    }
+    assert levels(space, 40) == {"kind": 3, "learning_rate": 4, "momentum": 4}
+    assert grid_size(space, 40) == 48
+    rows = table("grid", {**space}, 1, 45).rows(0, 48)
+    assert values(rows, "learning_rate") == pytest.approx([1e-3, 0.0215443469, 0.464158883, 10])
+    assert values(rows, "momentum") == pytest.approx([0.9, 1 - 0.1**1.667, 1 - 0.1**2.333, 0.999],
+                                                     abs=1e-4)  # fmt: skip
+    assert values(rows, "kind") == ["a", "b", "c"]
+
+
+def test_a_grids_prefix_is_spread_over_the_space():
+    rows = table("grid", {n: SPACE[n] for n in ("learning_rate", "momentum")}, 2, 64).rows(0, 64)
+    for name in ("learning_rate", "momentum"):
+        units = [SPACE[name].unit(row[name]) for row in rows[:24]]
+        assert len({round(7 * unit) for unit in units}) == 8
+    assert rows != table("grid", {n: SPACE[n] for n in rows[0]}, 3, 64).rows(0, 64)
+
+
+def test_grids_of_few_values_and_of_none():
+    few = {"width": SPACE["width"], "kind": Dimension.parse("discrete", [1, 2])}
+    assert grid_size(few, 100) == 16
+    assert len(table("grid", few, 1, 100).rows(0, 100)) == 16
+    assert table("grid", {}, 1, 5).rows(0, 5) == [{}]
+    assert table("grid", SPACE, 1, 1).rows(0, 5) == [
+        {"learning_rate": 0.0316227766, "momentum": pytest.approx(0.9293, abs=1e-4), "width": 5}
+    ]
+
+
+def test_points_are_the_rows():
+    given = [{"learning_rate": 0.1}, {"learning_rate": 0.2}]
+    drawn = table("points", {}, 1, 2, given)
+    assert drawn.size == 2
+    assert drawn.rows(0, 5) == given
+    drawn.rows(0, 1)[0]["learning_rate"] = 3
+    assert drawn.rows(0, 1) == given[:1]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_has_a_table(method):
+    assert len(table(method, SPACE, 1, 8, [{}]).rows(0, 1)) == 1

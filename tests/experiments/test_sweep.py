@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import results as dataset
+from analysis import edges
 from experiments.config.file import Experiment, load
 from experiments.driver.events import Event, Note, PackStarted, RoundFinished, StudyPlanned
 from experiments.driver.failures import TrainingError
@@ -292,17 +293,11 @@ def test_a_changed_workload_asks(tmp_path: Path, log: Path) -> None:
 
 
 def test_an_optimum_on_the_edge_is_told(tmp_path: Path) -> None:
-    class Judge:
-        @staticmethod
-        def edge(space: Any, best: Any, *, budget_steps: Any) -> Any:
-            assert space == {"learning_rate": {"linear": [0.05, 2.0]}}
-            assert budget_steps == 100
-            return [f"learning_rate {best['learning_rate']:.2f}"]
-
     seen: list[Event] = []
-    run(tmp_path, judge=Judge, observer=seen.append)
-    notes = [e.text for e in seen if isinstance(e, Note)]
-    assert len([n for n in notes if "on the edge" in n]) == 2
+    run(tmp_path, judge=edges, observer=seen.append)
+    notes = [e.text for e in seen if isinstance(e, Note) and "on the edge" in e.text]
+    assert len(notes) == 2  # the fewer steps, the lower the fake's rate
+    assert all("learning_rate at its lower end 0.05" in note for note in notes)
 
 
 def test_one_engine_a_study(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ Look = Callable[[], None]
 """Reads what other drivers have done and claimed into the dispatcher."""
 
 LOOK_SECONDS = 2.0
-"""Between two looks, while all that is left to do is in other drivers' hands."""
+"""Between two looks at what other drivers have done and claimed."""
 
 
 class Executor(Protocol):

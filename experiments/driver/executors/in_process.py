@@ -17,6 +17,7 @@ from experiments.driver.worker import MakeTrainer, Pace, run_pack, training
 from experiments.errors import ExperimentError
 from experiments.plan import Layout
 from results import processes
+from results.errors import ResultsError
 
 
 class InProcess:
@@ -52,9 +53,24 @@ class InProcess:
         self._trainer, self._pace = trainer, pace
 
     def run(self, dispatcher: Dispatcher, stop: Stop, look: Look) -> None:
-        wire = Wire(
-            tell=dispatcher.hear, asks=lambda _: Asks(stop=bool(stop) or dispatcher.stopped)
-        )
+        known: dict[str, tuple[int, ...]] = {}
+        dispatcher.share = known.__setitem__
+        failed: list[ResultsError] = []
+        looked = time.monotonic()
+
+        def asks(pack: str) -> Asks:
+            """Polled from beside the training, about twice a second."""
+            nonlocal looked
+            if time.monotonic() - looked >= LOOK_SECONDS:
+                try:
+                    look()
+                except ResultsError as error:  # raised below, where the sweep is
+                    failed.append(error)
+                    dispatcher.stop()
+                looked = time.monotonic()
+            return Asks(stop=bool(stop) or dispatcher.stopped, known=known.get(pack, ()))
+
+        wire = Wire(tell=dispatcher.hear, asks=asks)
         while not stop:
             job = dispatcher.next()
             if job is None:
@@ -65,6 +81,8 @@ class InProcess:
                 continue
             with _one_thread():
                 run_pack(job, self._ledger, wire, trainer=self._trainer, pace=self._pace)
+            if failed:
+                raise failed[0]
 
 
 @contextmanager

@@ -166,7 +166,7 @@ class RayTune:
                     self._drain(dispatcher)
                     if stop or dispatcher.stopped:
                         self._board.stop.remote()
-                    if dispatcher.waits_for_others and rounds % _LOOK_EVERY == 0:
+                    if rounds % _LOOK_EVERY == 0:
                         look()
                 except Exception as error:  # raised where the sweep is, once Tune has ended
                     self._error = error

@@ -1,4 +1,4 @@
-"""The search table of a study: quasi-random points, drawn in an order that never changes.
+"""Quasi-random points, drawn in an order that never changes.
 
 Scrambled Sobol points (Bousquet et al. 2017 recommend such sequences for tuning), one coordinate a
 tuned metaparameter **in alphabetical order of their names**. The scrambling is seeded by the study,
@@ -13,24 +13,23 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from experiments.plan import Value
+from experiments.search.base import History, Row, Table
 from experiments.space import Dimension
 
 _FIRST_BLOCK = 64
 
 
-class Table:
-    """Rows of one study's search, drawn when first asked for."""
+class Sobol(Table):
+    """The points of one scrambled sequence."""
 
     def __init__(self, space: Mapping[str, Dimension], seed: int) -> None:
         """``seed``: 63 bits, the study's own."""
         self.space = dict(sorted(space.items()))
-        self._rows: list[dict[str, Value]] = []
+        self._rows: list[Row] = []
         self._seed = seed
         self._sobol: object | None = None
 
-    def rows(self, start: int, stop: int) -> list[dict[str, Value]]:
-        """Rows ``start`` … ``stop - 1``: one value a tuned metaparameter."""
+    def rows(self, start: int, stop: int, history: History = ()) -> list[Row]:  # noqa: ARG002
         while len(self._rows) < stop:
             self._extend()
         return [dict(row) for row in self._rows[start:stop]]
@@ -51,14 +50,9 @@ class Table:
         ]
 
     def _engine(self):  # type: ignore[no-untyped-def]
-        from scipy.stats.qmc import Sobol
+        from scipy.stats import qmc
 
         if self._sobol is None:
             draw = np.random.Generator(np.random.PCG64(self._seed))
-            self._sobol = Sobol(len(self.space), scramble=True, seed=draw)
+            self._sobol = qmc.Sobol(len(self.space), scramble=True, seed=draw)
         return self._sobol
-
-
-def table(space: Mapping[str, Dimension], seed: int, n: int) -> list[dict[str, Value]]:
-    """The first ``n`` rows of the table of ``space`` with ``seed``."""
-    return Table(space, seed).rows(0, n)

@@ -1,0 +1,72 @@
+"""Which study gets the next pack, and which of its trials: pure judgement, no state of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from experiments.driver import likely, rounds
+from experiments.driver.study_state import StudyState
+from experiments.plan import Trial
+
+_SMALL_PACK = 4
+"""A wave is not cut into packs below this size to occupy more workers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """A pack to send out."""
+
+    state: StudyState
+    wave: rounds.Wave
+    trials: Sequence[Trial]
+
+
+def choose(
+    states: Sequence[StudyState],
+    *,
+    may_start: Callable[[StudyState, rounds.Wave], bool],
+    proven: Callable[[StudyState], bool],
+    taken: set[str],
+    slots: int,
+    size: int,
+) -> Choice | None:
+    """The next pack of at most ``size`` trials, ``None`` when no study has one.
+
+    Breadth first: the lowest round first. Of a shape that has not run yet the cheapest study is
+    first, since it tells soonest whether it can; else the longest, so that workers end together.
+    In a study the trials that are likely good come first.
+
+    Args:
+        taken: trials that somebody has already.
+    """
+    best: tuple[tuple[bool, int, float], StudyState, list[Trial], rounds.Wave] | None = None
+    scale = _seconds_a_cost(states)
+    for state in states:
+        wave = state.wave()
+        if wave is None or not may_start(state, wave):
+            continue
+        free = [trial for trial in wave.trials if trial.id not in taken | state.busy]
+        if not free:
+            continue
+        expected = state.seconds if state.seconds is not None else state.cost() * scale
+        fresh = not proven(state)
+        rank = (not fresh, wave.round, expected if fresh else -expected)
+        if best is None or rank < best[0]:
+            best = (rank, state, free, wave)
+    if best is None:
+        return None
+    _, state, free, wave = best
+    parts = max(1, slots // len(states))
+    count = min(size, max(_SMALL_PACK, -(-len(wave.trials) // parts)))
+    if count < len(free):
+        shape = state.study.shape
+        alike = [other for other in states if other is not state and other.study.shape == shape]
+        free = likely.order(free, state, alike)
+    return Choice(state=state, wave=wave, trials=free[:count])
+
+
+def _seconds_a_cost(states: Sequence[StudyState]) -> float:
+    """Seconds that a unit of ``cost`` takes, from the studies that have been timed."""
+    timed = sorted(s.seconds / s.cost() for s in states if s.seconds is not None)
+    return timed[len(timed) // 2] if timed else 1.0

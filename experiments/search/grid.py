@@ -1,0 +1,64 @@
+"""A full factorial grid, even on each dimension's own scale, both ends of a range included.
+
+The grid has at least as many points as trials are wanted. A dimension of choices has all of them as
+its levels; the others have as nearly equal numbers of levels as can be, the first ones by name one
+more. The order is a shuffle: whatever share of the grid has been trained is spread over all of it.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping
+
+from experiments.search.base import History, Row, Table
+from experiments.seeds import derive
+from experiments.space import Dimension
+
+
+def levels(space: Mapping[str, Dimension], trials: int) -> dict[str, int]:
+    """How many levels each dimension has in a grid of at least ``trials`` points.
+
+    Fewer points only where all dimensions are choices or whole numbers, and have no more values.
+    """
+    counts = {n: len(d.choices) if d.scale == "discrete" else 1 for n, d in sorted(space.items())}
+    while math.prod(counts.values()) < trials:
+        open_ = [
+            name
+            for name, dimension in space.items()
+            if dimension.scale != "discrete"
+            and (dimension.scale != "integer" or counts[name] < dimension.extent)
+        ]
+        if not open_:
+            break
+        counts[min(open_, key=lambda name: (counts[name], name))] += 1
+    return counts
+
+
+def grid_size(space: Mapping[str, Dimension], trials: int) -> int:
+    """How many points the grid for so many trials has."""
+    counts = levels(space, trials)
+    return math.prod(len(space[name].levels(count)) for name, count in counts.items())
+
+
+class Grid(Table):
+    """The order is seeded by the study."""
+
+    def __init__(self, space: Mapping[str, Dimension], seed: int, trials: int) -> None:
+        self.levels = {n: space[n].levels(count) for n, count in levels(space, trials).items()}
+        self.size: int = math.prod(map(len, self.levels.values()))
+        self._seed = seed
+
+    def rows(self, start: int, stop: int, history: History = ()) -> list[Row]:  # noqa: ARG002
+        return [self._point(cell) for cell in self._order[start:stop]]
+
+    @functools.cached_property
+    def _order(self) -> list[int]:
+        return sorted(range(self.size), key=lambda cell: derive(self._seed, "grid", cell))
+
+    def _point(self, cell: int) -> Row:
+        row: Row = {}
+        for name, values in self.levels.items():
+            cell, place = divmod(cell, len(values))
+            row[name] = values[place]
+        return row

@@ -1,0 +1,164 @@
+"""``extends``: what is merged, where errors point to, and what cannot be extended."""
+
+from __future__ import annotations
+
+import pytest
+
+from experiments.config.file import load, parse
+from experiments.errors import ExperimentError
+from tests.experiments.files import folder, ids
+
+BASE = """\
+name: the-base
+workload: digits-mlp
+grid:
+  batch_size: [8, 16, 32]
+  optimizer: [sgd, momentum]
+  label_smoothing: [0, 0.1]
+search:
+  learning_rate: {log: [1e-3, 1]}
+  momentum:
+    learning_rate: {log: [1e-4, 0.1]}
+    momentum: {reverse_log: [0.5, 0.9]}
+trials: 16
+keep: 8
+"""
+
+
+def extended(tmp_path, text: str, base: str = BASE, *settings: str):
+    (tmp_path / "base.yaml").write_text(base)
+    return load(folder(tmp_path, text), settings)
+
+
+def test_a_file_says_only_how_it_differs(tmp_path):
+    of = extended(
+        tmp_path,
+        "extends: base.yaml\n"
+        "grid:\n  batch_size: [64]\n"
+        "search:\n  momentum: {momentum: 0.9}\n"
+        "trials: 4\n",
+    )
+    assert (of.name, of.trials, of.keep, of.workload) == ("my", 4, 8, "digits-mlp")
+    assert of.grid == {
+        "batch_size": [64], "optimizer": ["sgd", "momentum"], "label_smoothing": [0, 0.1]
+    }  # fmt: skip
+    assert of.search["momentum"] == {"learning_rate": {"log": [1e-4, 0.1]}, "momentum": 0.9}
+    assert "extends" not in of.to_yaml()
+    assert ids(parse(of.to_yaml())) == ids(of)
+
+
+def test_ranges_are_replaced_whole_and_empty_values_take_keys_out(tmp_path):
+    of = extended(
+        tmp_path,
+        "extends: base.yaml\n"
+        "grid: {label_smoothing: }\n"
+        "search: {learning_rate: {linear: [0.1, 1]}, momentum: }\n"
+        "keep:\n",
+    )
+    assert of.search == {"learning_rate": {"linear": [0.1, 1]}}
+    assert "label_smoothing" not in of.grid
+    assert of.keep == 4
+    wide = extended(tmp_path, "extends: base.yaml\nsearch: {momentum: {reverse_log: [0.1, 0.2]}}\n")
+    assert wide.search["momentum"] == {"reverse_log": [0.1, 0.2]}  # the metaparameter's, of all
+
+
+def test_files_that_extend_a_file_that_extends_one_that_comes_along(tmp_path):
+    deep = tmp_path / "deep"
+    deep.mkdir()
+    (deep / "middle.yaml").write_text("extends: ../base.yaml\nkeep: 2\n")
+    of = extended(tmp_path, "extends: deep/middle.yaml\ntrials: 3\n", "extends: digits-small\n")
+    assert (of.keep, of.trials, of.name) == (2, 3, "my")
+    assert of.grid["optimizer"] == ["sgd", "momentum"]
+    small = load({"extends": "digits-small", "trials": 3})
+    assert (small.trials, small.grid) == (3, of.grid)
+
+
+def test_the_command_line_comes_last(tmp_path):
+    of = extended(tmp_path, "extends: base.yaml\ntrials: 4\n", BASE, "trials=2", "keep=")
+    assert (of.trials, of.keep) == (2, 4)
+
+
+def complaint(tmp_path, text: str, base: str = BASE, *settings: str) -> tuple[str, str]:
+    with pytest.raises(ExperimentError) as raised:
+        extended(tmp_path, text, base, *settings).plans()
+    message = str(raised.value)
+    assert "\n" not in message + (raised.value.hint or "")
+    return message.replace(f"{tmp_path}/", "").replace(str(tmp_path), "HERE"), (
+        raised.value.hint or ""
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "base", "message"),
+    [
+        ("trials: 2\n", BASE + "trails: 8\n", "base.yaml:14: unknown key 'trails'"),
+        ("trails: 2\n", BASE, "my.yaml:2: unknown key 'trails'"),
+        ("trials: 0\n", BASE, "my.yaml:2: trials must be at least 1, not 0"),
+        ("trials: 2\n", BASE.replace("keep: 8", "keep: 0"), "base.yaml:13: keep must be at least"),
+        ("keep: 0\n", BASE, "my.yaml:2: keep must be at least 1"),
+        ("grid:\n  batch_size: 0\n", BASE, "my.yaml:3: grid.batch_size: batch size 0 is below 1"),
+        ("grid:\n  batch_size: [8, 0]\n", BASE, "my.yaml:3: grid.batch_size: batch size 0"),
+        ("grid:\n  optimizer: [sgd]\n", BASE.replace("8, 16", "0, 16"), "base.yaml:4: grid.batch"),
+        (
+            "search:\n  momentum:\n    momentum: 2\n",
+            BASE,
+            "my.yaml:4: search.momentum.momentum: 2 is outside [0, 1)",
+        ),
+        (
+            "search:\n  momentum:\n    momentum: 0.5\n",
+            BASE.replace("[1e-4, 0.1]", "[1, 0.1]"),
+            "base.yaml:10: search.momentum.learning_rate: log: the range [1, 0.1] is reversed",
+        ),
+        ("grid:\n  optimizer:\n", BASE, "my.yaml:2: grid names no optimizer"),
+        ("workload:\n", BASE, "my.yaml:1: no key 'workload'"),
+        ("search:\n  learning_rate: {lgo: [1, 2]}\n", BASE, "my.yaml:3: search.learning_rate: un"),
+        ("trials: 2\n", "- 1\n", "my.yaml:1: extends base.yaml, which is not a mapping of keys"),
+        ("trials: 2\n", "", "my.yaml:1: extends base.yaml, which is not a mapping of keys"),
+        ("trials: 2\n", "a: [\n", "base.yaml:2: not YAML"),
+        ("trials: 2\n", "extends: my.yaml\n",
+         "my.yaml:1: extends base.yaml goes in a circle: base.yaml > my.yaml > base.yaml"),
+        ("trials: 2\n", "extends: base.yaml\n",
+         "base.yaml:1: extends base.yaml goes in a circle: base.yaml > base.yaml"),
+        ("trials: 2\n", "\nextends: gone.yaml\n",
+         "base.yaml:2: extends gone.yaml: no such file in HERE"),
+    ],
+)  # fmt: skip
+def test_errors_point_to_the_file_that_says_it(tmp_path, text, base, message):
+    assert message in complaint(tmp_path, f"extends: base.yaml\n{text}", base)[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("extends: gone.yaml", "my.yaml:1: extends gone.yaml: no such file in HERE", "paths start"),
+        ("extends: digit", "my.yaml:1: extends digit: no experiment is called 'digit'", "'digits'"),
+        ("extends: [a]", "my.yaml:1: extends must name a file, not ['a']", "base.yaml"),
+        ("extends: 3", "my.yaml:1: extends must name a file, not 3", ""),
+        ("extends: ./", "my.yaml:1: extends ./, which cannot be read: Is a directory", ""),
+    ],
+)
+def test_what_cannot_be_extended(tmp_path, text, message, hint):
+    said, hinted = complaint(tmp_path, text)
+    assert said == message
+    assert hint in hinted
+
+
+def test_an_error_in_a_text_that_is_extended_says_by_whom(tmp_path):
+    said, _ = complaint(tmp_path, "extends: base.yaml\n", "a: 1\na: 2\n")
+    assert said == "base.yaml:2: key 'a' is said twice (extended by my.yaml:1)"
+
+
+def test_extends_is_not_for_the_command_line(tmp_path):
+    said, hint = complaint(tmp_path, BASE, "", "extends=base.yaml")
+    assert said == "--set extends=base.yaml: extends is said in a file, not here"
+    assert "sweep a file" in hint
+
+
+def test_errors_of_a_mapping_that_extends_a_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "base.yaml").write_text(BASE)
+    with pytest.raises(ExperimentError, match=r"^trials must be at least 1, not 0$"):
+        load({"extends": "base.yaml", "trials": 0})
+    (tmp_path / "base.yaml").write_text(BASE.replace("keep: 8", "keep: 0"))
+    with pytest.raises(ExperimentError, match=r"^base\.yaml:13: keep must be"):
+        load({"extends": "base.yaml"})

@@ -1,0 +1,251 @@
+"""The keys that say how a study is searched: what they become, and what wrong ones get."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from experiments.config.file import load, parse
+from experiments.errors import ExperimentError
+from tests.experiments.files import EXPERIMENT, folder, ids, own
+
+DIGITS = """\
+workload: digits-mlp
+grid:
+  batch_size: 8..16
+  optimizer: [sgd, momentum]
+"""
+POINTS = """\
+points:
+  - {learning_rate: 0.1, momentum: 0.9}
+  - {learning_rate: 0.2, momentum: 0.9}
+  - {learning_rate: 0.2, momentum: 0.5}
+"""
+
+
+def experiment(more: str = "") -> Any:
+    return parse(DIGITS + more, "my.yaml")
+
+
+def test_defaults():
+    study = experiment().plans()[0].study
+    assert (study.search, study.extend, study.repeats) == ("sobol", 0, 0)
+    assert (study.refine, study.estimator) == (None, "minimum")
+
+
+def test_all_of_them_reach_the_study_and_come_back():
+    of = experiment(
+        "method: random\nextend: 2\nrepeats: 5\nrefine: 1%\nestimator: best_of_10\nkeep: 10\n"
+    )
+    study = of.plans()[0].study
+    assert (study.search, study.extend, study.repeats) == ("random", 2, 5)
+    assert (study.refine, study.estimator) == (1.01, "best_of_10")
+    again = parse(of.to_yaml())
+    assert again.plans()[0].study == study
+    assert again.to_yaml() == of.to_yaml()
+    assert ids(again) == ids(of) != ids(experiment())
+
+
+@pytest.mark.parametrize(
+    ("said", "ratio"),
+    [("1%", 1.01), ("0.5 %", 1.005), ("0.01", 1.01), ("1e-3", 1.001), ("off", None), ("", None)],
+)
+def test_refine(said, ratio):
+    of = experiment(f"refine: {said}\n")
+    assert of.studies()[0].refine == ratio
+    assert parse(of.to_yaml()).studies()[0].refine == ratio
+
+
+def test_what_draws_the_points_does_not_change_the_study():
+    """Points and seeds are not part of a study's identity; the default table is what it was."""
+    sobol, random = experiment().plans(), experiment("method: random\n").plans()
+    assert [p.study.id for p in sobol] == [p.study.id for p in random]
+    assert sobol[0].trial(0).metaparameters != random[0].trial(0).metaparameters
+    assert sobol[0].trial(0).id == FIRST
+    assert ids(experiment("method: sobol\n")) == ids(experiment())
+
+
+FIRST = "caad663f25b8ee67071d"
+
+
+def test_a_grid_is_trained_whole():
+    sgd, _, momentum, _ = experiment("method: grid\ntrials: 10\n").plans()
+    assert (sgd.study.trials, sgd.max_rows) == (10, 10)
+    assert (momentum.study.trials, momentum.max_rows) == (12, 12)
+    rows = momentum.trials(0, 50)
+    assert len({trial.id for trial in rows}) == 12
+    assert len({trial.metaparameters["learning_rate"] for trial in rows}) == 4
+    again = parse(experiment("method: grid\ntrials: 10\n").to_yaml())
+    assert [p.study.trials for p in again.plans()] == [10, 10, 12, 12]
+
+
+def test_points_are_the_trials():
+    of = experiment(POINTS)
+    assert of.search_method == "points"
+    sgd, _, momentum, _ = of.plans()
+    assert [t.metaparameters for t in momentum.trials(0, 9)] == [
+        {"learning_rate": 0.1, "momentum": 0.9},
+        {"learning_rate": 0.2, "momentum": 0.9},
+        {"learning_rate": 0.2, "momentum": 0.5},
+    ]
+    assert [t.metaparameters for t in sgd.trials(0, 9)] == [  # without momentum two are the same
+        {"learning_rate": 0.1},
+        {"learning_rate": 0.2},
+    ]
+    assert (sgd.study.trials, momentum.study.trials, momentum.max_rows) == (2, 3, 3)
+    assert momentum.search_space["learning_rate"] == {"discrete": [0.1, 0.2]}
+    again = parse(of.to_yaml())
+    assert [p.study for p in again.plans()] == [p.study for p in of.plans()]
+    assert ids(again) == ids(of)
+
+
+def test_fewer_points_than_there_are():
+    plans = experiment(POINTS + "trials: 2\n").plans()
+    assert [p.study.trials for p in plans] == [2, 2, 2, 2]
+    assert [len(p.trials(0, 9)) for p in plans] == [2, 2, 2, 2]
+    assert parse(experiment(POINTS + "trials: 2\n").to_yaml()).trials == 2
+    assert [p.study.trials for p in experiment(POINTS + "trials: 9\n").plans()] == [2, 2, 3, 3]
+
+
+def test_points_of_each_optimizer_with_shares_and_fields(tmp_path):
+    text = EXPERIMENT.replace("  width: [4, 8]\n", "  schedule: linear\n") + (
+        "search: {weight_decay: 0.1}\n"
+        "points:\n"
+        "  sgd: [{learning_rate: 1, decay: 0.5, width: 8}]\n"
+        "  momentum: [{learning_rate: 1, momentum: 0.5, decay_steps: 9}]\n"
+        "  my_opt.py:Sign: [{learning_rate: 0.1, decay: 1, power: 2}]\n"
+    )
+    of = own(tmp_path, text)
+    found = {p.study.optimizer: p for p in of.plans() if p.study.batch_size == 8}
+    trials = {name: plan.trials(0, 9)[0].metaparameters for name, plan in found.items()}
+    budget = found["sgd"].study.budget_steps
+    assert trials["sgd"] == {
+        "decay_steps": budget // 2, "end_factor": 0.01, "learning_rate": 1, "weight_decay": 0.1,
+        "width": 8,
+    }  # fmt: skip
+    assert trials["momentum"]["decay_steps"] == 9
+    assert trials["my_opt.py:Sign"]["power"] == 2
+    assert "width" not in found["sgd"].identity["workload"]["fields"]
+    assert "width" in found["momentum"].identity["workload"]["fields"]
+    again = parse(of.to_yaml(), base=tmp_path)
+    assert ids(again) == ids(of)
+
+
+def complaint(tmp_path, more: str) -> tuple[str, str]:
+    with pytest.raises(ExperimentError) as raised:
+        load(folder(tmp_path, DIGITS + more))
+    message = str(raised.value)
+    assert "\n" not in message + (raised.value.hint or "")
+    return message.replace(f"{tmp_path}/", ""), raised.value.hint or ""
+
+
+@pytest.mark.parametrize(
+    ("more", "message", "hint"),
+    [
+        ("method: sobl", "my.yaml:5: unknown method 'sobl'", "did you mean 'sobol'?"),
+        ("method: 3", "my.yaml:5: method must be a word, not 3", ""),
+        ("method: optuna", "my.yaml:5: unknown method 'optuna'", "optuna:"),
+        ("method: optuna:tp", "my.yaml:5: unknown method 'optuna:tp'", "'optuna:tpe'"),
+        ("method: optuna:cmaes", "my.yaml:5: method optuna:cmaes needs two ranges: sgd tunes "
+         "learning_rate alone", "optuna:tpe"),
+        ("extend: 1\nmethod: optuna:gp", "my.yaml:5: extend does not go with method optuna:gp", ""),
+        ("estimator: best_of_10\nkeep: off\nmethod: optuna:tpe", "trials that are drawn alike", ""),
+        ("method: points", "my.yaml:5: method points, and no points", "points: [{learning_rate"),
+        (
+            "points: [{learning_rate: 1, momentum: 0.5}]\nmethod: grid",
+            "my.yaml:5: points are given, and method is grid",
+            "keep one",
+        ),
+        ("extend: -1", "my.yaml:5: extend must be at least 0, not -1", "0: never"),
+        ("extend: 1.5", "my.yaml:5: extend must be a whole number, not 1.5", ""),
+        ("extend: on", "my.yaml:5: extend must be a whole number, not 'on'", ""),
+        ("extend: 1\nmethod: grid", "my.yaml:5: extend does not go with method grid", "sobol or"),
+        (f"extend: 1\n{POINTS}", "my.yaml:5: extend does not go with method points", "widen"),
+        ("repeats: -2", "my.yaml:5: repeats must be at least 0, not -2", "fresh seeds"),
+        ("repeats: some", "my.yaml:5: repeats must be a whole number, not 'some'", ""),
+        ("refine: 5%", "my.yaml:5: refine 5% is not finer than evaluation_ratio 1.05", "1%"),
+        ("refine: 1.01", "my.yaml:5: refine 1.01 is not finer than evaluation_ratio 1.05", ""),
+        ("refine: 1%\nevaluation_ratio: 1.005", "my.yaml:5: refine 1% is not finer", ""),
+        ("refine: 0", "my.yaml:5: refine 0 is not a share", "1%, or off"),
+        ("refine: -1%", "my.yaml:5: refine '-1%' is not a share", ""),
+        ("refine: fine", "my.yaml:5: refine 'fine' is not a share", ""),
+        ("refine: true", "my.yaml:5: refine True is not a share", ""),
+        ("refine: [1%]", "my.yaml:5: refine ['1%'] is not a share", ""),
+        ("refine: .inf", "my.yaml:5: refine inf is not a share", ""),
+        ("refine: 1e-15", "my.yaml:5: refine 1e-15 is not finer", ""),
+        (
+            "estimator: median",
+            "my.yaml:5: estimator 'median' is not one of 'minimum', 'best_of_10' or 'median_of_",
+            "",
+        ),
+        ("estimator: best_of_10", "my.yaml:5: estimator best_of_10 needs the 10 best", "or off"),
+        ("estimator: best_of_10\nkeep: off\ntrials: 9", "my.yaml:5: estimator best_of_10 needs 10 ",
+         "trials: 10"),
+        (f"estimator: best_of_10\nkeep: off\n{POINTS}", "of trials that are drawn alike", "sobol"),
+    ],
+)  # fmt: skip
+def test_keys_that_cannot_be(tmp_path, more, message, hint):
+    said, hinted = complaint(tmp_path, more)
+    assert message in said
+    assert said.startswith("my.yaml:5: ")
+    assert hint in hinted
+
+
+@pytest.mark.parametrize(
+    ("points", "line", "message", "hint"),
+    [
+        ("points: 3", 5, "points is not a list of points", "for example"),
+        ("points: []", 5, "points is not a list of points", "for example"),
+        ("points:\n  - 0.1", 6, "points[0]: 0.1 is not a point", "for example"),
+        ("points:\n  - {}", 6, "points[0]: {} is not a point", "for example"),
+        ("points:\n  - {learning_rate: 0.1}\n", 6,
+         "points[0] gives no momentum, which momentum tunes", "search: {momentum: …}"),
+        ("points:\n  - {learning_rate: 1, momentum: 0.5}\n  - {learning_rate: 1}\n", 7,
+         "points[1] gives no momentum, which momentum tunes", "say it in each"),
+        ("search: {momentum: 0.9}\npoints:\n  - {learning_rate: 1}\n"
+         "  - {learning_rate: 1, weight_decay: 0.1}", 7,
+         "points[0] gives no weight_decay, as others do", "say it in each"),
+        ("points:\n  - {momentum: 0.5}", 6, "points[0] gives no learning_rate", ""),
+        ("points:\n  - {learning_rat: 1}", 6,
+         "points[0].learning_rat: nothing in the grid has it", "'learning_rate'"),
+        ("points:\n  - {learning_rate: 1,\n     momentum: 1}", 7,
+         "points[0].momentum: 1 is outside [0, 1)", ""),
+        ("points:\n  - {learning_rate: fast, momentum: 0}", 6,
+         "points[0].learning_rate: 'fast' is not a number", ""),
+        ("points:\n  - {learning_rate: .inf, momentum: 0}", 6,
+         "points[0].learning_rate: inf is not a finite number", ""),
+        ("points:\n  - {learning_rate: {log: [1, 2]}, momentum: 0}", 6,
+         "points[0].learning_rate: {'log': [1, 2]} is not a value", "one value of each"),
+        ("points:\n  - {learning_rate: 1, momentum: 0}\n  - {learning_rate: 1.0, momentum: 0}", 7,
+         "points[1] is points[0] again", "keep one"),
+        ("points:\n  sgd: [{learning_rate: 1}]", 5, "points has none for momentum", ""),
+        ("points:\n  sgd: [{learning_rate: 1}]\n  adm: []", 7,
+         "points.adm: no such optimizer in the grid", "known: sgd, momentum"),
+        ("points:\n  sgd: [{learning_rate: 1, momentum: 0.5}]\n  momentum: []", 6,
+         "points.sgd[0].momentum: nothing in the grid has it", ""),
+        ("points:\n  - {learning_rate: 1, momentum: 0, label_smoothing: 2}", 5,
+         "field 'label_smoothing'", ""),
+        ("  label_smoothing: [0, 0.1]\npoints:\n"
+         "  - {learning_rate: 1, momentum: 0, label_smoothing: 0.5}", 5,
+         "label_smoothing is in the grid and in points", "keep one"),
+    ],
+)  # fmt: skip
+def test_points_that_cannot_be(tmp_path, points, line, message, hint):
+    said, hinted = complaint(tmp_path, points)
+    assert message in said
+    assert said.startswith(f"my.yaml:{line}: "), said
+    assert hint in hinted
+
+
+def test_a_method_that_is_not_installed(tmp_path, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    for sampler, names in (("tpe", "optuna"), ("cmaes", "optuna and cmaes")):
+        tuned = "search: {sgd: {weight_decay: {log: [1e-4, 1]}}}\n"
+        said, hint = complaint(tmp_path, f"method: optuna:{sampler}\n{tuned}")
+        assert said == (
+            f"my.yaml:5: method optuna:{sampler} needs {names}, which cannot be imported"
+        )
+        assert hint == f"pip install {names.replace(' and', '')}"
+    of = parse(DIGITS + "method: optuna:tpe\n")  # as a recorded one is read
+    assert of.plans()[0].study.search == "optuna:tpe"
