@@ -62,6 +62,29 @@ class Claim:
             self._write()
         return self.held()
 
+    def extend(self, trials: Sequence[str]) -> bool:
+        """Claim these too; whether they were free, and this claim still held.
+
+        Raises:
+            ResultsError: the disk cannot be written.
+        """
+        wanted = set(trials)
+        with self._claims.locked():
+            if not self.held():
+                return False
+            for other in self._claims.live() if self._handle is not None else ():
+                if other["pack"] != self.pack and wanted & set(other["trials"]):
+                    return False
+            self._content["trials"] += [t for t in trials if t not in self._content["trials"]]
+            self._write()
+        return True
+
+    def reduce(self, trials: Sequence[str]) -> None:
+        """Give up these of its trials."""
+        left = set(self._content["trials"]) - set(trials)
+        self._content["trials"] = [t for t in self._content["trials"] if t in left]
+        self._write()
+
     def held(self) -> bool:
         """Whether nobody took it: only then may its trials be committed."""
         if self._handle is None or self._released:

@@ -304,9 +304,10 @@ class Training:
         return buffer.getvalue()
 
 
-def _read(snapshot: bytes) -> dict[str, Any]:
+def _read(snapshot: bytes) -> dict[str, Any] | None:
+    """What a snapshot holds; ``None`` for one that another version wrote."""
     held: dict[str, Any] = torch.load(io.BytesIO(snapshot), weights_only=False)
-    return held
+    return held if "courses" in held else None
 
 
 def _next_chunk(chunk: int, seconds: float) -> int:

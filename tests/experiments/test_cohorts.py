@@ -25,7 +25,9 @@ def one_thread():
 
 
 def bits(one: Engine, row: int) -> list[bytes]:
-    return [v.numpy().tobytes() for v in one.weights(row).values()]
+    """A trial's weights and its running sum of losses."""
+    loss = one.copy([row])[0]["loss"]
+    return [v.numpy().tobytes() for v in (loss, *one.weights(row).values())]
 
 
 def alone(kind: str, of: Study, trial: Trial, steps: int) -> tuple[Any, ...]:
@@ -68,6 +70,16 @@ def test_a_trial_that_joins_trains_as_alone(kind: str, optimizer: str, schedule:
     assert [t.index for t in one.trials] == [0, 2, 3, 5, 6, 7, 8]
     assert one.steps == [18, 18, 13, 10, 6, 6, 6]
     assert same(one, kind, of)
+
+
+@pytest.mark.parametrize("optimizer", ["momentum", "adam", "adamw"])
+def test_weight_decay_joins_those_without(optimizer: str) -> None:
+    of = study(optimizer=optimizer, batch_size=300)
+    one = engine("stacked", of, trials(of, 2, weight_decay=0.0))
+    one.advance(3)
+    one.add(trials(of, 2, seed=1, weight_decay=0.01))
+    one.advance(4)
+    assert same(one, "stacked", of)
 
 
 @pytest.mark.parametrize("kind", KINDS)
