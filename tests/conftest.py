@@ -24,7 +24,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["RAY_AUTH_MODE"] = "token"
 os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(16)
 
-_START_SECONDS = 60.0
+_START_SECONDS = 180.0
 
 
 @pytest.fixture(autouse=True)

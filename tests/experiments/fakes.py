@@ -76,8 +76,9 @@ def points(count: int, *, seed: int = 0, diverging: float = 0.2) -> list[float]:
 class FakeTraining:
     """As ``experiments.training.loop.Training``, for points.
 
-    ``FAKE_SECONDS`` is slept at each look; what ``FAKE_RAISE`` names (the id's end) raises at its
-    third look; the ids that begin to train are written to the file ``FAKE_LOG``.
+    ``FAKE_SECONDS`` is slept at each look, and the first one waits for the file ``FAKE_GATE``; what
+    ``FAKE_RAISE`` names (the id's end) raises at its third look; the ids that begin to train are
+    written to the file ``FAKE_LOG``.
     """
 
     def __init__(
@@ -121,6 +122,8 @@ class FakeTraining:
                 continue
             if seconds := float(os.environ.get("FAKE_SECONDS", "0")):
                 time.sleep(seconds)
+            while not _open() and not should_stop():
+                time.sleep(0.02)
             if should_stop():
                 return
             if number == 3:
@@ -175,3 +178,8 @@ class FakeTraining:
         elif step == study.budget_steps:
             self._left.remove(trial.id)
             yield end
+
+
+def _open() -> bool:
+    gate = os.environ.get("FAKE_GATE")
+    return gate is None or os.path.exists(gate)

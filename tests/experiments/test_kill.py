@@ -21,7 +21,7 @@ from results.claims import Claims
 from tests.experiments import sweeping
 
 HERE = Path(__file__).resolve().parents[2]
-PATIENCE = 120.0
+PATIENCE = 240.0
 
 
 class Sweep:
@@ -94,6 +94,10 @@ def grown(root: Path, rows: int) -> bool:
     return recorded(root) > rows and bool(snapshots(root))
 
 
+def says(one: Sweep, text: str) -> bool:
+    return text in one.log.read_text()
+
+
 def is_whole(root: Path, other: Path) -> None:
     found = table(root)
     assert found.equals(table(other))
@@ -136,7 +140,7 @@ def test_signals_end_cleanly(
     one = start("runs")
     one.until(lambda: recorded(one.root) > 0)
     one.process.send_signal(number)
-    assert one.process.wait(20) == 130
+    assert one.process.wait(PATIENCE) == 130
     assert "Summary(" in one.log.read_text()
     assert snapshots(one.root)  # what was in training is kept
     assert Claims(one.root).all() == []
@@ -147,10 +151,14 @@ def test_signals_end_cleanly(
 
 
 def test_two_drivers_share_the_work(
-    start: Callable[..., Sweep], whole: Path, monkeypatch: pytest.MonkeyPatch
+    start: Callable[..., Sweep], whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("FAKE_SECONDS", "0.02")
+    gate = tmp_path / "gate"
+    monkeypatch.setenv("FAKE_GATE", str(gate))
     both = [start("runs") for _ in range(2)]
+    for one in both:  # each has a pack before either trains on
+        one.until(partial(says, one, "PackStarted"))
+    gate.touch()
     texts = [one.end() for one in both]
     assert all("TrialFinished" in text for text in texts)
     is_whole(both[0].root, whole)
@@ -165,7 +173,7 @@ def test_interrupts_and_kills_with_a_ray_of_its_own(
     one = start("runs", "auto", "real")
     one.until(partial(grown, one.root, 0))
     os.killpg(one.process.pid, signal.SIGINT)  # as a terminal's Ctrl-C: Ray's processes too
-    assert one.process.wait(30) == 130
+    assert one.process.wait(PATIENCE) == 130
     assert "Summary(" in one.log.read_text()
     before = recorded(one.root)
     assert before < len(table(tmp_path / "whole"))

@@ -172,7 +172,7 @@ def test_two_workers_give_what_one_gives(own, tmp_path: Path, monkeypatch) -> No
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
     workers = mp.spawn(_worker, (2, port, jobs, str(tmp_path)), nprocs=2, join=False)
-    deadline = time.monotonic() + 150
+    deadline = time.monotonic() + 300
     try:
         while not workers.join(timeout=1):
             assert time.monotonic() < deadline, "the two workers hang"

@@ -207,4 +207,4 @@ except ExperimentError as error:
 else:
     raise AssertionError("no error")
 """
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=240)

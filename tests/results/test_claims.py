@@ -181,9 +181,9 @@ def _race(root: str, rounds: int, start: Barrier, sink: Connection) -> None:
     claims = Claims(root)
     won = []
     for at in range(rounds):
-        start.wait(60)
+        start.wait(180)
         won.append(claims.take(f"p{at}", [f"t{at}"]) is not None)
-        start.wait(60)  # nobody ends, and so frees a claim, before all have tried
+        start.wait(180)  # nobody ends, and so frees a claim, before all have tried
     sink.send(won)
     sink.close()
 

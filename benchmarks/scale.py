@@ -1,0 +1,154 @@
+"""A hundred thousand trials in one experiment: drawing their table, and a resume with all done.
+
+60 studies of 1,667 trials. What a sweep would have recorded is written by the store itself, in
+files of a pack each, then compacted as a complete sweep's are; nothing is trained.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from typing import Any
+
+EXPERIMENT = {
+    "name": "scale",
+    "workload": "digits-mlp",
+    "grid": {
+        "batch_size": "1..1024, full",
+        "optimizer": ["sgd", "momentum", "nesterov", "adam", "adamw"],
+    },
+    "keep": 4,
+}
+STUDIES = 60
+
+
+def experiment() -> Any:
+    """About 100,000 trials."""
+    from experiments.config.file import load
+
+    trials = -(-100_000 // STUDIES)
+    return load({**EXPERIMENT, "trials": trials})
+
+
+def _rows(planned: Any) -> Iterator[list[dict[str, Any]]]:
+    """Rows of the trials table, a list a pack of 64: one trial in five reaches the target."""
+    from experiments.driver.rows import trial_row
+    from experiments.plan import Outcome
+
+    for plan, columns in zip(planned.plans, planned.columns, strict=True):
+        study = plan.study
+        trials = plan.trials(0, study.trials)
+        for start in range(0, len(trials), 64):
+            pack = []
+            for trial in trials[start : start + 64]:
+                hit = 10 + trial.seed % 400 if trial.seed % 5 == 0 else None
+                outcome = Outcome(
+                    trial=trial.id,
+                    status="COMPLETE",
+                    stop_reason="target" if hit else "budget",
+                    steps_run=hit or study.budget_steps,
+                    examples_run=(hit or study.budget_steps) * study.batch_size,
+                    steps_to_target=hit,
+                    last_miss=hit - 1 if hit else None,
+                )
+                row = trial_row(
+                    columns,
+                    study,
+                    trial,
+                    outcome,
+                    pack=f"{study.id}-{start}",
+                    pack_models=64,
+                    engine="stacked",
+                    device="cpu",
+                    world_size=1,
+                    effective_learning_rate=None,
+                )
+                pack.append({**row, "run": f"{study.id}-{start}"})
+            yield pack
+
+
+def fill(root: str) -> None:
+    """Write what a sweep would have recorded."""
+    from experiments.driver.planned import planned
+    from results.store import Store
+
+    found, store = planned(experiment()), Store(root)
+    store.add_studies(found.rows)
+    for pack in _rows(found):
+        store.add_trials(pack)
+
+
+def table() -> float:
+    """Seconds to draw and identify every trial of the experiment."""
+    plans = experiment().plans()
+    began = time.perf_counter()
+    for plan in plans:
+        plan.trials(0, plan.study.trials)
+    return time.perf_counter() - began
+
+
+def resume(root: str) -> float:
+    """Seconds of a sweep that finds everything done."""
+    from experiments.driver.sweep import sweep
+
+    began = time.perf_counter()
+    did = sweep(experiment(), results=root, address="none")
+    if did.trained or not did.complete:
+        raise SystemExit(f"the resume trained {did.trained} trials")
+    return time.perf_counter() - began
+
+
+def measure(what: str, *arguments: str) -> tuple[float, float]:
+    """Seconds and peak GB of ``what`` in a fresh process."""
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.scale", what, *arguments],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    seconds, peak = json.loads(done.stdout.strip().splitlines()[-1])
+    return seconds, peak
+
+
+def rows() -> list[dict[str, object]]:
+    """One row a figure, for the table in docs/."""
+    with tempfile.TemporaryDirectory() as root:
+        drawn, _ = measure("table")
+        measure("fill", root)
+        first, _ = measure("resume", root)
+        again, peak = measure("resume", root)
+    return [
+        {
+            "what": "100,000 trials in one experiment: drawing the table",
+            "measured": f"{drawn:.1f} s",
+            "wanted": "< 10 s",
+        },
+        {
+            "what": "100,000 trials done: a resume, files of a pack each / compacted",
+            "measured": f"{first:.1f} s / {again:.1f} s",
+            "wanted": "< 20 s",
+        },
+        {
+            "what": "100,000 trials done: the driver's peak memory",
+            "measured": f"{peak:.2f} GB",
+            "wanted": "< 1 GB",
+        },
+    ]
+
+
+def main(what: str, *arguments: str) -> None:
+    """One measurement, as JSON: seconds, peak GB."""
+    began = time.perf_counter()
+    found = {"table": table, "fill": fill, "resume": resume}[what](*arguments)  # type: ignore[operator]
+    seconds = time.perf_counter() - began if found is None else found
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+    print(json.dumps([seconds, peak]))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
