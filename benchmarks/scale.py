@@ -68,7 +68,7 @@ def _rows(planned: Any) -> Iterator[list[dict[str, Any]]]:
                     world_size=1,
                     effective_learning_rate=None,
                 )
-                pack.append({**row, "run": f"{study.id}-{start}"})
+                pack.append(row)
             yield pack
 
 
@@ -80,7 +80,7 @@ def fill(root: str) -> None:
     found, store = planned(experiment()), Store(root)
     store.add_studies(found.rows)
     for pack in _rows(found):
-        store.add_trials(pack)
+        store.commit("scale", measurements=[], trials=pack)
 
 
 def table() -> float:

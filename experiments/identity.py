@@ -34,12 +34,19 @@ def canonical(value: Any) -> str:
     Raises:
         ExperimentError: a number that is not finite, or what JSON has no form for.
     """
-    return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _ENCODER.encode(_plain(value))
+
+
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def _plain(value: Any) -> Any:
     if value is None or isinstance(value, (str, bool)):
         return value
+    if type(value) is float:
+        if not math.isfinite(value):
+            raise ExperimentError(f"{value} cannot be part of a trial's identity")
+        return int(value) if value.is_integer() and abs(value) < 2**53 else value
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -49,9 +56,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):
-        if not math.isfinite(value):
-            raise ExperimentError(f"{value} cannot be part of a trial's identity")
-        return int(value) if value.is_integer() and abs(value) < 2**53 else value
+        return _plain(float(value))
     raise ExperimentError(f"a {type(value).__name__} cannot be part of a trial's identity")
 
 
@@ -105,13 +110,39 @@ def study_id(study: Mapping[str, Any]) -> str:
     return digest(study)
 
 
+class TrialIds:
+    """Ids of the points of one study.
+
+    An id is the ``digest`` of the study's description with the keys ``metaparameters`` and
+    ``seed_index`` added; what all trials share is brought into canonical form once.
+    """
+
+    def __init__(self, study: Mapping[str, Any]) -> None:
+        texts = {key: canonical(value) for key, value in study.items()}
+        names = sorted([*texts, *_OF_TRIALS])
+        pieces = ",".join(f"{canonical(n)}:{texts.get(n, _HOLE)}" for n in names)
+        self._pieces = f"{{{pieces}}}".split(_HOLE)
+
+    def id(self, point: str, seed_index: tuple[int, int]) -> str:
+        """The id of a point, trained with one seed.
+
+        Args:
+            point: the metaparameters in canonical form.
+            seed_index: the experiment's seed, and how many trials of the very same point there are
+                before this one (0 wherever a metaparameter is continuous).
+        """
+        head, middle, tail = self._pieces
+        text = f"{head}{point}{middle}{canonical(seed_index)}{tail}"
+        return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+
+
+_OF_TRIALS = ("metaparameters", "seed_index")
+_HOLE = "\0"
+"""Never a part of canonical JSON, which escapes it."""
+
+
 def trial_id(
     study: Mapping[str, Any], metaparameters: Mapping[str, Any], seed_index: tuple[int, int]
 ) -> str:
-    """The id of one point of a study, trained with one seed.
-
-    Args:
-        seed_index: the experiment's seed, and how many trials of the very same point there are
-            before this one (0 wherever a metaparameter is continuous).
-    """
-    return digest({**study, "metaparameters": dict(metaparameters), "seed_index": list(seed_index)})
+    """The id of one point of a study (see ``TrialIds``)."""
+    return TrialIds(study).id(canonical(metaparameters), seed_index)

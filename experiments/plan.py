@@ -81,7 +81,7 @@ class Study:
         return repr(alike)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Trial:
     """One training run: a study's point of the search, with a seed."""
 

@@ -14,6 +14,7 @@ from experiments.config.combinations import Combination
 from experiments.config.enlarged import Enlarged, enlarge
 from experiments.config.grid import GridError, resolve
 from experiments.config.measures import check_metric
+from experiments.identity import TrialIds
 from experiments.plan import Layout, Role, Study, Trial, Value, WorkloadRef
 from experiments.search import History, Table, grid_size, table
 from experiments.seeds import derive
@@ -68,9 +69,9 @@ class StudyPlan:
         drawn, occurrences = self._drawn
         for row in self._table.rows(len(drawn), stop, history):
             values = self.resolved(row)
-            repeat = occurrences[identity.canonical(values)]
-            occurrences[identity.canonical(values)] += 1
-            drawn.append(self.made(values, repeat, index=len(drawn)))
+            point = identity.canonical(values)
+            drawn.append(self.made(values, occurrences[point], index=len(drawn), point=point))
+            occurrences[point] += 1
         return drawn[start:stop]
 
     def trial(self, index: int, role: Role = "search", round: int = 0) -> Trial:
@@ -119,9 +120,14 @@ class StudyPlan:
         rest = {n: v for n, v in values.items() if n not in schedule.arguments}
         return dict(sorted({**rest, **schedule.resolve(timed, self.study.budget_steps)}.items()))
 
-    def made(self, values: Mapping[str, Value], occurrence: int, *, index: int) -> Trial:
-        """The trial of a point, which there are ``occurrence`` others of before it."""
-        name = identity.trial_id(self.identity, values, (self.seed, occurrence))
+    def made(
+        self, values: Mapping[str, Value], occurrence: int, *, index: int, point: str | None = None
+    ) -> Trial:
+        """The trial of a point, which there are ``occurrence`` others of before it.
+
+        ``point``: the values in canonical form, where that is at hand.
+        """
+        name = self._ids.id(point or identity.canonical(values), (self.seed, occurrence))
         return Trial(
             id=name,
             index=index,
@@ -129,6 +135,10 @@ class StudyPlan:
             seed=derive(self.seed, self.study.id, name),
             metaparameters=values,
         )
+
+    @functools.cached_property
+    def _ids(self) -> TrialIds:
+        return TrialIds(self.identity)
 
     @functools.cached_property
     def _table(self) -> Table:

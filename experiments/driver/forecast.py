@@ -15,6 +15,7 @@ from experiments.config.plans import StudyPlan
 from experiments.driver.dispatch import LARGEST_PACK
 from experiments.engines import Engine, make_engine
 from experiments.plan import Study, Trial
+from experiments.search import block
 from experiments.training.looks import looks
 from experiments.training.memory import saved_bytes
 from experiments.training.setup import Setup
@@ -88,7 +89,7 @@ def _family(plans: Sequence[StudyPlan], device: str) -> Mapping[str, Forecast]:
 
 
 def _models(study: Study) -> int:
-    return min(study.trials, LARGEST_PACK)
+    return min(study.trials, block(study.search) or LARGEST_PACK)
 
 
 def _probe(plan: StudyPlan, device: str) -> _Probe:

@@ -23,7 +23,6 @@ from results.reader import Results
 from results.reader import open as open_results
 from results.schema import METRIC_COLUMNS, json_text
 from results.store import Store
-from results.target import Target
 
 _COLUMNS = [
     "study",
@@ -46,6 +45,8 @@ class Known:
 
     records: Mapping[str, Mapping[str, Record]]
     engines: Mapping[str, str]
+    others: frozenset[str]
+    """Trials that were recorded with another target."""
 
 
 def known(store: Store, studies: Sequence[Study], since: datetime) -> Known:
@@ -60,35 +61,40 @@ def known(store: Store, studies: Sequence[Study], since: datetime) -> Known:
     rows = store.trials(columns=_COLUMNS)
     rows = rows[rows["study"].isin(by_id.keys())]
     records: dict[str, dict[str, Record]] = {name: {} for name in by_id}
+    others: set[str] = set()
     for name, group in rows.groupby("study", sort=False):
-        study = by_id[str(name)]
-        steps = _steps(store, group, study.targets[-1])
-        for row in _dicts(group):
-            found = steps[row["trial"]]
-            records[str(name)][row["trial"]] = Record(
-                status=row["status"],
-                stop_reason=row["stop_reason"],
-                steps_run=int(row["steps_run"]),
-                steps_to_target=None if pd.isna(found) else int(found),
-                fresh=bool(row["time"] >= since),
-                run=row["run"],
+        target = by_id[str(name)].targets[-1]
+        same = (group["target_metric"] == target.metric) & (group["target_value"] == target.value)
+        steps = group["steps_to_target"]
+        if not same.all():
+            moved = group["trial"][~same]
+            others.update(moved)
+            looks = measured(store, target.metric, moved)
+            again = steps_to_target(looks, target)["steps_to_target"]
+            steps = steps.where(same, group["trial"].map(again))
+        # A column at a time: of a hundred thousand trials a mapping each takes long.
+        cells = (group[column].tolist() for column in _OF_RECORDS)
+        fresh = (group["time"] >= since).tolist()
+        for trial, status, reason, run, steps_run, found, new in zip(
+            *cells, steps.tolist(), fresh, strict=True
+        ):
+            records[str(name)][trial] = Record(
+                status=status,
+                stop_reason=reason,
+                steps_run=int(steps_run),
+                steps_to_target=None if found != found else int(found),
+                fresh=new,
+                run=run,
             )
     engines = rows[rows["stop_reason"] != "error"].dropna(subset=["engine"])
     return Known(
-        records=records, engines=dict(zip(engines["study"], engines["engine"], strict=True))
+        records=records,
+        engines=dict(zip(engines["study"], engines["engine"], strict=True)),
+        others=frozenset(others),
     )
 
 
-def _steps(store: Store, rows: pd.DataFrame, target: Target) -> dict[str, float]:
-    """Steps to ``target`` of each trial, NaN where it was not reached."""
-    same = (rows["target_metric"] == target.metric) & (rows["target_value"] == target.value)
-    found = dict(zip(rows["trial"], rows["steps_to_target"], strict=True))
-    others = rows["trial"][~same]
-    if len(others):
-        looks = measured(store, target.metric, others)
-        again = steps_to_target(looks, target)["steps_to_target"]
-        found |= again.reindex(others).to_dict()
-    return found
+_OF_RECORDS = ("trial", "status", "stop_reason", "run", "steps_run")
 
 
 def measured(store: Store, metric: str, trials: Iterable[str]) -> pd.DataFrame:

@@ -62,6 +62,8 @@ def _row(row: Mapping[str, Any], target: Target, found: pd.Series | None) -> dic
         "lower_is_better": target.lower_is_better,
         "steps_to_target": found["steps_to_target"] if found is not None and hit else None,
         "last_miss": found["last_miss"] if found is not None and hit else None,
+        "refined_steps": None,  # they were of the other target's bracket
+        "refined_last_miss": None,
         **({"status": "COMPLETE", "stop_reason": "target"} if hit else {}),
         **({"stop_reason": "budget"} if not hit and row["stop_reason"] == "target" else {}),
     }

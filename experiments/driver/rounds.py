@@ -4,20 +4,23 @@ A study's search table is drawn in *waves*. The first holds rows 0-15; each late
 many rows as its goal (32, 64, … up to the trials wanted) lacks in feasible trials, once; the last
 round goes on until the goal is met or four times as many rows are drawn. A wave is decided when all
 rows before it are settled, and from those rows alone: which rows are drawn depends neither on the
-order of packs nor on restarts.
+order of packs nor on restarts. A method that learns draws its rows in blocks, each when all rows
+before it are settled, and from what of these is the same in any order (``history``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from experiments.plan import Outcome, Study, Trial
+from experiments.search import block
 
 FIRST_ROUND = 16
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Record:
     """What is known of a trial that has ended, in terms of the study's present target."""
 
@@ -129,15 +132,43 @@ def wave(
             lacking = min(goal - feasible(records, cut), max_rows - len(drawn))
             if lacking <= 0:
                 break
-            new = rows(len(drawn), len(drawn) + lacking)
-            limit = _bar(study, [*records, *map(lookup, new)])
-            missing = [trial for trial in new if not settled(study, lookup(trial), limit)]
-            if missing:
-                return Wave(round=number, trials=tuple(missing))
-            drawn.extend(new)
+            for start, stop in _parts(study, len(drawn), len(drawn) + lacking):
+                new = rows(start, stop)
+                records += map(lookup, new)
+                limit = _bar(study, records)
+                missing = [trial for trial in new if not settled(study, lookup(trial), limit)]
+                if missing:
+                    return Wave(round=number, trials=tuple(missing))
+                drawn.extend(new)
             if not last:
                 break
     return None
+
+
+def _parts(study: Study, start: int, stop: int) -> list[tuple[int, int]]:
+    """Rows ``start`` … ``stop - 1`` as they are drawn: all at once, or each block when the last one
+    is settled."""
+    size = block(study.search)
+    inner = range(start - start % size + size, stop, size) if size else ()
+    ends = [start, *inner, stop]
+    return list(pairwise(ends))
+
+
+def history(study: Study, records: Sequence[Record | None]) -> list[int | None]:
+    """How the first rows of an adaptive search came out, in terms that training in another order
+    would give too.
+
+    Steps to target of those that were among the ``keep`` best when their block was settled, ties
+    included; ``None`` for all others, which may have been stopped anywhere beyond that.
+    """
+    size = block(study.search) or len(records)
+    found: list[int | None] = []
+    for start in range(0, len(records), size):
+        limit = _bar(study, records[: start + size])
+        for record in records[start : start + size]:
+            steps = record.steps_to_target if record else None
+            found.append(steps if limit is None or (steps or limit) <= limit else None)
+    return found
 
 
 def _bar(study: Study, records: Iterable[Record | None]) -> int | None:

@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol
 from experiments.driver import rounds
 from experiments.driver.rounds import Record
 from experiments.plan import Study, Trial
+from experiments.search import History, block
 
 Side = tuple[str, Literal["low", "high"]]
 """A tuned dimension and the end of its range to move."""
@@ -39,7 +40,7 @@ class Plan(Protocol):
     def max_rows(self) -> int: ...
     @property
     def search_space(self) -> Mapping[str, Any]: ...
-    def trials(self, start: int, stop: int) -> Sequence[Trial]: ...
+    def trials(self, start: int, stop: int, history: History = ()) -> Sequence[Trial]: ...
     def enlarged(self, sides: Sequence[Side]) -> Block | None: ...
     def repeats(self, trial: Trial) -> Sequence[Trial]: ...
 
@@ -128,10 +129,16 @@ class StudyState:
 
     def _rows(self, start: int, stop: int) -> Sequence[Trial]:
         if stop > len(self.rows):
-            more = self.plan.trials(len(self.rows), stop)
+            more = self.plan.trials(len(self.rows), stop, self._history())
             self.rows.extend(more)
             self._draw(more)
         return self.rows[start:stop]
+
+    def _history(self) -> History:
+        """What an adaptive search learns from."""
+        if block(self.study.search) is None:
+            return ()
+        return rounds.history(self.study, [self._lookup(trial) for trial in self.rows])
 
     def _draw(self, trials: Iterable[Trial]) -> None:
         self._own.update((trial.id, trial) for trial in trials)

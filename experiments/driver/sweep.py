@@ -156,6 +156,7 @@ class _Sweep:
 
     def _states(self, plans: Planned) -> list[StudyState]:
         found = dataset.known(self.store, plans.studies, self.since)
+        self.others = found.others
         self.rows = {row["study"]: row for row in plans.rows}
         return [
             StudyState(
@@ -204,8 +205,9 @@ class _Sweep:
     def _move_targets(self) -> None:
         """What is done under another target than the present one is recorded under this one."""
         target = self.states[0].study.targets[-1]
-        done = [t for state in self.states for t in state.records if not state.need(t)]
-        moved = relabel(self.store, self.experiment.name, target, done)
+        others = {t: state for state in self.states for t in state.records if t in self.others}
+        done = [t for t, state in others.items() if not state.need(t)]
+        moved = relabel(self.store, self.experiment.name, target, done) if done else 0
         if moved:
             text = f"{moved} trials of an earlier target are done under {target} as well."
             self.observer(Note(text=text))

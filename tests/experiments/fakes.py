@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from experiments.plan import Measurement, Outcome, Pack, Study, Trial, WorkloadRef
+from experiments.search import History
 from experiments.training.groups import SOLO, Group
 from experiments.training.looks import looks
 from results.target import Target
@@ -54,7 +55,8 @@ class Plan:
     def max_rows(self) -> int:
         return min(4 * self.study.trials, len(self.points))
 
-    def trials(self, start: int, stop: int) -> list[Trial]:
+    def trials(self, start: int, stop: int, history: History = ()) -> list[Trial]:
+        del history
         return [
             Trial(
                 id=f"{self.study.id}-{index}",

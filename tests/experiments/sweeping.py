@@ -1,6 +1,7 @@
 """A sweep in a process of its own, to be killed: ``python -m tests.experiments.sweeping``.
 
-Arguments: the results folder, the address, ``fake`` or ``real``. Every event is a line.
+Arguments: the results folder, the address, ``fake``, ``adaptive`` or ``real``. Every event is a
+line.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from experiments.config.file import Experiment, load
 from experiments.driver.events import Event
@@ -33,7 +35,7 @@ class SlowTraining(Training):
             time.sleep(float(os.environ.get("REAL_SECONDS", "0")))
 
 
-def fake() -> Experiment:
+def fake(**changes: Any) -> Experiment:
     """Two studies of 20 trials, some 50 looks each."""
     return load(
         {
@@ -45,6 +47,7 @@ def fake() -> Experiment:
             "budget": "100 steps",
             "target": "validation_error < 0.05",
             "keep": "off",
+            **changes,
         }
     )
 
@@ -72,8 +75,12 @@ def say(event: Event) -> None:
 
 def main(root: str, address: str, kind: str) -> None:
     """Sweep; exit 130 when interrupted."""
-    trainer = FakeTraining if kind == "fake" else SlowTraining
-    of = fake() if kind == "fake" else real()
+    trainer = SlowTraining if kind == "real" else FakeTraining
+    of = {
+        "fake": fake,
+        "adaptive": lambda: fake(method="optuna:tpe", keep=2),
+        "real": real,
+    }[kind]()
     try:
         did = sweep(of, results=root, address=address, trainer=trainer, pace=PACE, observer=say)
     except Interrupted as interrupted:

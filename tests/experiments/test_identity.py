@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from experiments.config.file import load
 from experiments.errors import ExperimentError
-from experiments.identity import canonical, digest, study_id, study_identity, trial_id
+from experiments.identity import TrialIds, canonical, digest, study_id, study_identity, trial_id
 from tests.experiments.files import OPTIMIZER, WORKLOAD, folder, ids, own
 
 JSON = st.recursive(
@@ -70,6 +70,17 @@ POINT = {"learning_rate": 0.1}
 
 def trial(point=POINT, seed_index=(0, 0), **changes):
     return trial_id(study_identity(**{**STUDY, **changes}), point, seed_index)
+
+
+@given(
+    point=st.dictionaries(st.text(max_size=5), st.floats(allow_nan=False, allow_infinity=False)),
+    seed_index=st.tuples(st.integers(0, 9), st.integers(-9, 9)),
+    extra=st.text(max_size=5),
+)
+def test_the_fast_way_to_an_id_is_the_digest_of_the_whole(point, seed_index, extra):
+    study = study_identity(**{**STUDY, "technique": {"precision": "float32", extra: extra}})
+    whole = {**study, "metaparameters": point, "seed_index": list(seed_index)}
+    assert TrialIds(study).id(canonical(point), seed_index) == digest(whole)
 
 
 def test_ids_are_fixed_for_good():

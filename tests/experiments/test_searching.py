@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from experiments.config.file import load, parse
+from experiments.config.file import from_keywords, load, parse
 from experiments.errors import ExperimentError
 from tests.experiments.files import EXPERIMENT, folder, ids, own
 
@@ -130,6 +130,15 @@ def test_points_of_each_optimizer_with_shares_and_fields(tmp_path):
     assert "width" in found["momentum"].identity["workload"]["fields"]
     again = parse(of.to_yaml(), base=tmp_path)
     assert ids(again) == ids(of)
+
+
+def test_said_in_python():
+    given = {"workload": "digits-mlp", "optimizer": "sgd", "batch_size": 8}
+    picked = from_keywords(**given, points=[{"learning_rate": 0.1}, {"learning_rate": 0.2}])
+    assert [t.metaparameters["learning_rate"] for t in picked.plans()[0].trials(0, 9)] == [0.1, 0.2]
+    drawn = from_keywords(**given, method="random", extend=1, repeats=3, refine=0.01)
+    study = drawn.studies()[0]
+    assert (study.search, study.extend, study.repeats, study.refine) == ("random", 1, 3, 1.01)
 
 
 def complaint(tmp_path, more: str) -> tuple[str, str]:

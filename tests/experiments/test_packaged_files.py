@@ -1,0 +1,83 @@
+"""The experiment files that come along: the paper's workloads as its protocol has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from experiments.config import packaged
+from experiments.config.file import load, names
+from experiments.identity import digest
+
+DOUBLING = tuple(2**i for i in range(16))
+PROTOCOL: dict[str, dict[str, Any]] = {
+    "mnist-simple-cnn": {
+        "sizes": (*DOUBLING, "full"), "optimizers": ["sgd", "momentum", "nesterov"],
+        "target": "validation_error < 0.01", "schedule": "constant",
+    },
+    "fashion-mnist-simple-cnn": {
+        "sizes": (*DOUBLING[1:], "full"), "optimizers": ["nesterov"],
+        "target": "validation_error < 0.1", "schedule": "constant",
+    },
+    "mnist-fc": {
+        "sizes": (*DOUBLING, "full"), "optimizers": ["sgd"],
+        "target": "validation_error < 0.03", "schedule": "constant",
+    },
+    "cifar10-resnet8": {
+        "sizes": DOUBLING[1:14], "optimizers": ["sgd", "nesterov"],
+        "target": "validation_error < 0.3", "schedule": "linear",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROTOCOL)
+def test_the_papers_workloads_are_searched_as_it_says(name):
+    """Shallue et al. 2019: batch sizes, optimizers, goals and schedules; N = 100; spaces whose
+    optimum is on the edge are enlarged."""
+    of, wanted = load(name), PROTOCOL[name]
+    optimizers = of.grid["optimizer"]
+    assert of.batch_sizes == wanted["sizes"]
+    assert ([optimizers] if isinstance(optimizers, str) else optimizers) == wanted["optimizers"]
+    assert [str(target) for target in of.targets] == [wanted["target"]]
+    assert (of.schedule, of.trials, of.search_method) == (wanted["schedule"], 100, "sobol")
+    assert of.extend > 0
+    for found in of._found[0]:
+        spaces = {n: d.notation() for n, d in found.space.items()}
+        assert spaces.pop("learning_rate") == {"log": [1e-4, 10]}
+        if found.optimizer.name != "sgd":
+            assert spaces.pop("momentum") == {"reverse_log": [0.9, 0.9999]}
+        if wanted["schedule"] == "linear":
+            assert spaces.pop("decay") == {"linear": [0.5, 1]}
+            assert found.fixed["end_factor"] == 0.01
+        assert not spaces
+
+
+@pytest.mark.parametrize("name", [name for name in names() if name.endswith("-small")])
+def test_a_small_variant_says_only_how_it_differs(name):
+    base = name.removesuffix("-small")
+    assert f"extends: {base}\n" in packaged.text(name)
+    small, whole = load(name), load(base)
+    assert small.workload == whole.workload
+    assert small.trials < whole.trials
+    assert small.extend == 0
+    assert small.notes == []
+    assert small.name == name
+
+
+@pytest.mark.parametrize(
+    ("name", "trials", "studies"),
+    [
+        ("digits", "6b171ec846fd9098a0c7", "feaeafe778cb790efc48"),
+        ("digits-small", "69a97a873ad2dc99b754", "da8aedb8b367e00cfdf1"),
+    ],
+)
+def test_the_demo_is_what_it_was(name, trials, studies):
+    """Recorded results of it, and its tables, stay its own."""
+    plans = load(name).plans()
+    assert digest([trial.id for plan in plans for trial in plan.trials(0, 70)]) == trials
+    facts = [
+        [s.id, s.trials, s.budget_steps, [str(t) for t in s.targets], s.keep]
+        for s in (plan.study for plan in plans)
+    ]
+    assert digest(facts) == studies
