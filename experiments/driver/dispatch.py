@@ -179,7 +179,8 @@ class Dispatcher:
             if len(trials) < len(header.trials) or not wanted:
                 continue
             state.engine = state.engine or header.engine
-            return self._job(state, trials, header.round, wanted=wanted, pack=header.pack)
+            job = self._job(state, trials, header.round, wanted=wanted, pack=header.pack)
+            return replace(job, size=len(wanted) if self.give else None)
         return None
 
     def _single(self) -> Job | None:
