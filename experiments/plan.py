@@ -106,13 +106,12 @@ class Pack:
 
     id: str
     study: Study
+    """With the ``keep`` that holds for these trials: none for repeats, whose median is taken."""
     trials: tuple[Trial, ...]
     engine: Literal["auto", "module", "stacked"] = "auto"
     """``auto``: the worker that gets the study's first pack probes both and records its choice."""
     known: tuple[int, ...] = ()
     """Steps to target of the study's trials that other packs have finished."""
-    dominate: bool = True
-    """Whether its trials may be stopped as dominated; repeats, whose median is taken, may not."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -86,7 +86,7 @@ class Dispatcher:
         self._lock = threading.RLock()
         self._by_study = {state.study.id: state for state in states}
         self._out: dict[str, _Out] = {}
-        self._singles: list[tuple[StudyState, Trial, int]] = []
+        self._singles: list[tuple[StudyState, Trial]] = []
         self._resumable = list(resumable)
         self._elsewhere: set[str] = set()
         self._failures = Failures()
@@ -179,17 +179,20 @@ class Dispatcher:
             if len(trials) < len(header.trials) or not wanted:
                 continue
             state.engine = state.engine or header.engine
-            job = self._job(state, trials, header.round, wanted=wanted, pack=header.pack)
+            assert wave is not None
+            job = self._job(state, wave, trials, wanted=wanted, pack=header.pack)
             return replace(job, size=len(wanted) if self.give else None)
         return None
 
     def _single(self) -> Job | None:
         """A trial of a pack that raised, alone, to find the one that raises."""
         for entry in self._singles:
-            state, trial, number = entry
+            state, trial = entry
             if self._may_start(state) and trial.id not in self._elsewhere:
                 self._singles.remove(entry)
-                return self._job(state, [trial], number) if state.need(trial.id) else None
+                wave = state.wave()
+                if wave is not None and trial.id in (t.id for t in wave.trials):
+                    return self._job(state, wave, [trial])
         return None
 
     def _pack(self) -> Job | None:
@@ -203,22 +206,22 @@ class Dispatcher:
         )
         if choice is None:
             return None
-        job = self._job(choice.state, choice.trials, choice.wave.round)
+        job = self._job(choice.state, choice.wave, choice.trials)
         return replace(job, size=len(choice.trials) if self.give else None)
 
     def _taken(self) -> set[str]:
         """Trials that are not to be handed out anew, besides those that are out."""
-        alone = {trial.id for _, trial, _ in self._singles}
+        alone = {trial.id for _, trial in self._singles}
         return alone.union(self._elsewhere, *(header.active for header in self._resumable))
 
     def _more(self, out: _Out, room: int) -> More:
         """Trials of the open wave for a pack of it that has room; none where there are none."""
         state = out.state
         wave = None if self._stopped else state.wave()
-        if wave is None or not self._fits(wave):
+        if wave is None or wave.round != out.job.round or not self._fits(wave):
             return More()
         trials = pick(state, wave, self.states, taken=self._taken(), count=room)
-        new = self._job(state, trials, wave.round)
+        new = self._job(state, wave, trials)
         more = More(trials=new.pack.trials, before=new.before)
         out.job = out.job.joined_by(more)
         state.busy |= new.wanted
@@ -242,8 +245,8 @@ class Dispatcher:
             return True
         return not any(out.state.study.shape == shape for out in self._out.values())
 
-    def _job(self, state: StudyState, trials: Sequence[Trial], number: int, **how: Any) -> Job:
-        return make_job(state, trials, number, device=self._device, **how)
+    def _job(self, state: StudyState, wave: Wave, trials: Sequence[Trial], **how: Any) -> Job:
+        return make_job(state, wave, trials, device=self._device, **how)
 
     def _send(self, job: Job) -> None:
         state = self._by_study[job.pack.study.id]
@@ -304,8 +307,8 @@ class Dispatcher:
             self._count(state, outcome)
             state.busy.discard(outcome.trial)
             state.put(outcome.trial, Record.of(outcome))
-        if out.job.pack.dominate:
-            self._tell(state, [o.steps_to_target for o in word.outcomes], but=out)
+        hits = [o.steps_to_target for o in word.outcomes if o.trial in state]
+        self._tell(state, hits, but=out)
         self._rounds_end()
 
     def _tell(
@@ -362,7 +365,7 @@ class Dispatcher:
         text = f"{state.label}: a pack failed, its trials are run one by one: {failure.message}"
         self._observer(Note(text=text))
         left = [t for t in out.job.pack.trials if t.id in out.job.wanted and state.need(t.id)]
-        self._singles += [(state, trial, out.job.round) for trial in left]
+        self._singles += [(state, trial) for trial in left]
 
     def hopeless(self) -> Exception | None:
         """The error of a sweep in which nothing trained and something failed."""

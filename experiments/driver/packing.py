@@ -7,30 +7,32 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from experiments.driver.jobs import Job
+from experiments.driver.rounds import Wave
 from experiments.driver.study_state import StudyState
 from experiments.plan import Pack, Study, Trial
 
 
 def make_job(
     state: StudyState,
+    wave: Wave,
     trials: Sequence[Trial],
-    number: int,
     *,
     device: str,
     wanted: Iterable[str] | None = None,
     pack: str | None = None,
 ) -> Job:
-    """The job of a pack of ``trials`` in round ``number``.
+    """The job of a pack of ``trials`` in the open wave of a study.
 
     Args:
         wanted: those of them to record; all, unless given.
         pack: the id of the snapshot that it continues.
     """
-    study = state.study
+    study = replace(state.study, keep=wave.keep)
     ids = [trial.id for trial in trials]
     chosen_ids = frozenset(ids if wanted is None else wanted)
     chosen = tuple(
-        replace(t, round=number, role="extension" if _is_more(t, study) else t.role) for t in trials
+        replace(t, round=wave.round, role="extension" if _is_more(t, study) else t.role)
+        for t in trials
     )
     return Job(
         pack=Pack(
@@ -39,9 +41,8 @@ def make_job(
             trials=chosen,
             engine=state.engine or "auto",  # type: ignore[arg-type]
             known=tuple(state.reached(but=ids)),
-            dominate=all(trial.role != "repeat" for trial in chosen),
         ),
-        round=number,
+        round=wave.round,
         columns=state.columns,
         wanted=chosen_ids,
         before={t: r.run for t in chosen_ids if (r := state.records.get(t)) and r.run},

@@ -50,6 +50,8 @@ class Wave:
     round: int
     trials: tuple[Trial, ...]
     """Those of them that are not settled."""
+    keep: int | None
+    """How many of the best stay exact in it; ``None``: all."""
 
 
 Lookup = Callable[[Trial], Record | None]
@@ -138,7 +140,7 @@ def wave(
                 limit = _bar(study, records)
                 missing = [trial for trial in new if not settled(study, lookup(trial), limit)]
                 if missing:
-                    return Wave(round=number, trials=tuple(missing))
+                    return Wave(round=number, trials=tuple(missing), keep=study.keep)
                 drawn.extend(new)
             if not last:
                 break

@@ -103,7 +103,8 @@ class StudyState:
                 return None
             missing = [t for t in self.blocks[number].trials if self.need(t.id)]
             if missing:
-                return rounds.Wave(round=first + number, trials=tuple(missing))
+                keep = self.study.keep
+                return rounds.Wave(round=first + number, trials=tuple(missing), keep=keep)
         return None
 
     def _grow(self) -> bool:
@@ -125,7 +126,8 @@ class StudyState:
             return None
         missing = [t for t in self.plan.repeats(best) if self.need(t.id)]
         last = len(rounds.goals(self.study.trials)) + self.study.extend
-        return rounds.Wave(round=last, trials=tuple(missing)) if missing else None
+        # None is stopped for being worse than the best, else their median would be too low.
+        return rounds.Wave(round=last, trials=tuple(missing), keep=None) if missing else None
 
     def _rows(self, start: int, stop: int) -> Sequence[Trial]:
         if stop > len(self.rows):

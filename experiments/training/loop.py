@@ -249,9 +249,7 @@ class Training:
     def _dominated(self, step: int) -> bool:
         """Whether a trial that has not reached the target by now is out of the ``keep`` best."""
         study = self.pack.study
-        if not self.pack.dominate or not study.stop_at_target:
-            return False
-        if study.keep is None or len(self._known) < study.keep:
+        if study.keep is None or not study.stop_at_target or len(self._known) < study.keep:
             return False
         return step >= self._known[study.keep - 1]
 

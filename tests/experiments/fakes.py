@@ -188,7 +188,7 @@ class FakeTraining:
             yield replace(end, stop_reason="target", steps_to_target=step, last_miss=miss)
             return
         self._last[trial.id] = step
-        keep = study.keep if self.pack.dominate else None
+        keep = study.keep
         if keep is not None and len(self._known) >= keep and step >= self._known[keep - 1]:
             self._left.remove(trial.id)
             yield replace(end, status="INCOMPLETE", stop_reason="dominated")
