@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -46,6 +47,7 @@ class Claim:
         self._handle = handle
         self._renewed = time.monotonic()
         self._released = False
+        self._writes = threading.Lock()
 
     def renew(self, progress: Progress, *, force: bool = False) -> bool:
         """Write the step and last metric of each trial, if 10 s have gone by (or ``force``).
@@ -61,6 +63,29 @@ class Claim:
             self._content["time"] = time.time()
             self._write()
         return self.held()
+
+    def extend(self, trials: Sequence[str]) -> bool:
+        """Claim these too; whether they were free, and this claim still held.
+
+        Raises:
+            ResultsError: the disk cannot be written.
+        """
+        wanted = set(trials)
+        with self._claims.locked():
+            if not self.held():
+                return False
+            for other in self._claims.live() if self._handle is not None else ():
+                if other["pack"] != self.pack and wanted & set(other["trials"]):
+                    return False
+            self._content["trials"] += [t for t in trials if t not in self._content["trials"]]
+            self._write()
+        return True
+
+    def reduce(self, trials: Sequence[str]) -> None:
+        """Give up these of its trials."""
+        left = set(self._content["trials"]) - set(trials)
+        self._content["trials"] = [t for t in self._content["trials"] if t in left]
+        self._write()
 
     def held(self) -> bool:
         """Whether nobody took it: only then may its trials be committed."""
@@ -85,11 +110,12 @@ class Claim:
         self._released = True
 
     def _write(self) -> None:
-        data = _encode(self._content)
-        if self._handle is None:
-            self._claims.location.write(f"{FOLDER}/{self.pack}.json", data)
-            return
-        with writing(self._claims.path(self.pack)):
+        # One thread renews while another extends: the last to write must be the last to encode.
+        with self._writes, writing(self._claims.path(self.pack)):
+            data = _encode(self._content)
+            if self._handle is None:
+                self._claims.location.write(f"{FOLDER}/{self.pack}.json", data)
+                return
             # Padded to the size it has, so that a reader never meets the end of a longer text.
             os.pwrite(self._handle, data.ljust(os.fstat(self._handle).st_size), 0)
 

@@ -40,30 +40,43 @@ def choose(
     Args:
         taken: trials that somebody has already.
     """
-    best: tuple[tuple[bool, int, float], StudyState, list[Trial], rounds.Wave] | None = None
+    best: tuple[tuple[bool, int, float], StudyState, rounds.Wave] | None = None
     scale = _seconds_a_cost(states)
     for state in states:
         wave = state.wave()
         if wave is None or not may_start(state, wave):
             continue
-        free = [trial for trial in wave.trials if trial.id not in taken | state.busy]
-        if not free:
+        if all(trial.id in taken or trial.id in state.busy for trial in wave.trials):
             continue
         expected = state.seconds if state.seconds is not None else state.cost() * scale
         fresh = not proven(state)
         rank = (not fresh, wave.round, expected if fresh else -expected)
         if best is None or rank < best[0]:
-            best = (rank, state, free, wave)
+            best = (rank, state, wave)
     if best is None:
         return None
-    _, state, free, wave = best
+    _, state, wave = best
     parts = max(1, slots // len(states))
     count = min(size, max(_SMALL_PACK, -(-len(wave.trials) // parts)))
+    trials = pick(state, wave, states, taken=taken, count=count)
+    return Choice(state=state, wave=wave, trials=trials)
+
+
+def pick(
+    state: StudyState,
+    wave: rounds.Wave,
+    states: Sequence[StudyState],
+    *,
+    taken: set[str],
+    count: int,
+) -> Sequence[Trial]:
+    """Of a study's wave at most ``count`` trials that nobody has, the likely good ones first."""
+    free = [trial for trial in wave.trials if trial.id not in taken | state.busy]
     if count < len(free):
         shape = state.study.shape
         alike = [other for other in states if other is not state and other.study.shape == shape]
         free = likely.order(free, state, alike)
-    return Choice(state=state, wave=wave, trials=free[:count])
+    return free[:count]
 
 
 def _seconds_a_cost(states: Sequence[StudyState]) -> float:

@@ -6,13 +6,12 @@ together. Nothing here does I/O: what other drivers do comes in through ``merge`
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
-from experiments.driver.choice import choose
+from experiments.driver.choice import choose, pick
 from experiments.driver.events import (
     Note,
     Observer,
@@ -22,12 +21,13 @@ from experiments.driver.events import (
     TrialFinished,
 )
 from experiments.driver.failures import Failure, Failures
-from experiments.driver.jobs import Ended, Job, PackEnd, Started, Step, Word
+from experiments.driver.jobs import Ended, Job, More, Offer, PackEnd, Refused, Started, Step, Word
 from experiments.driver.ledger import Header
+from experiments.driver.packing import make_job
 from experiments.driver.round_watch import RoundWatch
 from experiments.driver.rounds import Record, Wave
 from experiments.driver.study_state import StudyState
-from experiments.plan import Outcome, Pack, Study, Trial
+from experiments.plan import Outcome, Trial
 
 LARGEST_PACK = 64
 _PROOF_STEPS = 20
@@ -58,8 +58,9 @@ class Dispatcher:
         left: seconds of the time allowed that are left; a round that does not fit is not begun.
         reproduce: the command that trains a recorded trial again.
 
-    ``share`` is the executor's to set: it hands steps to target to a pack that is out (pack id,
-    all of its study's that were found since it left).
+    ``share`` and ``give`` are the executor's to set: the one hands steps to target to a pack that
+    is out (pack id, all of its study's that were found since it left), the other the answer to an
+    offer (pack id, trials). Without ``give`` no pack is refilled.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class Dispatcher:
         self.states = list(states)
         self._slots, self._device = slots, device
         self.share: Callable[[str, tuple[int, ...]], None] = lambda *_: None
+        self.give: Callable[[str, More], None] | None = None
         self._size = min(pack_size or LARGEST_PACK, LARGEST_PACK)
         self._observer = observer
         self._reproduce = reproduce
@@ -178,7 +180,8 @@ class Dispatcher:
                 continue
             state.engine = state.engine or header.engine
             assert wave is not None
-            return self._job(state, wave, trials, wanted=wanted, pack=header.pack)
+            job = self._job(state, wave, trials, wanted=wanted, pack=header.pack)
+            return replace(job, size=len(wanted) if self.give else None)
         return None
 
     def _single(self) -> Job | None:
@@ -193,17 +196,42 @@ class Dispatcher:
         return None
 
     def _pack(self) -> Job | None:
-        taken = {trial.id for _, trial in self._singles} | self._elsewhere
-        taken.update(*(header.active for header in self._resumable))
         choice = choose(
             self.states,
             may_start=lambda state, wave: self._may_start(state) and self._fits(wave),
             proven=lambda state: self._failures.proven(state.study.shape),
-            taken=taken,
+            taken=self._taken(),
             slots=self._slots,
             size=self._size,
         )
-        return self._job(choice.state, choice.wave, choice.trials) if choice else None
+        if choice is None:
+            return None
+        job = self._job(choice.state, choice.wave, choice.trials)
+        return replace(job, size=len(choice.trials) if self.give else None)
+
+    def _taken(self) -> set[str]:
+        """Trials that are not to be handed out anew, besides those that are out."""
+        alone = {trial.id for _, trial in self._singles}
+        return alone.union(self._elsewhere, *(header.active for header in self._resumable))
+
+    def _more(self, out: _Out, room: int) -> More:
+        """Trials of the open wave for a pack of it that has room; none where there are none."""
+        state = out.state
+        wave = None if self._stopped else state.wave()
+        if wave is None or wave.round != out.job.round or not self._fits(wave):
+            return More()
+        trials = pick(state, wave, self.states, taken=self._taken(), count=room)
+        new = self._job(state, wave, trials)
+        more = More(trials=new.pack.trials, before=new.before)
+        out.job = out.job.joined_by(more)
+        state.busy |= new.wanted
+        return more
+
+    def _refused(self, out: _Out, trials: frozenset[str]) -> None:
+        """Somebody else has them: they are none of this pack's."""
+        out.job = replace(out.job, wanted=out.job.wanted - trials)
+        out.state.busy -= trials
+        self._elsewhere |= trials
 
     def _fits(self, wave: Wave) -> bool:
         return self._watch.fits(wave.round)
@@ -217,37 +245,8 @@ class Dispatcher:
             return True
         return not any(out.state.study.shape == shape for out in self._out.values())
 
-    def _job(
-        self,
-        state: StudyState,
-        wave: Wave,
-        trials: Sequence[Trial],
-        *,
-        wanted: Iterable[str] | None = None,
-        pack: str | None = None,
-    ) -> Job:
-        study = replace(state.study, keep=wave.keep)
-        ids = [trial.id for trial in trials]
-        chosen_ids = frozenset(ids if wanted is None else wanted)
-        chosen = tuple(
-            replace(t, round=wave.round, role="extension" if _is_more(t, study) else t.role)
-            for t in trials
-        )
-        return Job(
-            pack=Pack(
-                id=pack or hashlib.sha256(" ".join((study.id, *ids)).encode()).hexdigest()[:16],
-                study=study,
-                trials=chosen,
-                engine=state.engine or "auto",  # type: ignore[arg-type]
-                known=tuple(state.reached(but=ids)),
-            ),
-            round=wave.round,
-            columns=state.columns,
-            wanted=chosen_ids,
-            before={t: r.run for t in chosen_ids if (r := state.records.get(t)) and r.run},
-            resumes=pack is not None,
-            device=self._device,
-        )
+    def _job(self, state: StudyState, wave: Wave, trials: Sequence[Trial], **how: Any) -> Job:
+        return make_job(state, wave, trials, device=self._device, **how)
 
     def _send(self, job: Job) -> None:
         state = self._by_study[job.pack.study.id]
@@ -277,6 +276,11 @@ class Dispatcher:
                 self._step(out, word)
             elif isinstance(word, Ended):
                 self._ended(out, word)
+            elif isinstance(word, Offer):
+                if self.give:
+                    self.give(word.pack, self._more(out, word.room))
+            elif isinstance(word, Refused):
+                self._refused(out, frozenset(word.trials))
             else:
                 self._over(out, word)
 
@@ -376,8 +380,3 @@ class Dispatcher:
         if error is not None:
             self.error = error
             self._stopped = True
-
-
-def _is_more(trial: Trial, study: Study) -> bool:
-    """Whether it is drawn beyond the trials wanted, for one that was infeasible."""
-    return trial.role == "search" and trial.index >= study.trials

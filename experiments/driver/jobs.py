@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from experiments.driver.failures import Failure
-from experiments.plan import Outcome, Pack
+from experiments.plan import Outcome, Pack, Trial
 
 End = Literal["done", "stopped", "taken", "failed"]
 
@@ -24,11 +24,31 @@ class Job:
     """Trials to record. A resumed pack may hold others, recorded since its snapshot."""
     before: Mapping[str, str] = field(default_factory=dict)
     """Commits that had recorded trials of it when it was sent out, to be superseded."""
+    size: int | None = None
+    """Trials it may hold at once: as they end, others are asked for. ``None``: none are."""
     resumes: bool = False
     """Whether a snapshot of this pack is there to continue from."""
     device: str = "cpu"
     moved: tuple[str, str] | None = None
     """Where the user's files stand on this worker, and where they stand for the user."""
+
+    def joined_by(self, more: More) -> Job:
+        """The same pack with trials that have been given to it since."""
+        return replace(
+            self,
+            pack=replace(self.pack, trials=(*self.pack.trials, *more.trials)),
+            wanted=self.wanted | {trial.id for trial in more.trials},
+            before={**self.before, **more.before},
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class More:
+    """The answer to an ``Offer``: trials of the pack's study to train too, perhaps none."""
+
+    trials: tuple[Trial, ...] = ()
+    before: Mapping[str, str] = field(default_factory=dict)
+    """As in ``Job``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +79,22 @@ class Ended:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Offer:
+    """The pack has room for so many more trials. The driver answers each one in ``Asks.more``."""
+
+    pack: str
+    room: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refused:
+    """Trials that the pack was given and does not train: somebody else claims or recorded them."""
+
+    pack: str
+    trials: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class PackEnd:
     """The pack's worker is done with it.
 
@@ -73,7 +109,7 @@ class PackEnd:
     failure: Failure | None = None
 
 
-Word = Started | Step | Ended | PackEnd
+Word = Started | Step | Ended | Offer | Refused | PackEnd
 Tell = Callable[[Word], None]
 
 
@@ -87,8 +123,10 @@ class Wire:
 
 @dataclass(frozen=True, kw_only=True)
 class Asks:
-    """What the driver asks of a pack: to stop, and to know steps to target found elsewhere."""
+    """What the driver asks of a pack: to stop, to know what was found elsewhere, to train more."""
 
     stop: bool = False
     known: tuple[int, ...] = field(default=())
-    """All of the study's that were found since the pack was sent out, in the order found."""
+    """All steps to target of the study that were found since the pack was sent out, as found."""
+    more: tuple[More, ...] = ()
+    """The answers to all of the worker's offers, in their order."""

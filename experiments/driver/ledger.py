@@ -31,6 +31,9 @@ class Ledger(Protocol):
         ``before`` are the commits that are known to have recorded some of them.
         """
 
+    def extend(self, pack: str, trials: Sequence[str], before: Mapping[str, str]) -> bool:
+        """Claim further trials for a pack that is held, all or none; as ``take``."""
+
     def renew(self, pack: str, progress: Progress) -> bool:
         """Keep the claim alive; whether it is still held."""
 
@@ -73,12 +76,25 @@ class FolderLedger:
         claim = self.claims.take(pack, trials, processes=self.processes, info=info)
         if claim is None:
             return False
-        rows = self.store.trials(columns=["trial", "run"])
-        rows = rows[rows["trial"].isin(set(trials))]
-        if any(before.get(t) != run for t, run in zip(rows["trial"], rows["run"], strict=True)):
-            claim.release()  # another driver was here between our look and our claim
+        if self._recorded(trials, before):
+            claim.release()
             return False
         self._held[pack] = claim
+        return True
+
+    def _recorded(self, trials: Sequence[str], before: Mapping[str, str]) -> bool:
+        """Whether another driver was here between our look and our claim."""
+        rows = self.store.trials(columns=["trial", "run"])
+        rows = rows[rows["trial"].isin(set(trials))]
+        return any(before.get(t) != run for t, run in zip(rows["trial"], rows["run"], strict=True))
+
+    def extend(self, pack: str, trials: Sequence[str], before: Mapping[str, str]) -> bool:
+        claim = self._held[pack]
+        if not claim.extend(trials):
+            return False
+        if self._recorded(trials, before):
+            claim.reduce(trials)
+            return False
         return True
 
     def renew(self, pack: str, progress: Progress) -> bool:

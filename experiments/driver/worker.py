@@ -1,22 +1,32 @@
-"""Runs one pack on one worker group: claim, train, commit, snapshot, and say how it goes."""
+"""Runs one pack on one worker group: claim, train, commit, snapshot, and say how it goes.
+
+A pack whose job names a size is refilled. When trials have ended, rank 0 tells the driver that
+there is room (``Offer``); the answer comes with what the driver asks (``Asks.more``): more trials
+of the study, or none. Rank 0 claims them, all ranks hear of them at the same look, and they join
+the training. From then on the pack's snapshots list them. What is given to a pack that has ended
+meanwhile, or whose worker dies before a snapshot, was never trained, and is missing as before.
+"""
 
 from __future__ import annotations
 
 import pickle
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from experiments.driver.failures import Failure
-from experiments.driver.jobs import Ended, Job, PackEnd, Started, Step, Wire
+from experiments.driver.jobs import Ended, Job, PackEnd, Started, Wire
 from experiments.driver.ledger import Header, Ledger, pack_snapshot, unpack_snapshot
+from experiments.driver.pulse import Pace, Pulse
+from experiments.driver.refill import Refill
 from experiments.driver.rows import device_name, effective_learning_rate, measurement_row, trial_row
 from experiments.driver.settings import settings_hash
 from experiments.plan import Measurement, Outcome, Pack, Trial
 from experiments.training.groups import SOLO, Group
 from results.errors import ResultsError
+
+__all__ = ["MakeTrainer", "Pace", "Trainer", "run_pack", "training"]
 
 
 class Trainer(Protocol):
@@ -29,22 +39,13 @@ class Trainer(Protocol):
     @property
     def active(self) -> tuple[str, ...]: ...
     def know(self, steps_to_target: Iterable[int]) -> None: ...
+    def add(self, trials: Sequence[Trial]) -> None: ...
     def run(self, should_stop: Callable[[], bool]) -> Iterator[list[Measurement | Outcome]]: ...
     def snapshot(self) -> bytes: ...
 
 
 MakeTrainer = Callable[..., Trainer]
 """``(pack, *, device, group, snapshot) -> Trainer``"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pace:
-    """Seconds between what a worker does besides training."""
-
-    ask: float = 0.5
-    renew: float = 10.0
-    commit: float = 30.0
-    snapshot: float = 30.0
 
 
 def training(pack: Pack, **how: Any) -> Trainer:
@@ -110,6 +111,8 @@ class _Run:
         self.group, self.trainer, self.pace = group, trainer, pace
         self.first = group.rank == 0
         self.trials = {trial.id: trial for trial in job.pack.trials}
+        self.wanted = set(job.wanted)
+        self.refill = Refill(job, ledger, wire)
         self.points: dict[str, list[Measurement]] = {}
         self.finished: list[Outcome] = []
         self.engine: str = job.pack.engine
@@ -120,8 +123,10 @@ class _Run:
     def train(self, data: bytes | None) -> PackEnd:
         try:
             how: dict[str, Any] = {"device": self.job.device, "group": self.group}
-            how["snapshot"] = self._held(self.group.agree(data))
-            training = self.trainer(self.job.pack, **how)
+            pack, how["snapshot"] = self._held(self.group.agree(data))
+            training = self.trainer(pack, **how)
+            if later := self.job.pack.trials[len(pack.trials) :]:
+                training.add(later)
             self.engine = training.engine
             if self.first:
                 self.wire.tell(Started(pack=self.job.pack.id, engine=self.engine))
@@ -130,18 +135,23 @@ class _Run:
         except Exception as error:  # the user's own, or ours about what is the user's
             return self._failed(error)
 
-    def _held(self, data: bytes | None) -> bytes | None:
-        """The trainer's part of a snapshot, if it is one of this very pack."""
+    def _held(self, data: bytes | None) -> tuple[Pack, bytes | None]:
+        """The pack as a snapshot of it has it, and the trainer's part of that snapshot.
+
+        Trials that joined after the snapshot are the pack's last ones. Without a snapshot of this
+        very pack all its trials begin together.
+        """
+        pack = self.job.pack
         found = unpack_snapshot(data) if data is not None else None
         if found is None:
-            return None
+            return pack, None
         header, body = found
-        same = header.settings == settings_hash(self.job.pack.study)
-        if not same or header.trials != tuple(self.trials):
-            return None
+        first = tuple(self.trials)[: len(header.trials)]
+        if header.settings != settings_hash(pack.study) or header.trials != first:
+            return pack, None
         held: bytes
         held, self.points = pickle.loads(body)
-        return held
+        return replace(pack, trials=pack.trials[: len(first)]), held
 
     def _finished(self, training: Trainer) -> PackEnd:
         pack, stopped = self.job.pack.id, bool(training.active)
@@ -162,6 +172,7 @@ class _Run:
         for events in training.run(stop):
             self._take_in(training, events)
             self._tell_known(training)
+            self._let_join(training)
             if not self.first:
                 continue
             now = time.monotonic()
@@ -184,7 +195,7 @@ class _Run:
                 if not points or points[-1].step < event.step:
                     points.append(event)
                 values[event.trial] = event.metrics.get(metric)
-            elif event.trial in self.job.wanted:
+            elif event.trial in self.wanted:
                 ended.append(event)
         active = set(training.active)
         self.at = (training.step, {t: v for t, v in values.items() if t in active})
@@ -200,6 +211,21 @@ class _Run:
         if len(known) > self.told:
             training.know(known[self.told :])
             self.told = len(known)
+
+    def _let_join(self, training: Trainer) -> None:
+        """Take in the trials that the driver has given, offer what room there is."""
+        if self.job.size is None:
+            return
+        going_on = self.pulse is not None and not self.pulse.asked_to_stop()
+        new = self.refill.take(self.pulse.more()) if self.pulse and going_on else ()
+        if self.group.size > 1:
+            new = self.group.agree(new)
+        if new:
+            self.trials |= {trial.id: trial for trial in new}
+            self.wanted |= {trial.id for trial in new}
+            training.add(new)
+        if going_on and training.active:
+            self.refill.offer(len(training.active))
 
     def progress(self) -> tuple[int, dict[str, float | None]]:
         """Step and last metric of each trial still training."""
@@ -228,7 +254,7 @@ class _Run:
             trial,
             outcome,
             pack=self.job.pack.id,
-            pack_models=len(self.job.pack.trials),
+            pack_models=len(self.trials),
             engine=self.engine,
             device=device_name(self.job.device),
             world_size=self.group.size,
@@ -252,8 +278,8 @@ class _Run:
 
     def _failed(self, error: Exception) -> PackEnd:
         pack = self.job.pack
-        alone = len(self.job.wanted) == 1
-        trial = min(self.job.wanted)
+        alone = len(self.wanted) == 1
+        trial = min(self.wanted)
         failure = Failure.of(error, trial if alone else None, self.job.moved)
         if self.first and not self._robbed and not isinstance(error, ResultsError):
             if alone and not failure.clear:
@@ -281,53 +307,3 @@ class _Run:
         if self.pulse:
             self.pulse.close()
             self.ledger.release(self.job.pack.id)
-
-
-class Pulse:
-    """A thread beside the training: renews the claim, reports progress, hears what is asked.
-
-    A thread, so that a claim outlives a long evaluation or a slow first loading of data.
-    """
-
-    def __init__(
-        self,
-        pack: str,
-        ledger: Ledger,
-        wire: Wire,
-        pace: Pace,
-        progress: Callable[[], tuple[int, dict[str, float | None]]],
-    ) -> None:
-        self._pack, self._ledger, self._wire, self._pace = pack, ledger, wire, pace
-        self._progress = progress
-        self._closed = threading.Event()
-        self._asks = wire.asks(pack)
-        self.lost = False
-        self.error: ResultsError | None = None
-        self._thread = threading.Thread(target=self._beat, name=f"pulse {pack}", daemon=True)
-        self._thread.start()
-
-    def asked_to_stop(self) -> bool:
-        return self.lost or self.error is not None or self._asks.stop
-
-    def known(self) -> tuple[int, ...]:
-        return self._asks.known
-
-    def close(self) -> None:
-        self._closed.set()
-        self._thread.join()
-
-    def _beat(self) -> None:
-        renewed, last = time.monotonic(), 0
-        while not self._closed.wait(self._pace.ask):
-            self._asks = self._wire.asks(self._pack)
-            step, values = self._progress()
-            if step != last:
-                last = step
-                self._wire.tell(Step(pack=self._pack, step=step, values=tuple(values.values())))
-            if time.monotonic() - renewed >= self._pace.renew:
-                renewed = time.monotonic()
-                state = {trial: (step, value) for trial, value in values.items()}
-                try:
-                    self.lost = self.lost or not self._ledger.renew(self._pack, state)
-                except ResultsError as error:  # raised where the training is
-                    self.error = error

@@ -1,4 +1,7 @@
-"""The interface of an engine: many trials of one study, at the same step, on one worker group."""
+"""The interface of an engine: many trials of one study, each at its own step, on one worker group.
+
+Trials join and leave while the others train; what a trial's weights become depends on none of them.
+"""
 
 from __future__ import annotations
 
@@ -14,22 +17,26 @@ from experiments.training.setup import Setup
 
 
 class Engine(abc.ABC):
-    """Trains its trials in lockstep. What stops a trial is decided above (``Training``)."""
+    """Trains its trials step by step. What stops a trial is decided above (``Training``)."""
 
     kind: str
 
     def __init__(self, setup: Setup, trials: Sequence[Trial]) -> None:
         self.setup = setup
         self.trials = list(trials)
-        self.step = 0
+
+    @property
+    @abc.abstractmethod
+    def steps(self) -> list[int]:
+        """The step that each trial stands at, as in ``trials``."""
 
     @abc.abstractmethod
     def advance(self, steps: int) -> None:
         """Train every trial for ``steps`` more steps."""
 
     @abc.abstractmethod
-    def evaluate(self, split: str) -> list[dict[str, float]]:
-        """Each trial's metrics on a whole split: float64 sums over counts, over all ranks."""
+    def evaluate(self, split: str, rows: Sequence[int] | None = None) -> list[dict[str, float]]:
+        """The metrics of ``rows`` (all trials) on a whole split: sums over counts, of all ranks."""
 
     @abc.abstractmethod
     def finite(self) -> list[bool]:
@@ -38,6 +45,18 @@ class Engine(abc.ABC):
     @abc.abstractmethod
     def keep(self, rows: Sequence[int]) -> None:
         """Go on with these trials alone (positions in ``trials``, ascending)."""
+
+    @abc.abstractmethod
+    def add(self, trials: Sequence[Trial]) -> None:
+        """Let these begin, behind the others; each takes its own steps 0, 1, 2 …"""
+
+    @abc.abstractmethod
+    def copy(self, rows: Sequence[int]) -> list[Any]:
+        """What ``restore`` needs to take each of these trials back to where it stands now."""
+
+    @abc.abstractmethod
+    def restore(self, row: int, held: Any) -> None:
+        """Take a trial back to where it stood when ``held`` was copied of it."""
 
     @abc.abstractmethod
     def weights(self, row: int) -> dict[str, Tensor]:
@@ -52,10 +71,10 @@ class Engine(abc.ABC):
         """Continue from ``state`` of an engine with the same setup and trials."""
 
 
-def gather(values: Any, device: torch.device) -> Any:
-    """Tensors inside nested dicts, lists and tuples, moved to ``device`` (a copy)."""
+def gather(values: Any, device: torch.device | None = None) -> Any:
+    """Tensors inside nested dicts, lists and tuples, copied (to ``device``, if one is given)."""
     if isinstance(values, Tensor):
-        return values.detach().to(device, copy=True)
+        return values.detach().to(device or values.device, copy=True)
     if isinstance(values, dict):
         return {k: gather(v, device) for k, v in values.items()}
     if isinstance(values, list | tuple):

@@ -36,10 +36,11 @@ class _Run:
     loss_sum: Tensor
     """Running sum of all losses, float64: it never becomes finite again."""
     base_rates: list[float]
+    step: int = 0
 
 
 class ModuleEngine(Engine):
-    """One model at a time; between two looks each trial is trained in turn."""
+    """One model at a time: each trial is trained in turn, from its own step."""
 
     kind = "module"
 
@@ -67,11 +68,15 @@ class ModuleEngine(Engine):
             base_rates=[group["lr"] for group in optimizer.param_groups],
         )
 
+    @property
+    def steps(self) -> list[int]:
+        return [run.step for run in self.runs]
+
     def advance(self, steps: int) -> None:
         with torch.random.fork_rng(enabled=self.random):
             for trial, run in zip(self.trials, self.runs, strict=True):
                 self._train(trial, run, steps)
-        self.step += steps
+                run.step += steps
 
     def _train(self, trial: Trial, run: _Run, steps: int) -> None:
         schedule, meta = self.setup.schedule, trial.metaparameters
@@ -129,11 +134,11 @@ class ModuleEngine(Engine):
         split, part = self.setup.train, self.setup.part
         size = part.stop - part.start
         if split.random:
-            for step in range(self.step, self.step + steps):
+            for step in range(run.step, run.step + steps):
                 whole = run.order.batches(step, 1)[0]
                 yield step, split.fetch_random(whole, part, trial.seed, step)
             return
-        step, end = self.step, self.step + steps
+        step, end = run.step, run.step + steps
         ahead = 1
         while step < end:
             count = min(ahead, end - step)
@@ -147,10 +152,10 @@ class ModuleEngine(Engine):
             step += count
 
     @torch.no_grad()
-    def evaluate(self, split: str) -> list[dict[str, float]]:
+    def evaluate(self, split: str, rows: Sequence[int] | None = None) -> list[dict[str, float]]:
         data, group = self.setup.splits[split], self.setup.group
         found = []
-        for run in self.runs:
+        for run in self.runs if rows is None else [self.runs[i] for i in rows]:
             run.model.eval()
             sums = Sums(1, self.setup.device)
             for indices in chunks(len(data), self.chunk, group):
@@ -176,28 +181,42 @@ class ModuleEngine(Engine):
         self.trials = [self.trials[i] for i in rows]
         self.runs = [self.runs[i] for i in rows]
 
+    def add(self, trials: Sequence[Trial]) -> None:
+        self.trials += trials
+        self.runs += [self._start(trial) for trial in trials]
+
+    def copy(self, rows: Sequence[int]) -> list[Any]:
+        held = [
+            {
+                "step": run.step,
+                "model": run.model.state_dict(),
+                "optimizer": run.optimizer.state_dict(),
+                "loss": run.loss_sum,
+            }
+            for run in (self.runs[i] for i in rows)
+        ]
+        copied: list[Any] = gather(held)
+        return copied
+
+    def restore(self, row: int, held: Any) -> None:
+        run = self.runs[row]
+        run.step = held["step"]
+        run.model.load_state_dict(held["model"])
+        # An optimizer keeps what it is given and changes it in place.
+        run.optimizer.load_state_dict(gather(held["optimizer"]))
+        run.loss_sum.copy_(held["loss"])
+
     def weights(self, row: int) -> dict[str, Tensor]:
         state: Mapping[str, Tensor] = self.runs[row].model.state_dict()
         return {k: v.detach().clone() for k, v in state.items()}
 
     def state(self) -> dict[str, Any]:
-        runs = [
-            {
-                "model": r.model.state_dict(),
-                "optimizer": r.optimizer.state_dict(),
-                "loss": r.loss_sum,
-            }
-            for r in self.runs
-        ]
-        copied: dict[str, Any] = gather({"step": self.step, "runs": runs}, torch.device("cpu"))
-        return copied
+        rows = range(len(self.runs))
+        return {"runs": gather(self.copy(rows), torch.device("cpu"))}
 
     def load(self, state: dict[str, Any]) -> None:
-        self.step = state["step"]
-        for run, held in zip(self.runs, state["runs"], strict=True):
-            run.model.load_state_dict(held["model"])
-            run.optimizer.load_state_dict(held["optimizer"])
-            run.loss_sum.copy_(held["loss"])
+        for row, held in enumerate(state["runs"]):
+            self.restore(row, held)
 
 
 def draws_random_numbers(setup: Setup, model: nn.Module) -> bool:

@@ -45,19 +45,21 @@ class StackedEngine(Engine):
         self.stepper = StackedStep(setup, self.base, self.stack)
         self.micro = setup.micro_batch(self.base, _MODELS)
         self.chunk = setup.chunk(self.base, _MODELS)
-        self._rows = self._padded(list(trials))
-        self._orders = self._make_orders()
+        # Rows up to the stack's width are the last trial again, their results unread.
+        self._rows = [*trials, *[trials[-1]] * (self.stack.width - len(trials))]
+        orders = {t.id: self._order(t) for t in trials}
+        self._orders = [orders[t.id] for t in self._rows]
+        self._steps = [0] * self.stack.width
+        self._ahead = 1
         self.update: Update = make_update(setup.optimizer, self._rows, self.stack)
         self.loss_sum = torch.zeros(self.stack.width, dtype=torch.float64, device=setup.device)
 
-    def _padded(self, rows: list[Trial]) -> list[Trial]:
-        """Rows up to the stack's width: the last trial again, its results unread."""
-        return rows + [rows[-1]] * (self.stack.width - len(rows))
+    def _order(self, trial: Trial) -> Order:
+        return Order(trial.seed, len(self.setup.train), self.setup.study.batch_size)
 
-    def _make_orders(self) -> list[Order]:
-        size = self.setup.study.batch_size
-        orders = {t.id: Order(t.seed, len(self.setup.train), size) for t in self._rows}
-        return [orders[t.id] for t in self._rows]
+    @property
+    def steps(self) -> list[int]:
+        return self._steps[: len(self.trials)]
 
     @torch.no_grad()
     def advance(self, steps: int) -> None:
@@ -65,7 +67,7 @@ class StackedEngine(Engine):
         schedule = setup.schedule
         constant = all(schedule.is_constant(t.metaparameters) for t in self._rows)
         rates = self._rates()
-        for step, batch in self._batches(steps):
+        for done, batch in self._batches(steps):
             mine = batch[0].shape[1]
             self.stack.gradient.zero_()
             for low in range(0, mine, self.micro):
@@ -75,53 +77,66 @@ class StackedEngine(Engine):
                 self.loss_sum.add_(self.stepper.add_gradient(part))
             setup.group.all_reduce_(self.stack.gradient)
             if not constant:
-                factors = [schedule.factor(step, t.metaparameters) for t in self._rows]
+                factors = [
+                    schedule.factor(step + done, trial.metaparameters)
+                    for step, trial in zip(self._steps, self._rows, strict=True)
+                ]
                 scale = torch.tensor(factors, dtype=torch.float64, device=setup.device)
                 self.update.step(rates * scale.view(width, 1))
             else:
                 self.update.step(rates)
-        self.step += steps
+        self._steps = [step + steps for step in self._steps]
 
     def _rates(self) -> Tensor:
         rates = [[float(t.metaparameters["learning_rate"])] for t in self._rows]
         return torch.tensor(rates, dtype=torch.float64, device=self.setup.device)
 
     def _batches(self, steps: int) -> Iterator[tuple[int, Batch]]:
-        """This rank's batches of the next steps, ``(models, share, …)``."""
+        """This rank's batches of the next steps, ``(models, share, …)``, counted from 0."""
         split, part, width = self.setup.train, self.setup.part, self.stack.width
         size = part.stop - part.start
         if split.random:
-            for step in range(self.step, self.step + steps):
+            for done in range(steps):
                 drawn = [
-                    split.fetch_random(order.batches(step, 1)[0], part, trial.seed, step)
-                    for order, trial in zip(self._orders, self._rows, strict=True)
+                    split.fetch_random(order.batches(at, 1)[0], part, trial.seed, at)
+                    for order, trial, at in zip(
+                        self._orders, self._rows, [step + done for step in self._steps], strict=True
+                    )
                 ]
-                yield step, tuple(torch.stack(x) for x in zip(*drawn, strict=True))
+                yield done, tuple(torch.stack(x) for x in zip(*drawn, strict=True))
             return
-        step, end = self.step, self.step + steps
-        ahead = 1
-        while step < end:
-            count = min(ahead, end - step)
-            drawn_indices = [order.batches(step, count)[:, part] for order in self._orders]
+        done = 0
+        while done < steps:
+            count = min(self._ahead, steps - done)
+            drawn_indices = [
+                order.batches(step + done, count)[:, part]
+                for order, step in zip(self._orders, self._steps, strict=True)
+            ]
             indices = torch.stack(drawn_indices, dim=1)  # (steps, models, share)
             batch = split.fetch(indices.reshape(-1), training=True)
             # Many small batches are fetched at once: a gather costs as much as a small step.
             held = sum(x.numel() * x.element_size() for x in batch) // count
-            ahead = max(1, min(256, _PREFETCH_BYTES // max(held, 1)))
+            self._ahead = max(1, min(256, _PREFETCH_BYTES // max(held, 1)))
             for i, of_step in enumerate(
                 zip(*(x.view(count, width, size, *x.shape[1:]) for x in batch), strict=True)
             ):
-                yield step + i, of_step
-            step += count
+                yield done + i, of_step
+            done += count
 
     @torch.no_grad()
-    def evaluate(self, split: str) -> list[dict[str, float]]:
+    def evaluate(self, split: str, rows: Sequence[int] | None = None) -> list[dict[str, float]]:
         data, group = self.setup.splits[split], self.setup.group
-        sums = Sums(self.stack.width, self.setup.device)
+        asked = range(len(self.trials)) if rows is None else rows
+        width, views = width_of(len(asked)), None
+        if width < self.stack.width:  # a few of them: a narrow stack costs as much less
+            picked = [*asked, *[asked[-1]] * (width - len(asked))]
+            views = self.stack.cut(torch.tensor(picked, device=self.setup.device))
+        sums = Sums(self.stack.width if views is None else width, self.setup.device)
         for indices in chunks(len(data), self.chunk, group):
             batch = data.fetch(indices, training=False)
-            sums.add(self.stepper.metrics(batch), len(indices))
-        return sums.means(group)[: len(self.trials)]
+            sums.add(self.stepper.metrics(batch, views), len(indices))
+        means = sums.means(group)
+        return [means[row] for row in asked] if views is None else means[: len(asked)]
 
     @torch.no_grad()
     def finite(self) -> list[bool]:
@@ -133,20 +148,64 @@ class StackedEngine(Engine):
     def keep(self, rows: Sequence[int]) -> None:
         rows = list(rows)
         self.trials = [self.trials[i] for i in rows]
-        if not rows:
-            return
+        if rows:
+            self._pick(rows, self.stack.width)
+
+    @torch.no_grad()
+    def add(self, trials: Sequence[Trial]) -> None:
+        active, before = len(self.trials), self.stack.width
+        fresh = Stack.of([self.setup.model(trial) for trial in trials], len(trials))
+        update = make_update(self.setup.optimizer, trials, fresh)
+        self.stack.add(fresh)
+        self.update.add(update)
+        self.loss_sum = torch.cat([self.loss_sum, self.loss_sum.new_zeros(len(trials))])
+        self.trials += trials
+        self._rows += trials
+        self._orders += [self._order(trial) for trial in trials]
+        self._steps += [0] * len(trials)
+        self._pick([*range(active), *range(before, before + len(trials))], before)
+
+    def _pick(self, rows: list[int], before: int) -> None:
+        """Put ``rows`` first, and fill up to a width of the ladder; ``before``: the present one."""
         width = width_of(len(rows))
-        picked = rows + [rows[-1]] * (width - len(rows))
-        if width == self.stack.width:
+        picked = list(rows)
+        if width == before:
             # No narrower width fits: stopped rows stay behind the others, their results unread.
-            others = [i for i in range(width) if i not in set(rows)]
-            picked = rows + others[: width - len(rows)]
+            others = [i for i in range(before) if i not in set(rows)]
+            picked += others[: width - len(rows)]
+        picked += [rows[-1]] * (width - len(picked))
         where = torch.tensor(picked, device=self.setup.device)
         self.stack.keep(where)
+        self.update.keep(where)
         self.loss_sum = self.loss_sum[where]
         self._rows = [self._rows[i] for i in picked]
         self._orders = [self._orders[i] for i in picked]
-        self.update.keep(where)
+        self._steps = [self._steps[i] for i in picked]
+        self._ahead = 1
+
+    @torch.no_grad()
+    def copy(self, rows: Sequence[int]) -> list[Any]:
+        where = torch.tensor(list(rows), device=self.setup.device)
+        parts = zip(
+            rows,
+            self.stack.weights[where].unbind(),
+            self.loss_sum[where].unbind(),
+            self.update.copy(where),
+            strict=True,
+        )
+        return [
+            {"step": self._steps[row], "weights": weights, "loss": loss, "update": update}
+            for row, weights, loss, update in parts
+        ]
+
+    @torch.no_grad()
+    def restore(self, row: int, held: Any) -> None:
+        self._steps[row] = held["step"]
+        # Rows that repeat this one stay where they are, and must not share its order.
+        self._orders[row] = self._order(self._rows[row])
+        self.stack.weights[row].copy_(held["weights"])
+        self.loss_sum[row].copy_(held["loss"])
+        self.update.restore(row, held["update"])
 
     def weights(self, row: int) -> dict[str, Tensor]:
         named = {name: view[row].clone() for name, view in self.stack.views.items()}
@@ -154,18 +213,17 @@ class StackedEngine(Engine):
 
     def state(self) -> dict[str, Any]:
         held = {
-            "step": self.step,
+            "steps": self._steps,
             "weights": self.stack.weights,
             "update": self.update.state(),
             "loss": self.loss_sum,
-            "rows": [t.id for t in self._rows],
         }
         copied: dict[str, Any] = gather(held, torch.device("cpu"))
         return copied
 
     @torch.no_grad()
     def load(self, state: dict[str, Any]) -> None:
-        self.step = state["step"]
+        self._steps = list(state["steps"])
         self.stack.weights.copy_(state["weights"])
         self.update.load(state["update"])
         self.loss_sum.copy_(state["loss"])

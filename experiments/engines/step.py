@@ -115,6 +115,15 @@ class Stack:
         self.weights = self.weights[rows]
         self.gradient = torch.zeros_like(self.weights)
 
+    def add(self, other: Stack) -> None:
+        """Put another stack's rows behind these."""
+        self.weights = torch.cat([self.weights, other.weights])
+        self.gradient = torch.zeros_like(self.weights)
+
+    def cut(self, rows: Tensor) -> dict[str, Tensor]:
+        """A copy of the parameters of ``rows`` by name, ``(rows, *shape)``, laid out as here."""
+        return self._views(self.weights[rows])
+
 
 class _Loss(nn.Module):
     """The workload's forward and loss as a module, so that ``functional_call`` reaches it."""
@@ -189,13 +198,16 @@ class StackedStep:
         gradients, total = vmap(grad(self._one, has_aux=True))(trained, frozen, flat[count:])
         return [*(gradients[n] for n in self.stack.trainable), total]
 
-    def metrics(self, batch: Batch) -> dict[str, Any]:
+    def metrics(self, batch: Batch, views: dict[str, Tensor] | None = None) -> dict[str, Any]:
         """Each model's metrics on one batch that all share.
+
+        Args:
+            views: the models' parameters (``Stack.cut``); those of the whole stack unless given.
 
         Returns:
             Per metric ``(models, examples)`` values, or a pair of ``(models,)`` sums and a count.
         """
-        views, _ = self._views()
+        views = self._views()[0] if views is None else views
         self.base.eval()
         graph, counts = self._graph("metrics", self._metrics, views, batch)
         self.base.train()
@@ -227,7 +239,7 @@ class StackedStep:
     ) -> _Trace:
         """``function`` traced for these shapes: from this process's store if it has it."""
         shapes = tuple((x.shape, x.dtype) for x in batch)
-        mine = (what, self.stack.width, shapes)
+        mine = (what, len(next(iter(views.values()))), shapes)
         if mine in self._graphs:
             return self._graphs[mine]
         study = self.setup.study

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from experiments.engines.base import gather
 from experiments.engines.step import Stack
 from experiments.optimizers import Optimizer, StackedUpdate
 from experiments.optimizers.own import OwnOptimizer
@@ -22,6 +23,15 @@ class Update(Protocol):
 
     def keep(self, rows: Tensor) -> None:
         """The stack has been cut to ``rows``."""
+
+    def add(self, other: Any) -> None:
+        """The rows of ``other``'s stack, at their first step, have been put behind this one's."""
+
+    def copy(self, rows: Tensor) -> list[Any]:
+        """What ``restore`` needs of each of these rows."""
+
+    def restore(self, row: int, held: Any) -> None:
+        """Take a row back to what it was when ``held`` was copied of it."""
 
     def state(self) -> dict[str, Any]:
         """What ``load`` needs."""
@@ -41,6 +51,17 @@ class FusedUpdate:
 
     def keep(self, rows: Tensor) -> None:
         self.form.keep(rows)
+
+    def add(self, other: FusedUpdate) -> None:
+        self.form.add(other.form)
+
+    def copy(self, rows: Tensor) -> list[Any]:
+        held = {name: value[rows].unbind() for name, value in self.form.state.items()}
+        return [{name: of[i] for name, of in held.items()} for i in range(len(rows))]
+
+    def restore(self, row: int, held: Any) -> None:
+        for name, value in held.items():
+            self.form.state[name][row].copy_(value)
 
     def state(self) -> dict[str, Any]:
         return dict(self.form.state)
@@ -78,16 +99,24 @@ class GroupedUpdate:
             self.torch.step()
 
     def keep(self, rows: Tensor) -> None:
-        old, picked = self.torch, rows.tolist()
-        before = [self.parameters[row] for row in picked]
-        groups = [old.param_groups[row] for row in picked]
-        self.trials = [self.trials[row] for row in picked]
+        picked = rows.tolist()
+        self._carry([self.trials[row] for row in picked], picked)
+
+    def add(self, other: GroupedUpdate) -> None:
+        self._carry([*self.trials, *other.trials], range(len(self.trials)))
+
+    def _carry(self, trials: Sequence[Trial], sources: Sequence[int]) -> None:
+        """Build it over the stack as it is now; row ``i`` goes on from what was ``sources[i]``.
+
+        Rows beyond ``sources`` are at their first step.
+        """
+        old, before = self.torch, self.parameters
+        self.trials = list(trials)
         self._build()
         taken: set[int] = set()
-        for row, (mine, theirs) in enumerate(zip(self.parameters, before, strict=True)):
-            extra = {k: v for k, v in groups[row].items() if k != "params"}
-            self.torch.param_groups[row].update(extra)
-            for parameter, held in zip(mine, theirs, strict=True):
+        for row, source in enumerate(sources):
+            self.torch.param_groups[row].update(_extra(old.param_groups[source]))
+            for parameter, held in zip(self.parameters[row], before[source], strict=True):
                 state = old.state.get(held, {})
                 # A row repeated to fill the stack must not share its state with the first.
                 copied = id(held) in taken
@@ -97,11 +126,36 @@ class GroupedUpdate:
                 }
                 taken.add(id(held))
 
+    def copy(self, rows: Tensor) -> list[Any]:
+        return [
+            {
+                "group": gather(_extra(self.torch.param_groups[row])),
+                "state": [gather(self.torch.state.get(p, {})) for p in self.parameters[row]],
+            }
+            for row in rows.tolist()
+        ]
+
+    def restore(self, row: int, held: Any) -> None:
+        self.torch.param_groups[row].update(gather(held["group"]))
+        for parameter, before in zip(self.parameters[row], held["state"], strict=True):
+            state = self.torch.state.pop(parameter, {})
+            for name, value in before.items():
+                # In place where there is something: torch keeps some of it on another device.
+                there = state.get(name)
+                fits = isinstance(there, Tensor) and isinstance(value, Tensor)
+                state[name] = there.copy_(value) if fits else gather(value)
+            self.torch.state[parameter] = {name: state[name] for name in before}
+
     def state(self) -> dict[str, Any]:
         return self.torch.state_dict()
 
     def load(self, state: dict[str, Any]) -> None:
         self.torch.load_state_dict(state)
+
+
+def _extra(group: dict[str, Any]) -> dict[str, Any]:
+    """A parameter group without its parameters."""
+    return {name: value for name, value in group.items() if name != "params"}
 
 
 def make_update(optimizer: Optimizer, trials: Sequence[Trial], stack: Stack) -> Update:

@@ -26,7 +26,6 @@ class _StackedAdam(StackedUpdate):
         decoupled: bool,
     ) -> None:
         values = columns(metaparameters, {**_DEFAULTS, "weight_decay": weight_decay})
-        self.decays = bool(values["weight_decay"].any())
         self.decoupled = decoupled
         complement = {f"1-{b}": 1 - values[b] for b in ("beta1", "beta2")}
         super().__init__({**values, **complement}, like)

@@ -31,6 +31,7 @@ class StackedUpdate(abc.ABC):
     def __init__(self, values: Mapping[str, Tensor], like: Tensor) -> None:
         """``values``: ``(models, 1)`` float64 each; ``like``: the weights ``(models, size)``."""
         self.values = {name: v.to(like) for name, v in values.items()}
+        self.decays = "weight_decay" in values and bool(values["weight_decay"].any())
         self.state: dict[str, Tensor] = {}
 
     @abc.abstractmethod
@@ -41,6 +42,12 @@ class StackedUpdate(abc.ABC):
         """Drop every model but ``rows`` (int64 indices)."""
         self.values = {name: v[rows] for name, v in self.values.items()}
         self.state = {name: v[rows] for name, v in self.state.items()}
+
+    def add(self, other: StackedUpdate) -> None:
+        """Put the models of ``other``, of the same optimizer, behind these."""
+        self.values = {n: torch.cat([v, other.values[n]]) for n, v in self.values.items()}
+        self.state = {n: torch.cat([v, other.state[n]]) for n, v in self.state.items()}
+        self.decays = self.decays or other.decays
 
 
 class Optimizer(abc.ABC):

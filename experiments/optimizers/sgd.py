@@ -22,7 +22,6 @@ class _StackedSGD(StackedUpdate):
         values = columns(metaparameters, {"momentum": 0.0, "weight_decay": 0.0})
         super().__init__(values, like)
         self.kind = kind
-        self.decays = bool(values["weight_decay"].any())
         if kind != "sgd":
             self.state["velocity"] = torch.zeros_like(like)
 

@@ -7,6 +7,7 @@ of a result's definition: finer looks find earlier lucky crossings.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from functools import cache
 
 
@@ -21,3 +22,21 @@ def looks(ratio: float, budget_steps: int) -> tuple[int, ...]:
         steps.append(step)
         step = max(step + 1, math.ceil(step * ratio))
     return (*steps, budget_steps)
+
+
+def look_after(step: int, ratio: float, budget_steps: int) -> int:
+    """The first look later than ``step``; the budget, if there is none."""
+    grid = looks(ratio, budget_steps)
+    return grid[min(bisect_right(grid, step), len(grid) - 1)]
+
+
+def bracket(last_miss: int, hit: int, ratio: float) -> tuple[int, ...]:
+    """Finer looks strictly between two looks: from ``last_miss``, each the last times ``ratio``.
+
+    Never closer than one step. ``hit`` itself is the last of the finer grid, and is known.
+    """
+    steps, step = [], max(last_miss + 1, math.ceil(last_miss * ratio))
+    while step < hit:
+        steps.append(step)
+        step = max(step + 1, math.ceil(step * ratio))
+    return tuple(steps)

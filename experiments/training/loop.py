@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Callable, Iterable, Iterator
+from bisect import insort
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from experiments.engines import Engine, check_contract, make_engine
 from experiments.plan import Measurement, Outcome, Pack, Status, StopReason, Trial
+from experiments.training.course import Course
 from experiments.training.groups import SOLO, Group
-from experiments.training.looks import looks
+from experiments.training.looks import look_after
+from experiments.training.refine import Refinement
 from experiments.training.setup import Setup
 
 _HEARTBEAT_SECONDS = 2.0
@@ -26,14 +30,22 @@ _STATUS: dict[StopReason, Status] = {
     "diverged": "INFEASIBLE",
     "dominated": "INCOMPLETE",
 }
+_MINIMA = ("search", "extension")
+"""Roles of the trials that a study's smallest steps to target are taken over."""
+
+Event = Measurement | Outcome
 
 
 class Training:
-    """Trains the trials of a pack in lockstep until each has a reason to stop.
+    """Trains the trials of a pack until each has a reason to stop; others may join meanwhile.
 
     A trial stops at its target (unless the study says not to), when it diverged, at its budget,
     or *dominated*: it has run as many steps as the study's ``keep``-th smallest steps to target
     and can no longer be among the ``keep`` smallest, nor tie with them.
+
+    Where the study refines, a trial whose hit is the study's earliest so far, or ties with it, is
+    taken back to its last miss and walks the bracket again with finer looks, up to its first finer
+    hit. Its measurements and its bracket are what they are without.
     """
 
     def __init__(
@@ -60,32 +72,37 @@ class Training:
         self.group = group
         trials = list(pack.trials)
         if held:
-            trials = [t for t in trials if t.id in held["active"]]
+            named = {t.id: t for t in trials}
+            trials = [named[trial] for trial in held["courses"]]
         kind = held["engine"] if held else pack.engine
         if trials:
             check_contract(self.setup, trials[0])
         self._engine: Engine = make_engine(kind, self.setup, trials)
         self.engine = self._engine.kind
-        self._looks = looks(pack.study.evaluation_ratio, pack.study.budget_steps)
-        self._last: dict[str, int] = {t.id: 0 for t in trials}
-        self._hit: dict[str, tuple[int, int]] = {}
+        self._courses = {t.id: Course(next=self._look_after(0)) for t in trials}
+        self._refinement = Refinement(pack.study)
         self._keep_weights = keep_weights
         self.final: dict[str, dict[str, torch.Tensor]] = {}
         self._known = sorted(pack.known)
+        self._least = self._known[0] if self._known else pack.study.budget_steps
+        self._reached: list[int] = []
+        self._step = 0
         self._train_seconds = 0.0
         self._evaluation_seconds = 0.0
         self._other_before = 0.0
         if held:
             self._engine.load(held["state"])
-            self._last, self._hit = held["last"], held["hit"]
-            self._known = sorted([*self._known, *held["reached"]])
+            self._courses = held["courses"]
+            self._reached = held["reached"]
+            self._known = sorted([*self._known, *self._reached])
+            self._least = min(self._least, held["least"])
+            self._step = max(self._engine.steps, default=0)
             self._train_seconds, self._evaluation_seconds, self._other_before = held["seconds"]
-        self._reached: list[int] = held["reached"] if held else []
 
     @property
     def step(self) -> int:
-        """Steps that the active trials have trained."""
-        return self._engine.step
+        """The most steps that an active trial has trained."""
+        return self._step
 
     @property
     def active(self) -> tuple[str, ...]:
@@ -94,34 +111,48 @@ class Training:
 
     def know(self, steps_to_target: Iterable[int]) -> None:
         """Results of the study's trials found elsewhere since the pack began."""
-        self._known = sorted([*self._known, *steps_to_target])
+        for steps in steps_to_target:
+            self._know(steps)
 
-    def run(
-        self, should_stop: Callable[[], bool] = lambda: False
-    ) -> Iterator[list[Measurement | Outcome]]:
+    def _know(self, steps: int) -> None:
+        insort(self._known, steps)
+        self._least = min(self._least, steps)
+
+    def add(self, trials: Sequence[Trial]) -> None:
+        """Let further trials of the study begin here; valid between what ``run`` yields.
+
+        Each trains as it does alone. Where no trial was left, ``run`` has ended: call it again.
+        """
+        self._engine.add(trials)
+        self._courses |= {t.id: Course(next=self._look_after(0)) for t in trials}
+        self.pack = replace(self.pack, trials=(*self.pack.trials, *trials))
+
+    def run(self, should_stop: Callable[[], bool] = lambda: False) -> Iterator[list[Event]]:
         """Train; one list a look, an empty one as a heartbeat between distant looks.
 
         Ends when no trial is active, or, without outcomes for those that are, once
         ``should_stop()`` (rank 0's, heard by all ranks at every heartbeat) is true.
         What the user's own code raises passes through.
         """
-        if not self._last:
-            return
         chunk = 1
-        # A snapshot is never taken between reaching a look and looking.
-        for look in [look for look in self._looks if look > self.step]:
-            while self.step < look:
-                stop, chunk = self.group.agree((should_stop(), chunk))
-                if stop:
-                    return
-                took = self._advance(min(chunk, look - self.step))
-                chunk = _next_chunk(chunk, took)
-                if self.step < look:
-                    yield []
-            events = self._look(final=look == self._looks[-1])
-            yield events
-            if not self.active:
+        while self._engine.trials:
+            stop, chunk = self.group.agree((should_stop(), chunk))
+            if stop:
                 return
+            took = self._advance(min(chunk, self._ahead()))
+            chunk = _next_chunk(chunk, took)
+            # A snapshot is never taken between reaching a look and looking.
+            yield self._look()
+
+    def _ahead(self) -> int:
+        """Steps until a trial stands at a look."""
+        steps = self._engine.steps
+        nexts = [self._courses[t.id].next for t in self._engine.trials]
+        return min(look - step for look, step in zip(nexts, steps, strict=True))
+
+    def _look_after(self, step: int) -> int:
+        study = self.pack.study
+        return look_after(step, study.evaluation_ratio, study.budget_steps)
 
     def _advance(self, steps: int) -> float:
         began = time.perf_counter()
@@ -135,78 +166,116 @@ class Training:
         self._wait()
         took = time.perf_counter() - began
         self._train_seconds += took
+        self._step = max(self._engine.steps)
         return took
 
     def _wait(self) -> None:
         if self.setup.device.type == "cuda":
             torch.cuda.synchronize(self.setup.device)
 
-    def _look(self, *, final: bool) -> list[Measurement | Outcome]:
+    def _look(self) -> list[Event]:
+        """Measure the trials that stand at a look; say what was found and who has ended."""
+        trials, steps = list(self._engine.trials), self._engine.steps
+        courses = [self._courses[t.id] for t in trials]
+        rows = [i for i, course in enumerate(courses) if course.next == steps[i]]
+        if not rows:
+            return []
+        finite, measured = self._measure(rows, courses)
+        looking = [i for i in rows if courses[i].walk is None]
+        events: list[Event] = []
+        reasons: dict[int, StopReason] = {}
+        hits = []
+        for i in looking:
+            if not finite[i]:
+                reasons[i] = "diverged"
+                continue
+            events.append(self._measurement(trials[i], steps[i], measured[i]))
+            if courses[i].hit is None and self._hit(measured[i]):
+                courses[i].hit = (steps[i], courses[i].last)
+                hits.append(i)
+                self._found(trials[i], steps[i])
+                if self.pack.study.stop_at_target:
+                    reasons[i] = "target"
+            courses[i].last, courses[i].next = steps[i], self._look_after(steps[i])
+        for i in looking:
+            if i not in reasons and self._dominated(steps[i]):
+                reasons[i] = "dominated"
+            if i not in reasons and steps[i] == self.pack.study.budget_steps:
+                reasons[i] = "budget"
+        walks = [i for i in hits if self._refinement.settle(courses[i], self._least)]
+        ended = {i: self._outcome(trials[i], steps[i], reason) for i, reason in reasons.items()}
+        if self._keep_weights:
+            self.final.update({trials[i].id: self._engine.weights(i) for i in ended})
+        for i in (i for i in rows if i not in looking):
+            end = self._refinement.look(self._engine, i, courses[i], self._hit(measured[i]))
+            ended |= {i: end} if end else {}
+        for i in walks:
+            self._refinement.begin(self._engine, i, courses[i], ended.pop(i, None))
+        left = {i: courses[i] for i in looking if i not in ended and i not in walks}
+        self._refinement.hold(self._engine, left, self._least)
+        if ended:
+            self._engine.keep([i for i in range(len(trials)) if i not in ended])
+            for i in ended:
+                del self._courses[trials[i].id]
+        return [*events, *(ended[i] for i in sorted(ended))]
+
+    def _measure(
+        self, rows: Sequence[int], courses: Sequence[Course]
+    ) -> tuple[list[bool], dict[int, dict[str, float]]]:
+        """Which trials are finite, and the metrics of ``rows``; of one that walks its target's."""
         began = time.perf_counter()
-        trials, study = list(self._engine.trials), self.pack.study
+        target = self.pack.study.targets[-1].metric
         finite = self._engine.finite()
-        measured: list[dict[str, float]] = [{} for _ in trials]
-        for split in self.setup.evaluated if any(finite) else ():
-            for row, metrics in enumerate(self._engine.evaluate(split)):
-                measured[row].update({f"{split}_{k}": v for k, v in metrics.items()})
+        measured: dict[int, dict[str, float]] = {i: {} for i in rows}
+        for split in self.setup.evaluated if any(finite[i] for i in rows) else ():
+            asked = [i for i in rows if courses[i].walk is None or target.startswith(f"{split}_")]
+            found = self._engine.evaluate(split, asked) if asked else []
+            for i, metrics in zip(asked, found, strict=True):
+                measured[i].update({f"{split}_{k}": v for k, v in metrics.items()})
         self._wait()
         self._evaluation_seconds += time.perf_counter() - began
-        events: list[Measurement | Outcome] = []
-        reasons: dict[str, StopReason] = {}
-        for trial, ok, metrics in zip(trials, finite, measured, strict=True):
-            if not ok:
-                reasons[trial.id] = "diverged"
-                continue
-            events.append(self._measurement(trial, metrics))
-            if trial.id not in self._hit and study.targets[-1].hit(
-                metrics[study.targets[-1].metric]
-            ):
-                self._hit[trial.id] = (self.step, self._last[trial.id])
-                self._reached.append(self.step)
-                self._known = sorted([*self._known, self.step])
-                if study.stop_at_target:
-                    reasons[trial.id] = "target"
-            self._last[trial.id] = self.step
-        for trial in trials:
-            if trial.id not in reasons and self._dominated():
-                reasons[trial.id] = "dominated"
-            if trial.id not in reasons and final:
-                reasons[trial.id] = "budget"
-        events += [self._outcome(t, reasons[t.id]) for t in trials if t.id in reasons]
-        if self._keep_weights:
-            ended = [(i, t.id) for i, t in enumerate(trials) if t.id in reasons]
-            self.final.update({trial: self._engine.weights(i) for i, trial in ended})
-        if reasons:
-            self._engine.keep([i for i, t in enumerate(trials) if t.id not in reasons])
-        return events
+        return finite, measured
 
-    def _dominated(self) -> bool:
+    def _hit(self, metrics: Mapping[str, float]) -> bool:
+        target = self.pack.study.targets[-1]
+        return target.metric in metrics and target.hit(metrics[target.metric])
+
+    def _found(self, trial: Trial, steps: int) -> None:
+        """A trial has reached the target; those of other roles are not what a study is for."""
+        if trial.role in _MINIMA:
+            self._reached.append(steps)
+            self._know(steps)
+
+    def _dominated(self, step: int) -> bool:
         """Whether a trial that has not reached the target by now is out of the ``keep`` best."""
         study = self.pack.study
         if study.keep is None or not study.stop_at_target or len(self._known) < study.keep:
             return False
-        return self.step >= self._known[study.keep - 1]
+        return step >= self._known[study.keep - 1]
 
-    def _measurement(self, trial: Trial, metrics: dict[str, float]) -> Measurement:
+    def _measurement(self, trial: Trial, step: int, metrics: dict[str, float]) -> Measurement:
         return Measurement(
             trial=trial.id,
-            step=self.step,
-            examples=self.step * self.pack.study.batch_size,
+            step=step,
+            examples=step * self.pack.study.batch_size,
             train_seconds=self._train_seconds,
             metrics=metrics,
         )
 
-    def _outcome(self, trial: Trial, reason: StopReason) -> Outcome:
-        hit = self._hit.get(trial.id)
+    def _outcome(self, trial: Trial, step: int, reason: StopReason) -> Outcome:
+        course = self._courses[trial.id]
         spent = time.perf_counter() - self._started + self._other_before
+        hit, refined = course.hit or (None, None), course.refined or (None, None)
         return Outcome(
             trial=trial.id,
             status=_STATUS[reason],
             stop_reason=reason,
-            steps_run=self.step,
-            examples_run=self.step * self.pack.study.batch_size,
-            steps_to_target=hit[0] if hit else None,
-            last_miss=hit[1] if hit else None,
+            steps_run=step,
+            examples_run=step * self.pack.study.batch_size,
+            steps_to_target=hit[0],
+            last_miss=hit[1],
+            refined_steps=refined[0],
+            refined_last_miss=refined[1],
             train_seconds=self._train_seconds,
             evaluation_seconds=self._evaluation_seconds,
             other_seconds=max(0.0, spent - self._train_seconds - self._evaluation_seconds),
@@ -220,22 +289,23 @@ class Training:
         """All that is needed to continue exactly; valid between what ``run`` yields."""
         buffer = io.BytesIO()
         spent = time.perf_counter() - self._started + self._other_before
+        cpu = torch.device("cpu")
         held = {
-            "active": self.active,
             "engine": self.engine,
             "state": self._engine.state(),
-            "last": self._last,
-            "hit": self._hit,
+            "courses": {trial: self._courses[trial].on(cpu) for trial in self.active},
             "reached": self._reached,
+            "least": self._least,
             "seconds": (self._train_seconds, self._evaluation_seconds, spent),
         }
         torch.save(held, buffer)
         return buffer.getvalue()
 
 
-def _read(snapshot: bytes) -> dict[str, Any]:
+def _read(snapshot: bytes) -> dict[str, Any] | None:
+    """What a snapshot holds; ``None`` for one that another version wrote."""
     held: dict[str, Any] = torch.load(io.BytesIO(snapshot), weights_only=False)
-    return held
+    return held if "courses" in held else None
 
 
 def _next_chunk(chunk: int, seconds: float) -> int:

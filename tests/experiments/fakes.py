@@ -97,13 +97,17 @@ class FakeTraining:
         self.step, self._known = 0, sorted(pack.known)
         self._left = [t.id for t in pack.trials]
         self._last: dict[str, int] = dict.fromkeys(self._left, 0)
+        self._born: dict[str, int] = dict.fromkeys(self._left, 0)
         if snapshot is not None:
-            self.step, self._left, self._last, reached = pickle.loads(snapshot)
+            self.step, self._left, self._last, self._born, reached = pickle.loads(snapshot)
             self._known = sorted([*self._known, *reached])
         self._reached: list[int] = []
+        self._log(self._left, self.step)
+
+    def _log(self, trials: Sequence[str], step: int) -> None:
         if log := os.environ.get("FAKE_LOG"):
             with open(log, "a") as stream:
-                stream.writelines(f"{trial} {self.step}\n" for trial in self._left)
+                stream.writelines(f"{trial} {step}\n" for trial in trials)
 
     @property
     def active(self) -> tuple[str, ...]:
@@ -112,38 +116,49 @@ class FakeTraining:
     def know(self, steps_to_target: Iterable[int]) -> None:
         self._known = sorted([*self._known, *steps_to_target])
 
+    def add(self, trials: Sequence[Trial]) -> None:
+        self.pack = replace(self.pack, trials=(*self.pack.trials, *trials))
+        for trial in trials:
+            self._left.append(trial.id)
+            self._last[trial.id], self._born[trial.id] = 0, self.step
+        self._log([trial.id for trial in trials], 0)
+
     def snapshot(self) -> bytes:
-        return pickle.dumps((self.step, self._left, self._last, self._reached))
+        return pickle.dumps((self.step, self._left, self._last, self._born, self._reached))
 
     def run(
         self, should_stop: Callable[[], bool] = lambda: False
     ) -> Iterator[list[Measurement | Outcome]]:
-        study = self.pack.study
-        for number, look in enumerate(looks(study.evaluation_ratio, study.budget_steps)):
-            if look <= self.step:
-                continue
+        grid = looks(self.pack.study.evaluation_ratio, self.pack.study.budget_steps)
+        while self._left:
+            # Each trial looks at steps of its own, counted from where it joined.
+            ahead = [
+                self._born[t] + min(look for look in grid if look > self.step - self._born[t])
+                for t in self._left
+            ]
             if seconds := float(os.environ.get("FAKE_SECONDS", "0")):
                 time.sleep(seconds)
             while not _open() and not should_stop():
                 time.sleep(0.02)
             if should_stop():
                 return
-            if number == 3:
-                self._raise()
-            self.step = look
-            yield [event for trial in self.pack.trials for event in self._look(trial)]
-            if not self._left:
-                return
+            self.step = min(ahead)
+            at = {
+                t: self.step - self._born[t]
+                for t, next_ in zip(self._left, ahead, strict=True)
+                if next_ == self.step
+            }
+            if len(grid) > 3:
+                self._raise([trial for trial, step in at.items() if step == grid[3]])
+            yield [e for t in self.pack.trials if t.id in at for e in self._look(t, at[t.id])]
 
-    def _raise(self) -> None:
+    def _raise(self, trials: Sequence[str]) -> None:
         names = os.environ.get("FAKE_RAISE", "").split()
-        if any(trial.endswith(name) for name in names for trial in self._left):
+        if any(trial.endswith(name) for name in names for trial in trials):
             raise ValueError("the seventh step is one too many")
 
-    def _look(self, trial: Trial) -> Iterator[Measurement | Outcome]:
-        if trial.id not in self._left:
-            return
-        study, step = self.pack.study, self.step
+    def _look(self, trial: Trial, step: int) -> Iterator[Measurement | Outcome]:
+        study = self.pack.study
         point = float(trial.metaparameters["learning_rate"])
         point = 1.55 - point if point >= 1.6 else point
         end = Outcome(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import socket
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,10 @@ from hypothesis import strategies as st
 from experiments.plan import Pack, WorkloadRef
 from experiments.training.groups import TorchGroup, share
 from experiments.training.loop import Training
+from results.target import Target
 from tests.problems import engine, largest_difference, outcomes, study, train, trials
 
+WALKED = "validation_error < 0.07"
 AUGMENTED = """
 import torch
 from torch import nn
@@ -154,6 +157,9 @@ def test_two_workers_give_what_one_gives(own, tmp_path: Path, monkeypatch) -> No
         for name in ("Noisy", "Streamed"):
             of = study(workload=own(name), precision="float64", batch_size=23, budget_steps=40)
             jobs.append((of, trials(of, 2), kind))
+        walks = study(precision="float64", optimizer="adam", budget_steps=60, refine=1.001)
+        walks = replace(walks, evaluation_ratio=1.6, targets=(Target.parse(WALKED),))
+        jobs.append((walks, trials(walks, 3, learning_rate=0.1), kind))
     normed = study(
         workload=own("Normed"),
         precision="float64",
@@ -177,9 +183,13 @@ def test_two_workers_give_what_one_gives(own, tmp_path: Path, monkeypatch) -> No
     for number, (of, some, kind) in enumerate(jobs):
         alone = train(of, some, kind)
         together = torch.load(tmp_path / f"{number}.pt", weights_only=False)
-        assert {t: (o.status, o.steps_to_target) for t, o in outcomes(alone).items()} == {
-            t: (o.status, o.steps_to_target) for t, o in outcomes(together).items()
-        }
+        ends = [
+            {t: (o.status, o.steps_to_target, o.refined_steps) for t, o in outcomes(e).items()}
+            for e in (alone, together)
+        ]
+        assert ends[0] == ends[1]
+        if of.refine is not None:
+            assert any(refined is not None for *_, refined in ends[0].values())
         for a, b in zip(alone, together, strict=True):
             if hasattr(a, "metrics"):
                 assert a.metrics["validation_cross_entropy"] == pytest.approx(

@@ -53,6 +53,24 @@ def test_a_trial_is_held_by_one_whatever_its_pack(tmp_path: Path) -> None:
     assert _take(tmp_path, "q", ("b", "c")) is not None
 
 
+def test_a_claim_is_extended_by_what_nobody_holds(tmp_path: Path) -> None:
+    claim, other = _take(tmp_path), _take(tmp_path, "q", ("c",))
+    assert claim is not None
+    assert other is not None
+    assert not claim.extend(["d", "c"])  # all or none
+    assert claim.extend(["d", "e"])
+    assert not other.extend(["e"])
+    assert _take(tmp_path, "r", ("d",)) is None
+    claim.reduce(["d"])
+    claim.renew({"e": (3, 0.5)}, force=True)
+    assert other.extend(["d"])
+    found = {held["pack"]: held["trials"] for held in Claims(tmp_path).live()}
+    assert found == {"p": ["a", "b", "e"], "q": ["c", "d"]}
+    _age(tmp_path, "q")
+    assert _take(tmp_path, "q", ("c",)) is not None  # it slept
+    assert not other.extend(["f"])
+
+
 def test_what_a_claim_tells(tmp_path: Path) -> None:
     claims = Claims(tmp_path)
     driver = processes.identify(os.getppid())

@@ -9,7 +9,7 @@ import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from experiments.driver.jobs import Asks, Ended, Job, PackEnd, Wire, Word
+from experiments.driver.jobs import Asks, Ended, Job, More, PackEnd, Refused, Wire, Word
 from experiments.driver.ledger import FolderLedger, Progress, Rows
 from experiments.plan import Outcome
 
@@ -23,21 +23,31 @@ class Board:
         self._jobs: dict[str, Job] = {}
         self._words: list[Word] = []
         self._known: dict[str, tuple[int, ...]] = {}
+        self._more: dict[str, tuple[More, ...]] = {}
         self._committed: dict[str, tuple[Outcome, ...]] = {}
         self._stop = False
 
     def put(self, job: Job) -> None:
         self._jobs[job.pack.id] = job
         self._known.pop(job.pack.id, None)
+        self._more.pop(job.pack.id, None)
         self._committed.pop(job.pack.id, None)
 
     def get(self, pack: str) -> Job:
+        """The job, for a worker that begins; of one that died, with what it had been given."""
+        for more in self._more.pop(pack, ()):
+            self._jobs[pack] = self._jobs[pack].joined_by(more)
         return self._jobs[pack]
 
     def tell(self, word: Word) -> None:
         self._words.append(word)
         if isinstance(word, Ended) and word.committed:
             self._committed[word.pack] = (*self.committed(word.pack), *word.outcomes)
+        if isinstance(word, Refused):
+            self._more[word.pack] = tuple(
+                More() if {t.id for t in more.trials} & set(word.trials) else more
+                for more in self._more.get(word.pack, ())
+            )
 
     def committed(self, pack: str) -> tuple[Outcome, ...]:
         return self._committed.get(pack, ())
@@ -49,8 +59,12 @@ class Board:
     def share(self, pack: str, known: tuple[int, ...]) -> None:
         self._known[pack] = known
 
+    def give(self, pack: str, more: More) -> None:
+        self._more[pack] = (*self._more.get(pack, ()), more)
+
     def asks(self, pack: str) -> Asks:
-        return Asks(stop=self._stop, known=self._known.get(pack, ()))
+        known, more = self._known.get(pack, ()), self._more.get(pack, ())
+        return Asks(stop=self._stop, known=known, more=more)
 
     def stop(self) -> None:
         self._stop = True
@@ -91,6 +105,9 @@ class RemoteLedger:
         before: Mapping[str, str],
     ) -> bool:
         return bool(self._call("take", pack, trials, info, before))
+
+    def extend(self, pack: str, trials: Sequence[str], before: Mapping[str, str]) -> bool:
+        return bool(self._call("extend", pack, trials, before))
 
     def renew(self, pack: str, progress: Progress) -> bool:
         return bool(self._call("renew", pack, progress))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,7 +11,7 @@ import torch
 
 from experiments.driver.dispatch import Dispatcher
 from experiments.driver.executors import LOOK_SECONDS, Look
-from experiments.driver.jobs import Asks, Wire
+from experiments.driver.jobs import Asks, More, Wire
 from experiments.driver.ledger import FolderLedger
 from experiments.driver.signals import Stop
 from experiments.driver.worker import MakeTrainer, Pace, run_pack, training
@@ -54,7 +55,9 @@ class InProcess:
 
     def run(self, dispatcher: Dispatcher, stop: Stop, look: Look) -> None:
         known: dict[str, tuple[int, ...]] = {}
+        given: dict[str, list[More]] = defaultdict(list)
         dispatcher.share = known.__setitem__
+        dispatcher.give = lambda pack, more: given[pack].append(more)
         failed: list[ResultsError] = []
         looked = time.monotonic()
 
@@ -68,7 +71,8 @@ class InProcess:
                     failed.append(error)
                     dispatcher.stop()
                 looked = time.monotonic()
-            return Asks(stop=bool(stop) or dispatcher.stopped, known=known.get(pack, ()))
+            ends = bool(stop) or dispatcher.stopped
+            return Asks(stop=ends, known=known.get(pack, ()), more=tuple(given[pack]))
 
         wire = Wire(tell=dispatcher.hear, asks=asks)
         while not stop:
@@ -79,6 +83,8 @@ class InProcess:
                 time.sleep(LOOK_SECONDS)
                 look()
                 continue
+            known.pop(job.pack.id, None)
+            given.pop(job.pack.id, None)
             with _one_thread():
                 run_pack(job, self._ledger, wire, trainer=self._trainer, pace=self._pace)
             if failed:

@@ -112,6 +112,7 @@ class RayTune:
     def run(self, dispatcher: Dispatcher, stop: Stop, look: Look) -> None:
         """Train until the dispatcher has no more, is stopped, or ``stop`` asks."""
         dispatcher.share = lambda pack, known: self._board.share.remote(pack, known)
+        dispatcher.give = lambda pack, more: self._board.give.remote(pack, more)
         with self._listening(dispatcher, stop, look):
             while not stop and not dispatcher.finished:
                 self._tune(dispatcher, stop)

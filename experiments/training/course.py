@@ -1,0 +1,51 @@
+"""One trial's course through a pack: when it looks next, what it reached, its walk back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from experiments.engines.base import gather
+from experiments.plan import Outcome
+
+
+@dataclass(frozen=True, kw_only=True)
+class Walk:
+    """A trial that has reached its target, back in the bracket of its hit, looking closer."""
+
+    steps: tuple[int, ...]
+    """Finer looks that are left, all of them before the hit."""
+    hit: int
+    """The step of the hit on the evaluation grid."""
+    miss: int
+    """The last finer look that missed."""
+    ended: Outcome | None
+    """How the trial ended at its hit, where it stops there."""
+    after: Any
+    """What the engine holds of it at the hit, where it goes on from there."""
+
+
+@dataclass(kw_only=True)
+class Course:
+    """Where one trial stands among its looks."""
+
+    next: int
+    """The step of its next look."""
+    last: int = 0
+    """The step of its last one."""
+    hit: tuple[int, int] | None = None
+    """Steps to target, and the last miss before."""
+    refined: tuple[int, int] | None = None
+    """The same on the finer grid."""
+    held: Any = None
+    """What the engine holds of it at the last look, where its bracket may be walked."""
+    walk: Walk | None = None
+
+    def on(self, device: torch.device) -> Course:
+        """A copy with what is held on ``device``."""
+        walk = self.walk
+        if walk is not None:
+            walk = replace(walk, after=gather(walk.after, device))
+        return replace(self, held=gather(self.held, device), walk=walk)

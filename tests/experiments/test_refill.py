@@ -1,0 +1,347 @@
+"""A pack that has room asks for more trials, and what it is given is claimed, kept and recorded."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from experiments.driver.dispatch import Dispatcher
+from experiments.driver.executors.board import Board
+from experiments.driver.jobs import Asks, Ended, Job, More, Offer, PackEnd, Refused, Wire, Word
+from experiments.driver.ledger import FolderLedger, unpack_snapshot
+from experiments.driver.refill import Refill
+from experiments.driver.study_state import StudyState
+from experiments.driver.worker import Pace, run_pack
+from experiments.plan import Outcome, Pack, Trial
+from experiments.training.loop import Training
+from tests import problems
+from tests.experiments.fakes import FakeTraining, Plan, points, study
+from tests.experiments.test_worker import results
+
+QUICK = Pace(ask=0.002, renew=0.02, commit=0.0, snapshot=0.0)
+SIZE = 4
+
+
+class Driver:
+    """Answers offers with the next of some trials, and knows when an answer has been heard."""
+
+    def __init__(self, trials: Sequence[Trial]) -> None:
+        self.left = list(trials)
+        self.words: list[Word] = []
+        self.more: list[More] = []
+        self.stop = False
+        self._polls = 0
+        self.wire = Wire(tell=self.tell, asks=self.asks)
+
+    def tell(self, word: Word) -> None:
+        self.words.append(word)
+        if isinstance(word, Offer):
+            given, self.left = self.left[: word.room], self.left[word.room :]
+            self.more.append(More(trials=tuple(given)))
+            self._polls = 0
+
+    def asks(self, pack: str) -> Asks:
+        del pack
+        self._polls += 1
+        return Asks(stop=self.stop, more=tuple(self.more))
+
+    def wait(self) -> None:
+        """Until the worker has the last answer: the poll before the last one is taken in."""
+        until = time.monotonic() + 10
+        while self.more and self._polls < 2 and time.monotonic() < until:
+            time.sleep(0.001)
+
+    def said(self, kind: type) -> list[Any]:
+        return [word for word in self.words if isinstance(word, kind)]
+
+    @property
+    def committed(self) -> list[str]:
+        ended = [word for word in self.said(Ended) if word.committed]
+        return [outcome.trial for word in ended for outcome in word.outcomes]
+
+
+def patient(driver: Driver, base: type = FakeTraining, stop_at: int | None = None) -> type:
+    """A trainer that waits for the driver's answers; ``stop_at`` so many looks it is stopped."""
+
+    class Patient(base):  # type: ignore[misc]
+        def run(self, should_stop: Any = None) -> Any:
+            del should_stop
+            for number, events in enumerate(super().run(lambda: driver.stop)):
+                yield events
+                driver.wait()
+                driver.stop = stop_at is not None and number >= stop_at
+
+    return Patient
+
+
+def fake_trials(count: int, **changes: Any) -> tuple[Trial, ...]:
+    return tuple(Plan(study(**changes), points(80)).trials(0, count))
+
+
+def job(trials: Sequence[Trial], size: int | None = SIZE, **changes: Any) -> Job:
+    of = changes.pop("of", None) or study(keep=None, **changes)
+    return Job(
+        pack=Pack(id="pack", study=of, trials=tuple(trials), engine="module"),
+        round=0,
+        columns={"study": of.id, "workload": "fake", "batch_size": of.batch_size},
+        wanted=frozenset(trial.id for trial in trials),
+        size=size,
+    )
+
+
+def run(one: Job, root: Path, driver: Driver, trainer: type, pace: Pace = QUICK) -> PackEnd:
+    return run_pack(one, FolderLedger(str(root)), driver.wire, trainer=trainer, pace=pace)
+
+
+def whole(root: Path, trials: Sequence[Trial], **changes: Any) -> dict[str, Any]:
+    """What the trials come to in one pack that is not refilled."""
+    run(job(trials, None, **changes), root, Driver(()), changes.pop("trainer", FakeTraining))
+    return results(root)
+
+
+def test_a_pack_is_refilled_to_its_size(tmp_path: Path) -> None:
+    trials = fake_trials(14)
+    driver = Driver(trials[SIZE:])
+    training = patient(driver)
+    most = []
+
+    class Counts(training):  # type: ignore[misc, valid-type]
+        def add(self, new: Sequence[Trial]) -> None:
+            super().add(new)
+            most.append(len(self.active))
+            claimed = FolderLedger(str(tmp_path)).claims.live()[0]["trials"]
+            assert set(self.active) <= set(claimed)  # before they train
+
+    assert run(job(trials[:SIZE]), tmp_path, driver, Counts).end == "done"
+    assert sorted(driver.committed) == sorted(t.id for t in trials)
+    assert max(most) == SIZE
+    assert len(most) > 2
+    assert results(tmp_path) == whole(tmp_path / "whole", trials)
+    ledger = FolderLedger(str(tmp_path))
+    assert ledger.claims.all() == []
+    assert ledger.checkpoints.list() == []
+    assert set(ledger.store.trials()["pack_models"]) <= set(range(SIZE, 15))
+
+
+def test_without_a_size_nothing_is_offered(tmp_path: Path) -> None:
+    trials = fake_trials(8)
+    driver = Driver(trials[SIZE:])
+    run(job(trials[:SIZE], None), tmp_path, driver, patient(driver))
+    assert driver.said(Offer) == []
+
+
+def test_one_offer_at_a_time_and_none_where_there_is_nothing(tmp_path: Path) -> None:
+    told: list[Word] = []
+    wire = Wire(tell=told.append, asks=lambda _: Asks())
+    refill = Refill(job(fake_trials(16), 16), FolderLedger(str(tmp_path)), wire)
+    refill.offer(16)
+    refill.offer(15)  # less than an eighth
+    assert told == []
+    refill.offer(14)
+    refill.offer(10)  # not answered yet
+    assert told == [Offer(pack="pack", room=2)]
+    assert refill.take((More(),)) == ()
+    refill.offer(14)  # nothing has ended since
+    assert len(told) == 1
+    refill.offer(9)
+    assert told[1:] == [Offer(pack="pack", room=7)]
+
+
+def test_a_snapshot_lists_who_has_joined(tmp_path: Path) -> None:
+    trials = fake_trials(12)
+    driver = Driver(trials[SIZE:])
+    end = run(job(trials[:SIZE]), tmp_path, driver, patient(driver, stop_at=25))
+    assert end.end == "stopped"
+    header, _ = unpack_snapshot(FolderLedger(str(tmp_path)).load("pack") or b"") or pytest.fail(
+        "none"
+    )
+    joined = len(header.trials)
+    assert SIZE < joined < 12
+    assert header.trials == tuple(t.id for t in trials[:joined])
+    assert not set(header.active) & set(driver.committed)
+    rest = Driver(trials[joined:])
+    again = replace(job(trials[:joined]), wanted=frozenset(header.active), resumes=True)
+    assert run(again, tmp_path, rest, patient(rest)).end == "done"
+    assert results(tmp_path) == whole(tmp_path / "whole", trials)
+
+
+def test_who_was_given_after_the_snapshot_begins_with_the_next_worker(tmp_path: Path) -> None:
+    """A worker has died: its successor gets the job with all that its predecessor was given."""
+    trials = fake_trials(12)
+    driver = Driver(trials[SIZE:])
+    run(job(trials[:SIZE]), tmp_path, driver, patient(driver, stop_at=25))
+    header, _ = unpack_snapshot(FolderLedger(str(tmp_path)).load("pack") or b"") or pytest.fail(
+        "none"
+    )
+    board = Board()
+    board.put(job(trials[:SIZE]))
+    for more in driver.more:
+        board.give("pack", more)
+    late = More(trials=tuple(driver.left[:2]))
+    board.give("pack", late)  # never heard
+    for word in driver.words:
+        board.tell(word)
+    found = board.get("pack")
+    assert board.asks("pack").more == ()
+    assert board.get("pack") == found
+    done = {outcome.trial for outcome in board.committed("pack")}
+    successor = Driver(driver.left[2:])
+    end = run(replace(found, wanted=found.wanted - done), tmp_path, successor, patient(successor))
+    assert end.end == "done"
+    assert len(found.pack.trials) == len(header.trials) + 2
+    assert results(tmp_path) == whole(tmp_path / "whole", trials)
+
+
+def test_what_others_claim_or_recorded_is_refused(tmp_path: Path) -> None:
+    trials = fake_trials(8)
+    other = FolderLedger(str(tmp_path))
+    run(job(trials[4:5], None), tmp_path, Driver(()), FakeTraining)  # recorded by another driver
+    assert other.take("other", [trials[5].id], {}, {})
+
+    class OneByOne(Driver):
+        def tell(self, word: Word) -> None:
+            super().tell(replace(word, room=1) if isinstance(word, Offer) else word)
+
+    driver = OneByOne(trials[SIZE:])
+    before = len(other.store.trials())
+    assert run(job(trials[:SIZE]), tmp_path, driver, patient(driver)).end == "done"
+    refused = [trial for word in driver.said(Refused) for trial in word.trials]
+    assert refused == [trials[4].id, trials[5].id]
+    assert set(driver.committed) == {t.id for t in trials} - set(refused)
+    assert len(other.store.trials()) == before + 6
+    other.release("other")
+    board = Board()
+    board.put(job(trials[:SIZE]))
+    for more in driver.more:
+        board.give("pack", more)
+    for word in driver.words:
+        board.tell(word)
+    assert not board.get("pack").wanted & set(refused)
+
+
+def test_real_trials_join_bit_for_bit(tmp_path: Path) -> None:
+    import results as dataset
+
+    of = problems.study(optimizer="adam", budget_steps=40, keep=None)
+    trials = [replace(t, index=i) for i, t in enumerate(problems.trials(of, 7))]
+    short = [replace(t, metaparameters={**t.metaparameters, "learning_rate": 1e30}) for t in trials]
+    mixed = [short[i] if i in (0, 1, 4) else trial for i, trial in enumerate(trials)]
+    driver = Driver(mixed[3:])
+    run(job(mixed[:3], 3, of=of), tmp_path / "refilled", driver, patient(driver, Training))
+    run(job(mixed, None, of=of), tmp_path / "whole", Driver(()), Training)
+    columns = ["trial", "step", "validation_error", "validation_cross_entropy"]
+    frames = [
+        dataset.open(tmp_path / name)
+        .measurements.sort_values(["trial", "step"])[columns]
+        .reset_index(drop=True)
+        for name in ("refilled", "whole")
+    ]
+    assert frames[0].equals(frames[1])
+    assert results(tmp_path / "refilled") == results(tmp_path / "whole")
+
+
+# What the driver gives
+
+
+@settings(max_examples=60)
+@given(
+    wanted=st.integers(8, 60),
+    size=st.integers(2, 16),
+    slots=st.integers(1, 3),
+    keep=st.sampled_from([None, 1, 4]),
+    draw=st.randoms(use_true_random=False),
+)
+def test_refilled_packs_train_what_others_do(
+    wanted: int, size: int, slots: int, keep: int | None, draw: Any
+) -> None:
+    """Nothing twice, no pack above its size, nothing of a later wave, and the same best trials."""
+    of = study(trials=wanted, keep=keep)
+    best = []
+    for refills in (False, True):
+        state = StudyState(plan=Plan(of, points(240, seed=wanted)), columns={}, label="a")
+        ended = sweep(state, slots=slots, size=size, refills=refills, draw=draw)
+        reached = sorted(
+            (o.steps_to_target, t, o.last_miss) for t, o in ended.items() if o.steps_to_target
+        )
+        least = reached[min(len(reached), keep or len(reached)) - 1][0] if reached else 0
+        best.append([hit for hit in reached if hit[0] <= least])
+    assert best[0] == best[1]
+
+
+def sweep(
+    state: StudyState, *, slots: int, size: int, refills: bool, draw: Any
+) -> dict[str, Outcome]:
+    """Train a study by the real dispatcher in fake packs, whose looks are shuffled."""
+    dispatcher = Dispatcher([state], slots=slots, pack_size=size, observer=lambda _: None)
+    training: dict[str, FakeTraining] = {}
+    looks: dict[str, Any] = {}
+    ended: dict[str, Outcome] = {}
+    sizes: dict[str, int] = {}
+
+    def give(pack: str, more: More) -> None:
+        assert all(trial.round == training[pack].pack.trials[0].round for trial in more.trials)
+        if draw.random() < 0.1 and more.trials:
+            dispatcher.hear(Refused(pack=pack, trials=tuple(t.id for t in more.trials)))
+            dispatcher.merge({}, ())  # whoever had them has given them up
+            return
+        training[pack].add(more.trials)
+        assert len(training[pack].active) <= sizes[pack]
+
+    if refills:
+        dispatcher.give = give
+    dispatcher.share = lambda pack, steps: training[pack].know(steps[-1:])
+    while True:
+        while len(looks) < slots and isinstance(one := dispatcher.next(), Job):
+            training[one.pack.id] = FakeTraining(one.pack)
+            looks[one.pack.id] = training[one.pack.id].run()
+            assert (one.size is not None) == refills
+            sizes[one.pack.id] = one.size or 0
+        if not looks:
+            assert dispatcher.finished
+            return ended
+        pack = draw.choice(sorted(looks))
+        events = next(looks[pack], None)
+        if events is None:
+            del looks[pack]
+            dispatcher.hear(PackEnd(pack=pack, end="done", seconds=1.0))
+            continue
+        outcomes = tuple(event for event in events if isinstance(event, Outcome))
+        assert not {o.trial for o in outcomes} & set(ended)
+        ended |= {o.trial: o for o in outcomes}
+        if outcomes:
+            dispatcher.hear(Ended(pack=pack, outcomes=outcomes, committed=True))
+        room = sizes[pack] - len(training[pack].active)
+        if refills and outcomes and training[pack].active and room:
+            dispatcher.hear(Offer(pack=pack, room=room))
+
+
+def test_in_this_process_packs_are_refilled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from experiments.driver.events import PackStarted
+    from experiments.driver.sweep import sweep as real_sweep
+    from tests.experiments.test_sweep import experiment
+
+    monkeypatch.setenv("FAKE_SECONDS", "0.01")
+    seen: list[Any] = []
+    did = real_sweep(
+        experiment(batch_size="64", trials=60, keep="off"),
+        results=tmp_path,
+        address="none",
+        trainer=FakeTraining,
+        pace=QUICK,
+        observer=seen.append,
+        pack_size=8,
+    )
+    rows = FolderLedger(str(tmp_path)).store.trials()
+    assert did.trials == len(rows) == rows["trial"].nunique() >= 60
+    packs = [event for event in seen if isinstance(event, PackStarted)]
+    assert len(packs) == rows["pack"].nunique()
+    assert rows["pack_models"].max() > 8  # some trials joined
