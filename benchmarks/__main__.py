@@ -10,9 +10,9 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import demo, engines, sweeps
+from benchmarks import demo, engines, scale, sweeps
 
-PARTS = {"demo": demo.rows, "engines": engines.rows, "sweeps": sweeps.rows}
+PARTS = {"demo": demo.rows, "engines": engines.rows, "sweeps": sweeps.rows, "scale": scale.rows}
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
 HEAD = """# Benchmarks
@@ -35,7 +35,11 @@ def main(names: list[str]) -> None:
     unknown = set(names) - set(PARTS)
     if unknown:
         raise SystemExit(f"unknown part {unknown.pop()!r}; known: {', '.join(PARTS)}")
-    rows = [row for name in names or PARTS for row in PARTS[name]()]
+    rows = []
+    for name in names or PARTS:
+        part = PARTS[name]()
+        print(table(part), flush=True)
+        rows += part
     cuda = torch.cuda.is_available()
     on_gpu = ("twin tests of both engines on CUDA", "cifar10-resnet8 to its target on CUDA")
     missing = {"measured": "not measured: no GPU", "wanted": "passes"}
