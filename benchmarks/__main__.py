@@ -49,7 +49,6 @@ def main(names: list[str]) -> None:
         f"{'a CUDA GPU' if cuda else 'no GPU'}, Python {platform.python_version()}, "
         f"torch {torch.__version__}.\n\n"
     )
-    print(table(rows))
     if not names:
         PAGE.write_text(HEAD + machine + table(rows))
         print(f"wrote {PAGE}")
