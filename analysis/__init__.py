@@ -4,16 +4,19 @@
 (imported on demand: matplotlib is heavy).
 """
 
-from analysis.curves import Curve, UnequalLooksError, curves
+from analysis.curves import Curve, UnequalEstimatorsError, UnequalLooksError, curves
+from analysis.estimators import EstimatorError
 from analysis.points import Point
 from analysis.regimes import Interval, Regimes, TooFewBatchSizesError, regimes
 
 __all__ = [
     "Curve",
+    "EstimatorError",
     "Interval",
     "Point",
     "Regimes",
     "TooFewBatchSizesError",
+    "UnequalEstimatorsError",
     "UnequalLooksError",
     "curves",
     "regimes",

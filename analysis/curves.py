@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from analysis import edges as edge_check
-from analysis.groups import Grouping, Wide, grouping, label, labels, target, widen
+from analysis import edge_check, searched
+from analysis.estimators import MINIMUM, EstimatorError
+from analysis.groups import Grouping, Wide, grouping, labels, target, widen
 from analysis.looks import every_second
-from analysis.points import SEARCHED, Point, Rows, Runs, best_of, of_runs
+from analysis.points import SEARCHED, Point, of_runs, tabulate
+from analysis.runs import Rows, Runs, number
+from analysis.words import sizes
 from results.errors import ResultsError
 from results.target import Target
 
 
 class UnequalLooksError(ResultsError):
     """Trials whose evaluation grids differ cannot stand in one comparison."""
+
+
+class UnequalEstimatorsError(ResultsError):
+    """Curves whose points are of different estimators cannot stand in one comparison."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +44,10 @@ class Curve:
     """N: feasible trials a point; 1 where every run is a point of its own."""
     repeats: bool = False
     """Whether the points are repeated runs, not the best of a search."""
+    estimator: str = MINIMUM
+    """What stands for a batch size of a search: see ``analysis.estimators``."""
+    withheld: str | None = None
+    """Why the trials are not drawn alike, so that intervals from single trials are withheld."""
     dimensions: int | None = None
     """Tuned metaparameters, where the studies are known."""
     evaluation_ratio: float | None = None
@@ -62,7 +73,16 @@ class Curve:
 
     def to_frame(self) -> pd.DataFrame:
         """A row a batch size: what is shown, and the error bar."""
-        return pd.DataFrame([{**self.group, **_row(point)} for point in self.points])
+        return pd.DataFrame([{**self.group, **row} for row in self.tabulate()])
+
+    def tabulate(self) -> list[dict[str, Any]]:
+        """The same as plain values, without the group columns: see ``analysis.points.tabulate``."""
+        return [{**tabulate(point), "estimator": self.named} for point in self.points]
+
+    @property
+    def named(self) -> str:
+        """The estimator's name, or ``run``."""
+        return "run" if self.repeats else self.estimator
 
 
 def curves(
@@ -72,12 +92,15 @@ def curves(
     measurements: pd.DataFrame | None = None,
     by: Sequence[str] | None = None,
     baseline: str | None = None,
+    estimator: str | None = None,
 ) -> list[Curve]:
     """Divide ``trials`` into curves and take each batch size's steps to target.
 
     Rows of role search and extension are minimized over: the best of the first N feasible trials
-    in the sequence's order, N the largest number that all batch sizes of the curve share. Rows of
-    role repeat are runs, each a point of its own. ``transfer`` rows are left alone.
+    in the sequence's order, N the largest number that all batch sizes of the curve share, or what
+    another estimator makes of them. Rows of role repeat never are: beside a search they are its
+    best configuration trained again, else runs, each a point of its own. ``transfer`` rows are
+    left alone.
 
     Args:
         trials: rows with the columns of the trials table; absent ones are null.
@@ -87,9 +110,13 @@ def curves(
             the others are minimized over. Workload, data set, target and workload fields that
             vary always group.
         baseline: the curve with this label, or with this value in a column, comes first.
+        estimator: what stands for a batch size (``analysis.estimators.NAMES``); what the trials'
+            own column says unless given, else the minimum.
 
     Raises:
         UnequalLooksError: trials of one workload and data set have unequal evaluation grids.
+        UnequalEstimatorsError: its curves have unequal estimators.
+        EstimatorError: no such estimator, or trials that do not carry it.
         ResultsError: no trials, an unknown column in ``by``, or no such baseline.
     """
     if trials.empty:
@@ -101,25 +128,37 @@ def curves(
     _check_looks(wide.frame)
     if studies is not None:
         studies = None if studies.empty else widen(studies).frame
-    found = _curves(wide, groups, studies)
+    found = _curves(wide, groups, studies, estimator)
+    _check_estimators(found)
     if measurements is not None and len(measurements):
         thinned = replace(wide, frame=every_second(wide.frame, measurements))
-        coarse = _curves(thinned, groups, None)
-        found = [
-            replace(curve, coarse=None if curve.repeats else other)
-            for curve, other in zip(found, coarse, strict=True)
-        ]
+        found = _with_coarse(found, thinned, groups, estimator)
     if note:
         found = [replace(curve, notes=(*curve.notes, note)) for curve in found]
     return found if baseline is None else _baseline_first(found, baseline)
 
 
-def _curves(trials: Wide, groups: Grouping, studies: pd.DataFrame | None) -> list[Curve]:
+def _with_coarse(
+    found: list[Curve], thinned: Wide, groups: Grouping, estimator: str | None
+) -> list[Curve]:
+    try:
+        coarse = _curves(thinned, groups, None, estimator)
+    except EstimatorError:  # where thinned brackets leave too few known for it
+        return found
+    return [
+        replace(curve, coarse=None if curve.repeats else other)
+        for curve, other in zip(found, coarse, strict=True)
+    ]
+
+
+def _curves(
+    trials: Wide, groups: Grouping, studies: pd.DataFrame | None, estimator: str | None
+) -> list[Curve]:
     runs = Runs.of(trials.frame)
     parts = list(groups.split(trials.frame))
     texts = labels([group for group, _ in parts], [str(target(runs.rows, r)) for _, r in parts])
     return [
-        _curve(group, text, runs, rows, groups.over, studies)
+        _curve(group, text, runs, rows, groups.over, studies, estimator)
         for (group, rows), text in zip(parts, texts, strict=True)
     ]
 
@@ -131,30 +170,35 @@ def _curve(
     rows: Rows,
     over: tuple[str, ...],
     studies: pd.DataFrame | None,
+    asked: str | None,
 ) -> Curve:
     role = runs.rows["role"][rows]
-    searched, repeats = rows[np.isin(role, SEARCHED)], rows[role == "repeat"]
+    search, repeats = rows[np.isin(role, SEARCHED)], rows[role == "repeat"]
     notes: list[str] = []
-    if not len(searched):
+    estimator = searched.estimator(runs, search, asked, notes)
+    reason = searched.withheld(runs, search)
+    if not len(search):
         points, trials = _repeated(runs, repeats), 1
+        if asked is not None:
+            notes.append(f"every run is a point of its own: {asked} has nothing to choose from")
     else:
-        if len(repeats):
-            notes.append(f"{len(repeats)} repeated runs are not part of the minima")
-        points, trials = _searched(runs, searched, over, notes)
+        points, trials = searched.points(
+            runs, search, over, notes, estimator=estimator, reason=reason
+        )
+        points = searched.with_repeats(points, runs, repeats, over, notes)
     dimensions = None
     if studies is not None:
         here = {study for study in runs.rows["study"][rows] if isinstance(study, str)}
         mine = studies[studies["study"].isin(here)]
-        points = [_with_edges(point, runs, searched, mine) for point in points]
+        space = edge_check.spaces(mine)
+        points = [edge_check.with_edges(point, runs, search, space) for point in points]
         if "dimensions" in mine and mine["dimensions"].notna().any():
             dimensions = int(mine["dimensions"].max())
-        notes += _edge_notes(points)
+        notes += edge_check.notes(points)
         waiting = _not_run(group, points, studies)
         if waiting:
-            notes.append(f"not run yet: {_sizes(waiting)}")
-    censored = [point.batch_size for point in points if point.censored]
-    if censored:
-        notes.append(f"nothing reached the target at {_sizes(censored)}")
+            notes.append(f"not run yet: {sizes(waiting)}")
+    notes += _censored(points)
     ratios = runs.rows["evaluation_ratio"][rows]
     units = [unit for unit in runs.rows["example_unit"][rows] if isinstance(unit, str)]
     return Curve(
@@ -163,84 +207,33 @@ def _curve(
         target=target(runs.rows, rows),
         points=tuple(points),
         trials=trials,
-        repeats=not len(searched),
+        repeats=not len(search),
+        estimator=estimator,
+        withheld=reason,
         dimensions=dimensions,
-        evaluation_ratio=next((float(one) for one in ratios if _or_none(one)), None),
+        evaluation_ratio=next((float(one) for one in ratios if number(one)), None),
         example_unit=units[0] if units else "example",
         notes=tuple(notes),
     )
 
 
 def _repeated(runs: Runs, rows: Rows) -> list[Point]:
-    sizes = runs.rows["batch_size"][rows].astype(np.int64)
-    return [of_runs(runs, int(size), rows[sizes == size]) for size in np.unique(sizes)]
+    tested = runs.rows["batch_size"][rows].astype(np.int64)
+    return [of_runs(runs, int(size), rows[tested == size]) for size in np.unique(tested)]
 
 
-def _searched(
-    runs: Runs, rows: Rows, over: tuple[str, ...], notes: list[str]
-) -> tuple[list[Point], int]:
-    """The minima of each batch size at the N that all share, and that N (a point)."""
-    searches: dict[int, dict[str, list[int]]] = {}
-    sizes = runs.rows["batch_size"]
-    for row in rows:
-        algorithm = label({name: runs.rows[name][row] for name in over}, over)
-        searches.setdefault(int(sizes[row]), {}).setdefault(algorithm, []).append(row)
-    parts = {
-        size: {name: np.array(some) for name, some in sorted(each.items())}
-        for size, each in sorted(searches.items())
-    }
-    counts = {
-        size: {name: len(runs.feasible(some)) for name, some in each.items()}
-        for size, each in parts.items()
-    }
-    known = [count for each in counts.values() for count in each.values() if count]
-    n = min(known, default=0)
-    points = [best_of(runs, size, list(each.values()), n, over) for size, each in parts.items()]
-    if known and max(known) > n:
-        few = [size for size, each in counts.items() if n in each.values()]
+def _censored(points: Sequence[Point]) -> list[str]:
+    notes = []
+    lost = [point for point in points if point.censored and point.minimum is None]
+    hidden = [point.batch_size for point in lost if not point.exact]
+    if hidden:
         notes.append(
-            f"each point is the best of the first {n} feasible trials: "
-            f"{_sizes(few)} {'has' if len(few) == 1 else 'have'} no more, others up to {max(known)}"
+            f"the best is not known at {sizes(hidden)}: these trials were dominated by others"
         )
-    if over:
-        notes += _minimized(over, counts, n)
-    barren = [size for size, each in counts.items() if not any(each.values())]
-    if barren:
-        notes.append(f"no trial stayed feasible at {_sizes(barren)}")
-    return points, max((point.trials for point in points), default=0)
-
-
-def _minimized(over: Sequence[str], counts: Mapping[int, Mapping[str, int]], n: int) -> list[str]:
-    algorithms = dict.fromkeys(name for each in counts.values() for name in each)
-    each = ", ".join(
-        f"{name or 'none'} (N = {n if any(c.get(name) for c in counts.values()) else 0})"
-        for name in algorithms
-    )
-    notes = [f"minimized over {' and '.join(over)}: {each}"]
-    lacking = [size for size, each in counts.items() if len(each) < len(algorithms)]
-    if lacking:
-        notes.append(f"fewer training algorithms ran at {_sizes(lacking)}")
+    censored = [point.batch_size for point in lost if point.batch_size not in hidden]
+    if censored:
+        notes.append(f"nothing reached the target at {sizes(censored)}")
     return notes
-
-
-def _with_edges(point: Point, runs: Runs, rows: Rows, studies: pd.DataFrame) -> Point:
-    """``point`` with the dimensions on whose edge its optimum sits."""
-    here = rows[runs.rows["trial"][rows] == point.trial] if point.trial is not None else rows[:0]
-    if not len(here):
-        return point
-    study = runs.rows["study"][here[0]]
-    space = studies.loc[studies["study"] == study, "search_space"].dropna()
-    if space.empty:
-        return point
-    mine = rows[runs.rows["study"][rows] == study]
-    hits = mine[runs.steps[mine] <= runs.cutoff(mine, runs.kept(mine))]
-    near = edge_check.near_best(
-        runs.steps[hits].tolist(),
-        [edge_check.parameters(text) for text in runs.rows["metaparameters"][hits]],
-    )
-    budget = _or_none(runs.rows["budget_steps"][here[0]])
-    sides = edge_check.edge(space.iloc[-1], point.best, near, budget_steps=budget)
-    return replace(point, edges=tuple(sides))
 
 
 def _not_run(group: Mapping[str, Any], points: list[Point], studies: pd.DataFrame) -> list[int]:
@@ -252,18 +245,6 @@ def _not_run(group: Mapping[str, Any], points: list[Point], studies: pd.DataFram
             mine &= cells.isna() if value is None else cells.astype(object) == value
     tested = {point.batch_size for point in points}
     return sorted(set(map(int, studies.loc[mine, "batch_size"])) - tested)
-
-
-def _edge_notes(points: Iterable[Point]) -> list[str]:
-    places: dict[str, list[int]] = {}
-    for point in points:
-        for side in point.edges:
-            if side.verdict == "edge":
-                places.setdefault(str(side), []).append(point.batch_size)
-    return [
-        f"the optimum sits on the edge of its search space, {side}, at {_sizes(sizes)}"
-        for side, sizes in places.items()
-    ]
 
 
 def _in_order(trials: pd.DataFrame) -> pd.DataFrame:
@@ -305,6 +286,21 @@ def _check_looks(trials: pd.DataFrame) -> None:
             )
 
 
+def _check_estimators(found: Sequence[Curve]) -> None:
+    named: dict[Any, dict[str, str]] = {}
+    for curve in found:
+        if not curve.repeats:
+            key = curve.group.get("workload"), curve.group.get("dataset")
+            named.setdefault(key, {}).setdefault(curve.estimator, curve.label)
+    for (workload, _), each in named.items():
+        if len(each) > 1:
+            which = " and ".join(f"{name} ({label})" for name, label in each.items())
+            raise UnequalEstimatorsError(
+                f"curves of {workload} are of unequal estimators, {which}",
+                hint="take one for all: --estimator minimum",
+            )
+
+
 def _baseline_first(found: list[Curve], baseline: str) -> list[Curve]:
     first = [
         curve
@@ -317,30 +313,3 @@ def _baseline_first(found: list[Curve], baseline: str) -> list[Curve]:
             hint=f"curves: {', '.join(curve.label for curve in found)}",
         )
     return first + [curve for curve in found if curve not in first]
-
-
-def _sizes(sizes: Sequence[int]) -> str:
-    return ("batch size " if len(sizes) == 1 else "batch sizes ") + ", ".join(map(str, sizes))
-
-
-def _or_none(value: Any) -> float | None:
-    return None if value is None or value is pd.NA or value != value else float(value)
-
-
-def _row(point: Point) -> dict[str, Any]:
-    low, high = point.bar or (None, None)
-    return {
-        "batch_size": point.batch_size,
-        "steps": point.steps,
-        "low": low,
-        "high": None if high == np.inf else high,
-        "last_miss": point.last_miss,
-        "examples": None if point.steps is None else point.steps * point.batch_size,
-        "trials": point.trials,
-        "hits": point.hits,
-        "ran": point.ran,
-        "infeasible": point.infeasible,
-        "learning_rate": point.learning_rate,
-        "effective_learning_rate": point.effective_learning_rate,
-        "edges": "; ".join(map(str, point.edges)),
-    }

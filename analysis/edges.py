@@ -43,6 +43,11 @@ class Edge:
         end = "lower" if self.side == "low" else "upper"
         return f"{self.dimension} at its {end} end {self.bound:g}"
 
+    @property
+    def told(self) -> str:
+        """The same, and whether it is not of the best trial itself."""
+        return str(self) if self.verdict == "edge" else f"{self} (near-best)"
+
 
 def edge(
     space: str | Mapping[str, Any],

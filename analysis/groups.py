@@ -80,6 +80,8 @@ def grouping(wide: Wide, by: Sequence[str] | None) -> Grouping:
     always = [name for name in _ALWAYS if trials[name].notna().any()]
     if _searched_twice(trials, [*always, *fields, *used, *_TARGET]):
         used.append("experiment")
+    if _searched_otherwise(trials, [*always, *fields, *used, *_TARGET]):
+        used.append("search")
     if by is None:
         return Grouping(always=(*always, *fields), by=tuple(used), over=())
     for name in by:
@@ -106,6 +108,14 @@ def _searched_twice(trials: pd.DataFrame, columns: list[str]) -> bool:
     keys = [searches[name].astype(str) for name in (*columns, "batch_size")]
     unlike = searches.groupby(keys, sort=False, dropna=False)[["study", "experiment"]].nunique()
     return bool((unlike > 1).all(axis=1).any())
+
+
+def _searched_otherwise(trials: pd.DataFrame, columns: list[str]) -> bool:
+    """Whether one batch size of one curve was searched by several methods: two answers again."""
+    searches = trials[trials["role"].isin(("search", "extension")) & trials["search"].notna()]
+    keys = [searches[name].astype(str) for name in (*columns, "batch_size")]
+    methods = searches.groupby(keys, sort=False, dropna=False)["search"].nunique()
+    return bool((methods > 1).any())
 
 
 _NOT_GROUPS = {"batch_size", "steps_to_target", "last_miss", "metaparameters", "fields"}
@@ -146,6 +156,10 @@ COLUMNS = (
     "trial",
     "index",
     "role",
+    "search",
+    "search_seed",
+    "enlargement",
+    "estimator",
     "experiment",
     "workload_version",
     "time",
@@ -153,11 +167,14 @@ COLUMNS = (
     "fields",
     "metaparameters",
     "learning_rate",
+    "momentum",
     "effective_learning_rate",
     "status",
     "stop_reason",
     "steps_to_target",
     "last_miss",
+    "refined_steps",
+    "refined_last_miss",
     "steps_run",
     "keep",
     "evaluation_ratio",

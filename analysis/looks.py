@@ -15,13 +15,17 @@ def every_second(trials: pd.DataFrame, measurements: pd.DataFrame) -> pd.DataFra
     study.
 
     A trial that was stopped at a dropped look is taken to reach the target at the next one kept;
-    one that was trained on is asked. Trials without a bracket, or without measurements, stay.
+    one that was trained on is asked. Trials without a bracket, or without measurements, stay. One
+    that was dominated cannot reach it before the kept look that follows: it counts as run to there.
     """
     hit = trials["steps_to_target"].notna() & trials["last_miss"].notna()
     hit &= trials["trial"].isin(measurements["trial"].unique())
     looked = measurements[measurements["trial"].isin(trials.loc[hit, "trial"])]
     steps = pd.to_numeric(trials["steps_to_target"]).astype(float).to_numpy(copy=True)
     misses = pd.to_numeric(trials["last_miss"]).astype(float).to_numpy(copy=True)
+    ran = pd.to_numeric(trials["steps_run"]).astype(float).to_numpy(copy=True)
+    dominated = trials["stop_reason"].eq("dominated").to_numpy() & np.isnan(steps)
+    of_study = trials["study"].to_numpy(object)
     for study, rows in trials[hit].groupby("study", sort=False).indices.items():
         places = np.flatnonzero(hit.to_numpy())[rows]
         looks = np.unique(looked.loc[looked["study"] == study, "step"].to_numpy(dtype=float))
@@ -35,8 +39,14 @@ def every_second(trials: pd.DataFrame, measurements: pd.DataFrame) -> pd.DataFra
         grid = np.append(looks, np.ceil(beyond))
         steps[places] = grid[at + odd]
         misses[places] = np.where(at < 2, np.where(odd, looks[0], 0.0), grid[at - 2 + odd])
+        cut = np.flatnonzero(dominated & (of_study == study))
+        kept = grid[::2]
+        following = np.searchsorted(kept, ran[cut], side="right")
+        ran[cut] = np.where(
+            following < len(kept), kept[np.minimum(following, len(kept) - 1)], ran[cut]
+        )
     steps, misses = _trained_on(trials, looked, steps, misses)
-    return trials.assign(steps_to_target=steps, last_miss=misses)
+    return trials.assign(steps_to_target=steps, last_miss=misses, steps_run=ran)
 
 
 def _trained_on(

@@ -71,6 +71,10 @@ class Regimes:
     censored: tuple[int, ...]
     left_out: tuple[int, ...]
     """Batch sizes whose points rise off the plateau and are not in the fit."""
+    estimator: str
+    """What stands for a batch size; ``run`` where every run is a point of its own."""
+    points: tuple[Mapping[str, Any], ...]
+    """What is fitted and what is known of it, a row a batch size: ``Curve.tabulate``."""
     best: Mapping[str, Any]
     """The fitted form: ``form`` (a label), ``k``, ``a``, ``min_steps``, ``critical_batch_size``,
     ``noise`` (standard deviation of log steps), ``points``."""
@@ -101,6 +105,8 @@ class Regimes:
             "trials": self.trials,
             "target": None if self.target is None else str(self.target),
             "censored": list(self.censored),
+            "estimator": self.estimator,
+            "points": [dict(point) for point in self.points],
             "best": dict(self.best),
             "notes": list(self.notes),
         }
@@ -140,6 +146,8 @@ def regimes(curve: Curve, *, tolerance: float = 0.2, level: float = 0.9) -> Regi
         target=curve.target,
         censored=tuple(curve.censored),
         left_out=_left_out(found),
+        estimator=curve.named,
+        points=tuple(curve.tabulate()),
         best=_best(found, level),
         notes=tuple(notes),
     )

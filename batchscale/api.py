@@ -199,6 +199,7 @@ def regimes(
     by: Sequence[str] | None = None,
     baseline: str | None = None,
     tolerance: float = 0.2,
+    estimator: str | None = None,
 ) -> list[dict[str, Any]]:
     """The three regimes of each curve with their intervals, as ``regimes --json`` prints them.
 
@@ -210,10 +211,12 @@ def regimes(
             minimized over.
         baseline: the curve to hold the others against, which comes first: ``"sgd"``.
         tolerance: τ: perfect scaling is E(B) <= (1+τ) E_min, maximal S(B) <= (1+τ) S_min.
+        estimator: what stands for a batch size: ``minimum``, ``best_of_10`` or
+            ``median_of_searches``; what the trials' own column says unless given.
     """
     from batchscale.curves import located
 
-    return located(sources, target, where, by, baseline, tolerance)
+    return located(sources, target, where, by, baseline, tolerance, estimator)
 
 
 def plot(
@@ -224,13 +227,14 @@ def plot(
     by: Sequence[str] | None = None,
     baseline: str | None = None,
     tolerance: float = 0.2,
+    estimator: str | None = None,
     output: str | Path | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Draw a figure; where ``output`` is given, also write it, with its numbers beside it."""
     from batchscale.curves import figure as drawn
 
-    return drawn(figure, sources, target, where, by, baseline, tolerance, output, ax)[0]
+    return drawn(figure, sources, target, where, by, baseline, tolerance, estimator, output, ax)[0]
 
 
 def draw(
@@ -241,6 +245,7 @@ def draw(
     by: Sequence[str] | None = None,
     baseline: str | None = None,
     tolerance: float = 0.2,
+    estimator: str | None = None,
     output: str | Path | None = None,
 ) -> list[Path]:
     """Draw a figure into ``output``, else a PDF of its name, its numbers beside it; the paths."""
@@ -250,7 +255,7 @@ def draw(
 
     matplotlib.use("agg")
     path = output or f"{figure}.pdf"
-    return drawn(figure, sources, target, where, by, baseline, tolerance, path, None)[1]
+    return drawn(figure, sources, target, where, by, baseline, tolerance, estimator, path, None)[1]
 
 
 def query(sql: str, source: str | Path | None = None) -> pd.DataFrame:

@@ -17,6 +17,7 @@ from batchscale.options import (
     Baseline,
     By,
     Device,
+    Estimator,
     Fields,
     Fmt,
     Json,
@@ -274,6 +275,7 @@ def regimes(
     by: By = None,
     baseline: Baseline = None,
     tolerance: Tolerance = 0.2,
+    estimator: Estimator = None,
     format: Fmt = "table",
     json: Json = False,
 ) -> None:
@@ -290,6 +292,7 @@ def regimes(
         by=columns(by),
         baseline=baseline,
         tolerance=tolerance,
+        estimator=estimator,
     )
     print(regime_table.regimes(found, chosen(format, json)), end="")
 
@@ -305,6 +308,7 @@ def plot(
     by: By = None,
     baseline: Baseline = None,
     tolerance: Tolerance = 0.2,
+    estimator: Estimator = None,
     output: Out = None,
 ) -> None:
     """Draw a figure, and write its numbers beside it."""
@@ -318,6 +322,7 @@ def plot(
         by=columns(by),
         baseline=baseline,
         tolerance=tolerance,
+        estimator=estimator,
         output=output,
     )
     for path in paths:

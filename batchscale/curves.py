@@ -31,6 +31,7 @@ def located(
     by: Sequence[str] | None,
     baseline: str | None,
     tolerance: float,
+    estimator: str | None,
 ) -> list[dict[str, Any]]:
     """The regimes of every curve; one that cannot be fitted has nulls, and a note that says why.
 
@@ -39,7 +40,7 @@ def located(
     """
     found: list[dict[str, Any]] = []
     failures: list[analysis.TooFewBatchSizesError] = []
-    for curve in gather(sources, target, where, by, baseline):
+    for curve in gather(sources, target, where, by, baseline, estimator):
         try:
             found.append(analysis.regimes(curve, tolerance=tolerance).to_dict())
         except analysis.TooFewBatchSizesError as error:
@@ -56,6 +57,7 @@ def gather(
     where: str | None,
     by: Sequence[str] | None,
     baseline: str | None,
+    estimator: str | None,
 ) -> list[Curve]:
     """The curves of all sources, read as one dataset."""
     if not sources:
@@ -71,6 +73,7 @@ def gather(
         measurements=_together(one.read_measurements(_columns(one)) for one in opened),
         by=by,
         baseline=baseline,
+        estimator=estimator,
     )
 
 
@@ -115,6 +118,8 @@ def _unfitted(curve: Curve, tolerance: float, error: Exception) -> dict[str, Any
         "trials": curve.trials,
         "target": None if curve.target is None else str(curve.target),
         "censored": curve.censored,
+        "estimator": curve.named,
+        "points": curve.tabulate(),
         "best": None,
         "notes": [str(error), *curve.notes],
     }
@@ -128,6 +133,7 @@ def figure(
     by: Sequence[str] | None,
     baseline: str | None,
     tolerance: float,
+    estimator: str | None,
     output: str | Path | None,
     ax: Axes | None,
 ) -> tuple[Axes, list[Path]]:
@@ -138,7 +144,7 @@ def figure(
     """
     from analysis import figures
 
-    curves = gather(sources, target, where, by, baseline)
+    curves = gather(sources, target, where, by, baseline, estimator)
     found = [_regimes(curve, tolerance) for curve in curves]
     drawn = figures.draw(name, curves, found, ax=ax)
     if output is None:

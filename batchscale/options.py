@@ -56,6 +56,15 @@ Baseline = Annotated[
 Tolerance = Annotated[
     float, typer.Option("--tolerance", help="What counts as perfect, and as maximal: within 0.2.")
 ]
+Estimator = Annotated[
+    str | None,
+    typer.Option(
+        "--estimator",
+        metavar="NAME",
+        help="What stands for a batch size: minimum, best_of_10 or median_of_searches. "
+        "Else what the experiment says.",
+    ),
+]
 Params = Annotated[
     list[str] | None,
     typer.Option(

@@ -14,8 +14,25 @@ QUANTITIES = (
     "min_steps",
     "min_examples",
 )
-_OTHERS = {"level", "tolerance", "batch_sizes", "trials", "target", "censored", "best", "notes"}
+_OTHERS = {
+    "level",
+    "tolerance",
+    "batch_sizes",
+    "trials",
+    "target",
+    "censored",
+    "estimator",
+    "points",
+    "best",
+    "notes",
+}
 _ALWAYS = ("optimizer",)
+_POINTS = {
+    "run": "",
+    "minimum": ", each point the best of N",
+    "best_of_10": ", each point the expected best of 10 of N",
+    "median_of_searches": ", each point the median of several bests of N",
+}
 
 Curve = Mapping[str, Any]
 
@@ -41,7 +58,7 @@ def regimes(curves: Sequence[Curve], format: Format) -> str:
     same = [_words(name, curves[0].get(name)) for name in groups if name not in shown]
     cells = "".join(cell for row in rows for cell in row.values())
     ends = "; ≥ and ≤: bounded, not reached" if "≥" in cells or "≤" in cells else ""
-    points = ", each point the best of N" if any(curve["trials"] > 1 for curve in curves) else ""
+    points = _POINTS[curves[0]["estimator"]] if any(c["trials"] > 1 for c in curves) else ""
     lines = [
         ", ".join(filter(None, [*same, f"target {curves[0]['target'] or 'of the source'}"])),
         f"{curves[0]['level']:.0%} intervals, tolerance {curves[0]['tolerance']:g}{points}{ends}",
@@ -107,6 +124,8 @@ def _flat(curve: Curve) -> dict[str, Any]:
             }
         elif name == "notes":
             flat[name] = " ".join(value)
+        elif name == "points":
+            continue  # rows of their own: in the JSON, and beside each figure
         else:
             flat[name] = value
     return flat

@@ -65,12 +65,19 @@ class Run:
         by: Sequence[str] | None = None,
         baseline: str | None = None,
         tolerance: float = 0.2,
+        estimator: str | None = None,
     ) -> list[dict[str, Any]]:
         """The three regimes of each curve with their intervals: see `batchscale.regimes`."""
         from batchscale import api
 
         return api.regimes(
-            self, target=target, where=where, by=by, baseline=baseline, tolerance=tolerance
+            self,
+            target=target,
+            where=where,
+            by=by,
+            baseline=baseline,
+            tolerance=tolerance,
+            estimator=estimator,
         )
 
     def plot(
@@ -82,6 +89,7 @@ class Run:
         by: Sequence[str] | None = None,
         baseline: str | None = None,
         tolerance: float = 0.2,
+        estimator: str | None = None,
         output: str | Path | None = None,
         ax: Axes | None = None,
     ) -> Axes:
@@ -90,7 +98,7 @@ class Run:
 
         return api.plot(
             figure, self, target=target, where=where, by=by, baseline=baseline,
-            tolerance=tolerance, output=output, ax=ax,
+            tolerance=tolerance, estimator=estimator, output=output, ax=ax,
         )  # fmt: skip
 
     def __repr__(self) -> str:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 _FIGURES = {
     "steps": ("steps_to_target", "steps to target against batch size, with the three regimes"),
     "learning_rate": ("best_learning_rate", "the best effective learning rate and the two rules"),
+    "budget": ("expected_best", "the expected best against the number of trials: was N enough?"),
+    "rates": ("trial_rates", "shares of trials that reached the target, did not, or diverged"),
+    "search": ("search_scatter", "learning rate and momentum of every trial, and its fate"),
 }
 
 FORMATS = (".pdf", ".png", ".svg")
@@ -78,6 +81,21 @@ def steps(curves: Sequence[Curve], found: Any = None, **options: Any) -> Axes:
 def learning_rate(curves: Sequence[Curve], found: Any = None, **options: Any) -> Axes:
     """The best effective learning rate against batch size, see ``draw``."""
     return draw("learning_rate", curves, found, **options)
+
+
+def budget(curves: Sequence[Curve], found: Any = None, **options: Any) -> Axes:
+    """The expected best against the number of trials, see ``draw``."""
+    return draw("budget", curves, found, **options)
+
+
+def rates(curves: Sequence[Curve], found: Any = None, **options: Any) -> Axes:
+    """What became of the trials, see ``draw``."""
+    return draw("rates", curves, found, **options)
+
+
+def search(curves: Sequence[Curve], found: Any = None, **options: Any) -> Axes:
+    """Learning rate and momentum of every trial, see ``draw``."""
+    return draw("search", curves, found, **options)
 
 
 def save(drawn: Axes | Figure, path: str | Path, frame: pd.DataFrame | None = None) -> list[Path]:

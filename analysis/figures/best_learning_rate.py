@@ -7,11 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 from matplotlib import pyplot as plt
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 
 from analysis.curves import Curve
+from analysis.figures import marks
 from analysis.figures.style import COLUMN, FAINT, INK, Look, context, grid, log2_axis, look
 from analysis.groups import labels
 from analysis.points import Point
@@ -87,7 +89,7 @@ def numbers(curves: Sequence[Curve], regimes: Sequence[Regimes | None]) -> pd.Da
                 ],
                 "steps": [point.steps for point in points],
                 "trials": [point.trials for point in points],
-                "edges": ["; ".join(map(str, point.edges)) for point in points],
+                "edges": ["; ".join(edge.told for edge in point.edges) for point in points],
             }
         )
         for name, power, _ in _RULES:
@@ -151,9 +153,7 @@ def _point(ax: Axes, point: Point, one: Look) -> None:
             zorder=3)  # fmt: skip
     ax.plot([at], [point.rates[0]], marker=one.marker, color=one.colour, markeredgecolor="white",
             markeredgewidth=0.5, zorder=4)  # fmt: skip
-    if any(edge.verdict == "edge" and edge.dimension == "learning_rate" for edge in point.edges):
-        ax.plot([at], [point.rates[0]], marker="o", markersize=8, markerfacecolor="none",
-                markeredgecolor=INK, markeredgewidth=0.7, zorder=5)  # fmt: skip
+    marks.ring(ax, at, point.rates[0], [e for e in point.edges if e.dimension == "learning_rate"])
 
 
 def _measure(curve: Curve) -> str:
@@ -162,17 +162,13 @@ def _measure(curve: Curve) -> str:
 
 
 def _legend(ax: Axes, curves: Sequence[Curve], *, alone: bool) -> None:
-    handles = [
+    handles: list[Artist] = [
         Line2D([], [], color=INK, linewidth=0.9, linestyle=dashes, label=name)
         for name, _, dashes in _RULES
     ]
     handles.append(Line2D([], [], color=FAINT, linewidth=0.8, label="critical batch size"))
     edges = [e for c in curves for p in c.points for e in p.edges]
-    if any(e.verdict == "edge" and e.dimension == "learning_rate" for e in edges):
-        handles.append(
-            Line2D([], [], marker="o", markersize=7, markerfacecolor="none", linestyle="none",
-                   markeredgecolor=INK, markeredgewidth=0.7, label="on edge of its space")
-        )  # fmt: skip
+    handles += marks.rings([e for e in edges if e.dimension == "learning_rate"])
     if alone:
         ax.legend(handles=handles, loc="upper left")
         return

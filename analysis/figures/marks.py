@@ -11,17 +11,24 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.markers import CARETUPBASE
 from matplotlib.patches import Patch
+from matplotlib.path import Path
 
 from analysis.curves import Curve
+from analysis.edges import Edge
 from analysis.figures.strips import HATCH, stretches
 from analysis.figures.style import FAINT, INK, Look, tint
 from analysis.regimes import Regimes
+from analysis.repeats import Repeats
+
+_BESIDE = 0.22
+"""Doublings of the batch size to the right of a point at which its repeats stand."""
 
 
-def points(ax: Axes, curve: Curve, found: Regimes | None, look: Look) -> None:
+def points(ax: Axes, curve: Curve, found: Regimes | None, look: Look, *, place: int = 0) -> None:
     """Steps to target with error bars; hollow where left out of the fit, ringed where the optimum
-    sits on an edge of its search space, an open mark at the top where nothing reached the target.
-    """
+    sits on an edge of its search space (a dotted ring: near-best trials do). Beside them, the
+    medians of the best configurations' repeats, further to the right for curves of a later
+    ``place``."""
     left_out = set(found.left_out) if found else set()
     for point in curve.points:
         at = point.batch_size
@@ -48,11 +55,50 @@ def points(ax: Axes, curve: Curve, found: Regimes | None, look: Look) -> None:
                 markeredgecolor=look.colour if hollow else "white",
                 zorder=5,
             )
-        if any(edge.verdict == "edge" for edge in point.edges):
-            ax.plot(
-                [at], [point.steps], marker="o", markersize=8, markerfacecolor="none",
-                markeredgecolor=INK, markeredgewidth=0.7, zorder=6,
-            )  # fmt: skip
+        ring(ax, at, point.steps, point.edges)
+        if point.repeats is not None:
+            _repeats(ax, at * 2 ** (_BESIDE * (1 + 0.6 * place)), point.repeats, look)
+
+
+def ring(ax: Axes, x: float, y: float, edges: Sequence[Edge]) -> None:
+    """A ring where the optimum sits on an edge of its search space, dotted where only near-best
+    trials do; nothing where there is room."""
+    if edges:
+        sure = any(edge.verdict == "edge" for edge in edges)
+        ax.plot([x], [y], zorder=6, markersize=8, **_RINGS["edge" if sure else "near"])
+
+
+_DOTS = Path.make_compound_path(*(Path.arc(at, at + 14) for at in range(0, 360, 30)))
+_RING: Any = {"markerfacecolor": "none", "markeredgecolor": INK, "linestyle": "none"}
+_RINGS: dict[str, Any] = {
+    "edge": {**_RING, "marker": "o", "markeredgewidth": 0.7},
+    "near": {**_RING, "marker": _DOTS, "markeredgewidth": 0.8},
+}
+_ON = {"edge": "optimum on edge of space", "near": "near-best on edge of space"}
+
+
+def rings(edges: Sequence[Edge]) -> list[Artist]:
+    """Legend handles for the rings that ``edges`` bring."""
+    there = {edge.verdict for edge in edges}
+    return [
+        Line2D([], [], label=words, markersize=7, **_RINGS[verdict])
+        for verdict, words in _ON.items()
+        if verdict in there
+    ]
+
+
+def _repeats(ax: Axes, at: float, repeats: Repeats, look: Look) -> None:
+    """Their median as a dash, with its interval."""
+    low, high = repeats.interval
+    if repeats.median is None:
+        return
+    top = high if np.isfinite(high) else repeats.median * 1.25
+    pale = tint(look.colour, 0.55)
+    ax.plot([at, at], [low, top], color=pale, linewidth=0.7, zorder=2)
+    if not np.isfinite(high):
+        ax.plot([at], [top], marker=CARETUPBASE, markersize=2.5, color=pale, zorder=2)
+    ax.plot([at], [repeats.median], marker="_", markersize=4.5, markeredgewidth=1.1,
+            color=look.colour, zorder=4)  # fmt: skip
 
 
 def censored(ax: Axes, curves: Sequence[Curve], looks: Sequence[Look], top: float) -> None:
@@ -105,10 +151,12 @@ def explained(
         handles.append(mark("rise, left out of the fit", "o"))
     if any(curve.censored for curve in curves):
         handles.append(mark("target not reached", "$\\uparrow$", markersize=6, markeredgewidth=0.3))
-    if any(e.verdict == "edge" for c in curves for p in c.points for e in p.edges):
-        edge = {"markersize": 7, "markeredgecolor": INK, "markeredgewidth": 0.7}
-        handles.append(mark("optimum on edge of space", "o", **edge))
-    return handles
+    again = [p.repeats.level for c in curves for p in c.points if p.repeats is not None]
+    if again:
+        level = f", {min(again):.0%}" if min(again) > 0 else ""
+        dash = {"markersize": 5, "markeredgewidth": 1.2}
+        handles.append(mark(f"repeats of the best: median{level}", "_", **dash))
+    return [*handles, *rings([e for c in curves for p in c.points for e in p.edges])]
 
 
 def _level(regimes: Sequence[Regimes | None]) -> str:

@@ -25,6 +25,12 @@ Pairs = list[tuple[Curve, Regimes | None]]
 _PANEL = 2.35
 _STRIP = 0.22
 _MOST_ACROSS = 3
+_ESTIMATORS = {
+    "run": "every run a point",
+    "minimum": "best of {}",
+    "best_of_10": "best of 10 of {}",
+    "median_of_searches": "median best of {}",
+}
 
 
 def draw(
@@ -135,10 +141,10 @@ def _panel(ax: Axes, pairs: Pairs, looks: Sequence[Look]) -> None:
     grid(ax)
     if len(pairs) == 1 and regimes[0] is not None:
         strips.shade(ax, regimes[0])
-    for curve, found, one in zip(curves, regimes, looks, strict=True):
+    for place, (curve, found, one) in enumerate(zip(curves, regimes, looks, strict=True)):
         if found is not None:
             _line(ax, curve, found, one)
-        marks.points(ax, curve, found, one)
+        marks.points(ax, curve, found, one, place=place)
     marks.censored(ax, curves, looks, ax.get_ylim()[1] / 1.5)
     ax.set_ylabel("steps to target")
 
@@ -167,6 +173,8 @@ def _limits(ax: Axes, curves: Sequence[Curve]) -> None:
     sizes = [size for curve in curves for size in curve.batch_sizes]
     steps = [p.steps for curve in curves for p in curve.points if p.steps is not None] or [1.0]
     bars = [x for c in curves for p in c.points if p.bar for x in p.bar if np.isfinite(x)]
+    again = [p.repeats for c in curves for p in c.points if p.repeats is not None]
+    bars += [x for each in again for x in each.interval if np.isfinite(x)]
     low, high = min(steps + bars), max(steps + bars)
     headroom = 4.0 if any(curve.censored for curve in curves) else 1.5
     ax.set_xlim(min(sizes) / 1.5, max(sizes) * 1.5)
@@ -228,10 +236,9 @@ def _caption(pairs: Pairs, *, wrap: bool = False) -> str:
     if curves[0].target is not None:
         words.append(str(curves[0].target))
     n = sorted({curve.trials for curve in curves})
-    if any(curve.repeats for curve in curves):
-        words.append("every run a point")
-    else:
-        words.append(f"best of {n[0]}" if len(n) == 1 else f"best of {n[0]}–{n[-1]}")
+    many = f"{n[0]}" if len(n) == 1 else f"{n[0]}–{n[-1]}"
+    named = "run" if any(curve.repeats for curve in curves) else curves[0].estimator
+    words.append(_ESTIMATORS[named].format(many))
     if wrap and len(words) > 2:
         return words[0] + "\n" + " · ".join(words[1:])
     return " · ".join(words)

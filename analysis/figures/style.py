@@ -62,6 +62,13 @@ RC: Any = {
 }
 
 
+ABOVE: Any = {
+    "loc": "lower left", "bbox_to_anchor": (0, 1.07), "ncols": 2, "fontsize": 6.5,
+    "columnspacing": 1.2, "handletextpad": 0.5, "borderpad": 0,
+}  # fmt: skip
+"""A legend over the title of axes that are full."""
+
+
 @contextmanager
 def context() -> Iterator[None]:
     """Draw and save with ``RC``; the user's own settings come back after."""

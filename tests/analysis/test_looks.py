@@ -31,6 +31,8 @@ def frames(errors: dict[str, list[float]]) -> tuple[pd.DataFrame, pd.DataFrame]:
                 "lower_is_better": True,
                 "steps_to_target": np.nan if first is None else LOOKS[first],
                 "last_miss": np.nan if first is None else (LOOKS[first - 1] if first else 0),
+                "steps_run": LOOKS[len(values) - 1] if first is None else LOOKS[first],
+                "stop_reason": "budget" if first is None else "target",
             }
         )
     return pd.DataFrame(rows), measured
@@ -63,3 +65,13 @@ def test_trials_without_measurements_or_bracket_stay() -> None:
     thinned = every_second(trials, measured[measured["trial"] != "a"])
     assert thinned["steps_to_target"].tolist()[:2] == [2, 2]
     assert np.isnan(thinned["steps_to_target"][2])
+
+
+def test_a_dominated_trial_counts_as_run_to_the_kept_look_that_follows() -> None:
+    """It was not seen there, but cannot have reached the target before."""
+    hits = {"a": [0.9, 0.1], "b": [0.9] * 5 + [0.1]}
+    trials, measured = frames({**hits, "cut": [0.9, 0.9], "kept": [0.9] * 3, "far": [0.9] * 6})
+    trials.loc[2:, "stop_reason"] = "dominated"
+    thinned = every_second(trials, measured)
+    assert thinned["steps_run"].tolist()[2:] == [4, 16, 64]
+    assert thinned["steps_run"].tolist()[:2] == [2, 32]

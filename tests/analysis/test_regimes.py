@@ -70,6 +70,8 @@ def test_the_json_of_the_design(plain_curve: Plain) -> None:
         "trials",
         "target",
         "censored",
+        "estimator",
+        "points",
         "best",
         "notes",
     ]

@@ -36,6 +36,9 @@ def test_a_run_has_frames_sql_regimes_and_figures(small: Path, here: Path) -> No
     first = run.regimes(baseline="momentum")[0]
     assert first["optimizer"] == "momentum"
     assert len(run.where("optimizer = 'sgd'").regimes()) == 1
+    assert run.regimes(estimator="median_of_searches")[0]["estimator"] == "median_of_searches"
+    title = run.plot(where="optimizer = 'sgd'", estimator="median_of_searches").get_title("left")
+    assert title.endswith("median best of 4")
     ax = run.plot("steps", where="optimizer = 'sgd'", output=here / "one.svg")
     assert ax.get_ylabel() == "steps to target"
     assert (here / "one.csv").is_file()

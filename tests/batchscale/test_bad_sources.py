@@ -141,6 +141,8 @@ def test_an_unknown_figure_and_a_wrong_place(command: Command, small: Path, here
         (["--tolerance", "-1"], ["-1"], ""),
         (["--baseline", "adm"], ["'adm'"], ""),
         (["--by", "optimzer"], ["'optimzer'"], "optimizer"),
+        (["--estimator", "best_of_ten"], ["'best_of_ten'"], "best_of_10"),
+        (["--estimator", "best_of_10"], ["ten feasible trials"], "--estimator minimum"),
     ],
 )
 def test_options_of_regimes(

@@ -104,7 +104,7 @@ def test_another_target_is_found_in_the_measurements(command: Command, small: Pa
     assert again["best"]["min_steps"] < first["best"]["min_steps"]
 
 
-@pytest.mark.parametrize("figure", ["steps", "learning_rate"])
+@pytest.mark.parametrize("figure", ["steps", "learning_rate", "rates"])
 def test_plots_are_written_with_their_numbers_beside_them(
     command: Command, small: Path, here: Path, figure: str
 ) -> None:
@@ -113,6 +113,23 @@ def test_plots_are_written_with_their_numbers_beside_them(
     assert answer.out == f"wrote {figure}.pdf\nwrote {figure}.csv\n"
     assert (here / f"{figure}.pdf").read_bytes().startswith(b"%PDF")
     assert len(list(csv.DictReader(io.StringIO((here / f"{figure}.csv").read_text())))) == 8
+
+
+def test_an_estimator_stands_in_the_answer_and_its_points(command: Command, small: Path) -> None:
+    named = ("--estimator", "median_of_searches")
+    assert "each point the median of several bests of N" in command("regimes", small, *named).out
+    (first, *_) = json.loads(command("regimes", small, "--json", *named).out)
+    assert first["estimator"] == "median_of_searches"
+    assert [point["batch_size"] for point in first["points"]] == first["batch_sizes"]
+    assert {point["estimator"] for point in first["points"]} == {"median_of_searches"}
+    assert {"edges", "half_trials_ratio", "repeats_median"} <= set(first["points"][0])
+
+
+def test_the_figures_of_a_search(command: Command, small: Path, here: Path) -> None:
+    for figure in ("budget", "search"):
+        answer = command("plot", figure, small, "-o", f"{figure}.png")
+        assert answer.status == 0, answer.err
+        assert (here / f"{figure}.csv").is_file()
 
 
 def test_a_plot_goes_where_it_is_told(command: Command, small: Path, here: Path) -> None:

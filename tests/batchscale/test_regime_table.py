@@ -29,6 +29,8 @@ def curve(optimizer: str, *notes: str, **changes: Any) -> dict[str, Any]:
         "trials": 64,
         "target": "validation_error < 0.04",
         "censored": [],
+        "estimator": "minimum",
+        "points": [],
         "best": None,
         "notes": list(notes),
         **changes,

@@ -1,0 +1,176 @@
+"""The expected best against the number of trials: was N enough?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import LinearSegmentedColormap, LogNorm
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from analysis.curves import Curve
+from analysis.figures.style import COLUMN, FAINT, INK, context, grid, log2_axis
+from analysis.groups import labels
+from analysis.regimes import Regimes
+from analysis.trials_needed import ENOUGH, Budget
+from results.errors import ResultsError
+
+_ACROSS = 3
+_PANEL = 2.1
+_TOP = 1.5
+"""Ratios above it are cut off: what they say is that N is far too small."""
+
+_VIRIDIS = plt.get_cmap("viridis")
+_COLOURS = LinearSegmentedColormap.from_list("sizes", _VIRIDIS(np.linspace(0.0, 0.88, 64)))
+
+
+def draw(
+    curves: Sequence[Curve], _regimes: Sequence[Regimes | None], *, ax: Axes | None = None
+) -> Axes:
+    """A panel a curve: for each batch size the expected best of n trials over the best of N.
+
+    Where the search space was enlarged, n is what the space as it was first given has of them.
+    Only those n are drawn of which at most 5 % of the subsets have a best that is not known. The
+    black line is the geometric mean of the batch sizes, by which N is called enough: its value at
+    half of the trials is to be at most the dashed line.
+    """
+    shown = [curve for curve in curves if _budgets(curve)]
+    if not shown:
+        raise ResultsError("no budget check to draw", hint=_why_not(curves))
+    with context():
+        if ax is not None:
+            if len(shown) > 1:
+                raise ResultsError(
+                    f"{len(shown)} curves do not go on one pair of axes in this figure",
+                    hint="choose one with --where, or leave ax out",
+                )
+            axes = [ax]
+        else:
+            axes = _grid(len(shown))
+        span = _span(shown)
+        colours = ScalarMappable(LogNorm(*span), _COLOURS)
+        texts = labels([curve.group for curve in shown])
+        for one, curve, text in zip(axes, shown, texts, strict=True):
+            _panel(one, curve, text, colours)
+        top = max(min(_TOP, _highest(curve)) for curve in shown)
+        for one in axes:
+            one.set_ylim(1 - 0.03 * (top - 1), 1 + 1.12 * (max(top, 1.08) - 1))
+        axes[0].set_ylabel("expected best of n / best of N")
+        _legend(axes, colours, span, alone=ax is not None)
+    return axes[0]
+
+
+def numbers(curves: Sequence[Curve], _regimes: Sequence[Regimes | None]) -> pd.DataFrame:
+    """A row a batch size and number of trials."""
+    rows = [
+        {
+            "curve": curve.label,
+            "batch_size": size,
+            "n": n,
+            "expected_best": expected,
+            "ratio": expected / each.expected[-1],
+            "trials": each.trials,
+            "enlarged": each.enlarged,
+            "known": each.known,
+        }
+        for curve in curves
+        for size, each in _budgets(curve)
+        for n, expected in zip(each.n, each.expected, strict=True)
+    ]
+    names = ("curve", "batch_size", "n", "expected_best", "ratio", "trials", "enlarged", "known")
+    return pd.DataFrame(rows, columns=list(names))
+
+
+def _budgets(curve: Curve) -> list[tuple[int, Budget]]:
+    return [
+        (point.batch_size, point.budget)
+        for point in curve.points
+        if point.budget is not None and len(point.budget.n) > 1
+    ]
+
+
+def _why_not(curves: Sequence[Curve]) -> str:
+    reasons = [curve.withheld for curve in curves if curve.withheld]
+    if reasons:
+        return reasons[0]
+    if all(curve.repeats for curve in curves):
+        return "this figure needs trials of a search, not steps"
+    return "it needs one training algorithm a curve, the minimum of one search, and several trials"
+
+
+def _grid(count: int) -> list[Axes]:
+    across = min(count, _ACROSS)
+    down = -(-count // across)
+    figure, axes = plt.subplots(
+        down, across, sharey=True, squeeze=False, layout="constrained",
+        figsize=(COLUMN + 2.0 * (across - 1), _PANEL * down + 0.75),
+    )  # fmt: skip
+    flat = list(axes.ravel())
+    for spare in flat[count:]:
+        figure.delaxes(spare)
+    return flat[:count]
+
+
+def _span(curves: Sequence[Curve]) -> tuple[float, float]:
+    sizes = [size for curve in curves for size, _ in _budgets(curve)]
+    low, high = min(sizes), max(sizes)
+    return low, high if high > low else 2 * low
+
+
+def _panel(ax: Axes, curve: Curve, text: str, colours: ScalarMappable) -> None:
+    found = _budgets(curve)
+    grid(ax)
+    for size, each in found:
+        ratio = np.array(each.expected) / each.expected[-1]
+        ax.plot(each.shares, ratio, color=colours.to_rgba(np.array(size)), linewidth=0.9, zorder=3)
+    trials = max(each.first for _, each in found)
+    first, last = max(each.shares[0] for _, each in found), min(each.first for _, each in found)
+    if len(found) > 1 and first < last:
+        n = np.linspace(first, last, 200)
+        ratios = [np.interp(n, each.shares, each.expected) / each.expected[-1] for _, each in found]
+        mean = np.exp(np.mean(np.log(ratios), axis=0))
+        ax.plot(n, mean, color=INK, linewidth=1.8, zorder=4)
+    ax.axhline(1 + ENOUGH, color=FAINT, linewidth=0.8, linestyle=(0, (4, 2)), zorder=2)
+    ax.axvline(trials / 2, color=FAINT, linewidth=0.8, zorder=2)
+    least = min(each.shares[0] for _, each in found)
+    ax.set_xlim(min(least, trials / 2) - 0.02 * trials, trials * 1.01)
+    ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    ax.yaxis.set_major_locator(MaxNLocator(6))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.4g}"))
+    ax.set_xlabel("trials n")
+    ax.set_title(f"{text}, N = {trials}", color=INK)
+
+
+def _highest(curve: Curve) -> float:
+    return max(each.fewest_ratio for _, each in _budgets(curve))
+
+
+def _legend(
+    axes: Sequence[Axes], colours: ScalarMappable, span: tuple[float, float], *, alone: bool
+) -> None:
+    handles = [
+        Line2D([], [], color=INK, linewidth=1.8, label="geometric mean"),
+        Line2D([], [], color=FAINT, linewidth=0.8, label="half of the trials"),
+        Line2D([], [], color=FAINT, linewidth=0.8, linestyle=(0, (4, 2)),
+               label=f"{ENOUGH:.0%} more steps"),
+    ]  # fmt: skip
+    figure = axes[0].get_figure(root=True)
+    assert isinstance(figure, Figure)
+    bar = figure.colorbar(colours, ax=list(axes), pad=0.02, aspect=28, shrink=0.9)
+    log2_axis(bar.ax.yaxis, *span)
+    bar.ax.tick_params(length=2, width=0.6)
+    bar.outline.set_linewidth(0.4)
+    bar.set_label("batch size")
+    if alone:
+        axes[0].legend(handles=handles, loc="upper right")
+        return
+    figure.legend(
+        handles=handles, loc="outside upper center", ncols=3, fontsize=6.5, columnspacing=1.2,
+        handlelength=2,
+    )  # fmt: skip

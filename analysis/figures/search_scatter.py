@@ -1,0 +1,231 @@
+"""Learning rate and momentum of every trial, and what became of it (Shallue et al. 2019, figs 9
+and 10)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patheffects import withStroke
+
+from analysis.curves import Curve
+from analysis.figures.style import ABOVE, COLUMN, FAINT, INK, LOOKS, context, plain, tint
+from analysis.groups import labels
+from analysis.points import Point
+from analysis.regimes import Regimes
+from analysis.tried import CLASSES, Tried
+from results.errors import ResultsError
+
+_BLUE, _VERMILION, _ORANGE = LOOKS[0].colour, LOOKS[1].colour, LOOKS[4].colour
+_ACROSS = (4, 3)
+"""Panels in a row: what leaves fewer empty places."""
+_SIZE = 1.45
+"""Inches of a panel, each way."""
+
+_MARKS: dict[str, dict[str, Any]] = {
+    "reached": {"marker": "o", "markersize": 3.4, "markerfacecolor": _BLUE,
+                "markeredgecolor": "white", "markeredgewidth": 0.3, "zorder": 5},
+    "not reached": {"marker": "o", "markersize": 3.0, "markerfacecolor": "white",
+                    "markeredgecolor": tint(_BLUE, 0.7), "markeredgewidth": 0.6, "zorder": 4},
+    "dominated": {"marker": ".", "markersize": 4.0, "markerfacecolor": FAINT,
+                  "markeredgecolor": "none", "zorder": 3},
+    "infeasible": {"marker": "x", "markersize": 3.2, "markeredgecolor": _VERMILION,
+                   "markeredgewidth": 0.8, "zorder": 4},
+    "best": {"marker": "*", "markersize": 9, "markerfacecolor": _ORANGE,
+             "markeredgecolor": INK, "markeredgewidth": 0.6, "zorder": 6},
+}  # fmt: skip
+_WORDS = {
+    "reached": "target reached",
+    "not reached": "not reached",
+    "dominated": "dominated: not known (keep: off tells)",
+    "infeasible": "infeasible",
+    "best": "best",
+}
+
+
+def draw(
+    curves: Sequence[Curve], _regimes: Sequence[Regimes | None], *, ax: Axes | None = None
+) -> Axes:
+    """A panel a batch size of each curve that has a momentum: learning rate against 1 - momentum.
+
+    Along the grey lines the effective learning rate, learning rate / (1 - momentum), is the same.
+    The figure wants ``keep: off``: else most trials are dominated, and not known.
+    """
+    shown = [curve for curve in curves if any(_placed(point) for point in curve.points)]
+    if not shown:
+        raise ResultsError(
+            "no trials with a learning rate and a momentum to draw",
+            hint="this figure needs a search that tunes both: optimizer momentum or nesterov",
+        )
+    panels = [(curve, point) for curve in shown for point in curve.points if _placed(point)]
+    with context():
+        if ax is not None:
+            if len(panels) > 1:
+                raise ResultsError(
+                    f"{len(panels)} batch sizes do not go on one pair of axes in this figure",
+                    hint='choose one with --where "batch_size = 64", or leave ax out',
+                )
+            axes, rows = [ax], [[ax]]
+        else:
+            axes, rows = _grid(shown)
+        limits = _limits([one for _, point in panels for one in _placed(point)])
+        texts = dict(zip(map(id, shown), labels([curve.group for curve in shown]), strict=True))
+        for one, (curve, point) in zip(axes, panels, strict=True):
+            size = plain(point.batch_size)
+            text = f"{texts[id(curve)]}, B = {size}" if len(shown) > 1 else f"batch size {size}"
+            _panel(one, point, text, limits, named=one is axes[0])
+        _name(axes, rows, alone=ax is not None)
+        _legend(axes[0], [point for _, point in panels], alone=ax is not None)
+    return axes[0]
+
+
+def numbers(curves: Sequence[Curve], _regimes: Sequence[Regimes | None]) -> pd.DataFrame:
+    """A row a trial that ran, also of curves without a momentum."""
+    rows = [
+        {
+            "curve": curve.label,
+            "batch_size": point.batch_size,
+            "trial": one.trial,
+            "became": one.became,
+            "steps": one.steps,
+            "learning_rate": one.learning_rate,
+            "momentum": one.momentum,
+            "effective_learning_rate": _effective(one),
+            "best": one is _best(point),
+        }
+        for curve in curves
+        for point in curve.points
+        for one in point.tried
+    ]
+    names = ("curve", "batch_size", "trial", "became", "steps", "learning_rate", "momentum")
+    return pd.DataFrame(rows, columns=[*names, "effective_learning_rate", "best"])
+
+
+def _placed(point: Point) -> list[Tried]:
+    return [one for one in point.tried if _effective(one) is not None and one.learning_rate]
+
+
+def _effective(one: Tried) -> float | None:
+    if one.learning_rate is None or one.momentum is None or one.momentum >= 1:
+        return None
+    return one.learning_rate / (1 - one.momentum)
+
+
+def _best(point: Point) -> Tried | None:
+    """Of all that ran: those beyond the N of the curve too."""
+    hits = [one for one in point.tried if one.steps is not None]
+    return min(hits, key=lambda one: one.steps or 0.0, default=None)
+
+
+def _grid(curves: Sequence[Curve]) -> tuple[list[Axes], list[list[Axes]]]:
+    """Axes of all panels, and by row; each curve begins a row."""
+    counts = [sum(bool(_placed(point)) for point in curve.points) for curve in curves]
+    across = min(max(counts), min(_ACROSS, key=lambda n: sum(-count % n for count in counts)))
+    down = [-(-count // across) for count in counts]
+    figure, all_ = plt.subplots(
+        sum(down), across, sharex=True, sharey=True, squeeze=False, layout="constrained",
+        figsize=(max(_SIZE * across + 0.5, COLUMN), _SIZE * sum(down) + 0.95),
+    )  # fmt: skip
+    rows: list[list[Axes]] = []
+    for count in counts:
+        for start in range(0, count, across):
+            row = list(all_[len(rows)])
+            used = min(across, count - start)
+            for spare in row[used:]:
+                figure.delaxes(spare)
+            rows.append(row[:used])
+    return [one for row in rows for one in row], rows
+
+
+def _limits(trials: Sequence[Tried]) -> tuple[tuple[float, float], tuple[float, float]]:
+    rates = np.array([one.learning_rate for one in trials], dtype=float)
+    rest = 1 - np.array([one.momentum for one in trials], dtype=float)
+    return (rates.min() / 1.5, rates.max() * 1.5), (rest.min() / 1.4, min(rest.max() * 1.4, 1.6))
+
+
+def _panel(
+    ax: Axes,
+    point: Point,
+    text: str,
+    limits: tuple[tuple[float, float], tuple[float, float]],
+    *,
+    named: bool,
+) -> None:
+    across, up = limits
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlim(across)
+    ax.set_ylim(up)
+    _equal_rates(ax, across, up, named=named)
+    for name in CLASSES:
+        mine = [one for one in _placed(point) if one.became == name]
+        _marks(ax, mine, name)
+    _marks(ax, [one for one in _placed(point) if one is _best(point)], "best")
+    ax.tick_params(which="minor", length=0)
+    ax.set_title(text, color=INK, fontsize=7, pad=3)
+
+
+def _marks(ax: Axes, trials: Sequence[Tried], name: str) -> None:
+    rest = [1 - one.momentum for one in trials if one.momentum is not None]
+    ax.plot([one.learning_rate for one in trials], rest, linestyle="none", **_MARKS[name])  # type: ignore[arg-type]
+
+
+def _equal_rates(
+    ax: Axes, across: tuple[float, float], up: tuple[float, float], *, named: bool
+) -> None:
+    """A line a decade of the effective learning rate, with its rate where it begins."""
+    first, last = np.log10(across[0] / up[1]), np.log10(across[1] / up[0])
+    for power in range(int(np.ceil(first)), int(np.floor(last)) + 1):
+        rate = 10.0**power
+        low, high = max(across[0], rate * up[0]), min(across[1], rate * up[1])
+        if high <= low * 1.02:
+            continue
+        ax.plot([low, high], [low / rate, high / rate], color="#cfcfcf", linewidth=0.6, zorder=1)
+        if named and low < across[1] ** 0.8 * across[0] ** 0.2 and low / rate < up[1] / 2:
+            ax.annotate(
+                f"{rate:g}", (low, low / rate), xytext=(2, 2), textcoords="offset points",
+                fontsize=5, color=INK, zorder=7,
+                path_effects=[withStroke(linewidth=1.6, foreground="white")],
+            )  # fmt: skip
+
+
+def _name(axes: Sequence[Axes], rows: Sequence[Sequence[Axes]], *, alone: bool) -> None:
+    if alone:
+        axes[0].set_xlabel("learning rate")
+        axes[0].set_ylabel("1 - momentum")
+        return
+    figure = axes[0].get_figure(root=True)
+    assert isinstance(figure, Figure)
+    figure.supxlabel("learning rate", fontsize=8)
+    figure.supylabel("1 - momentum", fontsize=8)
+    # Where the rows beneath are shorter, the last panel of a column keeps its numbers.
+    for row, under in zip(rows, [*rows[1:], []], strict=True):
+        for one in row[len(under) :]:
+            one.tick_params(labelbottom=True)
+
+
+def _legend(ax: Axes, points: Sequence[Point], *, alone: bool) -> None:
+    there = {one.became for point in points for one in point.tried}
+    names = [*(name for name in CLASSES if name in there), "best"]
+    handles = [
+        Line2D([], [], linestyle="none", label=_WORDS[name], **_MARKS[name]) for name in names
+    ]
+    handles.append(
+        Line2D([], [], color="#cfcfcf", linewidth=0.8, label="equal effective learning rate")
+    )
+    if alone:
+        ax.legend(handles=handles, **ABOVE)
+        return
+    figure = ax.get_figure(root=True)
+    assert isinstance(figure, Figure)
+    wide = figure.get_size_inches()[0] > 1.5 * COLUMN
+    figure.legend(
+        handles=handles, loc="outside upper center", ncols=len(handles) if wide else 2,
+        fontsize=6.5, columnspacing=1.2, handletextpad=0.3,
+    )  # fmt: skip

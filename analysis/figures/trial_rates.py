@@ -1,0 +1,132 @@
+"""What became of the trials: reached, not reached, dominated, infeasible, by batch size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from matplotlib.ticker import PercentFormatter
+
+from analysis.curves import Curve
+from analysis.figures.style import ABOVE, COLUMN, FAINT, INK, LOOKS, context, plain, tint
+from analysis.groups import labels
+from analysis.regimes import Regimes
+from analysis.tried import CLASSES, shares
+from results.errors import ResultsError
+
+_BLUE, _VERMILION = LOOKS[0].colour, LOOKS[1].colour
+
+PATCHES: dict[str, dict[str, Any]] = {
+    "reached": {"facecolor": _BLUE, "edgecolor": _BLUE},
+    "not reached": {"facecolor": tint(_BLUE, 0.25), "edgecolor": tint(_BLUE, 0.25)},
+    "dominated": {"facecolor": "white", "edgecolor": FAINT, "hatch": "//////"},
+    "infeasible": {"facecolor": _VERMILION, "edgecolor": _VERMILION},
+}
+"""How each class is filled; told apart without colour too."""
+
+WORDS = {
+    "reached": "target reached",
+    "not reached": "not reached",
+    "dominated": "dominated: not known (keep: off tells)",
+    "infeasible": "infeasible",
+}
+
+
+def draw(
+    curves: Sequence[Curve], _regimes: Sequence[Regimes | None], *, ax: Axes | None = None
+) -> Axes:
+    """A panel a curve: for each batch size the shares of its trials that ran.
+
+    Under dominated stopping a trial that was cut off may have reached the target later, and how
+    many are depends on the order of training: those are hatched. ``keep: off`` tells.
+    """
+    shown = [curve for curve in curves if any(point.tried for point in curve.points)]
+    if not shown:
+        raise ResultsError("no trials to draw", hint="this figure needs trials, not steps alone")
+    sizes = sorted({point.batch_size for curve in shown for point in curve.points})
+    with context():
+        if ax is not None:
+            if len(shown) > 1:
+                raise ResultsError(
+                    f"{len(shown)} curves do not go on one pair of axes in this figure",
+                    hint="choose one with --where, or leave ax out",
+                )
+            axes = [ax]
+        else:
+            _, grid = plt.subplots(
+                len(shown), 1, sharex=True, squeeze=False, layout="constrained",
+                figsize=(COLUMN, 1.05 * len(shown) + 0.95),
+            )  # fmt: skip
+            axes = list(grid[:, 0])
+        texts = labels([curve.group for curve in shown])
+        for one, curve, text in zip(axes, shown, texts, strict=True):
+            _panel(one, curve, text, sizes)
+        units = {curve.example_unit for curve in shown}
+        axes[-1].set_xlabel(f"batch size ({units.pop()}s)" if len(units) == 1 else "batch size")
+        figure = axes[0].get_figure(root=True)
+        assert isinstance(figure, Figure)
+        if ax is None:
+            figure.supylabel("share of trials that ran", fontsize=8)
+        else:
+            ax.set_ylabel("share of trials that ran")
+        _legend(axes[0], figure, shown, alone=ax is not None)
+    return axes[0]
+
+
+def numbers(curves: Sequence[Curve], _regimes: Sequence[Regimes | None]) -> pd.DataFrame:
+    """A row a batch size: the trials that ran, and the share of each class."""
+    return pd.DataFrame(
+        [
+            {
+                "curve": curve.label,
+                "batch_size": point.batch_size,
+                "ran": len(point.tried),
+                **{name.replace(" ", "_"): each for name, each in shares(point.tried).items()},
+            }
+            for curve in curves
+            for point in curve.points
+        ]
+    )
+
+
+def _panel(ax: Axes, curve: Curve, text: str, sizes: Sequence[int]) -> None:
+    places = {size: place for place, size in enumerate(sizes)}
+    found = [(places[p.batch_size], shares(p.tried)) for p in curve.points if p.tried]
+    at = [place for place, _ in found]
+    under = np.zeros(len(found))
+    for name in CLASSES:
+        part = np.array([each[name] for _, each in found])
+        ax.bar(at, part, bottom=under, width=0.8, linewidth=0, **PATCHES[name])
+        under += part
+    ax.set_ylim(0, 1)
+    ax.set_xlim(-0.6, len(sizes) - 0.4)
+    many = len(sizes) > 7
+    ax.set_xticks(range(len(sizes)), [plain(size) for size in sizes], rotation=60 if many else 0)
+    if many:
+        plt.setp(ax.get_xticklabels(), ha="right", rotation_mode="anchor")
+    ax.tick_params(axis="x", length=0, pad=2)
+    ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    ax.set_yticks([0, 0.5, 1])
+    ran = sorted({len(point.tried) for point in curve.points if point.tried})
+    count = f"{ran[0]}" if len(ran) == 1 else f"{ran[0]}–{ran[-1]}"
+    ax.set_title(f"{text}, {count} trials a batch size", color=INK, fontsize=7, pad=3)
+
+
+def _legend(ax: Axes, figure: Figure, curves: Sequence[Curve], *, alone: bool) -> None:
+    there = {one.became for curve in curves for point in curve.points for one in point.tried}
+    handles = [
+        Patch(label=WORDS[name], linewidth=0, **PATCHES[name]) for name in CLASSES if name in there
+    ]
+    if alone:
+        ax.legend(handles=handles, **ABOVE)
+        return
+    figure.legend(
+        handles=handles, loc="outside upper center", fontsize=6.5, columnspacing=1.2,
+        ncols=2 if "dominated" in there or len(handles) > 3 else 3, handlelength=1.6,
+    )  # fmt: skip

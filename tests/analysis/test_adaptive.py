@@ -1,0 +1,80 @@
+"""Trials that were not drawn alike, and brackets that were walked again: what is withheld."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis import EstimatorError, curves, regimes
+
+Make = Callable[..., pd.DataFrame]
+
+
+@pytest.mark.parametrize("method", ["optuna:tpe", "points"])
+def test_intervals_from_single_trials_are_withheld_and_it_says_why(
+    search: Make, method: str
+) -> None:
+    (curve,) = curves(search(search=method))
+    assert curve.withheld is not None
+    assert all(point.bar is None for point in curve.points)
+    assert all(point.budget is None for point in curve.points)
+    assert curve.to_frame()["high"].isna().all()
+    (note,) = [note for note in curve.notes if "withheld" in note]
+    assert method in note
+    assert ("depends on those before" in note) == method.startswith("optuna")
+    with pytest.raises(EstimatorError, match="drawn alike") as caught:
+        curves(search(search=method, keep=None), estimator="best_of_10")
+    assert caught.value.hint == "take --estimator minimum"
+
+
+def test_what_rests_on_the_scatter_about_the_knee_stays(search: Make) -> None:
+    drawn, adaptive = curves(search())[0], curves(search(search="optuna:tpe"))[0]
+    assert regimes(adaptive).critical_batch_size == regimes(drawn).critical_batch_size
+    assert [p.steps for p in adaptive.points] == [p.steps for p in drawn.points]
+
+
+@pytest.mark.parametrize("method", ["sobol", "random", "grid", None])
+def test_trials_that_were_drawn_alike_keep_them(search: Make, method: str | None) -> None:
+    (curve,) = curves(search(search=method))
+    assert curve.withheld is None
+    assert all(point.bar for point in curve.points)
+
+
+def test_repeats_of_an_adaptive_search_are_runs_alike(search: Make) -> None:
+    trials = search(search="optuna:tpe", sizes=(8,))
+    best = trials.loc[trials["steps_to_target"].idxmin()]
+    again = pd.DataFrame([best] * 5).assign(role="repeat", trial=list("abcde"))
+    (curve,) = curves(pd.concat([trials, again]))
+    assert curve.points[0].repeats is not None
+    assert curve.points[0].repeats.level == 0.9375
+
+
+def test_refined_steps_stand_in_columns_of_their_own(search: Make) -> None:
+    trials = search()
+    refined = (trials["last_miss"] + 2).where(trials["steps_to_target"].notna())
+    fine = trials.assign(refined_steps=refined, refined_last_miss=refined - 1)
+    (plain,), (curve,) = curves(trials), curves(fine)
+    for without, point in zip(plain.points, curve.points, strict=True):
+        assert (point.steps, point.last_miss) == (without.steps, without.last_miss)
+        assert point.middles == without.middles
+        assert point.refined == point.last_miss + 2  # type: ignore[operator]
+        assert point.refined_last_miss == point.last_miss + 1  # type: ignore[operator]
+    assert any("another estimand" in note for note in curve.notes)
+    assert plain.to_frame()["refined_steps"].isna().all()
+    assert curve.to_frame()["refined_steps"].notna().all()
+
+
+def test_of_trials_tied_at_the_minimum_all_must_be_refined(search: Make) -> None:
+    trials = search(sizes=(8,))
+    order = trials["steps_to_target"].sort_values().index
+    steps, miss = trials.loc[order[0], ["steps_to_target", "last_miss"]]
+    trials.loc[order[:2], ["steps_to_target", "last_miss"]] = [steps, miss]
+    trials["refined_steps"] = np.nan
+    trials.loc[order[0], "refined_steps"] = steps
+    assert curves(trials)[0].points[0].refined is None
+    trials.loc[order[1], "refined_steps"] = miss + 1
+    trials.loc[order[2], "refined_steps"] = 1.0  # of a later bracket: no look of the minimum's
+    assert curves(trials)[0].points[0].refined == miss + 1
