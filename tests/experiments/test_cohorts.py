@@ -9,9 +9,19 @@ import pytest
 import torch
 
 from experiments.engines import Engine
+from experiments.engines.base import gather
 from experiments.plan import Outcome, Pack, Study, Trial
 from experiments.training.loop import Training
-from tests.problems import OPTIMIZERS, SCHEDULES, engine, outcomes, study, train, trials
+from tests.problems import (
+    OPTIMIZERS,
+    SCHEDULES,
+    engine,
+    largest_difference,
+    outcomes,
+    study,
+    train,
+    trials,
+)
 
 KINDS = ["module", "stacked"]
 
@@ -143,6 +153,28 @@ def test_a_few_are_looked_at_as_all_are(kind: str) -> None:
     whole = one.evaluate("validation")
     for rows in ([5], [0, 12], [1, 2, 3, 7, 11], list(range(13))):
         assert one.evaluate("validation", rows) == [whole[row] for row in rows]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("optimizer", ["momentum", "adam", "RMSprop"])
+def test_on_a_gpu_joining_and_going_back_change_rounding_alone(kind: str, optimizer: str) -> None:
+    of = study(optimizer=optimizer, schedule="linear", precision="float64", batch_size=32)
+    some = trials(of, 5)
+    one = engine(kind, of, some[:3], "cuda")
+    one.advance(6)
+    held = gather(one.copy([1]), torch.device("cpu"))  # as a snapshot has it
+    one.add(some[3:])
+    one.advance(4)
+    one.restore(1, held[0])
+    one.advance(3)
+    assert one.steps == [13, 9, 13, 7, 7]
+    for row, trial in enumerate(one.trials):
+        alone = engine(kind, of, (trial,), "cuda")
+        alone.advance(one.steps[row])
+        assert largest_difference(one.weights(row), alone.weights(0)) < 1e-8
+        metrics = one.evaluate("validation", [row])[0]
+        assert metrics == pytest.approx(alone.evaluate("validation")[0], rel=1e-6)
 
 
 def told(events: list[Any]) -> dict[str, list[Any]]:

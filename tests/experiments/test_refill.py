@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import queue
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -245,6 +247,55 @@ def test_real_trials_join_bit_for_bit(tmp_path: Path) -> None:
     ]
     assert frames[0].equals(frames[1])
     assert results(tmp_path / "refilled") == results(tmp_path / "whole")
+
+
+class Pair:
+    """One of two ranks, in two threads of this process."""
+
+    size = 2
+
+    def __init__(self, rank: int, line: queue.Queue[Any]) -> None:
+        self.rank, self._line = rank, line
+
+    def agree(self, value: Any) -> Any:
+        if self.rank == 0:
+            self._line.put(value)
+            return value
+        return self._line.get(timeout=30)
+
+    def all_reduce_(self, tensor: Any) -> Any:
+        raise NotImplementedError
+
+
+def test_every_rank_lets_the_same_trials_join(tmp_path: Path) -> None:
+    trials = fake_trials(11)
+    driver = Driver(trials[SIZE:])
+    line: queue.Queue[Any] = queue.Queue()
+    joined: dict[int, list[str]] = {0: [], 1: []}
+
+    def trainer(base: type, rank: int) -> type:
+        class Ranked(base):  # type: ignore[misc]
+            def add(self, new: Sequence[Trial]) -> None:
+                super().add(new)
+                joined[rank] += [(trial.id, self.step) for trial in new]
+
+        return Ranked
+
+    def second() -> None:
+        deaf = Wire(tell=lambda _: None, asks=lambda _: Asks())
+        how = {"trainer": trainer(FakeTraining, 1), "pace": QUICK, "group": Pair(1, line)}
+        run_pack(job(trials[:SIZE]), FolderLedger(str(tmp_path)), deaf, **how)
+
+    thread = threading.Thread(target=second)
+    thread.start()
+    how = {"trainer": trainer(patient(driver), 0), "pace": QUICK, "group": Pair(0, line)}
+    end = run_pack(job(trials[:SIZE]), FolderLedger(str(tmp_path)), driver.wire, **how)
+    thread.join(30)
+    assert not thread.is_alive()
+    assert end.end == "done"
+    assert [trial for trial, _ in joined[0]] == [t.id for t in trials[SIZE:]]
+    assert joined[0] == joined[1]
+    assert results(tmp_path) == whole(tmp_path / "whole", trials)
 
 
 # What the driver gives
