@@ -380,19 +380,19 @@ def test_in_this_process_packs_are_refilled(
     from experiments.driver.sweep import sweep as real_sweep
     from tests.experiments.test_sweep import experiment
 
-    monkeypatch.setenv("FAKE_SECONDS", "0.01")
+    monkeypatch.setenv("FAKE_SECONDS", "0.005")
     seen: list[Any] = []
     did = real_sweep(
-        experiment(batch_size="64", trials=60, keep="off"),
+        experiment(batch_size="64", trials=40, keep="off"),
         results=tmp_path,
         address="none",
         trainer=FakeTraining,
-        pace=QUICK,
+        pace=Pace(ask=0.002),
         observer=seen.append,
         pack_size=8,
     )
     rows = FolderLedger(str(tmp_path)).store.trials()
-    assert did.trials == len(rows) == rows["trial"].nunique() >= 60
+    assert did.trials == len(rows) == rows["trial"].nunique() >= 40
     packs = [event for event in seen if isinstance(event, PackStarted)]
     assert len(packs) == rows["pack"].nunique()
     assert rows["pack_models"].max() > 8  # some trials joined
