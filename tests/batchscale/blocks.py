@@ -77,7 +77,7 @@ def demo_commands() -> Iterator[list[str]]:
     done = subprocess.run(
         ["make", "--dry-run", "demo"], cwd=ROOT, capture_output=True, text=True, check=True
     )
+    program = ".venv/bin/batchscale "  # the lines before are the install's, where it is out of date
     for line in done.stdout.splitlines():
-        words = shlex.split(line)
-        if words and words[0] == ".venv/bin/batchscale":
-            yield words[1:]
+        if line.startswith(program):
+            yield shlex.split(line.removeprefix(program))
