@@ -1,0 +1,37 @@
+"""The page docs/benchmarks.md: a section a part, each from one run of that part."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
+
+HEAD = """# Benchmarks
+
+Made by `make bench`, or part by part by `python -m benchmarks PART`; a section is one run on one
+machine, and every ratio in it is of two things timed in turn in that run, its range in brackets.
+Machines are noisy: read ratios before seconds.
+"""
+
+
+def table(rows: Sequence[dict[str, object]]) -> str:
+    """A Markdown table."""
+    lines = ["| what | measured | wanted |", "|---|---|---|"]
+    lines += [f"| {row['what']} | {row['measured']} | {row['wanted']} |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def sections(text: str) -> dict[str, str]:
+    """The page's sections by name, without their headings."""
+    parts = re.split(r"^## (.+)\n", text, flags=re.MULTILINE)
+    return {name: body.strip("\n") for name, body in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+def write(order: Sequence[str], new: dict[str, str], page: Path = PAGE) -> None:
+    """Put ``new`` sections in the place of the old ones, in ``order``; others stay as they are."""
+    before = sections(page.read_text()) if page.exists() else {}
+    found = {**before, **new}
+    parts = [f"## {name}\n\n{found[name]}\n" for name in order if name in found]
+    page.write_text("\n".join([HEAD, *parts]))
