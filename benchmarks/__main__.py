@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import torch
 
-from benchmarks import demo, engines, scale, sweeps
+from benchmarks import demo, engines, scale, search, sweeps
 from benchmarks.page import PAGE, table, write
 
 
@@ -25,6 +25,7 @@ PARTS: dict[str, Callable[[], list[dict[str, object]]]] = {
     "demo": demo.rows,
     "engines": engines.rows,
     "sweeps": sweeps.rows,
+    "search": search.rows,
     "scale": scale.rows,
     "gpu": on_a_gpu,
 }

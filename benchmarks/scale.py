@@ -1,7 +1,7 @@
 """A hundred thousand trials in one experiment: drawing their table, and a resume with all done.
 
 60 studies of 1,667 trials. What a sweep would have recorded is written by the store itself, in
-files of a pack each, then compacted as a complete sweep's are; nothing is trained.
+files of a pack each, and then compacted as a complete sweep's are; nothing is trained.
 """
 
 from __future__ import annotations
@@ -83,6 +83,13 @@ def fill(root: str) -> None:
         store.commit("scale", measurements=[], trials=pack)
 
 
+def compact(root: str) -> None:
+    """Merge the files, as a complete sweep does."""
+    from results.store import Store
+
+    Store(root).compact("scale")
+
+
 def table() -> float:
     """Seconds to draw and identify every trial of the experiment."""
     plans = experiment().plans()
@@ -120,8 +127,9 @@ def rows() -> list[dict[str, object]]:
     with tempfile.TemporaryDirectory() as root:
         drawn, _ = measure("table")
         measure("fill", root)
-        first, _ = measure("resume", root)
-        again, peak = measure("resume", root)
+        first, peak = measure("resume", root)
+        measure("compact", root)
+        again, _ = measure("resume", root)
     return [
         {
             "what": "100,000 trials in one experiment: drawing the table",
@@ -144,7 +152,8 @@ def rows() -> list[dict[str, object]]:
 def main(what: str, *arguments: str) -> None:
     """One measurement, as JSON: seconds, peak GB."""
     began = time.perf_counter()
-    found = {"table": table, "fill": fill, "resume": resume}[what](*arguments)  # type: ignore[operator]
+    measures = {"table": table, "fill": fill, "compact": compact, "resume": resume}
+    found = measures[what](*arguments)  # type: ignore[operator]
     seconds = time.perf_counter() - began if found is None else found
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
     print(json.dumps([seconds, peak]))
