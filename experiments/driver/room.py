@@ -8,12 +8,9 @@ from typing import Any, Literal, Protocol
 from experiments.driver import rounds
 from experiments.driver.known import measured
 from experiments.driver.study_state import Side, StudyState
-from experiments.plan import Trial
 from results.reached import metric as values_of
 from results.store import Store
 
-_NEAR = 1.1
-"""Trials within so many times the best's steps to target are near-best."""
 _FURTHEST = 3
 """Trials that stand for the best where none has reached the target: those that came furthest."""
 
@@ -41,6 +38,10 @@ class Judge(Protocol):
         budget_steps: float | None = None,
     ) -> Sequence[Edge]: ...
 
+    def near_best(
+        self, steps: Sequence[float | None], metaparameters: Sequence[Mapping[str, Any]]
+    ) -> Sequence[Mapping[str, Any]]: ...
+
 
 def edges(state: StudyState, judge: Judge, store: Store) -> list[Edge]:
     """The sides on which the best trials of a study have no room, best first.
@@ -49,10 +50,9 @@ def edges(state: StudyState, judge: Judge, store: Store) -> list[Edge]:
     stopping, so that the answer does not depend on the order of training. Where none has reached
     it, the trials that came furthest stand for the best.
     """
-    best = _hits(state) or _furthest(state, store)
-    if not best:
+    values = _near_best(state, judge) or _furthest(state, store)
+    if not values:
         return []
-    values = [trial.metaparameters for trial in best]
     budget = float(state.study.budget_steps)
     return list(judge.edge(state.search_space, values[0], values[1:], budget_steps=budget))
 
@@ -66,29 +66,30 @@ def sentence(state: StudyState, found: Sequence[Edge]) -> str:
 
 
 def sides(state: StudyState, judge: Judge, store: Store) -> list[Side]:
-    """Where the space is to be enlarged. A study that has only diverged wants lower rates."""
-    if state.records and all(r.status == "INFEASIBLE" for r in state.records.values()):
-        return [("learning_rate", "low")]
+    """Where the space is to be enlarged. A study that has only diverged wants lower rates, if it
+    tunes them."""
+    ended = [r for trial in state.searched() if (r := state.records.get(trial.id))]
+    if ended and all(record.status == "INFEASIBLE" for record in ended):
+        return [("learning_rate", "low")] if "learning_rate" in state.search_space else []
     return list(dict.fromkeys((e.dimension, e.side) for e in edges(state, judge, store)))
 
 
-def _hits(state: StudyState) -> list[Trial]:
+def _near_best(state: StudyState, judge: Judge) -> Sequence[Mapping[str, Any]]:
+    """Metaparameters of the best trial and of those nearly as good, the best first."""
     cutoff = rounds.bar(state.reached(), state.study.keep)
-    found = []
-    for i, trial in enumerate(state.searched()):
+    steps: list[float | None] = []
+    for trial in state.searched():
         record = state.records.get(trial.id)
-        steps = record.steps_to_target if record else None
-        if steps is not None and (cutoff is None or steps <= cutoff):
-            found.append((steps, i, trial))
-    found.sort()
-    return [trial for steps, _, trial in found if steps <= _NEAR * found[0][0]]
+        hit = record.steps_to_target if record else None
+        steps.append(hit if hit is None or cutoff is None or hit <= cutoff else None)
+    return judge.near_best(steps, [trial.metaparameters for trial in state.searched()])
 
 
-def _furthest(state: StudyState, store: Store) -> list[Trial]:
+def _furthest(state: StudyState, store: Store) -> Sequence[Mapping[str, Any]]:
     trials = {trial.id: trial for trial in state.searched()}
     target = state.study.targets[-1]
     looks = measured(store, target.metric, trials)
     values = values_of(looks, target.metric).groupby(looks["trial"], sort=True)
     best = (values.min() if target.lower_is_better else -values.max()).dropna()
     names = best.sort_values(kind="stable").index[:_FURTHEST]
-    return [trials[str(name)] for name in names]
+    return [trials[str(name)].metaparameters for name in names]

@@ -79,6 +79,20 @@ def test_an_enlarged_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
     assert whole <= pieces
 
 
+def test_what_only_diverges_wants_lower_rates_where_they_are_tuned(tmp_path: Path) -> None:
+    lost = {"target": "validation_error < 0.0001", "extend": 1, "keep": "off"}
+    # So large a rate overflows within a few steps of momentum, whatever the momentum.
+    tuned = {"learning_rate": {"log": [1e37, 1e38]}, "momentum": 0.9}
+    fixed = {"learning_rate": 1e38, "momentum": {"linear": [0.5, 0.99]}}
+    for name, search, more in (("tuned", tuned, {0, 1}), ("fixed", fixed, {0})):
+        grid = {"batch_size": [256], "optimizer": "momentum"}
+        did = run(tmp_path / name, **lost, grid=grid, search=search, trials=4)
+        assert did.complete
+        found = trials(tmp_path / name)
+        assert found.loc[found["enlargement"] == 0, "status"].eq("INFEASIBLE").all()
+        assert set(found["enlargement"]) == more
+
+
 def test_a_space_with_room_is_not_enlarged(tmp_path: Path) -> None:
     seen: list[Event] = []
     run(tmp_path, seen, search={"learning_rate": {"log": [1e-3, 1e4]}}, extend=2)

@@ -263,9 +263,6 @@ class Pair:
             return value
         return self._line.get(timeout=30)
 
-    def all_reduce_(self, tensor: Any) -> Any:
-        raise NotImplementedError
-
 
 def test_every_rank_lets_the_same_trials_join(tmp_path: Path) -> None:
     trials = fake_trials(11)
