@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from matplotlib import pyplot as plt
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
@@ -14,7 +13,17 @@ from matplotlib.patheffects import withStroke
 
 from analysis.curves import Curve
 from analysis.figures import marks
-from analysis.figures.style import COLUMN, FAINT, INK, Look, context, grid, log2_axis, look
+from analysis.figures.style import (
+    FAINT,
+    INK,
+    Look,
+    column_of_panels,
+    context,
+    grid,
+    log2_axis,
+    look,
+    panels,
+)
 from analysis.groups import labels
 from analysis.points import Point
 from analysis.regimes import Regimes
@@ -42,19 +51,8 @@ def draw(
             "no learning rates to draw", hint="this figure needs trials of a search, not steps"
         )
     with context():
-        if ax is not None:
-            if len(shown) > 1:
-                raise ResultsError(
-                    f"{len(shown)} curves do not go on one pair of axes in this figure",
-                    hint="choose one with --where, or leave ax out",
-                )
-            axes = [ax]
-        else:
-            _, grid_ = plt.subplots(
-                len(shown), 1, sharex=True, squeeze=False, layout="constrained",
-                figsize=(COLUMN, 1.25 * len(shown) + 0.75),
-            )  # fmt: skip
-            axes = list(grid_[:, 0])
+        height = 1.25 * len(shown) + 0.75
+        axes = panels(ax, len(shown), lambda: column_of_panels(len(shown), height))
         texts = labels([curve.group for curve, _ in shown])
         for i, (one, (curve, found)) in enumerate(zip(axes, shown, strict=True)):
             _panel(one, curve, found, look(i), texts[i])

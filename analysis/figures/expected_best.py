@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from analysis.curves import Curve
-from analysis.figures.style import COLUMN, FAINT, INK, context, grid, log2_axis
+from analysis.figures.style import COLUMN, FAINT, INK, context, grid, log2_axis, panels
 from analysis.groups import labels
 from analysis.regimes import Regimes
 from analysis.trials_needed import ENOUGH, Budget
@@ -44,15 +44,7 @@ def draw(
     if not shown:
         raise ResultsError("no budget check to draw", hint=_why_not(curves))
     with context():
-        if ax is not None:
-            if len(shown) > 1:
-                raise ResultsError(
-                    f"{len(shown)} curves do not go on one pair of axes in this figure",
-                    hint="choose one with --where, or leave ax out",
-                )
-            axes = [ax]
-        else:
-            axes = _grid(len(shown))
+        axes = panels(ax, len(shown), lambda: _grid(len(shown)))
         span = _span(shown)
         colours = ScalarMappable(LogNorm(*span), _COLOURS)
         texts = labels([curve.group for curve in shown])

@@ -5,7 +5,7 @@ Whatever is set in ``RC`` overrides seaborn's; matplotlib's own tools change the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,10 +13,13 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 import seaborn
+from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.colors import to_rgb
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
+
+from results.errors import ResultsError
 
 COLUMN = 3.4
 """Width of a column of print."""
@@ -142,3 +145,27 @@ def grid(ax: Axes) -> None:
     """Faint lines at the numbers of the axes, under everything."""
     ax.grid(True, color="#e6e6e6", linewidth=0.5, zorder=0)
     ax.set_axisbelow(True)
+
+
+def panels(ax: Axes | None, count: int, make: Callable[[], list[Axes]]) -> list[Axes]:
+    """The axes of a figure of one panel a curve: the caller's own, or those that ``make`` makes.
+
+    Raises:
+        ResultsError: several curves, and one pair of axes to draw them on.
+    """
+    if ax is None:
+        return make()
+    if count > 1:
+        raise ResultsError(
+            f"{count} curves do not go on one pair of axes in this figure",
+            hint="choose one with --where, or leave ax out",
+        )
+    return [ax]
+
+
+def column_of_panels(count: int, height: float) -> list[Axes]:
+    """Panels of a new figure of one column's width, one below the other; ``height`` in inches."""
+    _, made = plt.subplots(
+        count, 1, sharex=True, squeeze=False, layout="constrained", figsize=(COLUMN, height)
+    )
+    return list(made[:, 0])

@@ -14,7 +14,17 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
 
 from analysis.curves import Curve
-from analysis.figures.style import ABOVE, COLUMN, FAINT, INK, LOOKS, context, plain, tint
+from analysis.figures.style import (
+    ABOVE,
+    FAINT,
+    INK,
+    LOOKS,
+    column_of_panels,
+    context,
+    panels,
+    plain,
+    tint,
+)
 from analysis.groups import labels
 from analysis.regimes import Regimes
 from analysis.tried import CLASSES, shares
@@ -51,19 +61,8 @@ def draw(
         raise ResultsError("no trials to draw", hint="this figure needs trials, not steps alone")
     sizes = sorted({point.batch_size for curve in shown for point in curve.points})
     with context():
-        if ax is not None:
-            if len(shown) > 1:
-                raise ResultsError(
-                    f"{len(shown)} curves do not go on one pair of axes in this figure",
-                    hint="choose one with --where, or leave ax out",
-                )
-            axes = [ax]
-        else:
-            _, grid = plt.subplots(
-                len(shown), 1, sharex=True, squeeze=False, layout="constrained",
-                figsize=(COLUMN, 1.05 * len(shown) + 0.95),
-            )  # fmt: skip
-            axes = list(grid[:, 0])
+        height = 1.05 * len(shown) + 0.95
+        axes = panels(ax, len(shown), lambda: column_of_panels(len(shown), height))
         texts = labels([curve.group for curve in shown])
         for one, curve, text in zip(axes, shown, texts, strict=True):
             _panel(one, curve, text, sizes)
