@@ -69,7 +69,7 @@ def plan(found: pd.DataFrame, format: Format) -> str:
         f"{f'; {all_of}' if all_of else ''}\n"
         f"at most {steps:,} steps, {examples:,} examples, {hours:.2g} {unit} of this machine "
         f"({clock(hours * 3600)} on one worker), if every trial ran its whole budget; stopping at "
-        "the target and dominated stopping usually leave well under half\n"
+        "the target and dominated stopping leave less\n"
     )
 
 
