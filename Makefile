@@ -30,7 +30,7 @@ demo: $(STAMP)
 	$(BIN)/batchscale plot steps $(RESULTS) --where "experiment = 'digits'" -o figures/demo-steps.png
 
 test: $(STAMP)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses=2 --dist=worksteal
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks

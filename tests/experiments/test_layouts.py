@@ -42,11 +42,10 @@ class Noisy(Classification):
 
 
 class RandomSet(Dataset):
-    def __len__(self): return 96
+    x, y = TinyData.splits()["train"]
 
-    def __getitem__(self, i):
-        x, y = TinyData.splits()["train"]
-        return x[i] + 0.1 * torch.randn(6), y[i]
+    def __len__(self): return 96
+    def __getitem__(self, i): return self.x[i] + 0.1 * torch.randn(6), self.y[i]
 
 
 class Streamed(Classification):
@@ -151,7 +150,7 @@ def test_two_workers_give_what_one_gives(own, tmp_path: Path, monkeypatch) -> No
     for kind in ("module", "stacked"):
         for batch_size in (1, 63, 256):
             of = study(
-                precision="float64", optimizer="momentum", batch_size=batch_size, budget_steps=80
+                precision="float64", optimizer="momentum", batch_size=batch_size, budget_steps=40
             )
             jobs.append((of, trials(of, 3), kind))
         for name in ("Noisy", "Streamed"):
