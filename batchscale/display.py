@@ -97,13 +97,14 @@ class Tally:
 
     def _finish(self, event: events.TrialFinished) -> None:
         outcome = event.outcome
-        self.finished += 1
         self.stops[outcome.stop_reason] += 1
+        self.stops["dominated"] -= event.again
+        self.finished += not event.again
         study = self.studies.get(event.study)
         if study is None:
             return
-        study.finished += 1
-        study.feasible += outcome.status != "INFEASIBLE"
+        study.finished += not event.again
+        study.feasible += (outcome.status != "INFEASIBLE") - event.again
         study.reached |= outcome.steps_to_target is not None
 
     @property

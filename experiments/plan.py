@@ -112,6 +112,8 @@ class Pack:
     """``auto``: the worker that gets the study's first pack probes both and records its choice."""
     known: tuple[int, ...] = ()
     """Steps to target of the study's trials that other packs have finished."""
+    set_aside: bool = False
+    """Whether trials that are dominated may have to go on in a later round."""
 
 
 @dataclass(frozen=True, kw_only=True)

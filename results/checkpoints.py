@@ -1,7 +1,11 @@
-"""Snapshots of packs that are being trained: bytes in, the same bytes out, replaced atomically."""
+"""Snapshots of packs that are being trained, and trials that were set aside.
+
+Bytes in, the same bytes out, replaced atomically.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from results.location import Location
@@ -9,6 +13,8 @@ from results.store import experiment_name
 
 FOLDER = "checkpoints"
 _SUFFIX = ".snapshot"
+_ASIDE = ".trial"
+_BETWEEN = ","
 
 
 class Checkpoints:
@@ -37,6 +43,30 @@ class Checkpoints:
     def delete(self, pack: str) -> None:
         """Forget the pack's snapshot, if there is one."""
         self.location.delete(_name(pack))
+
+    def set_aside(self, study: str, trial: str, data: bytes) -> None:
+        """Keep what a trial needs to go on."""
+        self.location.write(_aside(study, trial), data)
+
+    def aside(self, study: str, trial: str) -> bytes | None:
+        """What a trial needs to go on, ``None`` if it was not set aside."""
+        return self.location.read(_aside(study, trial))
+
+    def drop(self, study: str, trials: Iterable[str]) -> None:
+        """Forget those trials of a study."""
+        for trial in trials:
+            self.location.delete(_aside(study, trial))
+
+    def drop_all(self, studies: Iterable[str]) -> None:
+        """Forget all trials of those studies that were set aside."""
+        chosen = set(studies)
+        for file in self.location.files(FOLDER, _ASIDE):
+            if file.name[len(FOLDER) + 1 :].split(_BETWEEN)[0] in chosen:
+                self.location.delete(file.name)
+
+
+def _aside(study: str, trial: str) -> str:
+    return f"{FOLDER}/{experiment_name(study)}{_BETWEEN}{experiment_name(trial)}{_ASIDE}"
 
 
 def _name(pack: str) -> str:

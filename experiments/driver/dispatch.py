@@ -98,7 +98,7 @@ class Dispatcher:
         )
         self._stopped = False
         self.error: Exception | None = None
-        self.trained = 0
+        self._trained: set[str] = set()
         self.failed = 0
 
     # What is next
@@ -136,6 +136,11 @@ class Dispatcher:
     @property
     def stopped(self) -> bool:
         return self._stopped
+
+    @property
+    def trained(self) -> int:
+        """Trials that this run has recorded."""
+        return len(self._trained)
 
     def is_out(self, pack: str) -> bool:
         """Whether a worker has it."""
@@ -300,13 +305,15 @@ class Dispatcher:
         state = out.state
         if not word.committed:
             for outcome in word.outcomes:
-                self._observer(TrialFinished(study=state.study.id, outcome=outcome))
+                before = state.records.get(outcome.trial)
+                again = before is not None and before.stop_reason == "dominated"
+                self._observer(TrialFinished(study=state.study.id, outcome=outcome, again=again))
             return
         for outcome in word.outcomes:
-            self.trained += 1
+            self._trained.add(outcome.trial)
             self._count(state, outcome)
             state.busy.discard(outcome.trial)
-            state.put(outcome.trial, Record.of(outcome))
+            state.put(outcome.trial, Record.of(outcome, word.run))
         hits = [o.steps_to_target for o in word.outcomes if o.trial in state]
         self._tell(state, hits, but=out)
         self._rounds_end()

@@ -58,6 +58,8 @@ class TrialFinished:
 
     study: str
     outcome: Outcome
+    again: bool = False
+    """Whether it had ended before, dominated, and has gone on since."""
 
 
 @dataclass(frozen=True, kw_only=True)

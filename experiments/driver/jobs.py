@@ -71,11 +71,12 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """Trials that have ended; ``committed``: their rows are safe."""
+    """Trials that have ended; ``committed``: their rows are safe, under ``run``."""
 
     pack: str
     outcomes: tuple[Outcome, ...]
     committed: bool
+    run: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

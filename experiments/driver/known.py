@@ -128,8 +128,9 @@ def snapshots(store: Store, studies: Sequence[Study]) -> list[Header]:
 
 
 def forget_snapshots(store: Store, studies: Sequence[Study]) -> None:
-    """Delete the snapshots of studies that are complete."""
+    """Delete the snapshots of studies that are complete, and what was set aside of them."""
     checkpoints = Checkpoints(store.location)
+    checkpoints.drop_all(study.id for study in studies)
     for header in snapshots(store, studies):
         checkpoints.delete(header.pack)
 

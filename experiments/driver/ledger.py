@@ -37,8 +37,8 @@ class Ledger(Protocol):
     def renew(self, pack: str, progress: Progress) -> bool:
         """Keep the claim alive; whether it is still held."""
 
-    def commit(self, pack: str, experiment: str, measurements: Rows, trials: Rows) -> bool:
-        """Write finished trials, if the claim is still held; whether it was."""
+    def commit(self, pack: str, experiment: str, measurements: Rows, trials: Rows) -> str | None:
+        """Write finished trials; their ``run``, or ``None`` if the claim is lost."""
 
     def save(self, pack: str, snapshot: bytes) -> None:
         """Keep a snapshot in place of the last one."""
@@ -48,6 +48,15 @@ class Ledger(Protocol):
 
     def forget(self, pack: str) -> None:
         """Delete the pack's snapshot."""
+
+    def set_aside(self, study: str, held: Mapping[str, bytes]) -> None:
+        """Keep what trials need to go on in a later round, by id."""
+
+    def aside(self, study: str, trials: Sequence[str]) -> dict[str, bytes]:
+        """What is kept of those trials."""
+
+    def drop(self, study: str, trials: Sequence[str]) -> None:
+        """Delete it."""
 
     def release(self, pack: str) -> None:
         """Give up the claim."""
@@ -100,11 +109,10 @@ class FolderLedger:
     def renew(self, pack: str, progress: Progress) -> bool:
         return self._held[pack].renew(progress, force=True)
 
-    def commit(self, pack: str, experiment: str, measurements: Rows, trials: Rows) -> bool:
+    def commit(self, pack: str, experiment: str, measurements: Rows, trials: Rows) -> str | None:
         if not self._held[pack].held():
-            return False
-        self.store.commit(experiment, measurements=measurements, trials=trials)
-        return True
+            return None
+        return self.store.commit(experiment, measurements=measurements, trials=trials)
 
     def save(self, pack: str, snapshot: bytes) -> None:
         self.checkpoints.save(pack, snapshot)
@@ -114,6 +122,17 @@ class FolderLedger:
 
     def forget(self, pack: str) -> None:
         self.checkpoints.delete(pack)
+
+    def set_aside(self, study: str, held: Mapping[str, bytes]) -> None:
+        for trial, data in held.items():
+            self.checkpoints.set_aside(study, trial, data)
+
+    def aside(self, study: str, trials: Sequence[str]) -> dict[str, bytes]:
+        found = {trial: self.checkpoints.aside(study, trial) for trial in trials}
+        return {trial: data for trial, data in found.items() if data is not None}
+
+    def drop(self, study: str, trials: Sequence[str]) -> None:
+        self.checkpoints.drop(study, trials)
 
     def release(self, pack: str) -> None:
         self._held.pop(pack).release()

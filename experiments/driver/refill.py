@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from experiments.driver.jobs import Job, More, Offer, Refused, Wire
 from experiments.driver.ledger import Ledger
-from experiments.plan import Trial
 
 _SHARE = 8
 """Room is offered once an eighth of the pack is free: a few trials at a time join cheaper."""
@@ -31,19 +30,19 @@ class Refill:
             self._offers, self._at = self._offers + 1, active
             self._wire.tell(Offer(pack=self._pack, room=room))
 
-    def take(self, answers: tuple[More, ...]) -> tuple[Trial, ...]:
-        """Of all answers so far, the trials of the new ones; they have been claimed.
+    def take(self, answers: tuple[More, ...]) -> tuple[More, ...]:
+        """Of all answers so far, the new ones that hold trials; these have been claimed.
 
         Those that somebody else has by now are refused.
         """
         new, self._answers = answers[self._answers :], len(answers)
-        claimed: list[Trial] = []
+        claimed: list[More] = []
         for more in new:
             ids = tuple(trial.id for trial in more.trials)
             if not ids:
                 continue
             if self._ledger.extend(self._pack, ids, more.before):
-                claimed += more.trials
+                claimed.append(more)
                 self._at = None
             else:
                 self._wire.tell(Refused(pack=self._pack, trials=ids))

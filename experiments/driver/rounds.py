@@ -10,6 +10,7 @@ before it are settled, and from what of these is the same in any order (``histor
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -31,15 +32,16 @@ class Record:
     fresh: bool = True
     """Whether this run has seen it end. An error of an earlier run is tried once more."""
     run: str | None = None
-    """The commit that recorded it, where it was read from the dataset."""
+    """The commit that recorded it."""
 
     @classmethod
-    def of(cls, outcome: Outcome) -> Record:
+    def of(cls, outcome: Outcome, run: str | None = None) -> Record:
         return cls(
             status=outcome.status,
             stop_reason=outcome.stop_reason,
             steps_run=outcome.steps_run,
             steps_to_target=outcome.steps_to_target,
+            run=run,
         )
 
 
@@ -126,25 +128,41 @@ def wave(
     """
     steps = goals(study.trials)
     drawn: list[Trial] = []
+    exact = share(study, 0)
+
+    def open_(trials: Sequence[Trial], keep: int | None) -> tuple[Trial, ...]:
+        limit = _bar(study, map(lookup, drawn), keep)
+        return tuple(trial for trial in trials if not settled(study, lookup(trial), limit))
+
     for number, goal in enumerate(steps):
         last = number == len(steps) - 1
+        keep = share(study, number)
         while True:
             records = [lookup(trial) for trial in drawn]
-            cut = _bar(study, records)
-            lacking = min(goal - feasible(records, cut), max_rows - len(drawn))
-            if lacking <= 0:
-                break
+            lacking = goal - feasible(records, _bar(study, records, exact))
+            lacking = max(0, min(lacking, max_rows - len(drawn)))
             for start, stop in _parts(study, len(drawn), len(drawn) + lacking):
                 new = rows(start, stop)
-                records += map(lookup, new)
-                limit = _bar(study, records)
-                missing = [trial for trial in new if not settled(study, lookup(trial), limit)]
-                if missing:
-                    return Wave(round=number, trials=tuple(missing), keep=study.keep)
                 drawn.extend(new)
-            if not last:
+                if missing := open_(new, keep):
+                    return Wave(round=number, trials=missing, keep=keep)
+            if missing := open_(drawn, keep):
+                return Wave(round=number, trials=missing, keep=keep)
+            exact = keep
+            if not last or not lacking:
                 break
     return None
+
+
+def share(study: Study, number: int) -> int | None:
+    """How many of the best trials stay exact in round ``number``: in proportion to its goal.
+
+    An adaptive search learns from all that it keeps, from the first block on.
+    """
+    steps = goals(study.trials)
+    if study.keep is None or number == len(steps) - 1 or block(study.search):
+        return study.keep
+    return math.ceil(study.keep * steps[number] / study.trials)
 
 
 def _parts(study: Study, start: int, stop: int) -> list[tuple[int, int]]:
@@ -153,7 +171,7 @@ def _parts(study: Study, start: int, stop: int) -> list[tuple[int, int]]:
     size = block(study.search)
     inner = range(start - start % size + size, stop, size) if size else ()
     ends = [start, *inner, stop]
-    return list(pairwise(ends))
+    return list(pairwise(ends)) if stop > start else []
 
 
 def history(study: Study, records: Sequence[Record | None]) -> list[int | None]:
@@ -166,14 +184,14 @@ def history(study: Study, records: Sequence[Record | None]) -> list[int | None]:
     size = block(study.search) or len(records)
     found: list[int | None] = []
     for start in range(0, len(records), size):
-        limit = _bar(study, records[: start + size])
+        limit = _bar(study, records[: start + size], study.keep)
         for record in records[start : start + size]:
             steps = record.steps_to_target if record else None
             found.append(steps if limit is None or (steps or limit) <= limit else None)
     return found
 
 
-def _bar(study: Study, records: Iterable[Record | None]) -> int | None:
+def _bar(study: Study, records: Iterable[Record | None], keep: int | None) -> int | None:
     if not study.stop_at_target:
         return None
-    return bar((record.steps_to_target for record in records if record), study.keep)
+    return bar((record.steps_to_target for record in records if record), keep)

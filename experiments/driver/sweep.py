@@ -189,7 +189,12 @@ class _Sweep:
 
     def _tell_plan(self) -> None:
         for state in self.states:
-            done = [r for t, r in state.records.items() if not state.need(t)]
+            # What was dominated counts until it goes on, if it ever does.
+            done = [
+                record
+                for trial, record in state.records.items()
+                if record.stop_reason == "dominated" or not state.need(trial)
+            ]
             self.observer(
                 StudyPlanned(
                     study=state.study.id,

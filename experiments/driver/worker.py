@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -33,6 +33,7 @@ class Trainer(Protocol):
     """What trains a pack: ``experiments.training.loop.Training``, or a stand-in in tests."""
 
     engine: str
+    aside: dict[str, bytes]
 
     @property
     def step(self) -> int: ...
@@ -40,6 +41,7 @@ class Trainer(Protocol):
     def active(self) -> tuple[str, ...]: ...
     def know(self, steps_to_target: Iterable[int]) -> None: ...
     def add(self, trials: Sequence[Trial]) -> None: ...
+    def resume(self, held: Mapping[str, bytes]) -> None: ...
     def run(self, should_stop: Callable[[], bool]) -> Iterator[list[Measurement | Outcome]]: ...
     def snapshot(self) -> bytes: ...
 
@@ -115,6 +117,8 @@ class _Run:
         self.refill = Refill(job, ledger, wire)
         self.points: dict[str, list[Measurement]] = {}
         self.finished: list[Outcome] = []
+        self.aside: dict[str, bytes] = {}
+        """Of those, what the trials that were set aside need to go on."""
         self.engine: str = job.pack.engine
         self.at: tuple[int, dict[str, float | None]] = (0, {})
         self.told = 0
@@ -125,8 +129,10 @@ class _Run:
             how: dict[str, Any] = {"device": self.job.device, "group": self.group}
             pack, how["snapshot"] = self._held(self.group.agree(data))
             training = self.trainer(pack, **how)
-            if later := self.job.pack.trials[len(pack.trials) :]:
+            later = self.job.pack.trials[len(pack.trials) :]
+            if later:
                 training.add(later)
+            self._resume(training, later if how["snapshot"] else self.job.pack.trials)
             self.engine = training.engine
             if self.first:
                 self.wire.tell(Started(pack=self.job.pack.id, engine=self.engine))
@@ -197,6 +203,9 @@ class _Run:
                 values[event.trial] = event.metrics.get(metric)
             elif event.trial in self.wanted:
                 ended.append(event)
+        if self.first:
+            self.aside.update(training.aside)
+        training.aside.clear()
         active = set(training.active)
         self.at = (training.step, {t: v for t, v in values.items() if t in active})
         if ended and self.first:
@@ -220,12 +229,39 @@ class _Run:
         new = self.refill.take(self.pulse.more()) if self.pulse and going_on else ()
         if self.group.size > 1:
             new = self.group.agree(new)
-        if new:
-            self.trials |= {trial.id: trial for trial in new}
-            self.wanted |= {trial.id for trial in new}
-            training.add(new)
+        for more in new:
+            self.job = self.job.joined_by(more)
+            self.trials |= {trial.id: trial for trial in more.trials}
+            self.wanted |= {trial.id for trial in more.trials}
+            training.add(more.trials)
+            self._resume(training, more.trials)
         if going_on and training.active:
             self.refill.offer(len(training.active))
+
+    def _resume(self, training: Trainer, trials: Sequence[Trial]) -> None:
+        """Let those of new trials that an earlier round set aside go on from there."""
+        study = self.job.pack.study
+        ids = [trial.id for trial in trials if trial.id in self.job.before]
+        if not ids:
+            return
+        found = self.group.agree(self.ledger.aside(study.id, ids) if self.first else {})
+        held = {}
+        for trial, data in found.items():
+            made, body, points = pickle.loads(data)
+            if made == (settings_hash(study), training.engine):
+                held[trial], self.points[trial] = body, points
+        training.resume(held)
+
+    def _keep_aside(self, done: Sequence[Outcome]) -> Collection[str]:
+        """Keep what trials that were set aside need to go on, ahead of their rows; which."""
+        study = self.job.pack.study
+        made = (settings_hash(study), self.engine)
+        held = {o.trial: self.aside.pop(o.trial) for o in done if o.trial in self.aside}
+        points = self.points
+        packed = {t: pickle.dumps((made, body, points.get(t, []))) for t, body in held.items()}
+        if packed:
+            self.ledger.set_aside(study.id, packed)
+        return packed
 
     def progress(self) -> tuple[int, dict[str, float | None]]:
         """Step and last metric of each trial still training."""
@@ -236,15 +272,20 @@ class _Run:
             return
         study, done = self.job.pack.study, self.finished
         self.finished = []
+        aside = self._keep_aside(done)
         trials = [self._row(self.trials[outcome.trial], outcome) for outcome in done]
         points = [
             measurement_row(m) for outcome in done for m in self.points.pop(outcome.trial, ())
         ]
-        if not self.ledger.commit(self.job.pack.id, study.experiment, points, trials):
+        run = self.ledger.commit(self.job.pack.id, study.experiment, points, trials)
+        if run is None:
             if self.pulse:
                 self.pulse.lost = True
             return
-        self.wire.tell(Ended(pack=self.job.pack.id, outcomes=tuple(done), committed=True))
+        self.wire.tell(Ended(pack=self.job.pack.id, outcomes=tuple(done), committed=True, run=run))
+        over = [o.trial for o in done if o.trial in self.job.before and o.trial not in aside]
+        if over:
+            self.ledger.drop(study.id, over)
 
     def _row(self, trial: Trial, outcome: Outcome) -> dict[str, Any]:
         study = self.job.pack.study

@@ -16,7 +16,9 @@ from typing import Any
 import torch
 
 from experiments.engines import Engine, check_contract, make_engine
+from experiments.engines.base import gather
 from experiments.plan import Measurement, Outcome, Pack, Status, StopReason, Trial
+from experiments.training import aside
 from experiments.training.course import Course
 from experiments.training.groups import SOLO, Group
 from experiments.training.looks import look_after
@@ -83,6 +85,9 @@ class Training:
         self._refinement = Refinement(pack.study)
         self._keep_weights = keep_weights
         self.final: dict[str, dict[str, torch.Tensor]] = {}
+        self.aside: dict[str, bytes] = {}
+        """Where the pack sets dominated trials aside: what ``resume`` needs of each, by id. Its
+        owner takes them out."""
         self._known = sorted(pack.known)
         self._least = self._known[0] if self._known else pack.study.budget_steps
         self._reached: list[int] = []
@@ -126,6 +131,20 @@ class Training:
         self._engine.add(trials)
         self._courses |= {t.id: Course(next=self._look_after(0)) for t in trials}
         self.pack = replace(self.pack, trials=(*self.pack.trials, *trials))
+
+    def resume(self, held: Mapping[str, bytes]) -> None:
+        """Take trials that have not trained yet to where another pack set them aside, by id.
+
+        That pack had the same engine.
+        """
+        for row, trial in enumerate(self._engine.trials):
+            if trial.id not in held:
+                continue
+            course, state = aside.read(held[trial.id])
+            self._engine.restore(row, gather(state, self.setup.device))
+            self._courses[trial.id] = course
+            self._refinement.hold(self._engine, {row: course}, self._least)
+        self._step = max(self._engine.steps, default=0)
 
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> Iterator[list[Event]]:
         """Train; one list a look, an empty one as a heartbeat between distant looks.
@@ -213,11 +232,21 @@ class Training:
             self._refinement.begin(self._engine, i, courses[i], ended.pop(i, None))
         left = {i: courses[i] for i in looking if i not in ended and i not in walks}
         self._refinement.hold(self._engine, left, self._least)
+        self._set_aside([i for i, reason in reasons.items() if reason == "dominated"])
         if ended:
             self._engine.keep([i for i in range(len(trials)) if i not in ended])
             for i in ended:
                 del self._courses[trials[i].id]
         return [*events, *(ended[i] for i in sorted(ended))]
+
+    def _set_aside(self, rows: Sequence[int]) -> None:
+        """Hold what dominated trials need to go on, where a later round may ask for it."""
+        for row in rows if self.pack.set_aside else ():
+            trial = self._engine.trials[row].id
+            held = aside.write(self._courses[trial], self._engine.copy([row])[0])
+            if held is None:
+                return  # the others are as large
+            self.aside[trial] = held
 
     def _measure(
         self, rows: Sequence[int], courses: Sequence[Course]

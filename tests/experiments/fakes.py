@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import pickle
+import queue
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -94,6 +95,7 @@ class FakeTraining:
         del device, group
         self.pack = pack
         self.engine = "module" if pack.engine == "auto" else pack.engine
+        self.aside: dict[str, bytes] = {}
         self.step, self._known = 0, sorted(pack.known)
         self._left = [t.id for t in pack.trials]
         self._last: dict[str, int] = dict.fromkeys(self._left, 0)
@@ -122,6 +124,12 @@ class FakeTraining:
             self._left.append(trial.id)
             self._last[trial.id], self._born[trial.id] = 0, self.step
         self._log([trial.id for trial in trials], 0)
+
+    def resume(self, held: Mapping[str, bytes]) -> None:
+        for trial, data in held.items():
+            self._last[trial] = pickle.loads(data)
+            self._born[trial] = self.step - self._last[trial]
+            self._log([trial], self._last[trial])
 
     def snapshot(self) -> bytes:
         return pickle.dumps((self.step, self._left, self._last, self._born, self._reached))
@@ -191,6 +199,8 @@ class FakeTraining:
         keep = study.keep
         if keep is not None and len(self._known) >= keep and step >= self._known[keep - 1]:
             self._left.remove(trial.id)
+            if self.pack.set_aside:
+                self.aside[trial.id] = pickle.dumps(step)
             yield replace(end, status="INCOMPLETE", stop_reason="dominated")
         elif step == study.budget_steps:
             self._left.remove(trial.id)
@@ -200,3 +210,18 @@ class FakeTraining:
 def _open() -> bool:
     gate = os.environ.get("FAKE_GATE")
     return gate is None or os.path.exists(gate)
+
+
+class Pair:
+    """One of two ranks, in two threads of this process."""
+
+    size = 2
+
+    def __init__(self, rank: int, line: queue.Queue[Any]) -> None:
+        self.rank, self._line = rank, line
+
+    def agree(self, value: Any) -> Any:
+        if self.rank == 0:
+            self._line.put(value)
+            return value
+        return self._line.get(timeout=30)

@@ -32,6 +32,8 @@ class Sweep:
     order: random.Random
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     measured: dict[str, list[Measurement]] = field(default_factory=dict)
+    aside: dict[str, bytes] = field(default_factory=dict)
+    killed: bool = False
 
     def run(self, *, slots: int, size: int, looks: int | None = None) -> bool:
         """Train, at most ``looks`` looks of packs, then drop all that is in training (a kill)."""
@@ -54,6 +56,8 @@ class Sweep:
             while len(out) < slots and isinstance(job := dispatcher.next(), Job):
                 pack = job.pack
                 training[pack.id], told[pack.id] = FakeTraining(pack), 0
+                taken = {t.id: self.aside.pop(t.id) for t in pack.trials if t.id in self.aside}
+                training[pack.id].resume(taken)
                 out[pack.id] = training[pack.id].run()
                 dispatcher.hear(Started(pack=pack.id, engine="module"))
             if not out:
@@ -61,7 +65,10 @@ class Sweep:
                 return True
             pack_id = self.order.choice(sorted(out))
             self._look(dispatcher, pack_id, out)
+            self.aside |= training[pack_id].aside
+            training[pack_id].aside.clear()
             looks = None if looks is None else looks - 1
+        self.killed = True
         return False
 
     def _look(
@@ -83,10 +90,15 @@ class Sweep:
         """Record what a look gave; the trials that it ended."""
         for event in events:
             if isinstance(event, Measurement):
-                self.measured.setdefault(event.trial, []).append(event)
+                before = self.measured.setdefault(event.trial, [])
+                assert self.killed or not before or before[-1].step < event.step  # nothing twice
+                before.append(event)
         ended = tuple(event for event in events if isinstance(event, Outcome))
         for outcome in ended:
-            assert outcome.trial not in self.outcomes  # nothing twice
+            if outcome.trial in self.outcomes:  # set aside before
+                before = self.outcomes[outcome.trial]
+                assert before.stop_reason == "dominated"
+                assert before.steps_run < outcome.steps_run
             self.outcomes[outcome.trial] = outcome
         return ended
 

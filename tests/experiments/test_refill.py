@@ -24,7 +24,7 @@ from experiments.driver.worker import Pace, run_pack
 from experiments.plan import Outcome, Pack, Trial
 from experiments.training.loop import Training
 from tests import problems
-from tests.experiments.fakes import FakeTraining, Plan, points, study
+from tests.experiments.fakes import FakeTraining, Pair, Plan, points, study
 from tests.experiments.test_worker import results
 
 QUICK = Pace(ask=0.002, renew=0.02, commit=0.0, snapshot=0.0)
@@ -249,21 +249,6 @@ def test_real_trials_join_bit_for_bit(tmp_path: Path) -> None:
     assert results(tmp_path / "refilled") == results(tmp_path / "whole")
 
 
-class Pair:
-    """One of two ranks, in two threads of this process."""
-
-    size = 2
-
-    def __init__(self, rank: int, line: queue.Queue[Any]) -> None:
-        self.rank, self._line = rank, line
-
-    def agree(self, value: Any) -> Any:
-        if self.rank == 0:
-            self._line.put(value)
-            return value
-        return self._line.get(timeout=30)
-
-
 def test_every_rank_lets_the_same_trials_join(tmp_path: Path) -> None:
     trials = fake_trials(11)
     driver = Driver(trials[SIZE:])
@@ -332,6 +317,10 @@ def sweep(
     looks: dict[str, Any] = {}
     ended: dict[str, Outcome] = {}
     sizes: dict[str, int] = {}
+    aside: dict[str, bytes] = {}
+
+    def resume(pack: str, trials: Sequence[Trial]) -> None:
+        training[pack].resume({t.id: aside.pop(t.id) for t in trials if t.id in aside})
 
     def give(pack: str, more: More) -> None:
         assert all(trial.round == training[pack].pack.trials[0].round for trial in more.trials)
@@ -340,6 +329,7 @@ def sweep(
             dispatcher.merge({}, ())  # whoever had them has given them up
             return
         training[pack].add(more.trials)
+        resume(pack, more.trials)
         assert len(training[pack].active) <= sizes[pack]
 
     if refills:
@@ -348,6 +338,7 @@ def sweep(
     while True:
         while len(looks) < slots and isinstance(one := dispatcher.next(), Job):
             training[one.pack.id] = FakeTraining(one.pack)
+            resume(one.pack.id, one.pack.trials)
             looks[one.pack.id] = training[one.pack.id].run()
             assert (one.size is not None) == refills
             sizes[one.pack.id] = one.size or 0
@@ -361,7 +352,9 @@ def sweep(
             dispatcher.hear(PackEnd(pack=pack, end="done", seconds=1.0))
             continue
         outcomes = tuple(event for event in events if isinstance(event, Outcome))
-        assert not {o.trial for o in outcomes} & set(ended)
+        aside |= training[pack].aside
+        training[pack].aside.clear()
+        assert all(ended[o.trial].stop_reason == "dominated" for o in outcomes if o.trial in ended)
         ended |= {o.trial: o for o in outcomes}
         if outcomes:
             dispatcher.hear(Ended(pack=pack, outcomes=outcomes, committed=True))

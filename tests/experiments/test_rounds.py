@@ -36,6 +36,40 @@ def test_rounds_double_up_to_the_trials_wanted() -> None:
     assert goals(5) == (5,)
 
 
+def test_a_round_keeps_its_share_of_the_best_exact() -> None:
+    of = study(trials=64, keep=4)
+    assert [rounds.share(of, number) for number in range(3)] == [1, 2, 4]
+    assert [rounds.share(study(trials=100, keep=4), n) for n in range(4)] == [1, 2, 3, 4]
+    assert rounds.share(study(trials=16, keep=4), 0) == 4  # the last round
+    assert rounds.share(replace(of, keep=None), 0) is None
+    assert rounds.share(replace(of, search="optuna:tpe"), 0) == 4
+
+
+def test_what_an_early_round_stopped_short_of_the_last_bar_goes_on_when_its_rows_are_settled() -> (
+    None
+):
+    of = study(trials=32, keep=2)
+    plan = Plan(of, points(128, diverging=0.0))
+    rows = plan.trials(0, 32)
+    hit = record("COMPLETE", "target", 20, 20)
+    records = {t.id: record("INCOMPLETE", "dominated", 20) for t in rows[:16]} | {rows[0].id: hit}
+
+    def now() -> rounds.Wave | None:
+        return wave(of, plan.trials, plan.max_rows, lambda t: records.get(t.id))
+
+    found = now()
+    assert found is not None
+    assert (found.round, found.keep, found.trials) == (1, 2, tuple(rows[16:]))
+    late = record("COMPLETE", "target", 30, 30)
+    records |= {t.id: record("INCOMPLETE", "dominated", 30) for t in rows[16:]}
+    records[rows[16].id] = late
+    found = now()
+    assert found is not None
+    assert found.trials == tuple(rows[1:16])  # they stopped at 20, and the second best took 30
+    records |= {t.id: record("INCOMPLETE", "dominated", 30) for t in rows[1:16]}
+    assert now() is None
+
+
 def test_the_bar_is_the_keep_th_smallest() -> None:
     assert bar([9, None, 3, 5, 5], 3) == 5
     assert bar([9, None, 3], 3) is None

@@ -112,8 +112,9 @@ class RemoteLedger:
     def renew(self, pack: str, progress: Progress) -> bool:
         return bool(self._call("renew", pack, progress))
 
-    def commit(self, pack: str, experiment: str, measurements: Rows, trials: Rows) -> bool:
-        return bool(self._call("commit", pack, experiment, measurements, trials))
+    def commit(self, pack: str, experiment: str, measurements: Rows, trials: Rows) -> str | None:
+        run: str | None = self._call("commit", pack, experiment, measurements, trials)
+        return run
 
     def save(self, pack: str, snapshot: bytes) -> None:
         self._call("save", pack, snapshot)
@@ -124,6 +125,16 @@ class RemoteLedger:
 
     def forget(self, pack: str) -> None:
         self._call("forget", pack)
+
+    def set_aside(self, study: str, held: Mapping[str, bytes]) -> None:
+        self._call("set_aside", study, held)
+
+    def aside(self, study: str, trials: Sequence[str]) -> dict[str, bytes]:
+        found: dict[str, bytes] = self._call("aside", study, trials)
+        return found
+
+    def drop(self, study: str, trials: Sequence[str]) -> None:
+        self._call("drop", study, trials)
 
     def release(self, pack: str) -> None:
         self._call("release", pack)
