@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import torch
 
-from benchmarks import demo, engines, scale, search, sweeps
+from benchmarks import demo, engines, scale, search, sweeps, tuners
 from benchmarks.page import PAGE, table, write
 
 
@@ -26,6 +26,7 @@ PARTS: dict[str, Callable[[], list[dict[str, object]]]] = {
     "engines": engines.rows,
     "sweeps": sweeps.rows,
     "search": search.rows,
+    "tuners": tuners.rows,
     "scale": scale.rows,
     "gpu": on_a_gpu,
 }

@@ -48,6 +48,7 @@ def rows() -> list[dict[str, object]]:
     for size in SIZES:
         ours = trials(f"keep={KEEP}", pack_size=size)
         steps, least = int(ours["steps_run"].sum()), bound(ours)
+        print(f"packs of at most {size}: {steps:,} steps, {least:,} at least", flush=True)
         found.append(
             {
                 "what": f"steps of the demo, keep: {KEEP}, packs of at most {size}",

@@ -86,6 +86,8 @@ def known(store: Store, studies: Sequence[Study], since: datetime) -> Known:
                 fresh=new,
                 run=run,
             )
+    # A driver lives on for days: what only the reading took is given back.
+    pa.default_memory_pool().release_unused()
     engines = rows[rows["stop_reason"] != "error"].dropna(subset=["engine"])
     return Known(
         records=records,
