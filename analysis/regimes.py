@@ -12,6 +12,7 @@ from analysis import quantities as q
 from analysis.curves import Curve
 from analysis.estimate import BENT_FROM, QUANTITIES, Estimate, Fitted, estimate, fitted
 from analysis.fit import residuals
+from analysis.forms import Form, forms, sentence
 from analysis.knee import BATCH, BEND, SLOPE, SLOPES, STEPS, log_steps, sharp
 from analysis.profile import ends, limit, profile
 from results.errors import ResultsError
@@ -78,6 +79,8 @@ class Regimes:
     best: Mapping[str, Any]
     """The fitted form: ``form`` (a label), ``k``, ``a``, ``min_steps``, ``critical_batch_size``,
     ``noise`` (standard deviation of log steps), ``points``."""
+    forms: tuple[Form, ...]
+    """Every form that was fitted, the best by its criterion first (``analysis.forms``)."""
     notes: tuple[str, ...]
 
     @property
@@ -108,6 +111,7 @@ class Regimes:
             "estimator": self.estimator,
             "points": [dict(point) for point in self.points],
             "best": dict(self.best),
+            "forms": [form.to_dict() for form in self.forms],
             "notes": list(self.notes),
         }
 
@@ -132,7 +136,11 @@ def regimes(curve: Curve, *, tolerance: float = 0.2, level: float = 0.9) -> Regi
     answer = estimate(*_logs(curve), tolerance=tolerance, level=level)
     found = answer.fitted
     intervals = {name: _interval(answer, name) for name in QUANTITIES}
-    notes = [*_notes(curve, found, intervals, level), *curve.notes]
+    compared = forms(found.data)
+    notes = _notes(curve, found, intervals, level)
+    if (said := sentence(compared)) is not None:
+        notes.append(said)
+    notes += curve.notes
     if curve.coarse is not None:
         notes += _coarse_notes(curve.coarse, intervals, tolerance, level)
     return Regimes(
@@ -149,6 +157,7 @@ def regimes(curve: Curve, *, tolerance: float = 0.2, level: float = 0.9) -> Regi
         estimator=curve.named,
         points=tuple(curve.tabulate()),
         best=_best(found, level),
+        forms=compared,
         notes=tuple(notes),
     )
 

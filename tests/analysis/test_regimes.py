@@ -73,6 +73,7 @@ def test_the_json_of_the_design(plain_curve: Plain) -> None:
         "estimator",
         "points",
         "best",
+        "forms",
         "notes",
     ]
     assert json.loads(json.dumps(answer, allow_nan=False)) == answer
