@@ -4,6 +4,7 @@
 (imported on demand: matplotlib is heavy).
 """
 
+from analysis import definitions
 from analysis.curves import Curve, UnequalEstimatorsError, UnequalLooksError, curves
 from analysis.estimators import EstimatorError
 from analysis.points import Point
@@ -19,5 +20,6 @@ __all__ = [
     "UnequalEstimatorsError",
     "UnequalLooksError",
     "curves",
+    "definitions",
     "regimes",
 ]

@@ -200,6 +200,7 @@ def regimes(
     baseline: str | None = None,
     tolerance: float = 0.2,
     estimator: str | None = None,
+    definition: str | None = None,
 ) -> list[dict[str, Any]]:
     """The three regimes of each curve with their intervals, as ``regimes --json`` prints them.
 
@@ -213,10 +214,12 @@ def regimes(
         tolerance: τ: perfect scaling is E(B) <= (1+τ) E_min, maximal S(B) <= (1+τ) S_min.
         estimator: what stands for a batch size: ``minimum``, ``best_of_10`` or
             ``median_of_searches``; what the trials' own column says unless given.
+        definition: also the critical batch size as others define it, ``zhang2024`` or
+            ``mccandlish2018``, under ``critical_batch_size_<definition>``.
     """
     from batchscale.curves import located
 
-    return located(sources, target, where, by, baseline, tolerance, estimator)
+    return located(sources, target, where, by, baseline, tolerance, estimator, definition)
 
 
 def plot(

@@ -16,6 +16,7 @@ import typer
 from batchscale.options import (
     Baseline,
     By,
+    Definition,
     Device,
     Estimator,
     Fields,
@@ -276,6 +277,7 @@ def regimes(
     baseline: Baseline = None,
     tolerance: Tolerance = 0.2,
     estimator: Estimator = None,
+    definition: Definition = None,
     format: Fmt = "table",
     json: Json = False,
 ) -> None:
@@ -293,6 +295,7 @@ def regimes(
         baseline=baseline,
         tolerance=tolerance,
         estimator=estimator,
+        definition=definition,
     )
     print(regime_table.regimes(found, chosen(format, json)), end="")
 

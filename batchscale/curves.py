@@ -18,9 +18,6 @@ from results.reader import Results
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-if TYPE_CHECKING:
-    pass
-
 Sources = Sequence[str | Path | Run]
 
 
@@ -32,20 +29,24 @@ def located(
     baseline: str | None,
     tolerance: float,
     estimator: str | None,
+    definition: str | None,
 ) -> list[dict[str, Any]]:
     """The regimes of every curve; one that cannot be fitted has nulls, and a note that says why.
 
     Raises:
-        ResultsError: a source that is none, or no curve that can be fitted.
+        ResultsError: a source that is none, no such definition, or no curve that can be fitted.
     """
+    if definition is not None:
+        analysis.definitions.named(definition)
     found: list[dict[str, Any]] = []
     failures: list[analysis.TooFewBatchSizesError] = []
     for curve in gather(sources, target, where, by, baseline, estimator):
         try:
-            found.append(analysis.regimes(curve, tolerance=tolerance).to_dict())
+            one = analysis.regimes(curve, tolerance=tolerance, definition=definition)
+            found.append(one.to_dict())
         except analysis.TooFewBatchSizesError as error:
             failures.append(error)
-            found.append(_unfitted(curve, tolerance, error))
+            found.append(_unfitted(curve, tolerance, definition, error))
     if failures and len(failures) == len(found):
         raise failures[0]
     return found
@@ -105,13 +106,17 @@ def _in_order(trials: pd.DataFrame, studies: pd.DataFrame) -> pd.DataFrame:
     return trials.loc[order.sort_values(kind="stable").index].reset_index(drop=True)
 
 
-def _unfitted(curve: Curve, tolerance: float, error: Exception) -> dict[str, Any]:
+def _unfitted(
+    curve: Curve, tolerance: float, definition: str | None, error: Exception
+) -> dict[str, Any]:
     from analysis.estimate import QUANTITIES
+    from analysis.regimes import defined
 
     unknown = {"value": None, "low": None, "high": None}
     return {
         **curve.group,
         **{name: dict(unknown) for name in QUANTITIES},
+        **defined(definition, None),
         "level": 0.9,
         "tolerance": tolerance,
         "batch_sizes": curve.batch_sizes,

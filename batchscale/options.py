@@ -65,6 +65,14 @@ Estimator = Annotated[
         "Else what the experiment says.",
     ),
 ]
+Definition = Annotated[
+    str | None,
+    typer.Option(
+        "--definition",
+        metavar="NAME",
+        help="Also the critical batch size as others define it: zhang2024 or mccandlish2018.",
+    ),
+]
 Params = Annotated[
     list[str] | None,
     typer.Option(

@@ -14,6 +14,8 @@ QUANTITIES = (
     "min_steps",
     "min_examples",
 )
+_DEFINED = "critical_batch_size_"
+"""Before the name of another's definition: a column of its own."""
 _OTHERS = {
     "level",
     "tolerance",
@@ -72,7 +74,14 @@ def regimes(curves: Sequence[Curve], format: Format) -> str:
 def group_columns(curves: Sequence[Curve]) -> list[str]:
     """What tells the curves apart: all keys but the answers."""
     names = dict.fromkeys(name for curve in curves for name in curve)
-    return [name for name in names if name not in _OTHERS and name not in QUANTITIES]
+    return [name for name in names if name not in _OTHERS and name not in quantities(curves[0])]
+
+
+def quantities(curve: Curve) -> list[str]:
+    """The keys of ``curve`` that hold an interval; another's definition follows our own."""
+    others = [name for name in curve if name.startswith(_DEFINED)]
+    at = QUANTITIES.index("critical_batch_size") + 1
+    return [*QUANTITIES[:at], *others, *QUANTITIES[at:]]
 
 
 def label(curve: Curve, shown: Sequence[str]) -> str:
@@ -109,14 +118,14 @@ def _row(curve: Curve, shown: Sequence[str]) -> dict[str, str]:
         **{name: text(curve.get(name)) for name in shown},
         "batch_sizes": f"{text(min(sizes))}–{text(max(sizes))} ({len(sizes)})" if sizes else "",
         "N": text(curve["trials"]),
-        **{name: interval(curve[name]) for name in QUANTITIES},
+        **{name: interval(curve[name]) for name in quantities(curve)},
     }
 
 
 def _flat(curve: Curve) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in curve.items():
-        if name in QUANTITIES:
+        if name in quantities(curve):
             flat |= {
                 name: value["value"],
                 f"{name}_low": value["low"],

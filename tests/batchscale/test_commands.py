@@ -73,6 +73,16 @@ def test_regimes_as_a_table_and_as_json(command: Command, small: Path) -> None:
     assert "min_steps_low" in rows[0]
 
 
+def test_a_definition_of_others(command: Command, small: Path) -> None:
+    named = ("--definition", "mccandlish2018", "--json")
+    (first, *_) = json.loads(command("regimes", small, *named).out)
+    assert set(first["critical_batch_size_mccandlish2018"]) == {"value", "low", "high"}
+    chosen = ("--where", "optimizer = 'sgd' OR batch_size < 128")
+    curves = json.loads(command("regimes", small, *named, *chosen).out)
+    short = next(curve for curve in curves if curve["optimizer"] == "momentum")
+    assert short["critical_batch_size_mccandlish2018"]["value"] is None
+
+
 def test_curves_stand_in_the_experiments_order(command: Command, small: Path) -> None:
     curves = json.loads(command("regimes", small, "--json").out)
     assert [curve["optimizer"] for curve in curves] == ["sgd", "momentum"]

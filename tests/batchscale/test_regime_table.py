@@ -83,6 +83,17 @@ def test_csv_has_every_end_in_a_column_of_its_own() -> None:
     assert "a b" in row
 
 
+def test_anothers_definition_is_a_column_beside_ours() -> None:
+    theirs = {"value": 745.32, "low": 700.0, "high": 800.0}
+    found = [curve("sgd", critical_batch_size_zhang2024=theirs)]
+    head = regimes(found, "table").splitlines()[3]
+    ours = head.index(" critical batch size ")
+    assert ours < head.index("critical batch size zhang2024") < head.index("maximal parallelism")
+    assert "745 [700, 800]" in regimes(found, "table")
+    columns = regimes(found, "csv").splitlines()[0].split(",")
+    assert {f"critical_batch_size_zhang2024{end}" for end in ("", "_low", "_high")} <= {*columns}
+
+
 def test_json_is_what_the_api_returns() -> None:
     curves = [curve("sgd", min_steps=OPEN)]
     assert json.loads(regimes(curves, "json")) == curves
