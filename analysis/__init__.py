@@ -5,12 +5,14 @@
 """
 
 from analysis import definitions
+from analysis.comparisons import Comparison, compare
 from analysis.curves import Curve, UnequalEstimatorsError, UnequalLooksError, curves
 from analysis.estimators import EstimatorError
 from analysis.points import Point
 from analysis.regimes import Interval, Regimes, TooFewBatchSizesError, regimes
 
 __all__ = [
+    "Comparison",
     "Curve",
     "EstimatorError",
     "Interval",
@@ -19,6 +21,7 @@ __all__ = [
     "TooFewBatchSizesError",
     "UnequalEstimatorsError",
     "UnequalLooksError",
+    "compare",
     "curves",
     "definitions",
     "regimes",

@@ -210,7 +210,9 @@ def regimes(
         where: an SQL condition on trials.
         by: columns of the training algorithm that each get curves of their own; the others are
             minimized over.
-        baseline: the curve to hold the others against, which comes first: ``"sgd"``.
+        baseline: the curve to hold the others against, which comes first: ``"sgd"``. Each other
+            one has ``against``: its baseline, the ``ratios`` of its quantities over the baseline's
+            with intervals, and a ``sentence`` (see ``analysis.comparisons``).
         tolerance: τ: perfect scaling is E(B) <= (1+τ) E_min, maximal S(B) <= (1+τ) S_min.
         estimator: what stands for a batch size: ``minimum``, ``best_of_10`` or
             ``median_of_searches``; what the trials' own column says unless given.

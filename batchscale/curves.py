@@ -38,18 +38,26 @@ def located(
     """
     if definition is not None:
         analysis.definitions.named(definition)
-    found: list[dict[str, Any]] = []
+    curves = gather(sources, target, where, by, baseline, estimator)
+    found: list[analysis.Regimes | None] = []
+    answers: list[dict[str, Any]] = []
     failures: list[analysis.TooFewBatchSizesError] = []
-    for curve in gather(sources, target, where, by, baseline, estimator):
+    for curve in curves:
         try:
             one = analysis.regimes(curve, tolerance=tolerance, definition=definition)
-            found.append(one.to_dict())
+            found.append(one)
+            answers.append(one.to_dict())
         except analysis.TooFewBatchSizesError as error:
             failures.append(error)
-            found.append(_unfitted(curve, tolerance, definition, error))
+            found.append(None)
+            answers.append(_unfitted(curve, tolerance, definition, error))
     if failures and len(failures) == len(found):
         raise failures[0]
-    return found
+    if baseline is not None:
+        for answer, held in zip(answers, analysis.compare(curves, found, baseline), strict=True):
+            answer["against"] = None if held is None else held.to_dict()
+            answer["notes"] += [] if held is None else held.notes
+    return answers
 
 
 def gather(

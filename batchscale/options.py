@@ -50,7 +50,7 @@ Baseline = Annotated[
     typer.Option(
         "--baseline",
         metavar="VALUE",
-        help="The curve to hold the others against comes first: sgd.",
+        help="Hold the others against this curve, which comes first: sgd.",
     ),
 ]
 Tolerance = Annotated[

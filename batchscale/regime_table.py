@@ -17,6 +17,7 @@ QUANTITIES = (
 _DEFINED = "critical_batch_size_"
 """Before the name of another's definition: a column of its own."""
 _OTHERS = {
+    "against",
     "level",
     "tolerance",
     "batch_sizes",
@@ -66,6 +67,7 @@ def regimes(curves: Sequence[Curve], format: Format) -> str:
         f"{curves[0]['level']:.0%} intervals, tolerance {curves[0]['tolerance']:g}{points}{ends}",
         "",
         table.rstrip("\n"),
+        *_comparisons(curves),
         *_notes(curves, shown),
     ]
     return "\n".join(lines) + "\n"
@@ -131,6 +133,8 @@ def _flat(curve: Curve) -> dict[str, Any]:
                 f"{name}_low": value["low"],
                 f"{name}_high": value["high"],
             }
+        elif name == "against":
+            flat |= _flat_ratios(value)
         elif name == "notes":
             flat[name] = " ".join(value)
         elif name == "points":
@@ -138,6 +142,23 @@ def _flat(curve: Curve) -> dict[str, Any]:
         else:
             flat[name] = value
     return flat
+
+
+def _flat_ratios(against: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The baseline's label, and each ratio with its ends; empty cells for the baseline itself."""
+    flat = {"baseline": None if against is None else against["baseline"]}
+    for name in QUANTITIES:
+        ratio = {} if against is None else against["ratios"][name]
+        for end in ("value", "low", "high"):
+            suffix = "" if end == "value" else f"_{end}"
+            flat[f"{name}_ratio{suffix}"] = ratio.get(end)
+    return flat
+
+
+def _comparisons(curves: Sequence[Curve]) -> list[str]:
+    """A sentence for each curve that was held against a baseline."""
+    said = [curve["against"]["sentence"] for curve in curves if curve.get("against")]
+    return ["", *(f"{sentence[0].upper()}{sentence[1:]}." for sentence in said)] if said else []
 
 
 def _notes(curves: Sequence[Curve], shown: Sequence[str]) -> list[str]:

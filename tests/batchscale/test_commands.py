@@ -73,6 +73,26 @@ def test_regimes_as_a_table_and_as_json(command: Command, small: Path) -> None:
     assert "min_steps_low" in rows[0]
 
 
+def test_a_baseline_is_held_against(command: Command, small: Path, here: Path) -> None:
+    curve = here / "theirs.csv"
+    rows = [
+        f"{name},{2**k},{100 * (1 + at / 2**k):.0f}\n"
+        for name, at in (("sgd", 40), ("mine", 200))
+        for k in range(12)
+    ]
+    curve.write_text("optimizer,batch_size,steps\n" + "".join(rows))
+    answer = command("regimes", curve, "--baseline", "sgd")
+    assert answer.status == 0
+    assert "\n\nMine extends perfect scaling by 5.0 [" in answer.out
+    first, second = json.loads(command("regimes", curve, "--baseline", "sgd", "--json").out)
+    assert first["against"] is None
+    assert second["against"]["baseline"] == "sgd"
+    assert second["against"]["ratios"]["critical_batch_size"]["value"] == pytest.approx(5, rel=0.02)
+    assert "against" not in json.loads(command("regimes", curve, "--json").out)[0]
+    swept = json.loads(command("regimes", small, "--baseline", "sgd", "--json").out)
+    assert swept[1]["against"]["sentence"]
+
+
 def test_a_definition_of_others(command: Command, small: Path) -> None:
     named = ("--definition", "mccandlish2018", "--json")
     (first, *_) = json.loads(command("regimes", small, *named).out)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from typing import Any
 
@@ -92,6 +94,28 @@ def test_anothers_definition_is_a_column_beside_ours() -> None:
     assert "745 [700, 800]" in regimes(found, "table")
     columns = regimes(found, "csv").splitlines()[0].split(",")
     assert {f"critical_batch_size_zhang2024{end}" for end in ("", "_low", "_high")} <= {*columns}
+
+
+def test_a_comparison_is_a_sentence_and_columns_of_csv() -> None:
+    ratio = {"value": 3.1, "low": 2.4, "high": 4.0}
+    names = ("critical_batch_size", "min_steps", "perfect_scaling_until",
+             "maximal_parallelism_from", "min_examples")  # fmt: skip
+    against = {
+        "baseline": "sgd",
+        "ratios": dict.fromkeys(names, ratio),
+        "sentence": "momentum extends perfect scaling by 3.1 [2.4, 4.0] over sgd",
+    }
+    found = [curve("sgd", against=None), curve("momentum", "a note", against=against)]
+    out = regimes(found, "table")
+    assert "\n\nMomentum extends perfect scaling by 3.1 [2.4, 4.0] over sgd.\n\n- momentum: " in out
+    first, second = csv.DictReader(io.StringIO(regimes(found, "csv")))
+    assert (first["baseline"], second["baseline"]) == ("", "sgd")
+    assert first["critical_batch_size_ratio"] == ""
+    assert [second[f"min_steps_ratio{end}"] for end in ("", "_low", "_high")] == [
+        "3.1",
+        "2.4",
+        "4.0",
+    ]
 
 
 def test_json_is_what_the_api_returns() -> None:
