@@ -8,6 +8,7 @@ from analysis import definitions
 from analysis.comparisons import Comparison, compare
 from analysis.curves import Curve, UnequalEstimatorsError, UnequalLooksError, curves
 from analysis.estimators import EstimatorError
+from analysis.laws import Law, laws
 from analysis.points import Point
 from analysis.regimes import Interval, Regimes, TooFewBatchSizesError, regimes
 
@@ -16,6 +17,7 @@ __all__ = [
     "Curve",
     "EstimatorError",
     "Interval",
+    "Law",
     "Point",
     "Regimes",
     "TooFewBatchSizesError",
@@ -24,5 +26,6 @@ __all__ = [
     "compare",
     "curves",
     "definitions",
+    "laws",
     "regimes",
 ]

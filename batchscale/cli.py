@@ -22,6 +22,7 @@ from batchscale.options import (
     Fields,
     Fmt,
     Json,
+    LawOption,
     Out,
     Params,
     Results,
@@ -278,6 +279,7 @@ def regimes(
     tolerance: Tolerance = 0.2,
     estimator: Estimator = None,
     definition: Definition = None,
+    law: LawOption = None,
     format: Fmt = "table",
     json: Json = False,
 ) -> None:
@@ -296,6 +298,7 @@ def regimes(
         tolerance=tolerance,
         estimator=estimator,
         definition=definition,
+        law=law,
     )
     print(regime_table.regimes(found, chosen(format, json)), end="")
 

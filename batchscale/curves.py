@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,34 +30,74 @@ def located(
     tolerance: float,
     estimator: str | None,
     definition: str | None,
+    law: str | None,
 ) -> list[dict[str, Any]]:
     """The regimes of every curve; one that cannot be fitted has nulls, and a note that says why.
 
     Raises:
-        ResultsError: a source that is none, no such definition, or no curve that can be fitted.
+        ResultsError: a source that is none, no such definition, no curve that can be fitted, or
+            no law across them.
     """
-    if definition is not None:
-        analysis.definitions.named(definition)
     curves = gather(sources, target, where, by, baseline, estimator)
-    found: list[analysis.Regimes | None] = []
-    answers: list[dict[str, Any]] = []
-    failures: list[analysis.TooFewBatchSizesError] = []
-    for curve in curves:
-        try:
-            one = analysis.regimes(curve, tolerance=tolerance, definition=definition)
-            found.append(one)
-            answers.append(one.to_dict())
-        except analysis.TooFewBatchSizesError as error:
-            failures.append(error)
-            found.append(None)
-            answers.append(_unfitted(curve, tolerance, definition, error))
-    if failures and len(failures) == len(found):
-        raise failures[0]
+    found, failures = _located(curves, tolerance, definition)
+    answers = [
+        _unfitted(curve, tolerance, definition, failures[i]) if one is None else one.to_dict()
+        for i, (curve, one) in enumerate(zip(curves, found, strict=True))
+    ]
     if baseline is not None:
         for answer, held in zip(answers, analysis.compare(curves, found, baseline), strict=True):
             answer["against"] = None if held is None else held.to_dict()
             answer["notes"] += [] if held is None else held.notes
+    if law is not None:
+        for one_law, rows in analysis.laws(curves, found, law):
+            for row in rows:
+                answers[row]["law"] = one_law.to_dict()
+                answers[row]["notes"] += one_law.notes
     return answers
+
+
+def laws(
+    sources: Sources,
+    against: str,
+    quantity: str,
+    sizes: Mapping[str, float] | None,
+    target: str | None,
+    where: str | None,
+    by: Sequence[str] | None,
+    tolerance: float,
+    estimator: str | None,
+    definition: str | None,
+) -> list[dict[str, Any]]:
+    """A law for each training algorithm; its curves' labels are among its ``curves``.
+
+    Raises:
+        ResultsError: as ``located`` does.
+    """
+    curves = gather(sources, target, where, by, None, estimator)
+    found, _ = _located(curves, tolerance, definition)
+    return [
+        {**law.to_dict(), "curves": [curves[row].label for row in rows]}
+        for law, rows in analysis.laws(curves, found, against, quantity=quantity, sizes=sizes)
+    ]
+
+
+def _located(
+    curves: Sequence[Curve], tolerance: float, definition: str | None
+) -> tuple[list[analysis.Regimes | None], dict[int, analysis.TooFewBatchSizesError]]:
+    """Regimes, None where a curve cannot be fitted, and why by its place."""
+    if definition is not None:
+        analysis.definitions.named(definition)
+    found: list[analysis.Regimes | None] = []
+    failures: dict[int, analysis.TooFewBatchSizesError] = {}
+    for i, curve in enumerate(curves):
+        try:
+            found.append(analysis.regimes(curve, tolerance=tolerance, definition=definition))
+        except analysis.TooFewBatchSizesError as error:
+            failures[i] = error
+            found.append(None)
+    if failures and len(failures) == len(found):
+        raise failures[0]
+    return found, failures
 
 
 def gather(

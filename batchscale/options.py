@@ -73,6 +73,15 @@ Definition = Annotated[
         help="Also the critical batch size as others define it: zhang2024 or mccandlish2018.",
     ),
 ]
+LawOption = Annotated[
+    str | None,
+    typer.Option(
+        "--law",
+        metavar="COLUMN",
+        help="Also the critical batch size as a power of this column, across curves: width, or "
+        "target.",
+    ),
+]
 Params = Annotated[
     list[str] | None,
     typer.Option(

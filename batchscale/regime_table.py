@@ -18,6 +18,7 @@ _DEFINED = "critical_batch_size_"
 """Before the name of another's definition: a column of its own."""
 _OTHERS = {
     "against",
+    "law",
     "level",
     "tolerance",
     "batch_sizes",
@@ -67,7 +68,7 @@ def regimes(curves: Sequence[Curve], format: Format) -> str:
         f"{curves[0]['level']:.0%} intervals, tolerance {curves[0]['tolerance']:g}{points}{ends}",
         "",
         table.rstrip("\n"),
-        *_comparisons(curves),
+        *_sentences(curves),
         *_notes(curves, shown),
     ]
     return "\n".join(lines) + "\n"
@@ -135,6 +136,8 @@ def _flat(curve: Curve) -> dict[str, Any]:
             }
         elif name == "against":
             flat |= _flat_ratios(value)
+        elif name == "law":
+            flat |= _flat_law(value)
         elif name == "notes":
             flat[name] = " ".join(value)
         elif name == "points":
@@ -155,10 +158,21 @@ def _flat_ratios(against: Mapping[str, Any] | None) -> dict[str, Any]:
     return flat
 
 
-def _comparisons(curves: Sequence[Curve]) -> list[str]:
-    """A sentence for each curve that was held against a baseline."""
-    said = [curve["against"]["sentence"] for curve in curves if curve.get("against")]
-    return ["", *(f"{sentence[0].upper()}{sentence[1:]}." for sentence in said)] if said else []
+def _flat_law(law: Mapping[str, Any]) -> dict[str, Any]:
+    flat = {"law_against": law["against"], "law_scatter": law["scatter"]}
+    for name in ("exponent", "coefficient"):
+        for end, number in law[name].items():
+            flat[f"law_{name}" + ("" if end == "value" else f"_{end}")] = number
+    return flat
+
+
+def _sentences(curves: Sequence[Curve]) -> list[str]:
+    """What each curve's baseline and the laws across curves have to say, each once."""
+    said = [
+        curve[key]["sentence"] for key in ("against", "law") for curve in curves if curve.get(key)
+    ]
+    lines = [f"{sentence[0].upper()}{sentence[1:]}." for sentence in dict.fromkeys(said)]
+    return ["", *lines] if lines else []
 
 
 def _notes(curves: Sequence[Curve], shown: Sequence[str]) -> list[str]:

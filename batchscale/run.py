@@ -67,6 +67,7 @@ class Run:
         tolerance: float = 0.2,
         estimator: str | None = None,
         definition: str | None = None,
+        law: str | None = None,
     ) -> list[dict[str, Any]]:
         """The three regimes of each curve with their intervals: see `batchscale.regimes`."""
         from batchscale import api
@@ -80,6 +81,7 @@ class Run:
             tolerance=tolerance,
             estimator=estimator,
             definition=definition,
+            law=law,
         )
 
     def plot(

@@ -93,6 +93,31 @@ def test_a_baseline_is_held_against(command: Command, small: Path, here: Path) -
     assert swept[1]["against"]["sentence"]
 
 
+def test_a_law_across_curves(command: Command, here: Path) -> None:
+    curve = here / "theirs.csv"
+    rows = [
+        f"{width},{2**k},{100 * (1 + 5 * width**0.5 / 2**k):.0f}\n"
+        for width in (16, 64, 256)
+        for k in range(12)
+    ]
+    curve.write_text("width,batch_size,steps\n" + "".join(rows))
+    answer = command("regimes", curve, "--law", "width")
+    assert answer.status == 0, answer.err
+    assert "\n\nCritical batch size = 5 [" in answer.out
+    curves = json.loads(command("regimes", curve, "--law", "fields.width", "--json").out)
+    (power,) = {one["law"]["exponent"]["value"] for one in curves}
+    assert power == pytest.approx(0.5, abs=0.01)
+    (law,) = bs.laws(curve, against="width", quantity="min_examples")
+    assert law["exponent"]["value"] == pytest.approx(0.5, abs=0.01)
+    assert len(law["curves"]) == 3
+    mended = command("regimes", curve, "--law", "wdith")
+    assert mended.status == 1
+    assert (
+        mended.err
+        == "error: no column 'wdith' tells these curves apart\nhint: did you mean width?\n"
+    )
+
+
 def test_a_definition_of_others(command: Command, small: Path) -> None:
     named = ("--definition", "mccandlish2018", "--json")
     (first, *_) = json.loads(command("regimes", small, *named).out)

@@ -118,6 +118,18 @@ def test_a_comparison_is_a_sentence_and_columns_of_csv() -> None:
     ]
 
 
+def test_a_law_is_said_once_and_has_columns_of_csv() -> None:
+    power = {"value": 0.5, "low": 0.4, "high": 0.6}
+    law = {"against": "width", "exponent": power, "coefficient": power, "scatter": 0.0,
+           "sentence": "critical batch size = 5 [4, 6] · width^0.5 [0.4, 0.6]"}  # fmt: skip
+    found = [curve("sgd", width=width, law=law) for width in (16, 64)]
+    out = regimes(found, "table")
+    assert out.count("Critical batch size = 5 [4, 6] · width^0.5 [0.4, 0.6].") == 1
+    (row, _) = csv.DictReader(io.StringIO(regimes(found, "csv")))
+    assert [row[f"law_exponent{end}"] for end in ("", "_low", "_high")] == ["0.5", "0.4", "0.6"]
+    assert row["law_against"] == "width"
+
+
 def test_json_is_what_the_api_returns() -> None:
     curves = [curve("sgd", min_steps=OPEN)]
     assert json.loads(regimes(curves, "json")) == curves
