@@ -4,20 +4,28 @@
 (imported on demand: matplotlib is heavy).
 """
 
+from analysis import definitions
+from analysis.comparisons import Comparison, compare
 from analysis.curves import Curve, UnequalEstimatorsError, UnequalLooksError, curves
 from analysis.estimators import EstimatorError
+from analysis.laws import Law, laws
 from analysis.points import Point
 from analysis.regimes import Interval, Regimes, TooFewBatchSizesError, regimes
 
 __all__ = [
+    "Comparison",
     "Curve",
     "EstimatorError",
     "Interval",
+    "Law",
     "Point",
     "Regimes",
     "TooFewBatchSizesError",
     "UnequalEstimatorsError",
     "UnequalLooksError",
+    "compare",
     "curves",
+    "definitions",
+    "laws",
     "regimes",
 ]

@@ -301,12 +301,13 @@ def _check_estimators(found: Sequence[Curve]) -> None:
             )
 
 
+def is_baseline(curve: Curve, baseline: str) -> bool:
+    """Whether ``baseline`` is its label, or a value of one of its columns."""
+    return baseline == curve.label or baseline in map(str, curve.group.values())
+
+
 def _baseline_first(found: list[Curve], baseline: str) -> list[Curve]:
-    first = [
-        curve
-        for curve in found
-        if baseline == curve.label or baseline in map(str, curve.group.values())
-    ]
+    first = [curve for curve in found if is_baseline(curve, baseline)]
     if not first:
         raise ResultsError(
             f"no curve is called {baseline!r}",

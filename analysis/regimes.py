@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from analysis import definitions
 from analysis import quantities as q
 from analysis.curves import Curve
 from analysis.estimate import BENT_FROM, QUANTITIES, Estimate, Fitted, estimate, fitted
@@ -82,6 +83,9 @@ class Regimes:
     forms: tuple[Form, ...]
     """Every form that was fitted, the best by its criterion first (``analysis.forms``)."""
     notes: tuple[str, ...]
+    definition: str | None = None
+    """Whose definition of a critical batch size ``defined`` follows: ``analysis.definitions``."""
+    defined: Interval | None = None
 
     @property
     def fitted_over(self) -> tuple[int, int]:
@@ -102,6 +106,7 @@ class Regimes:
         return {
             **self.group,
             **{name: getattr(self, name).to_dict() for name in QUANTITIES},
+            **defined(self.definition, self.defined),
             "level": self.level,
             "tolerance": self.tolerance,
             "batch_sizes": list(self.batch_sizes),
@@ -116,7 +121,17 @@ class Regimes:
         }
 
 
-def regimes(curve: Curve, *, tolerance: float = 0.2, level: float = 0.9) -> Regimes:
+def defined(definition: str | None, interval: Interval | None) -> dict[str, Any]:
+    """A critical batch size by another's definition as ``to_dict`` has it; nothing without one."""
+    if definition is None:
+        return {}
+    unknown = Interval(value=None, low=None, high=None)
+    return {definitions.PREFIX + definition: (interval or unknown).to_dict()}
+
+
+def regimes(
+    curve: Curve, *, tolerance: float = 0.2, level: float = 0.9, definition: str | None = None
+) -> Regimes:
     """Locate the regimes of ``curve`` (see docs/regimes.md for the estimator).
 
     Args:
@@ -124,17 +139,20 @@ def regimes(curve: Curve, *, tolerance: float = 0.2, level: float = 0.9) -> Regi
         tolerance: the overhead over perfect scaling, and over the least steps, that a regime
             allows; 0.2 is that of Zhang et al. 2024 (arXiv:2410.21676).
         level: coverage of the intervals.
+        definition: also the critical batch size by another's definition, ``zhang2024`` or
+            ``mccandlish2018`` (``analysis.definitions``).
 
     Raises:
         TooFewBatchSizesError: fewer than three distinct batch sizes reached the target.
-        ResultsError: a tolerance or a level that cannot be.
+        ResultsError: a tolerance or a level that cannot be, or no such definition.
     """
+    other = None if definition is None else definitions.named(definition)
     if not (np.isfinite(tolerance) and 0 < tolerance <= 10):
         raise ResultsError(f"tolerance {tolerance:g} is not above 0 and at most 10", hint="try 0.2")
     if not 0 < level < 1:
         raise ResultsError(f"level {level:g} is not between 0 and 1", hint="try 0.9")
     answer = estimate(*_logs(curve), tolerance=tolerance, level=level)
-    found = answer.fitted
+    found, best = answer.fitted, _best(answer.fitted, level)
     intervals = {name: _interval(answer, name) for name in QUANTITIES}
     compared = forms(found.data)
     notes = _notes(curve, found, intervals, level)
@@ -143,6 +161,12 @@ def regimes(curve: Curve, *, tolerance: float = 0.2, level: float = 0.9) -> Regi
     notes += curve.notes
     if curve.coarse is not None:
         notes += _coarse_notes(curve.coarse, intervals, tolerance, level)
+    by_other = None
+    if other is not None:
+        points = curve.to_fit()
+        value, low, high = definitions.critical_batch_size(other, *points, level=level)
+        by_other = Interval(value=value, low=low, high=high)
+        notes += definitions.notes(other, points[0], best["form"])
     return Regimes(
         group=curve.group,
         label=curve.label,
@@ -156,9 +180,11 @@ def regimes(curve: Curve, *, tolerance: float = 0.2, level: float = 0.9) -> Regi
         left_out=_left_out(found),
         estimator=curve.named,
         points=tuple(curve.tabulate()),
-        best=_best(found, level),
+        best=best,
         forms=compared,
         notes=tuple(notes),
+        definition=definition,
+        defined=by_other,
     )
 
 

@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from batchscale.api import check, new, open, plot, query, regimes, status, sweep, trial
+    from batchscale.api import check, laws, new, open, plot, query, regimes, status, sweep, trial
     from batchscale.api import listing as list
     from batchscale.run import Run
     from experiments.errors import ExperimentError
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "check": "batchscale.api:check",
+    "laws": "batchscale.api:laws",
     "list": "batchscale.api:listing",
     "new": "batchscale.api:new",
     "open": "batchscale.api:open",
@@ -48,6 +49,7 @@ __all__ = [
     "Workload",
     "WorkloadError",
     "check",
+    "laws",
     "list",
     "new",
     "open",

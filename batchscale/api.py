@@ -200,6 +200,8 @@ def regimes(
     baseline: str | None = None,
     tolerance: float = 0.2,
     estimator: str | None = None,
+    definition: str | None = None,
+    law: str | None = None,
 ) -> list[dict[str, Any]]:
     """The three regimes of each curve with their intervals, as ``regimes --json`` prints them.
 
@@ -209,14 +211,53 @@ def regimes(
         where: an SQL condition on trials.
         by: columns of the training algorithm that each get curves of their own; the others are
             minimized over.
-        baseline: the curve to hold the others against, which comes first: ``"sgd"``.
+        baseline: the curve to hold the others against, which comes first: ``"sgd"``. Each other
+            one has ``against``: its baseline, the ``ratios`` of its quantities over the baseline's
+            with intervals, and a ``sentence`` (see ``analysis.comparisons``).
         tolerance: τ: perfect scaling is E(B) <= (1+τ) E_min, maximal S(B) <= (1+τ) S_min.
         estimator: what stands for a batch size: ``minimum``, ``best_of_10`` or
             ``median_of_searches``; what the trials' own column says unless given.
+        definition: also the critical batch size as others define it, ``zhang2024`` or
+            ``mccandlish2018``, under ``critical_batch_size_<definition>``.
+        law: a column: the critical batch size as a power of it, across the curves of each training
+            algorithm, under ``law`` of each of them; see ``laws``.
     """
     from batchscale.curves import located
 
-    return located(sources, target, where, by, baseline, tolerance, estimator)
+    return located(sources, target, where, by, baseline, tolerance, estimator, definition, law)
+
+
+def laws(
+    *sources: str | Path | Run,
+    against: str,
+    quantity: str = "critical_batch_size",
+    sizes: Mapping[str, float] | None = None,
+    target: str | None = None,
+    where: str | None = None,
+    by: Sequence[str] | None = None,
+    tolerance: float = 0.2,
+    estimator: str | None = None,
+    definition: str | None = None,
+) -> list[dict[str, Any]]:
+    """A quantity as a power of model size, data size or target, for each training algorithm.
+
+    Args:
+        against: a column that tells the curves apart (``"width"``), or ``"target"``. Names that
+            end in a number with k, m or b, as ``transformer_85m``, are that number.
+        quantity: ``critical_batch_size`` (by ``definition``, if one is given), ``min_steps``, …
+        sizes: what each value of the column stands for, instead: ``{"small": 1e6, "large": 8e6}``.
+
+    The others are those of ``regimes``.
+
+    Returns:
+        For each law ``exponent`` and ``coefficient`` with intervals, ``scatter`` about it in log
+        units, the ``sizes`` and ``curves`` it rests on, a ``sentence``, ``notes``.
+    """
+    from batchscale.curves import laws
+
+    return laws(
+        sources, against, quantity, sizes, target, where, by, tolerance, estimator, definition
+    )
 
 
 def plot(

@@ -16,11 +16,13 @@ import typer
 from batchscale.options import (
     Baseline,
     By,
+    Definition,
     Device,
     Estimator,
     Fields,
     Fmt,
     Json,
+    LawOption,
     Out,
     Params,
     Results,
@@ -276,6 +278,8 @@ def regimes(
     baseline: Baseline = None,
     tolerance: Tolerance = 0.2,
     estimator: Estimator = None,
+    definition: Definition = None,
+    law: LawOption = None,
     format: Fmt = "table",
     json: Json = False,
 ) -> None:
@@ -293,6 +297,8 @@ def regimes(
         baseline=baseline,
         tolerance=tolerance,
         estimator=estimator,
+        definition=definition,
+        law=law,
     )
     print(regime_table.regimes(found, chosen(format, json)), end="")
 

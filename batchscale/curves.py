@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +18,6 @@ from results.reader import Results
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-if TYPE_CHECKING:
-    pass
-
 Sources = Sequence[str | Path | Run]
 
 
@@ -32,23 +29,75 @@ def located(
     baseline: str | None,
     tolerance: float,
     estimator: str | None,
+    definition: str | None,
+    law: str | None,
 ) -> list[dict[str, Any]]:
     """The regimes of every curve; one that cannot be fitted has nulls, and a note that says why.
 
     Raises:
-        ResultsError: a source that is none, or no curve that can be fitted.
+        ResultsError: a source that is none, no such definition, no curve that can be fitted, or
+            no law across them.
     """
-    found: list[dict[str, Any]] = []
-    failures: list[analysis.TooFewBatchSizesError] = []
-    for curve in gather(sources, target, where, by, baseline, estimator):
+    curves = gather(sources, target, where, by, baseline, estimator)
+    found, failures = _located(curves, tolerance, definition)
+    answers = [
+        _unfitted(curve, tolerance, definition, failures[i]) if one is None else one.to_dict()
+        for i, (curve, one) in enumerate(zip(curves, found, strict=True))
+    ]
+    if baseline is not None:
+        for answer, held in zip(answers, analysis.compare(curves, found, baseline), strict=True):
+            answer["against"] = None if held is None else held.to_dict()
+            answer["notes"] += [] if held is None else held.notes
+    if law is not None:
+        for one_law, rows in analysis.laws(curves, found, law):
+            for row in rows:
+                answers[row]["law"] = one_law.to_dict()
+                answers[row]["notes"] += one_law.notes
+    return answers
+
+
+def laws(
+    sources: Sources,
+    against: str,
+    quantity: str,
+    sizes: Mapping[str, float] | None,
+    target: str | None,
+    where: str | None,
+    by: Sequence[str] | None,
+    tolerance: float,
+    estimator: str | None,
+    definition: str | None,
+) -> list[dict[str, Any]]:
+    """A law for each training algorithm; its curves' labels are among its ``curves``.
+
+    Raises:
+        ResultsError: as ``located`` does.
+    """
+    curves = gather(sources, target, where, by, None, estimator)
+    found, _ = _located(curves, tolerance, definition)
+    return [
+        {**law.to_dict(), "curves": [curves[row].label for row in rows]}
+        for law, rows in analysis.laws(curves, found, against, quantity=quantity, sizes=sizes)
+    ]
+
+
+def _located(
+    curves: Sequence[Curve], tolerance: float, definition: str | None
+) -> tuple[list[analysis.Regimes | None], dict[int, analysis.TooFewBatchSizesError]]:
+    """Regimes, None where a curve cannot be fitted, and why by its place."""
+    if definition is not None:
+        analysis.definitions.named(definition)
+    found: list[analysis.Regimes | None] = []
+    failures: dict[int, analysis.TooFewBatchSizesError] = {}
+    for i, curve in enumerate(curves):
         try:
-            found.append(analysis.regimes(curve, tolerance=tolerance).to_dict())
+            found.append(analysis.regimes(curve, tolerance=tolerance, definition=definition))
         except analysis.TooFewBatchSizesError as error:
-            failures.append(error)
-            found.append(_unfitted(curve, tolerance, error))
+            failures[i] = error
+            found.append(None)
     if failures and len(failures) == len(found):
         raise failures[0]
-    return found
+    return found, failures
 
 
 def gather(
@@ -105,13 +154,17 @@ def _in_order(trials: pd.DataFrame, studies: pd.DataFrame) -> pd.DataFrame:
     return trials.loc[order.sort_values(kind="stable").index].reset_index(drop=True)
 
 
-def _unfitted(curve: Curve, tolerance: float, error: Exception) -> dict[str, Any]:
+def _unfitted(
+    curve: Curve, tolerance: float, definition: str | None, error: Exception
+) -> dict[str, Any]:
     from analysis.estimate import QUANTITIES
+    from analysis.regimes import defined
 
     unknown = {"value": None, "low": None, "high": None}
     return {
         **curve.group,
         **{name: dict(unknown) for name in QUANTITIES},
+        **defined(definition, None),
         "level": 0.9,
         "tolerance": tolerance,
         "batch_sizes": curve.batch_sizes,

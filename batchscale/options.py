@@ -50,7 +50,7 @@ Baseline = Annotated[
     typer.Option(
         "--baseline",
         metavar="VALUE",
-        help="The curve to hold the others against comes first: sgd.",
+        help="Hold the others against this curve, which comes first: sgd.",
     ),
 ]
 Tolerance = Annotated[
@@ -63,6 +63,23 @@ Estimator = Annotated[
         metavar="NAME",
         help="What stands for a batch size: minimum, best_of_10 or median_of_searches. "
         "Else what the experiment says.",
+    ),
+]
+Definition = Annotated[
+    str | None,
+    typer.Option(
+        "--definition",
+        metavar="NAME",
+        help="Also the critical batch size as others define it: zhang2024 or mccandlish2018.",
+    ),
+]
+LawOption = Annotated[
+    str | None,
+    typer.Option(
+        "--law",
+        metavar="COLUMN",
+        help="Also the critical batch size as a power of this column, across curves: width, or "
+        "target.",
     ),
 ]
 Params = Annotated[

@@ -14,7 +14,11 @@ QUANTITIES = (
     "min_steps",
     "min_examples",
 )
+_DEFINED = "critical_batch_size_"
+"""Before the name of another's definition: a column of its own."""
 _OTHERS = {
+    "against",
+    "law",
     "level",
     "tolerance",
     "batch_sizes",
@@ -64,6 +68,7 @@ def regimes(curves: Sequence[Curve], format: Format) -> str:
         f"{curves[0]['level']:.0%} intervals, tolerance {curves[0]['tolerance']:g}{points}{ends}",
         "",
         table.rstrip("\n"),
+        *_sentences(curves),
         *_notes(curves, shown),
     ]
     return "\n".join(lines) + "\n"
@@ -72,7 +77,14 @@ def regimes(curves: Sequence[Curve], format: Format) -> str:
 def group_columns(curves: Sequence[Curve]) -> list[str]:
     """What tells the curves apart: all keys but the answers."""
     names = dict.fromkeys(name for curve in curves for name in curve)
-    return [name for name in names if name not in _OTHERS and name not in QUANTITIES]
+    return [name for name in names if name not in _OTHERS and name not in quantities(curves[0])]
+
+
+def quantities(curve: Curve) -> list[str]:
+    """The keys of ``curve`` that hold an interval; another's definition follows our own."""
+    others = [name for name in curve if name.startswith(_DEFINED)]
+    at = QUANTITIES.index("critical_batch_size") + 1
+    return [*QUANTITIES[:at], *others, *QUANTITIES[at:]]
 
 
 def label(curve: Curve, shown: Sequence[str]) -> str:
@@ -109,19 +121,23 @@ def _row(curve: Curve, shown: Sequence[str]) -> dict[str, str]:
         **{name: text(curve.get(name)) for name in shown},
         "batch_sizes": f"{text(min(sizes))}–{text(max(sizes))} ({len(sizes)})" if sizes else "",
         "N": text(curve["trials"]),
-        **{name: interval(curve[name]) for name in QUANTITIES},
+        **{name: interval(curve[name]) for name in quantities(curve)},
     }
 
 
 def _flat(curve: Curve) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in curve.items():
-        if name in QUANTITIES:
+        if name in quantities(curve):
             flat |= {
                 name: value["value"],
                 f"{name}_low": value["low"],
                 f"{name}_high": value["high"],
             }
+        elif name == "against":
+            flat |= _flat_ratios(value)
+        elif name == "law":
+            flat |= _flat_law(value)
         elif name == "notes":
             flat[name] = " ".join(value)
         elif name == "points":
@@ -129,6 +145,34 @@ def _flat(curve: Curve) -> dict[str, Any]:
         else:
             flat[name] = value
     return flat
+
+
+def _flat_ratios(against: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The baseline's label, and each ratio with its ends; empty cells for the baseline itself."""
+    flat = {"baseline": None if against is None else against["baseline"]}
+    for name in QUANTITIES:
+        ratio = {} if against is None else against["ratios"][name]
+        for end in ("value", "low", "high"):
+            suffix = "" if end == "value" else f"_{end}"
+            flat[f"{name}_ratio{suffix}"] = ratio.get(end)
+    return flat
+
+
+def _flat_law(law: Mapping[str, Any]) -> dict[str, Any]:
+    flat = {"law_against": law["against"], "law_scatter": law["scatter"]}
+    for name in ("exponent", "coefficient"):
+        for end, number in law[name].items():
+            flat[f"law_{name}" + ("" if end == "value" else f"_{end}")] = number
+    return flat
+
+
+def _sentences(curves: Sequence[Curve]) -> list[str]:
+    """What each curve's baseline and the laws across curves have to say, each once."""
+    said = [
+        curve[key]["sentence"] for key in ("against", "law") for curve in curves if curve.get(key)
+    ]
+    lines = [f"{sentence[0].upper()}{sentence[1:]}." for sentence in dict.fromkeys(said)]
+    return ["", *lines] if lines else []
 
 
 def _notes(curves: Sequence[Curve], shown: Sequence[str]) -> list[str]:

@@ -66,6 +66,8 @@ class Run:
         baseline: str | None = None,
         tolerance: float = 0.2,
         estimator: str | None = None,
+        definition: str | None = None,
+        law: str | None = None,
     ) -> list[dict[str, Any]]:
         """The three regimes of each curve with their intervals: see `batchscale.regimes`."""
         from batchscale import api
@@ -78,6 +80,8 @@ class Run:
             baseline=baseline,
             tolerance=tolerance,
             estimator=estimator,
+            definition=definition,
+            law=law,
         )
 
     def plot(

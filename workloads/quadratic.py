@@ -1,4 +1,4 @@
-"""The noisy quadratic model as a workload to be trained; its exact answer is in ``workloads.nqm``.
+"""The noisy quadratic model as a workload to be trained; its exact answer is in ``analysis.nqm``.
 
 **Where the noise comes from.** The theory wants every gradient over B examples to be the exact one
 plus noise of covariance c/B, independent from step to step. Noise that belonged to the examples of
@@ -21,12 +21,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated
 
+import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
 from workloads.base import Batch, Workload
-from workloads.nqm import spectrum
+
+
+def spectrum(dimensions: int = 10_000) -> tuple[Tensor, Tensor]:
+    """Distinct eigenvalues and how many coordinates have each, (K,) each, float64.
+
+    1/i for i = 1 … ``dimensions``, each at the largest of 100 log-spaced nodes not above it.
+    """
+    nodes = np.logspace(-4, 0, 100)
+    # A node and an eigenvalue that are equal but for rounding are equal.
+    harmonic = 1.0 / np.arange(1, dimensions + 1)
+    node = np.searchsorted(nodes * (1 - 1e-12), harmonic, side="right") - 1
+    counts = np.bincount(node.clip(min=0), minlength=len(nodes))
+    return torch.from_numpy(nodes[counts > 0]), torch.from_numpy(counts[counts > 0])
 
 
 class _Point(nn.Module):
@@ -38,7 +51,7 @@ class _Point(nn.Module):
 
     def __init__(self, replicas: int, preconditioner: float) -> None:
         super().__init__()
-        h, counts = (torch.from_numpy(part).float() for part in spectrum())
+        h, counts = (part.float() for part in spectrum())
         self.register_buffer("eigenvalues", h.repeat(replicas), persistent=False)
         self.register_buffer("counts", counts.repeat(replicas) / replicas, persistent=False)
         # Gradient descent on φ with θ = h^(-p/2) φ moves θ by α h^-p times its gradient.

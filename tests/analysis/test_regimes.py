@@ -187,22 +187,6 @@ def test_dropping_every_second_look(
     assert any(note.startswith("with every second look dropped") for note in regimes(curve).notes)
 
 
-def test_momentum_extends_perfect_scaling_in_the_noisy_quadratic_model(
-    plain_curve: Plain,
-) -> None:
-    """Exact steps to target of Zhang et al. 2019 (arXiv:1907.04164), figure 6's model."""
-    sizes = [2.0**i for i in (2, 6, 8, 10, 12, 14, 16, 20)]
-    sgd = regimes(
-        plain_curve(sizes, [1507367, 95759, 25880, 10609, 8117, 7447, 7309, 7268])
-    ).critical_batch_size
-    ball = regimes(
-        plain_curve(sizes, [1333443, 83186, 20969, 5203, 1280, 349, 208, 178])
-    ).critical_batch_size
-    assert sgd.value == pytest.approx(830, rel=0.15)
-    assert ball.value == pytest.approx(3.0e4, rel=0.15)
-    assert ball.low > 10 * sgd.high  # type: ignore[operator]
-
-
 def test_wrong_arguments(plain_curve: Plain) -> None:
     curve = plain_curve(SIZES, exact(SIZES, 100, 40))
     for tolerance in (0.0, -1.0, float("nan"), 11.0):

@@ -141,6 +141,7 @@ def test_an_unknown_figure_and_a_wrong_place(command: Command, small: Path, here
         (["--tolerance", "-1"], ["-1"], ""),
         (["--baseline", "adm"], ["'adm'"], ""),
         (["--by", "optimzer"], ["'optimzer'"], "optimizer"),
+        (["--definition", "zhang2025"], ["'zhang2025'"], "zhang2024"),
         (["--estimator", "best_of_ten"], ["'best_of_ten'"], "best_of_10"),
         (["--estimator", "best_of_10"], ["ten feasible trials"], "--estimator minimum"),
     ],

@@ -73,6 +73,61 @@ def test_regimes_as_a_table_and_as_json(command: Command, small: Path) -> None:
     assert "min_steps_low" in rows[0]
 
 
+def test_a_baseline_is_held_against(command: Command, small: Path, here: Path) -> None:
+    curve = here / "theirs.csv"
+    rows = [
+        f"{name},{2**k},{100 * (1 + at / 2**k):.0f}\n"
+        for name, at in (("sgd", 40), ("mine", 200))
+        for k in range(12)
+    ]
+    curve.write_text("optimizer,batch_size,steps\n" + "".join(rows))
+    answer = command("regimes", curve, "--baseline", "sgd")
+    assert answer.status == 0
+    assert "\n\nMine extends perfect scaling by 5.0 [" in answer.out
+    first, second = json.loads(command("regimes", curve, "--baseline", "sgd", "--json").out)
+    assert first["against"] is None
+    assert second["against"]["baseline"] == "sgd"
+    assert second["against"]["ratios"]["critical_batch_size"]["value"] == pytest.approx(5, rel=0.02)
+    assert "against" not in json.loads(command("regimes", curve, "--json").out)[0]
+    swept = json.loads(command("regimes", small, "--baseline", "sgd", "--json").out)
+    assert swept[1]["against"]["sentence"]
+
+
+def test_a_law_across_curves(command: Command, here: Path) -> None:
+    curve = here / "theirs.csv"
+    rows = [
+        f"{width},{2**k},{100 * (1 + 5 * width**0.5 / 2**k):.0f}\n"
+        for width in (16, 64, 256)
+        for k in range(12)
+    ]
+    curve.write_text("width,batch_size,steps\n" + "".join(rows))
+    answer = command("regimes", curve, "--law", "width")
+    assert answer.status == 0, answer.err
+    assert "\n\nCritical batch size = 5 [" in answer.out
+    curves = json.loads(command("regimes", curve, "--law", "fields.width", "--json").out)
+    (power,) = {one["law"]["exponent"]["value"] for one in curves}
+    assert power == pytest.approx(0.5, abs=0.01)
+    (law,) = bs.laws(curve, against="width", quantity="min_examples")
+    assert law["exponent"]["value"] == pytest.approx(0.5, abs=0.01)
+    assert len(law["curves"]) == 3
+    mended = command("regimes", curve, "--law", "wdith")
+    assert mended.status == 1
+    assert (
+        mended.err
+        == "error: no column 'wdith' tells these curves apart\nhint: did you mean width?\n"
+    )
+
+
+def test_a_definition_of_others(command: Command, small: Path) -> None:
+    named = ("--definition", "mccandlish2018", "--json")
+    (first, *_) = json.loads(command("regimes", small, *named).out)
+    assert set(first["critical_batch_size_mccandlish2018"]) == {"value", "low", "high"}
+    chosen = ("--where", "optimizer = 'sgd' OR batch_size < 128")
+    curves = json.loads(command("regimes", small, *named, *chosen).out)
+    short = next(curve for curve in curves if curve["optimizer"] == "momentum")
+    assert short["critical_batch_size_mccandlish2018"]["value"] is None
+
+
 def test_curves_stand_in_the_experiments_order(command: Command, small: Path) -> None:
     curves = json.loads(command("regimes", small, "--json").out)
     assert [curve["optimizer"] for curve in curves] == ["sgd", "momentum"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from typing import Any
 
@@ -81,6 +83,51 @@ def test_csv_has_every_end_in_a_column_of_its_own() -> None:
     assert "critical_batch_size_low" in values
     assert "64.4" in row
     assert "a b" in row
+
+
+def test_anothers_definition_is_a_column_beside_ours() -> None:
+    theirs = {"value": 745.32, "low": 700.0, "high": 800.0}
+    found = [curve("sgd", critical_batch_size_zhang2024=theirs)]
+    head = regimes(found, "table").splitlines()[3]
+    ours = head.index(" critical batch size ")
+    assert ours < head.index("critical batch size zhang2024") < head.index("maximal parallelism")
+    assert "745 [700, 800]" in regimes(found, "table")
+    columns = regimes(found, "csv").splitlines()[0].split(",")
+    assert {f"critical_batch_size_zhang2024{end}" for end in ("", "_low", "_high")} <= {*columns}
+
+
+def test_a_comparison_is_a_sentence_and_columns_of_csv() -> None:
+    ratio = {"value": 3.1, "low": 2.4, "high": 4.0}
+    names = ("critical_batch_size", "min_steps", "perfect_scaling_until",
+             "maximal_parallelism_from", "min_examples")  # fmt: skip
+    against = {
+        "baseline": "sgd",
+        "ratios": dict.fromkeys(names, ratio),
+        "sentence": "momentum extends perfect scaling by 3.1 [2.4, 4.0] over sgd",
+    }
+    found = [curve("sgd", against=None), curve("momentum", "a note", against=against)]
+    out = regimes(found, "table")
+    assert "\n\nMomentum extends perfect scaling by 3.1 [2.4, 4.0] over sgd.\n\n- momentum: " in out
+    first, second = csv.DictReader(io.StringIO(regimes(found, "csv")))
+    assert (first["baseline"], second["baseline"]) == ("", "sgd")
+    assert first["critical_batch_size_ratio"] == ""
+    assert [second[f"min_steps_ratio{end}"] for end in ("", "_low", "_high")] == [
+        "3.1",
+        "2.4",
+        "4.0",
+    ]
+
+
+def test_a_law_is_said_once_and_has_columns_of_csv() -> None:
+    power = {"value": 0.5, "low": 0.4, "high": 0.6}
+    law = {"against": "width", "exponent": power, "coefficient": power, "scatter": 0.0,
+           "sentence": "critical batch size = 5 [4, 6] · width^0.5 [0.4, 0.6]"}  # fmt: skip
+    found = [curve("sgd", width=width, law=law) for width in (16, 64)]
+    out = regimes(found, "table")
+    assert out.count("Critical batch size = 5 [4, 6] · width^0.5 [0.4, 0.6].") == 1
+    (row, _) = csv.DictReader(io.StringIO(regimes(found, "csv")))
+    assert [row[f"law_exponent{end}"] for end in ("", "_low", "_high")] == ["0.5", "0.4", "0.6"]
+    assert row["law_against"] == "width"
 
 
 def test_json_is_what_the_api_returns() -> None:

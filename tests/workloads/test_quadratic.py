@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from workloads import WorkloadError, load, nqm
+from analysis import nqm
+from workloads import WorkloadError, load
+from workloads.quadratic import spectrum
 
 
 def run(fields: dict, steps: list[int], *, batch_size: int, seed: int = 0, **sgd) -> list[float]:
@@ -52,11 +54,17 @@ def test_the_mean_loss_is_the_exact_expectation(
     exact = nqm.expected_loss(
         steps,
         learning_rate=learning_rate,
-        momentum=momentum,
+        rule="heavy_ball",
+        decay=momentum,
         preconditioner=preconditioner,
         batch_size=batch_size,
     )
     assert found == pytest.approx(exact.tolist(), rel=0.05)
+
+
+def test_the_spectrum_is_that_of_the_exact_model() -> None:
+    for mine, exact in zip(spectrum(), nqm.spectrum(), strict=True):
+        assert mine.tolist() == exact.tolist()
 
 
 def test_the_noise_floor_is_the_exact_one() -> None:
@@ -78,8 +86,7 @@ def test_the_noise_floor_is_the_exact_one() -> None:
             fast = (0.5 * h * theta * theta)[h > 0.1].detach()
             losses.append(float(fast.sum()) / 256)
     h, _ = nqm.spectrum()
-    rate = nqm.rates(0.5, h)
-    square = nqm.stationary(rate, 0.0, 64, h)[:, 0]
+    square = nqm.heavy_ball(0.5 * h, 0.0).stationary.ww * 0.5**2 * h / 64
     assert sum(losses) / len(losses) == pytest.approx(0.5 * (h * square)[h > 0.1].sum(), rel=0.05)
 
 

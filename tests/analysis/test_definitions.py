@@ -1,0 +1,90 @@
+"""Critical batch sizes by other authors' definitions: their own numbers, and coverage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from analysis import Curve, regimes
+from analysis.definitions import beta, named
+from results.errors import ResultsError
+
+Plain = Callable[..., Curve]
+C4 = [2**i for i in range(6, 15)]
+"""Batch sizes of Zhang et al. 2024, in sequences of 512 tokens; ``STEPS`` are those they fitted
+(not the ones in their log, which differ in five places), from github.com/hlzhang109 (MIT)."""
+STEPS = {
+    "85M": [46000, 23000, 13282, 7000, 3840, 2528, 1917, 1600, 1600],
+    "151M": [96000, 49000, 24000, 12000, 7128, 4350, 2940, 2400, 2300],
+    "604M": [311000, 166000, 81000, 37440, 21320, 11400, 7199, 4700, 3800],
+}
+THEIRS = {"85M": 745.32, "151M": 955.16, "604M": 1888.52}
+
+
+@pytest.mark.parametrize("model", THEIRS)
+def test_zhang_and_others_own_numbers(plain_curve: Plain, model: str) -> None:
+    found = regimes(plain_curve(C4, STEPS[model]), definition="zhang2024").defined
+    assert found is not None
+    assert found.value == pytest.approx(THEIRS[model], abs=0.01)
+    assert found.low < found.value < found.high  # type: ignore[operator]
+
+
+def test_their_log_gives_other_numbers(plain_curve: Plain) -> None:
+    logged = [46000, 23000, 13282, 7000, 3840, 2500, 1800, 1600, 1600]
+    found = regimes(plain_curve(C4, logged), definition="zhang2024").defined
+    assert found is not None
+    assert found.value == pytest.approx(754.25, abs=0.01)
+
+
+def test_mccandlish_and_others_on_their_own_curve(plain_curve: Plain) -> None:
+    sizes = np.array([2.0**i for i in range(12)])
+    steps = 100 * (1 + 40 / sizes)
+    found = regimes(plain_curve(sizes, steps), definition="mccandlish2018").defined
+    assert found is not None
+    assert found.value == pytest.approx(40, rel=1e-6)
+    product = (steps / 100 - 1) * (sizes * steps / (100 * found.value) - 1)  # type: ignore[operator]
+    assert product == pytest.approx(np.ones(12), rel=1e-5)
+
+
+def test_it_is_a_column_of_the_answer(plain_curve: Plain) -> None:
+    answer = regimes(plain_curve(C4, STEPS["85M"]), definition="zhang2024").to_dict()
+    assert list(answer)[5:8] == ["min_examples", "critical_batch_size_zhang2024", "level"]
+    assert answer["critical_batch_size_zhang2024"]["value"] == pytest.approx(745.32, abs=0.01)
+
+
+def test_what_lies_outside_the_tested_batch_sizes_is_open(plain_curve: Plain) -> None:
+    sizes = [2.0**i for i in range(7)]
+    found = regimes(plain_curve(sizes, [1000 / b for b in sizes]), definition="mccandlish2018")
+    assert found.defined is not None
+    assert found.defined.value is found.defined.high is None
+    other = regimes(plain_curve(sizes, [1000 / b + 9 for b in sizes]), definition="zhang2024")
+    assert other.defined is not None
+    assert other.defined.value is None
+    assert any("measures from batch size 256" in note for note in other.notes)
+
+
+def test_a_bend_that_the_definition_does_not_have_is_said(plain_curve: Plain) -> None:
+    sizes = np.array([2.0**i for i in range(12)])
+    found = regimes(plain_curve(sizes, 100 * (1 + (40 / sizes) ** 3) ** (1 / 3)),
+                    definition="mccandlish2018")  # fmt: skip
+    assert any("takes a knee of bend 1" in note for note in found.notes)
+
+
+def test_its_interval_covers_where_the_bend_is_one() -> None:
+    rng = np.random.default_rng(7)
+    x = np.tile(np.log([2.0**i for i in range(12)]), (600, 1))
+    y = np.log(100 * (1 + 300 / np.exp(x))) + rng.normal(0, 0.1, x.shape)
+    _, low, high = beta(x, y)
+    covered = ~(low > np.log(300)) & ~(high < np.log(300))
+    assert 0.87 <= covered.mean() <= 0.93
+
+
+def test_an_unknown_name(plain_curve: Plain) -> None:
+    with pytest.raises(ResultsError, match="no definition 'zhang2025'") as caught:
+        named("zhang2025")
+    assert caught.value.hint == "did you mean zhang2024?"
+    with pytest.raises(ResultsError, match="no definition 'x'") as caught:
+        regimes(plain_curve(C4, STEPS["85M"]), definition="x")
+    assert caught.value.hint == "known: mccandlish2018, zhang2024"
