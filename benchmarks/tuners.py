@@ -192,9 +192,6 @@ def mean(ratios: Sequence[float]) -> float:
 
 def rows() -> list[dict[str, object]]:
     """A row a batch size, and one a workload, for the table in docs/."""
-    import ray
-
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _node_ip_address="127.0.0.1")
     import torch
 
     torch.set_num_threads(1)  # these models are small
