@@ -66,12 +66,12 @@ def sentence(found: Sequence[Form]) -> str | None:
         return f"no form fits: the points scatter by {best.noise:.0%} about the best, {best.name}"
     if best.name in (SINGLE, BENT, SLOPED):
         return None
-    text = f"{best.name} fits better than a knee (weight {best.weight:.2f})"
+    better = f"better than a knee (weight {best.weight:.2f})"
     if best.name != SEGMENTS:
-        return text
+        return f"{best.name} fits {better}"
     first, last = best.where["perfect_scaling_until"], best.where["maximal_parallelism_from"]
     slope = best.where["slope"]
-    return f"{text}: they meet at {first:,.0f} and {last:,.0f}, with slope -{slope:.2f} between"
+    return f"{best.name} fit {better}: they meet at {first:,.0f} and {last:,.0f}, with slope -{slope:.2f} between"
 
 
 def forms(data: Data) -> tuple[Form, ...]:
