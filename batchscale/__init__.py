@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from batchscale.api import check, new, open, plot, query, regimes, status, sweep, trial
+    from batchscale.api import check, new, open, plot, query, regimes, status, sweep, take_in, trial
     from batchscale.api import listing as list
     from batchscale.run import Run
     from experiments.errors import ExperimentError
@@ -29,6 +29,7 @@ _HOMES = {
     "regimes": "batchscale.api:regimes",
     "status": "batchscale.api:status",
     "sweep": "batchscale.api:sweep",
+    "take_in": "batchscale.api:take_in",
     "trial": "batchscale.api:trial",
     "Run": "batchscale.run:Run",
     "Classification": "workloads:Classification",
@@ -56,6 +57,7 @@ __all__ = [
     "regimes",
     "status",
     "sweep",
+    "take_in",
     "trial",
 ]
 
