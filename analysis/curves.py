@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -156,7 +157,8 @@ def _curves(
 ) -> list[Curve]:
     runs = Runs.of(trials.frame)
     parts = list(groups.split(trials.frame))
-    texts = labels([group for group, _ in parts], [str(target(runs.rows, r)) for _, r in parts])
+    targets = [str(target(runs.rows, rows) or "") for _, rows in parts]
+    texts = labels([group for group, _ in parts], targets)
     return [
         _curve(group, text, runs, rows, groups.over, studies, estimator)
         for (group, rows), text in zip(parts, texts, strict=True)
@@ -195,6 +197,7 @@ def _curve(
         if "dimensions" in mine and mine["dimensions"].notna().any():
             dimensions = int(mine["dimensions"].max())
         notes += edge_check.notes(points)
+        notes += _said(mine)
         waiting = _not_run(group, points, studies)
         if waiting:
             notes.append(f"not run yet: {sizes(waiting)}")
@@ -234,6 +237,14 @@ def _censored(points: Sequence[Point]) -> list[str]:
     if censored:
         notes.append(f"nothing reached the target at {sizes(censored)}")
     return notes
+
+
+def _said(studies: pd.DataFrame) -> list[str]:
+    """The notes of the studies themselves, each once."""
+    if "notes" not in studies:
+        return []
+    texts = studies["notes"].dropna().unique()
+    return list(dict.fromkeys(note for text in texts for note in json.loads(text)))
 
 
 def _not_run(group: Mapping[str, Any], points: list[Point], studies: pd.DataFrame) -> list[int]:

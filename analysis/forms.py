@@ -71,7 +71,8 @@ def sentence(found: Sequence[Form]) -> str | None:
         return f"{best.name} fits {better}"
     first, last = best.where["perfect_scaling_until"], best.where["maximal_parallelism_from"]
     slope = best.where["slope"]
-    return f"{best.name} fit {better}: they meet at {first:,.0f} and {last:,.0f}, with slope -{slope:.2f} between"
+    meet = f"they meet at {first:,.0f} and {last:,.0f}, with slope -{slope:.2f} between"
+    return f"{best.name} fit {better}: {meet}"
 
 
 def forms(data: Data) -> tuple[Form, ...]:

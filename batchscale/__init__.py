@@ -10,7 +10,19 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from batchscale.api import check, laws, new, open, plot, query, regimes, status, sweep, trial
+    from batchscale.api import (
+        check,
+        laws,
+        new,
+        open,
+        plot,
+        query,
+        regimes,
+        status,
+        sweep,
+        take_in,
+        trial,
+    )
     from batchscale.api import listing as list
     from batchscale.run import Run
     from experiments.errors import ExperimentError
@@ -30,6 +42,7 @@ _HOMES = {
     "regimes": "batchscale.api:regimes",
     "status": "batchscale.api:status",
     "sweep": "batchscale.api:sweep",
+    "take_in": "batchscale.api:take_in",
     "trial": "batchscale.api:trial",
     "Run": "batchscale.run:Run",
     "Classification": "workloads:Classification",
@@ -58,6 +71,7 @@ __all__ = [
     "regimes",
     "status",
     "sweep",
+    "take_in",
     "trial",
 ]
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from experiments.driver.events import Observer
     from experiments.driver.status import Status
     from experiments.training.check import Finding
+    from results.imports.landing import Imported
     from workloads import Workload
 
     WorkloadLike = str | type[Workload] | Workload
@@ -110,8 +111,10 @@ def status(source: str | Path | None = None) -> Status:
     """What is done, running and left of each experiment in a results folder."""
     from experiments.driver.status import status
     from results.location import Location
+    from results.reader import PUBLISHED
 
     where = source or default_results()
+    where = PUBLISHED if str(where) == "published" else where
     Location(where).require()  # a file of one's own has no status
     return status(where)
 
@@ -308,11 +311,40 @@ def query(sql: str, source: str | Path | None = None) -> pd.DataFrame:
     return open(source or default_results()).query(sql)
 
 
+def take_in(
+    kind: str,
+    path: str | Path,
+    *,
+    results: str | Path | None = None,
+    columns: Mapping[str, str] | None = None,
+    name: str | None = None,
+    citation: str | None = None,
+    licence: str | None = None,
+) -> Imported:
+    """Bring data from elsewhere into a results folder: all of it or nothing, and never twice.
+
+    Args:
+        kind: ``csv`` or ``mlperf``: ``list("imports")``.
+        columns: what the columns of a file are called here: ``{"batch_size": "bs"}``.
+        name: of the experiment that the rows become.
+
+    Raises:
+        ResultsError: a row that has no place; it is named, and nothing is written.
+    """
+    from results.imports import take_in as bring
+
+    return bring(
+        kind, path, results or default_results(), columns=columns, name=name, citation=citation,
+        licence=licence,
+    )  # fmt: skip
+
+
 def listing(kind: str) -> dict[str, str]:
     """The names there are of a kind, each with one line.
 
     Args:
-        kind: ``workloads``, ``optimizers``, ``schedules``, ``figures`` or ``experiments``.
+        kind: ``workloads``, ``optimizers``, ``schedules``, ``figures``, ``experiments`` or
+            ``imports``.
     """
     from batchscale.errors import CommandError
     from batchscale.names import KINDS

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from batchscale.importing import import_
 from batchscale.options import (
     Baseline,
     By,
@@ -355,12 +356,16 @@ def query(
         print(screens.frame(frame, chosen(format, json)), end="")
 
 
+command("import")(import_)
+
+
 @command("list")
 def listing(
     kind: Annotated[
         str,
         typer.Argument(
-            metavar="KIND", help="workloads, optimizers, schedules, figures or experiments."
+            metavar="KIND",
+            help="workloads, optimizers, schedules, figures, experiments or imports.",
         ),
     ],
     format: Fmt = "table",

@@ -40,12 +40,20 @@ def experiments() -> dict[str, str]:
     return names()
 
 
+def imports() -> dict[str, str]:
+    """What ``batchscale import`` brings in."""
+    from results.imports import KINDS
+
+    return {name: kind.summary for name, kind in KINDS.items()}
+
+
 KINDS: Mapping[str, Callable[[], dict[str, str]]] = {
     "workloads": workloads,
     "optimizers": optimizers,
     "schedules": schedules,
     "figures": figures,
     "experiments": experiments,
+    "imports": imports,
 }
 
 

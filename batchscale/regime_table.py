@@ -31,6 +31,8 @@ _OTHERS = {
     "notes",
 }
 _ALWAYS = ("optimizer",)
+_IMPLIED = ("source", "dataset", "model")
+"""What the other columns often tell already: a note does not repeat it then."""
 _POINTS = {
     "run": "",
     "minimum": ", each point the best of N",
@@ -56,6 +58,9 @@ def regimes(curves: Sequence[Curve], format: Format) -> str:
         if name in _ALWAYS or len({text(curve.get(name)) for curve in curves}) > 1
     ]
     rows = [_row(curve, shown) for curve in curves]
+    targets = {curve["target"] for curve in curves}
+    if len(targets) > 1:
+        rows = [{"target": text(c["target"]), **row} for c, row in zip(curves, rows, strict=True)]
     table = render(rows, format)
     if format != "table":
         return table
@@ -63,8 +68,10 @@ def regimes(curves: Sequence[Curve], format: Format) -> str:
     cells = "".join(cell for row in rows for cell in row.values())
     ends = "; ≥ and ≤: bounded, not reached" if "≥" in cells or "≤" in cells else ""
     points = _POINTS[curves[0]["estimator"]] if any(c["trials"] > 1 for c in curves) else ""
+    each = "" if len(targets) > 1 else f"target {curves[0]['target'] or 'of the source'}"
+    head = ", ".join(filter(None, [*same, each]))
     lines = [
-        ", ".join(filter(None, [*same, f"target {curves[0]['target'] or 'of the source'}"])),
+        *([head] if head else []),
         f"{curves[0]['level']:.0%} intervals, tolerance {curves[0]['tolerance']:g}{points}{ends}",
         "",
         table.rstrip("\n"),
@@ -89,7 +96,8 @@ def quantities(curve: Curve) -> list[str]:
 
 def label(curve: Curve, shown: Sequence[str]) -> str:
     """``sgd``, ``sgd, width 64``: a curve's name among the others."""
-    parts = [text(curve.get(n)) if n in _ALWAYS else f"{n} {text(curve.get(n))}" for n in shown]
+    told = [n for n in shown if text(curve.get(n))]
+    parts = [text(curve.get(n)) if n in _ALWAYS else f"{n} {text(curve.get(n))}" for n in told]
     return ", ".join(part for part in parts if part) or "the curve"
 
 
@@ -178,6 +186,10 @@ def _sentences(curves: Sequence[Curve]) -> list[str]:
 def _notes(curves: Sequence[Curve], shown: Sequence[str]) -> list[str]:
     """Each note once, with the curves that it is about."""
     about: dict[str, list[str]] = {}
+    for name in _IMPLIED:
+        fewer = [other for other in shown if other != name]
+        if len({label(c, fewer) for c in curves}) == len({label(c, shown) for c in curves}):
+            shown = fewer
     for curve in curves:
         for note in curve["notes"]:
             about.setdefault(note, []).append(label(curve, shown))

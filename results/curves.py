@@ -13,6 +13,7 @@ Each row or run is a trial of role ``repeat``: none is minimized over.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,15 @@ def read(path: Path) -> Memory:
         ResultsError: a column is missing (the nearest is named), or a cell is text, NaN, zero or
             negative where it may not be (its line is named).
     """
-    sheet = Sheet.read(path)
+    return read_sheet(Sheet.read(path))
+
+
+def read_sheet(sheet: Sheet) -> Memory:
+    """As ``read``, of a sheet: rows are called by its ``name``.
+
+    Raises:
+        ResultsError: as ``read``.
+    """
     sheet.require("batch_size")
     if not sheet.has("step"):
         sheet.require("steps")
@@ -189,19 +198,23 @@ def _fields(sheet: Sheet, rows: pd.DataFrame, skip: set[str]) -> list[dict[str, 
     ] or [{} for _ in rows.index]
 
 
+def study_of(trial: Mapping[str, Any]) -> str:
+    """The study of a trial that was not trained here: a hash of its group columns and target."""
+    group = {name: trial.get(name) for name in (*GROUP_COLUMNS, *_TARGET) if name != "study"}
+    return hashlib.sha256(json_text(group).encode()).hexdigest()[:16]
+
+
 def _trial(sheet: Sheet, where: str, row: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
-    stem = sheet.path.stem
-    trial = {"experiment": stem, "workload": stem, **row, **more}
-    group = {name: trial.get(name) for name in (*GROUP_COLUMNS, *_TARGET)}
+    trial = {"experiment": sheet.name, "workload": sheet.name, **row, **more}
     used = {name: row[name] for name in _METAPARAMETERS if name in row}
     metric = str(trial.get("target_metric", ""))
     if metric and "lower_is_better" not in trial:
         trial["lower_is_better"] = not any(word in metric for word in _HIGHER)
     return {
         **trial,
-        "study": hashlib.sha256(json_text(group).encode()).hexdigest()[:16],
-        "trial": f"{stem}-{where}",
-        "run": stem,
+        "study": study_of(trial),
+        "trial": f"{sheet.name}-{where}",
+        "run": sheet.name,
         "role": "repeat",
         "status": "COMPLETE",
         "metaparameters": used or None,

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from results.errors import ResultsError
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 VERSION_KEY = b"batchscale.schema"
 TABLE_KEY = b"batchscale.table"
 REPLACES_KEY = b"batchscale.replaces"
@@ -75,6 +75,7 @@ _STUDIES: dict[str, pa.DataType] = {
     "budget": _TEXT,  # as written: "50 epochs + 2000 steps"
     **_PLAN,
     "experiment_yaml": _TEXT,  # the resolved file; it can be run again
+    "notes": _TEXT,  # JSON: sentences that its curve's notes have to say
     "time": _TIME,
 }
 
@@ -123,6 +124,7 @@ _TRIALS: dict[str, pa.DataType] = {
     "error": _TEXT,
     "versions": _TEXT,  # JSON: {"torch": "2.11.0", …}
     "commit": _TEXT,  # of git
+    "as_published": _TEXT,  # JSON: what its source says of it, in the source's own units
     **_PLAN,
     "time": _TIME,
 }

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,12 @@ class Sheet:
     path: Path
     columns: dict[str, list[Any]]
     places: list[str]
+    called: str | None = None
+    """What its rows are called by; the file's name unless given."""
+
+    @property
+    def name(self) -> str:
+        return self.called or self.path.stem
 
     @classmethod
     def read(cls, path: Path) -> Sheet:
@@ -51,6 +58,40 @@ class Sheet:
             f"{self.path} has no column {column!r}",
             hint=(f"rename {near!r}? " if near else "") + _NEEDED,
         )
+
+    def renamed(self, columns: Mapping[str, str]) -> Sheet:
+        """The same cells, the column ``columns[new]`` being called ``new``.
+
+        Raises:
+            ResultsError: there is no such column, one is given two names, or two have one name.
+        """
+        for new, old in columns.items():
+            if old not in self.columns:
+                near = nearest(old, self.columns)
+                raise ResultsError(
+                    f"{self.path} has no column {old!r} to read as {new!r}",
+                    hint=f"did you mean {new}={near}?" if near else f"it has {self._all}",
+                )
+        names = {old: new for new, old in columns.items()}
+        if len(names) < len(columns):
+            double = next(old for old in names if [*columns.values()].count(old) > 1)
+            raise ResultsError(
+                f"column {double!r} of {self.path} is given two names", hint="name it once"
+            )
+        found: dict[str, list[Any]] = {}
+        for old, cells in self.columns.items():
+            new = names.get(old, old)
+            if new in found or (new in columns and columns[new] != old):
+                raise ResultsError(
+                    f"{self.path} would have two columns {new!r}: its own and {columns[new]!r}",
+                    hint=f"give its own another name too: {new}_old={new}",
+                )
+            found[new] = cells
+        return replace(self, columns=found)
+
+    @property
+    def _all(self) -> str:
+        return ", ".join(self.columns)
 
     def fail(self, row: int, message: str) -> ResultsError:
         return ResultsError(

@@ -55,6 +55,33 @@ def test_workload_fields_that_vary_always_group(search: Make) -> None:
     assert "depth" not in found[0].group
 
 
+def test_fields_that_the_reader_has_made_columns_keep_their_names(search: Make) -> None:
+    wide = search(fields='{"width": 256}').assign(width=256)
+    narrow = search(seed=1, fields='{"width": 64}').assign(width=64)
+    found = curves(pd.concat([wide, narrow.assign(trial=range(len(narrow)))]))
+    assert [curve.group["width"] for curve in found] == [256, 64]
+    assert "fields.width" not in found[0].group
+
+
+def test_a_field_named_as_a_column_is_told_from_it(search: Make) -> None:
+    one = search(fields='{"optimizer": "inner"}')
+    two = search(seed=1, fields='{"optimizer": "outer"}').assign(trial=range(len(one)))
+    found = curves(pd.concat([one, two]))
+    assert [curve.group["fields.optimizer"] for curve in found] == ["inner", "outer"]
+    assert {curve.group["optimizer"] for curve in found} == {"sgd"}
+
+
+def test_what_the_studies_say_is_a_note_of_their_curve(search: Make, studies_of: Make) -> None:
+    trials = search()
+    studies = studies_of(trials)
+    notes = [json.dumps(["of all", "of the first"]), *[json.dumps(["of all"])] * 3]
+    studies["notes"] = notes + [None] * (len(studies) - 4)
+    (curve,) = curves(trials, studies=studies)
+    assert [note for note in curve.notes if note.startswith("of ")] == ["of all", "of the first"]
+    (silent,) = curves(trials, studies=studies.drop(columns="notes"))
+    assert not [note for note in silent.notes if note.startswith("of ")]
+
+
 def test_by_a_key_of_technique_and_by_nonsense(search: Make) -> None:
     single = search(technique={"precision": "float32"})
     double = search(technique={"precision": "float64"}).assign(trial=range(176))

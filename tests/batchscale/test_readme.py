@@ -42,7 +42,7 @@ def run_page(page: str, command: Command, here: Path) -> list[str]:
     ran = []
     scope: dict[str, Any] = {"__name__": "__main__"}
     for block in blocks(page):
-        if block.language in ("python", "yaml") and block.title:
+        if block.language in ("python", "yaml", "csv") and block.title:
             (here / block.title).write_text(block.text)
         elif block.language == "python":
             run_python(block.text, page, scope)
@@ -69,6 +69,13 @@ def test_the_readme_runs_as_written(command: Command, cluster: Path) -> None:
 @pytest.mark.parametrize("page", ["docs/optimizers.md", "docs/workloads.md"])
 def test_other_pages_run_as_written(command: Command, cluster: Path, page: str) -> None:
     run_page(page, command, cluster)
+
+
+def test_the_page_of_published_curves_runs_as_written(command: Command, here: Path) -> None:
+    ran = run_page("docs/published.md", command, here)
+    assert len(ran) == 6
+    assert (here / "published.csv").is_file()
+    assert (here / "runs" / "trials" / "mine").is_dir()
 
 
 @pytest.mark.ray

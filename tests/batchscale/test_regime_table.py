@@ -133,3 +133,23 @@ def test_a_law_is_said_once_and_has_columns_of_csv() -> None:
 def test_json_is_what_the_api_returns() -> None:
     curves = [curve("sgd", min_steps=OPEN)]
     assert json.loads(regimes(curves, "json")) == curves
+
+
+def test_targets_that_differ_are_a_column() -> None:
+    out = regimes([curve("sgd"), curve("sgd", target=None)], "table")
+    head, _, _, columns, *_ = out.splitlines()
+    assert "target" not in head
+    assert columns.startswith("target ")
+    assert "validation_error < 0.04" in out
+    same = regimes([curve("sgd", workload=None, technique=None, target=t) for t in "ab"], "table")
+    assert same.startswith("90% intervals")
+
+
+def test_a_note_names_no_more_than_tells_its_curve() -> None:
+    both = [
+        curve(name, f"of {name}", workload=name, source=name, dataset=data)
+        for name, data in (("a", "d"), ("b", None))
+    ]
+    assert "\n- workload a, a: of a\n- workload b, b: of b\n" in regimes(both, "table")
+    sources = [curve("sgd", f"of {name}", source=name) for name in ("x", "y")]
+    assert "\n- sgd, source x: of x\n" in regimes(sources, "table")
