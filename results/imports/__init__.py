@@ -1,0 +1,1 @@
+"""Data that others measured, as results datasets: one module a kind."""
