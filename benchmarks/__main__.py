@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import torch
 
-from benchmarks import demo, engines, scale, search, sweeps
+from benchmarks import demo, engines, published, scale, search, sweeps
 from benchmarks.page import PAGE, table, write
 
 
@@ -27,6 +27,7 @@ PARTS: dict[str, Callable[[], list[dict[str, object]]]] = {
     "sweeps": sweeps.rows,
     "search": search.rows,
     "scale": scale.rows,
+    "published": published.rows,
     "gpu": on_a_gpu,
 }
 
