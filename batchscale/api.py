@@ -7,7 +7,7 @@ torch and Ray are not installed.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -320,13 +320,16 @@ def take_in(
     name: str | None = None,
     citation: str | None = None,
     licence: str | None = None,
+    progress: Callable[[Imported], None] | None = None,
 ) -> Imported:
-    """Bring data from elsewhere into a results folder: all of it or nothing, and never twice.
+    """Bring data from elsewhere into a results folder, and never twice: all of it or nothing, but
+    for ``shallue``, which goes on where it was.
 
     Args:
-        kind: ``csv`` or ``mlperf``: ``list("imports")``.
+        kind: ``csv``, ``mlperf`` or ``shallue``: ``list("imports")``.
         columns: what the columns of a file are called here: ``{"batch_size": "bs"}``.
         name: of the experiment that the rows become.
+        progress: of ``shallue``: called with what has been done so far.
 
     Raises:
         ResultsError: a row that has no place; it is named, and nothing is written.
@@ -335,7 +338,7 @@ def take_in(
 
     return bring(
         kind, path, results or default_results(), columns=columns, name=name, citation=citation,
-        licence=licence,
+        licence=licence, progress=progress,
     )  # fmt: skip
 
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 Sources = Sequence[str | Path | Run]
 
+_OF_A_TARGET = ("target", "status", "stop_reason", "last_miss", "lower_is_better")
+"""In the names of the columns that another target changes."""
+
 
 def located(
     sources: Sources,
@@ -128,8 +131,12 @@ def gather(
 
 def _opened(source: str | Path | Run, target: str | None, where: str | None) -> Results:
     found = source.results if isinstance(source, Run) else results.open(source)
-    if target is not None:
-        found = found.with_target(target)
+    if target is None:
+        return found.where(where) if where is not None else found
+    if where is not None and not any(name in where.lower() for name in _OF_A_TARGET):
+        # The same rows either way, and trials that are left out need not have the metric.
+        return found.where(where).with_target(target)
+    found = found.with_target(target)
     return found.where(where) if where is not None else found
 
 

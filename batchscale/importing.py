@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from batchscale.options import Results
+
+if TYPE_CHECKING:
+    from results.imports.landing import Imported
+
+
+_SHOWN = 20
+_SECONDS = 10.0
+
+
+class Told:
+    """Says every ten seconds how far a long import is."""
+
+    def __init__(self) -> None:
+        self._said = time.monotonic()
+
+    def __call__(self, done: Imported) -> None:
+        if time.monotonic() - self._said >= _SECONDS:
+            self._said = time.monotonic()
+            text = f"{done.trials:,} trials, {done.measurements:,} measurements"
+            print(text, file=sys.stderr, flush=True)
 
 
 def import_(
@@ -35,9 +57,11 @@ def import_(
     ] = None,
     results: Results = None,
 ) -> None:
-    """Bring in data from elsewhere: all of it or nothing. The same again does nothing."""
+    """Bring in data from elsewhere. The same again does nothing."""
     from batchscale import api
+    from results.imports import KINDS
 
+    long = kind in KINDS and "progress" in KINDS[kind].options
     found = api.take_in(
         kind,
         path,
@@ -46,7 +70,14 @@ def import_(
         name=name,
         citation=citation,
         licence=licence,
+        progress=Told() if long else None,
     )
+    for what, why in found.refused[:_SHOWN]:
+        print(f"left out {what}: {why}", file=sys.stderr)
+    if len(found.refused) > _SHOWN:
+        print(f"left out {len(found.refused) - _SHOWN:,} more", file=sys.stderr)
+    if found.ignored:
+        print(f"{len(found.ignored):,} files are none of it: not read", file=sys.stderr)
     what = f"{found.trials:,} trials of {found.studies:,} studies"
     if found.measurements:
         what += f" with {found.measurements:,} measurements"

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import torch
 
-from benchmarks import demo, engines, scale, search, sweeps, tuners
+from benchmarks import demo, engines, published, scale, search, sweeps, tuners
 from benchmarks.page import PAGE, table, write
 
 
@@ -28,6 +28,7 @@ PARTS: dict[str, Callable[[], list[dict[str, object]]]] = {
     "search": search.rows,
     "tuners": tuners.rows,
     "scale": scale.rows,
+    "published": published.rows,
     "gpu": on_a_gpu,
 }
 

@@ -7,7 +7,7 @@ after a crash in the middle of a compaction, the replaced ones are not read.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
@@ -26,18 +26,35 @@ MOVE_AWAY = "move it out of the results folder; no other file is concerned and n
 T = TypeVar("T")
 
 
-def dataset(location: Location, table: str, experiment: str | None = None) -> ds.Dataset:
-    """All live files of a table (of one experiment), by name, under the full schema.
+def dataset(
+    location: Location,
+    table: str,
+    experiments: Iterable[str] | None = None,
+    *,
+    coded: Sequence[str] = (),
+) -> ds.Dataset:
+    """All live files of a table (of some experiments), by name, under the full schema.
 
-    Columns that an older file lacks are null.
+    Columns that an older file lacks are null. Text columns that are ``coded`` come
+    dictionary-encoded, as they lie in the files.
 
     Raises:
         ResultsError: a file is half-written, foreign, or of a newer schema: it is named.
         FileNotFoundError: a file went away since it was listed (``retrying`` lists again).
     """
-    files = fragments(location, table, experiment)
+    folders = [None] if experiments is None else sorted(set(experiments))
+    files = [file for folder in folders for file in fragments(location, table, folder).items()]
     schema = SCHEMAS[table].remove_metadata()
-    return ds.FileSystemDataset(list(files.values()), schema, ds.ParquetFileFormat())
+    if not coded:
+        plain = [fragment for _, fragment in files]
+        return ds.FileSystemDataset(plain, schema, ds.ParquetFileFormat())
+    for name in coded:
+        code = pa.field(name, pa.dictionary(pa.int32(), schema.field(name).type))
+        schema = schema.set(schema.get_field_index(name), code)
+    style = ds.ParquetFileFormat(dictionary_columns=list(coded))
+    paths = [location.full(name) for name, _ in files]
+    read = [style.make_fragment(path, location.filesystem) for path in paths]
+    return ds.FileSystemDataset(read, schema, style)
 
 
 def fragments(

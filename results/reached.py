@@ -11,12 +11,16 @@ Anything else asks what a trial would have done after it was stopped, and is ref
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from results.crossings import column_of, crossings, measured_metrics
+from results.dataset import reading, retrying
 from results.errors import ResultsError
 from results.schema import METRIC_COLUMNS, nearest
 from results.target import Target
@@ -78,22 +82,30 @@ def metric(measurements: pd.DataFrame, name: str) -> pd.Series:
     if "metrics" in measurements:
         texts = measurements["metrics"].dropna().drop_duplicates()
         known += sorted({key for text in texts for key in json.loads(text)})
+    raise _no_metric(name, known)
+
+
+def _no_metric(name: str, known: Sequence[str]) -> ResultsError:
     near = nearest(name, known)
-    raise ResultsError(
+    return ResultsError(
         f"no measurement has the metric {name!r}",
         hint=f"did you mean {near}?" if near else f"measured: {', '.join(known) or 'nothing'}",
     )
 
 
-def retarget(results: Results, target: str | Target) -> pa.Table:
-    """The trial rows of ``results`` with their steps to ``target``.
+def retarget(results: Results, target: str | Target | Mapping[str, str | Target]) -> pa.Table:
+    """The trial rows of ``results`` with their steps to ``target``, or to their experiment's.
 
     A trial that reached it is COMPLETE, stopped by ``target``; one that did not keeps its status.
+    A trial that others published as INFEASIBLE or INCOMPLETE stays so and has no steps: they train
+    on after their goal, and count the trials that came to their end.
 
     Raises:
         ResultsError: trials were stopped before it, lie on the other side of the metric, or have
             no measurements.
     """
+    if isinstance(target, Mapping):
+        return _retarget_each(results, target)
     target = Target.parse(target) if isinstance(target, str) else target
     table = results.trial_rows
     trials = table.select(_RECORDED).to_pandas()
@@ -112,20 +124,69 @@ def retarget(results: Results, target: str | Target) -> pa.Table:
     return table
 
 
+def _retarget_each(results: Results, targets: Mapping[str, str | Target]) -> pa.Table:
+    rows = results.trial_rows
+    experiment = rows["experiment"]
+    unknown = set(targets) - set(pc.unique(experiment).to_pylist())
+    if unknown:
+        name = min(unknown)
+        near = nearest(name, pc.unique(experiment).drop_null().to_pylist())
+        raise ResultsError(
+            f"{results.root} has no trial of an experiment {name!r}",
+            hint=f"did you mean {near}?" if near else None,
+        )
+    shared: dict[Target, list[str]] = {}
+    for name, one in targets.items():
+        shared.setdefault(Target.parse(one) if isinstance(one, str) else one, []).append(name)
+    masks = [pc.is_in(experiment, pa.array(names)) for names in shared.values()]
+    parts = [
+        retarget(results.with_trials(rows.filter(mask)), one)
+        for one, mask in zip(shared, masks, strict=True)
+    ]
+    places = np.concatenate([np.flatnonzero(mask) for mask in masks] or [np.zeros(0, np.int64)])
+    return pa.concat_tables(parts or [rows.slice(0, 0)]).take(pa.array(np.argsort(places)))
+
+
+def _crossings(results: Results, target: Target) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """First hit, last miss and whether it was measured, of each trial row; (n,) each.
+
+    Raises:
+        ResultsError: no such metric.
+    """
+    trials = results.trial_rows["trial"].to_pylist()
+    runs = results.trial_rows["run"].to_pylist()
+    column = column_of(target.metric)
+
+    def found(columns: list[str]) -> Iterator[pa.RecordBatch]:
+        files = results.source.measurements(results.experiments, coded=["trial", "run"])
+        with reading(f"{results.root}/measurements"):
+            yield from files.to_batches(columns=columns)
+
+    all_ = retrying(
+        lambda: crossings(found(["trial", "run", "step", column]), trials, runs, target)
+    )
+    if not all_.measured.any():
+        known = retrying(lambda: measured_metrics(found([*METRIC_COLUMNS, "metrics"])))
+        if known and target.metric not in known:
+            raise _no_metric(target.metric, known)
+    first, miss = all_.first, all_.last_miss
+    if all_.scattered.any():
+        some = results.with_trials(results.trial_rows.filter(pa.array(all_.scattered)))
+        plain = steps_to_target(some.read_measurements(["trial", "step", column]), target)
+        plain = plain.reindex(some.trial_rows["trial"].to_pylist())
+        first[all_.scattered] = plain["steps_to_target"].to_numpy()
+        miss[all_.scattered] = plain["last_miss"].to_numpy()
+    return first, miss, all_.measured
+
+
 def _recompute(
     results: Results, trials: pd.DataFrame, recorded: pd.Series, same: pd.Series, target: Target
 ) -> pd.DataFrame:
-    column = target.metric if target.metric in METRIC_COLUMNS else "metrics"
-    looks = results.read_measurements(["trial", "step", column])
-    try:
-        values = metric(looks, target.metric)
-    except ResultsError:  # say what else is measured: that takes all columns
-        metric(results.read_measurements([*METRIC_COLUMNS, "metrics"]), target.metric)
-        raise
-    _refuse_unmeasured(results, trials[~recorded], looks["trial"][values.notna()], target)
-    looks = pd.DataFrame({"trial": looks["trial"], "step": looks["step"], target.metric: values})
-    found = steps_to_target(looks, target).reindex(trials["trial"])
-    steps, miss = found["steps_to_target"].to_numpy(), found["last_miss"].to_numpy()
+    steps, miss, measured = _crossings(results, target)
+    _refuse_unmeasured(results, trials[~recorded & ~measured], len(trials[~recorded]), target)
+    foreign = results.trial_rows["source"].is_valid().to_numpy()
+    apart = foreign & trials["status"].isin(("INFEASIBLE", "INCOMPLETE")).to_numpy()
+    steps, miss = np.where(apart, np.nan, steps), np.where(apart, np.nan, miss)
     hit = ~np.isnan(steps)
     worse = trials["target_value"] <= target.value
     easier = same & (worse if target.lower_is_better else trials["target_value"] >= target.value)
@@ -155,14 +216,11 @@ def _refuse_other_side(trials: pd.DataFrame, target: Target) -> None:
         )
 
 
-def _refuse_unmeasured(
-    results: Results, trials: pd.DataFrame, measured: pd.Series, target: Target
-) -> None:
-    ran = trials[~trials["stop_reason"].isin(["error", "diverged"])]
-    bare = ran[~ran["trial"].isin(measured.unique())]
+def _refuse_unmeasured(results: Results, trials: pd.DataFrame, total: int, target: Target) -> None:
+    bare = trials[~trials["stop_reason"].isin(["error", "diverged"])]
     if len(bare):
         raise ResultsError(
-            f"{results.root}: {len(bare):,} of {len(trials):,} trials have no "
+            f"{results.root}: {len(bare):,} of {total:,} trials have no "
             f"measurement of {target.metric}, so their steps to {target} are not known",
             hint="leave out --target, or leave those trials out with --where",
         )

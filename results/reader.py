@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -79,6 +79,14 @@ class Results:
         """Tells the measurements of these trials from all others."""
         return rows.Live(self.trial_rows, self.committed)
 
+    @property
+    def experiments(self) -> list[str] | None:
+        """The experiments of these trials, None where they may be all that there are."""
+        if self._part_of is None:
+            return None
+        named: list[str] = pc.unique(self.trial_rows["experiment"]).drop_null().to_pylist()
+        return named
+
     @cached_property
     def trials(self) -> pd.DataFrame:
         """One row a trial: the columns of ``schema.TRIALS``, then one for each workload field."""
@@ -109,7 +117,7 @@ class Results:
         live = self.live
 
         def read() -> pa.Table:
-            files = self.source.measurements()
+            files = self.source.measurements(self.experiments)
             with reading(f"{self.root}/measurements"):
                 return rows.measurements(files, live, wanted)
 
@@ -139,8 +147,10 @@ class Results:
 
         return self.with_trials(select(self, condition))
 
-    def with_target(self, target: str | Target) -> Results:
+    def with_target(self, target: str | Target | Mapping[str, str | Target]) -> Results:
         """The same trials with their steps to another target, found again in the measurements.
+
+        A mapping has a target for each experiment; trials of others are left out.
 
         Raises:
             ResultsError: trials were stopped before it, or no measurement has its metric.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from results.dataset import dataset, reading, retrying, where
+from results.dataset import dataset, names, reading, retrying, where
 from results.location import Location
 from results.schema import SCHEMAS
 
@@ -19,8 +19,11 @@ class Source(Protocol):
     def table(self, name: str) -> pa.Table:
         """All rows of a table, of the full schema."""
 
-    def measurements(self) -> ds.Dataset:
-        """The measurements, not read yet."""
+    def measurements(
+        self, experiments: Collection[str] | None = None, *, coded: Sequence[str] = ()
+    ) -> ds.Dataset:
+        """The measurements, not read yet; at least those of ``experiments``. Text columns named
+        in ``coded`` may come dictionary-encoded."""
 
 
 class Folder:
@@ -42,8 +45,15 @@ class Folder:
 
         return retrying(read)
 
-    def measurements(self) -> ds.Dataset:
-        return dataset(self.location, "measurements")
+    def measurements(
+        self, experiments: Collection[str] | None = None, *, coded: Sequence[str] = ()
+    ) -> ds.Dataset:
+        # A folder that was given another name than its experiment: its files are among all.
+        if experiments is not None and not all(
+            names(self.location, f"measurements/{experiment}") for experiment in experiments
+        ):
+            experiments = None
+        return dataset(self.location, "measurements", experiments, coded=coded)
 
 
 class Memory:
@@ -55,5 +65,10 @@ class Memory:
     def table(self, name: str) -> pa.Table:
         return self._tables[name].replace_schema_metadata(None)
 
-    def measurements(self) -> ds.Dataset:
+    def measurements(
+        self,
+        experiments: Collection[str] | None = None,  # noqa: ARG002
+        *,
+        coded: Sequence[str] = (),  # noqa: ARG002
+    ) -> ds.Dataset:
         return ds.dataset(self.table("measurements"))

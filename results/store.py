@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,7 +26,7 @@ from results.errors import ResultsError
 from results.location import Location
 from results.polling import Polled
 from results.rows import frame, latest
-from results.schema import REPLACES_KEY, table
+from results.schema import REPLACES_KEY, SCHEMAS, table
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 _ROW_GROUP = 131_072
@@ -78,14 +79,30 @@ class Store:
             raise ValueError(f"measurements of trials that are not committed: {sorted(strangers)}")
         if not trials:
             return None
+        points = table(
+            "measurements", [{"study": studies[row["trial"]], **row} for row in measurements]
+        )
+        return self.commit_columns(experiment, measurements=points, trials=trials)
+
+    def commit_columns(
+        self, experiment: str, *, measurements: pa.Table, trials: Sequence[Row]
+    ) -> str | None:
+        """``commit`` of measurements that are columns already, as many as there may be.
+
+        ``measurements`` has columns of the schema, ``trial`` and ``study`` among them, each as the
+        schema types it or dictionary-encoded; those it lacks are null. Each is of one of
+        ``trials``.
+
+        Raises:
+            ResultsError: as ``commit``.
+        """
+        if not trials:
+            return None
         now = datetime.now(UTC)
         run = uuid.uuid4().hex[:16]
         file = f"{experiment_name(experiment)}/{now:%Y%m%dT%H%M%S%f}-{run}.parquet"
         stamp = {"experiment": experiment, "run": run}
-        points = table(
-            "measurements",
-            [{"study": studies[row["trial"]], **row, **stamp} for row in measurements],
-        )
+        points = _stamped(measurements, stamp)
         ends = table("trials", [{**row, **stamp, "time": row.get("time") or now} for row in trials])
         if len(points):
             data = encode(points)
@@ -153,11 +170,43 @@ def experiment_name(name: str) -> str:
     return name
 
 
+def _stamped(measurements: pa.Table, stamp: Mapping[str, str]) -> pa.Table:
+    """All columns of the schema, those of ``stamp`` of one value; text may be dictionaries."""
+    schema, count = SCHEMAS["measurements"], len(measurements)
+    columns = []
+    for field in schema:
+        if field.name in stamp:
+            code = pa.array(np.zeros(count, np.int32))
+            column: Any = pa.DictionaryArray.from_arrays(code, pa.array([stamp[field.name]]))
+        elif field.name in measurements.column_names:
+            column = measurements[field.name]
+        else:
+            column = pa.nulls(count, field.type)
+        columns.append(column)
+    fields = [pa.field(f.name, column.type) for f, column in zip(schema, columns, strict=True)]
+    return pa.table(columns, schema=pa.schema(fields, metadata=schema.metadata))
+
+
 def encode(rows: pa.Table, replaces: Sequence[str] = ()) -> bytes:
-    """A Parquet file (zstd) of rows of a full schema, standing for the files it ``replaces``."""
+    """A Parquet file (zstd) of rows of a full schema, standing for the files it ``replaces``.
+
+    A text column may be dictionary-encoded: the file is the same, and written sooner. Numbers with
+    a fraction hardly repeat, and get no dictionary.
+    """
+    metadata = dict(rows.schema.metadata)
     if replaces:
-        metadata = {**rows.schema.metadata, REPLACES_KEY: json.dumps(sorted(replaces)).encode()}
-        rows = rows.replace_schema_metadata(metadata)
+        metadata[REPLACES_KEY] = json.dumps(sorted(replaces)).encode()
+    dictionaries = any(pa.types.is_dictionary(field.type) for field in rows.schema)
     buffer = io.BytesIO()
-    pq.write_table(rows, buffer, compression="zstd", row_group_size=_ROW_GROUP)
+    with pq.ParquetWriter(
+        buffer,
+        rows.schema.with_metadata(None if dictionaries else metadata),
+        compression="zstd",
+        use_dictionary=[f.name for f in rows.schema if not pa.types.is_floating(f.type)],
+        # Arrow's own schema in the file would have readers see dictionaries.
+        store_schema=not dictionaries,
+    ) as writer:
+        writer.write_table(rows, row_group_size=_ROW_GROUP)
+        if dictionaries:
+            writer.add_key_value_metadata(metadata)
     return buffer.getvalue()

@@ -40,6 +40,11 @@ KINDS: Mapping[str, Kind] = {
         summary="reference convergence points: a checkout of mlcommons/logging",
         options=("columns", "name"),
     ),
+    "shallue": Kind(
+        home="results.imports.shallue:take_in",
+        summary="the release of Shallue et al. 2019, unpacked; what is done is not done again",
+        options=("progress",),
+    ),
 }
 
 

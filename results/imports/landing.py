@@ -36,6 +36,10 @@ class Imported:
     trials: int
     measurements: int
     fresh: bool = True
+    refused: Sequence[tuple[str, str]] = ()
+    """Name and reason of what could not be placed, where an import goes on without it."""
+    ignored: Sequence[str] = ()
+    """Files and folders that are none of its."""
 
 
 def land(

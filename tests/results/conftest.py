@@ -11,7 +11,7 @@ import pytest
 from pyarrow import fs
 
 from results.location import Location
-from tests.results import synthetic
+from tests.results import release, synthetic
 
 
 @pytest.fixture(scope="session")
@@ -25,6 +25,19 @@ def _written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def folder(_written: Path, tmp_path: Path) -> Path:
     """A results folder of its own: 12 studies, 48 trials."""
     return Path(shutil.copytree(_written, tmp_path / "runs"))
+
+
+@pytest.fixture(scope="session")
+def _released(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("release") / "batch_science"
+    release.write(root, release.small())
+    return root
+
+
+@pytest.fixture
+def tree(_released: Path, tmp_path: Path) -> Path:
+    """A tree of its own in the layout of a release: 12 studies, 60 trials, 756 measurements."""
+    return Path(shutil.copytree(_released, tmp_path / "batch_science"))
 
 
 @pytest.fixture

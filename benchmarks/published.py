@@ -1,0 +1,187 @@
+"""The release of Shallue et al. 2019 at its own size: importing it, and steps to target from it.
+
+The tree is made here, in the release's layout, with a share of its 194,399 trials: a hundredth
+unless BATCHSCALE_RELEASE_SHARE says otherwise; 1 takes about 8 GB of disk. Beside it the authors'
+own way, which reads the text files a study at a time with pandas, sorts by step and trial, and
+takes the first measurement that is better than the goal: on every tenth study.
+
+    python -m benchmarks published
+    BATCHSCALE_RELEASE_SHARE=1 python -m benchmarks published
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from results.target import Target
+
+SHARE = 0.01
+GOAL = "validation_error < 0.02"
+"""Of workloads whose goal in the paper is not known here."""
+
+
+def share() -> float:
+    """The share of the release's trials to measure with."""
+    text = os.environ.get("BATCHSCALE_RELEASE_SHARE", str(SHARE))
+    if not text.replace(".", "", 1).isdigit() or not 0 < float(text) <= 1:
+        raise SystemExit(f"BATCHSCALE_RELEASE_SHARE is {text!r}, no share from above 0 to 1")
+    return float(text)
+
+
+def fill(tree: str, wanted: str) -> int:
+    """Write a tree with a share of the release's trials; its measurements."""
+    from tests.results import release
+
+    return release.write(Path(tree), release.plan(float(wanted)))[1]
+
+
+def load(tree: str, root: str) -> int:
+    """Import the tree; the measurements that arrived."""
+    from results.imports import shallue
+
+    done = shallue.take_in(tree, root)
+    if done.refused:
+        raise SystemExit(f"refused {done.refused[0]} and {len(done.refused) - 1} others")
+    return done.measurements
+
+
+def steps(root: str) -> dict[str, float | None]:
+    """The least steps to its goal of each study, of the imported trials that came to their end."""
+    import results
+
+    run = results.open(root)
+    found = run.with_target(goals(run.studies)).trials
+    least = found[found["status"] == "COMPLETE"].groupby("study")["steps_to_target"].min()
+    return {study: None if steps != steps else steps for study, steps in least.items()}
+
+
+def goals(studies: Any) -> dict[str, str]:
+    """The goal of each experiment: the paper's, else ``GOAL``."""
+    first = studies.drop_duplicates("experiment").set_index("experiment")["targets"]
+    return {
+        name: json.loads(text)[0] if isinstance(text, str) else GOAL for name, text in first.items()
+    }
+
+
+def plainly(
+    tree: str, wanted: Mapping[str, str], every: int
+) -> tuple[int, dict[str, float | None]]:
+    """The authors' own way on every so-manyth study: measurements read, and steps by study.
+
+    ``wanted`` has the goal of each experiment. Only COMPLETE trials are read, as they do.
+    """
+    import pandas as pd
+
+    from results.imports.shallue_facts import SOURCE
+
+    count, found = 0, {}
+    for file in sorted(Path(tree).rglob("study.json"))[::every]:
+        folder = file.parent
+        name = folder.relative_to(tree)
+        target = Target.parse(wanted[f"{SOURCE}-{'-'.join(name.parts[:-1])}"])
+        tables, ids = [], []
+        for trial in sorted(
+            (each for each in folder.iterdir() if each.is_dir()), key=lambda each: int(each.name)
+        ):
+            metadata = json.loads((trial / "metadata.json").read_text())
+            if metadata["status"] == "COMPLETE":
+                ids.append(metadata["trial_id"])
+                tables.append(pd.read_csv(trial / "measurements.csv", index_col="step"))
+        if not tables:
+            continue
+        every_one = pd.concat(tables, keys=ids, names=["trial_id"])
+        every_one = every_one.sort_index(level=["step", "trial_id"])
+        value = every_one[column(target.metric)]
+        good = every_one[value < target.value if target.lower_is_better else value > target.value]
+        count += len(every_one)
+        step = good.index.get_level_values("step")
+        found[f"{SOURCE}/{name.as_posix()}"] = float(step[0]) if len(step) else None
+    return count, found
+
+
+def column(metric: str) -> str:
+    """A metric as the release has it."""
+    _, name = metric.split("_", 1)
+    known = {"error": "classification_error", "cross_entropy": "cross_entropy_error"}
+    return f"val/{known.get(name, name)}"
+
+
+def measure(what: str, *arguments: str) -> tuple[float, float, int]:
+    """Seconds, peak GB and measurements of ``what`` in a fresh process."""
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.published", what, *arguments],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    seconds, peak, count = json.loads(done.stdout.strip().splitlines()[-1])
+    return seconds, peak, count
+
+
+def rows() -> list[dict[str, object]]:
+    """One row a figure, for the table in docs/."""
+    wanted = share()
+    with tempfile.TemporaryDirectory() as folder:
+        tree, root = f"{folder}/batch_science", f"{folder}/runs"
+        _, _, count = measure("fill", tree, str(wanted))
+        took, held, arrived = measure("load", tree, root)
+        if arrived != count:
+            raise SystemExit(f"{arrived:,} of {count:,} measurements arrived")
+        again, _, _ = measure("load", tree, root)
+        found, peak, _ = measure("steps", root)
+        slow, _, read = measure("plainly", tree, root)
+    size = f"{count:,} measurements in 454 studies ({wanted:g} of the release)"
+    return [
+        {
+            "what": f"importing the release's tree: {size}",
+            "measured": f"{count / took:,.0f} a second, {held:.2f} GB",
+            "wanted": "> 300,000 a second",
+        },
+        {
+            "what": "the same command again, with all imported",
+            "measured": f"{again:.1f} s",
+            "wanted": "",
+        },
+        {
+            "what": "steps to target of all studies from them",
+            "measured": f"{found:.1f} s ({count / found:,.0f} a second), {peak:.2f} GB",
+            "wanted": "< 10 s and 2 GB at full size",
+        },
+        {
+            "what": "the authors' way in pandas, on every tenth study",
+            "measured": f"{slow:.1f} s ({read / slow:,.0f} a second)",
+            "wanted": "slower",
+        },
+    ]
+
+
+def main(what: str, *arguments: str) -> None:
+    """One measurement, as JSON: seconds, peak GB, measurements."""
+    if what == "plainly":
+        import results
+
+        tree, root = arguments
+        wanted = goals(results.open(root).studies)
+        began = time.perf_counter()
+        count, _ = plainly(tree, wanted, 10)
+    else:
+        began = time.perf_counter()
+        measures = {"fill": fill, "load": load, "steps": steps}
+        found = measures[what](*arguments)  # type: ignore[operator]
+        count = found if isinstance(found, int) else 0
+    seconds = time.perf_counter() - began
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+    print(json.dumps([seconds, peak, count]))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

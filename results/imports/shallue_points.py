@@ -1,0 +1,160 @@
+"""Measurements of many trials at once: one parse for all files of one header.
+
+A file is about 370 lines, and opening a parser on it takes longer than reading it. So the lines of
+hundreds of files go through the parser together; only where one of them does not parse is each
+tried alone, and the bad ones are named.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv as arrow_csv
+
+from results.imports import shallue_facts as facts
+from results.imports.shallue_tree import MEASUREMENTS, TrialFolder, UnplacedError
+from results.schema import METRIC_COLUMNS
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The lines of one file below its header, and which of the trials it belongs to."""
+
+    trial: int
+    lines: bytes
+
+    @property
+    def rows(self) -> int:
+        return self.lines.count(b"\n")
+
+
+def points(trials: Sequence[TrialFolder]) -> tuple[pa.Table, dict[int, str]]:
+    """The measurements of ``trials`` and, by place in ``trials``, why a file cannot be placed.
+
+    The table has the columns trial (place in ``trials``, int32), step, the measured columns of the
+    schema, and ``metrics`` (JSON text) if any other metric is measured. Rows of a trial stand
+    together, by step.
+    """
+    refused: dict[int, str] = {}
+    groups: dict[tuple[str, ...], list[_Part]] = {}
+    for place, trial in enumerate(trials):
+        header, _, lines = trial.measurements.partition(b"\n")
+        if not header.strip() or not lines.strip():
+            if trial.status == "COMPLETE":
+                refused[place] = f"it is COMPLETE, but {MEASUREMENTS} holds no measurement"
+            continue
+        try:
+            names = _names(header)
+        except UnplacedError as reason:
+            refused[place] = str(reason)
+            continue
+        whole = lines if lines.endswith(b"\n") else lines + b"\n"
+        groups.setdefault(names, []).append(_Part(place, whole))
+    tables = []
+    for names, parts in groups.items():
+        tables += _parse(names, parts, refused)
+    empty = pa.schema([("trial", pa.int32()), ("step", pa.int64())]).empty_table()
+    if not tables:
+        return empty, refused
+    return pa.concat_tables(tables, promote_options="default").combine_chunks(), refused
+
+
+@functools.lru_cache(maxsize=1024)
+def _names(header: bytes) -> tuple[str, ...]:
+    """The schema's names of a file's columns; of what has no column of its own, the metric's."""
+    try:
+        columns = next(csv.reader([header.decode().lstrip("\ufeff").strip()]))
+    except UnicodeDecodeError as error:
+        raise UnplacedError(f"{MEASUREMENTS} is not text") from error
+    if "step" not in columns:
+        raise UnplacedError(f"{MEASUREMENTS} has no column step: {', '.join(columns)[:80]}")
+    found = []
+    for column in columns:
+        split, slash, metric = column.partition("/")
+        if column != "step" and not (slash and metric and split in facts.SPLITS):
+            raise UnplacedError(
+                f"{MEASUREMENTS}: column {column!r} is no metric of train, val or test"
+            )
+        known = facts.METRICS.get(metric, metric)
+        found.append(column if column == "step" else f"{facts.SPLITS[split]}_{known}")
+    if len(set(found)) < len(found):
+        raise UnplacedError(f"{MEASUREMENTS} has a column twice")
+    return tuple(found)
+
+
+def _parse(
+    names: tuple[str, ...], parts: Sequence[_Part], refused: dict[int, str]
+) -> list[pa.Table]:
+    rows = [part.rows for part in parts]
+    try:
+        table = _read(names, b"".join(part.lines for part in parts))
+        if table.num_rows != sum(rows):  # blank lines: whose they are only each file tells
+            raise UnplacedError("blank lines")
+    except UnplacedError as reason:
+        if len(parts) > 1:
+            alone = [_parse(names, [part], refused) for part in parts]
+            return [table for tables in alone for table in tables]
+        if str(reason) != "blank lines":
+            refused[parts[0].trial] = str(reason)
+            return []
+        rows = [table.num_rows]
+    code = np.repeat(np.array([part.trial for part in parts], np.int32), rows)
+    table = _sorted(table.add_column(0, "trial", pa.array(code)))
+    return [_with_metrics(table)]
+
+
+def _read(names: tuple[str, ...], data: bytes) -> pa.Table:
+    kinds = {name: pa.int64() if name == "step" else pa.float64() for name in names}
+    try:
+        table = _read_as(kinds, data)
+    except pa.ArrowInvalid:
+        try:  # a step written as 1000.0
+            table = _read_as(dict.fromkeys(names, pa.float64()), data)
+            table = table.cast(pa.schema(list(kinds.items())))
+        except pa.ArrowInvalid as error:
+            line = str(error).splitlines()[0]
+            raise UnplacedError(f"{MEASUREMENTS} does not parse: {line[:160]}") from error
+    if table["step"].null_count or (pc.min(table["step"]).as_py() or 0) < 0:
+        raise UnplacedError(f"{MEASUREMENTS}: a step is missing or negative")
+    return table
+
+
+def _read_as(kinds: dict[str, pa.DataType], data: bytes) -> pa.Table:
+    return arrow_csv.read_csv(
+        pa.BufferReader(data),
+        read_options=arrow_csv.ReadOptions(column_names=list(kinds), block_size=4 << 20),
+        parse_options=arrow_csv.ParseOptions(newlines_in_values=False),
+        convert_options=arrow_csv.ConvertOptions(column_types=kinds, null_values=["", "None"]),
+    )
+
+
+def _sorted(table: pa.Table) -> pa.Table:
+    """Rows of each trial by step; those of one step stay in their order."""
+    trial, step = table["trial"].to_numpy(), table["step"].to_numpy()
+    if not ((trial[1:] == trial[:-1]) & (step[1:] < step[:-1])).any():
+        return table
+    return table.take(pa.array(np.lexsort((step, trial))))
+
+
+def _with_metrics(table: pa.Table) -> pa.Table:
+    """Metrics without a column of their own as JSON text, without those that are missing."""
+    others = sorted(set(table.column_names) - {"trial", "step", *METRIC_COLUMNS})
+    if not others:
+        return table
+    cells = []
+    for name in others:
+        column = table[name]
+        text = pc.cast(column, pa.string())
+        quoted = pc.binary_join_element_wise('"', text, '"', "")
+        cell = pc.if_else(pc.is_finite(column), text, quoted)
+        cells.append(pc.binary_join_element_wise(f'"{name}":', cell, ""))
+    inner = pc.binary_join_element_wise(*cells, ",", null_handling="skip")
+    metrics = pc.binary_join_element_wise("{", inner, "}", "")
+    metrics = pc.if_else(pc.equal(inner, ""), pa.scalar(None, pa.string()), metrics)
+    return table.drop_columns(others).append_column("metrics", metrics)

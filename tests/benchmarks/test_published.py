@@ -1,0 +1,42 @@
+"""The benchmark's two ways to steps to target find the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import results
+from benchmarks import published
+from tests.results import release
+
+
+def test_the_authors_way_and_ours_find_the_same(tmp_path: Path) -> None:
+    tree, root = tmp_path / "batch_science", tmp_path / "runs"
+    plans = [
+        release.StudyPlan(name=f"{name}/{size}", batch_size=size, rows=(30, 90, 60, 120, 80))
+        for name in (release.HALF, release.IMAGES, release.WORDS)
+        for size in (64, 128, 256)
+    ]
+    release.write(tree, plans)
+    assert published.load(str(tree), str(root)) == 9 * 380
+    goals = published.goals(results.open(root).studies)
+    assert sorted(goals.values()) == [
+        *("validation_average_precision > 0.31", "validation_cross_entropy < 3.9"),
+        published.GOAL,
+    ]
+    goals = {name: goal.replace("0.02", "0.1") for name, goal in goals.items()}
+    ours = results.open(root).with_target(goals).trials
+    least = ours[ours.status == "COMPLETE"].groupby("study").steps_to_target.min()
+    count, plain = published.plainly(str(tree), goals, 1)
+    assert count == 9 * 240
+    assert plain == least.to_dict()
+    assert set(published.steps(str(root))) == set(plain)
+    assert len(published.plainly(str(tree), goals, 4)[1]) == 3
+
+
+@pytest.mark.parametrize("text", ["0", "2", "a tenth", "-1"])
+def test_a_share_that_is_none(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BATCHSCALE_RELEASE_SHARE", text)
+    with pytest.raises(SystemExit, match="no share from above 0 to 1"):
+        published.share()
