@@ -97,14 +97,14 @@ def _there_already(location: Location, experiment: str, sources: Rows, trials: R
     Raises:
         ResultsError: what is there was not imported, or not from there.
     """
-    known = dataset(location, "sources", experiment).to_table()
+    known = dataset(location, "sources", [experiment]).to_table()
     last = latest(known, ["experiment", "source"]).to_pylist()
     if not last:
         raise ResultsError(
             f"experiment {experiment!r} of {location.root} was not imported, and stays as it is",
             hint=_OTHER_NAME,
         )
-    there = dataset(location, "trials", experiment).to_table(columns=["trial"])["trial"]
+    there = dataset(location, "trials", [experiment]).to_table(columns=["trial"])["trial"]
     same = set(pc.unique(there).to_pylist()) == {row["trial"] for row in trials}
     if same and _facts(last, "checksum") == _facts(sources, "checksum"):
         return True

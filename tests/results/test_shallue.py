@@ -148,7 +148,7 @@ def test_collections_are_curves_of_their_own(tree: Path) -> None:
     own = run.where("workload = 'mnist-simple-cnn'")
     found = own.with_target("validation_error < 0.7")
     curves = analysis.curves(found.trials, studies=found.studies, by=["optimizer"])
-    assert [curve.group["fields.collection"] for curve in curves] == [None, "solution_quality"]
+    assert [curve.group["collection"] for curve in curves] == [None, "solution_quality"]
     assert [curve.batch_sizes for curve in curves] == [[64, 128], [64, 128]]
 
 
