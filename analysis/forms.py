@@ -25,6 +25,9 @@ WORST = 0.3
 intervals are checked for noise up to 0.2; a published minimum of a hundred trials wobbles by 0.25
 at most (Shallue et al. 2019's plateaus)."""
 
+SURE = 0.5
+"""Akaike weight from which another form than a knee is worth a note."""
+
 _CELLS = 24
 _ROUNDS = 4
 
@@ -58,13 +61,14 @@ class Form:
 
 
 def sentence(found: Sequence[Form]) -> str | None:
-    """What is to be said of a curve's forms, best first; None where the best is a knee."""
+    """What is to be said of a curve's forms, best first; None where the best is a knee, or not
+    surely anything else."""
     best = found[0]
     if not np.isfinite(best.criterion):
         return None
     if not any(form.fits for form in found):
         return f"no form fits: the points scatter by {best.noise:.0%} about the best, {best.name}"
-    if best.name in (SINGLE, BENT, SLOPED):
+    if best.name in (SINGLE, BENT, SLOPED) or best.weight < SURE:
         return None
     better = f"better than a knee (weight {best.weight:.2f})"
     if best.name != SEGMENTS:
@@ -86,6 +90,11 @@ def forms(data: Data) -> tuple[Form, ...]:
     found = [_perfect(x, y), _plateau(x, y), _segments(x, y)]
     found += [_knee(data, *how) for how in ((SINGLE, False, False), (BENT, True, False),
                                             (SLOPED, True, True))]  # fmt: skip
+    # Runs at one batch size tell nothing of a form: it needs more batch sizes than parameters.
+    distinct = len(np.unique(x))
+    found = [
+        form if form.parameters < distinct else replace(form, criterion=np.inf) for form in found
+    ]
     criteria = np.array([form.criterion for form in found])
     if not np.isfinite(criteria).any():
         return tuple(found)

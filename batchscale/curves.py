@@ -181,6 +181,7 @@ def _unfitted(
         "estimator": curve.named,
         "points": curve.tabulate(),
         "best": None,
+        "forms": [],
         "notes": [str(error), *curve.notes],
     }
 

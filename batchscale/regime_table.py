@@ -28,6 +28,7 @@ _OTHERS = {
     "estimator",
     "points",
     "best",
+    "forms",
     "notes",
 }
 _ALWAYS = ("optimizer",)
@@ -148,8 +149,8 @@ def _flat(curve: Curve) -> dict[str, Any]:
             flat |= _flat_law(value)
         elif name == "notes":
             flat[name] = " ".join(value)
-        elif name == "points":
-            continue  # rows of their own: in the JSON, and beside each figure
+        elif name in ("points", "forms"):
+            continue  # rows of their own: in the JSON, and the points beside each figure
         else:
             flat[name] = value
     return flat

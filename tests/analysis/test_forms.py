@@ -120,3 +120,21 @@ def test_few_points_allow_few_forms() -> None:
     able = [form for form in found if np.isfinite(form.criterion)]
     assert {form.parameters for form in able} == {1}
     assert sum(form.weight for form in able) == pytest.approx(1)
+
+
+def test_runs_are_not_batch_sizes() -> None:
+    """Ten runs at each of four batch sizes cannot tell a form of four parameters."""
+    draw = np.random.default_rng(0)
+    x = np.repeat(X[:8:2], 10)
+    y = np.interp(x, X, TRUE[f.SEGMENTS]) + 0.05 * draw.normal(size=len(x))
+    able = {form.parameters for form in f.forms(data(y, x)) if np.isfinite(form.criterion)}
+    assert able == {1, 2, 3}
+
+
+def test_a_note_is_made_of_another_form_that_is_surely_better() -> None:
+    said = f.sentence(f.forms(data(TRUE[f.SEGMENTS])))
+    assert said is not None
+    assert said.startswith("three segments fit better than a knee (weight 1.00): they meet at 8 ")
+    assert f.sentence(f.forms(data(TRUE[f.BENT]))) is None
+    apart = f.forms(data(np.where(np.arange(len(X)) % 2 == 0, 6.0, 8.0)))
+    assert str(f.sentence(apart)).startswith("no form fits: the points scatter by ")

@@ -34,6 +34,7 @@ def curve(optimizer: str, *notes: str, **changes: Any) -> dict[str, Any]:
         "estimator": "minimum",
         "points": [],
         "best": None,
+        "forms": [{"form": f"knee of {optimizer}"}],
         "notes": list(notes),
         **changes,
     }
@@ -53,6 +54,13 @@ def curve(optimizer: str, *notes: str, **changes: Any) -> dict[str, Any]:
 )
 def test_an_interval(value: float, low: float, high: float, shown: str) -> None:
     assert interval({"value": value, "low": low, "high": high}) == shown
+
+
+@pytest.mark.parametrize("fmt", ["table", "csv"])
+def test_forms_are_in_the_json_alone(fmt: str) -> None:
+    curves = [curve("sgd", "a note"), curve("adam", "another")]
+    assert "knee of" not in regimes(curves, fmt)
+    assert "knee of sgd" in regimes(curves, "json")
 
 
 def test_what_all_curves_share_stands_above_the_table() -> None:
