@@ -27,6 +27,11 @@ os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(16)
 _START_SECONDS = 180.0
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Those with a Ray first: of two processes that share the tests, one then needs a Ray."""
+    items.sort(key=lambda item: item.get_closest_marker("ray") is None)
+
+
 @pytest.fixture(autouse=True)
 def seeded() -> None:
     """Each test begins with the same state of torch's generator, whatever ran before it."""

@@ -15,6 +15,7 @@ from tests.batchscale.blocks import ROOT, blocks, demo_commands, parse_cloud
 from tests.batchscale.conftest import Command
 
 PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
+NO_RAY = ("--address", "none")
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +38,8 @@ def run_python(text: str, name: str, scope: dict[str, Any]) -> None:
     plt.close("all")
 
 
-def run_page(page: str, command: Command, here: Path) -> list[str]:
-    """Run the page's blocks in order; the commands that were run."""
+def run_page(page: str, command: Command, here: Path, *where: str) -> list[str]:
+    """Run the page's blocks in order, sweeps at ``where``; the commands that were run."""
     ran = []
     scope: dict[str, Any] = {"__name__": "__main__"}
     for block in blocks(page):
@@ -51,7 +52,8 @@ def run_page(page: str, command: Command, here: Path) -> list[str]:
                 if not line.startswith("batchscale "):
                     assert line in ("make demo", "make test")
                     continue
-                answer = command(*shlex.split(line)[1:])
+                words = shlex.split(line)[1:]
+                answer = command(*words, *(where if words[0] == "sweep" else ()))
                 assert answer.status == 0, f"{line}\n{answer.err}"
                 ran.append(line)
     return ran
@@ -65,10 +67,10 @@ def test_the_readme_runs_as_written(command: Command, cluster: Path) -> None:
     assert (cluster / "steps.csv").is_file()
 
 
-@pytest.mark.ray
 @pytest.mark.parametrize("page", ["docs/optimizers.md", "docs/workloads.md"])
-def test_other_pages_run_as_written(command: Command, cluster: Path, page: str) -> None:
-    run_page(page, command, cluster)
+def test_other_pages_run_as_written(command: Command, here: Path, page: str) -> None:
+    """Without Ray, which the README's sweeps go through."""
+    run_page(page, command, here, *NO_RAY)
 
 
 def test_the_page_of_published_curves_runs_as_written(command: Command, here: Path) -> None:
@@ -78,15 +80,14 @@ def test_the_page_of_published_curves_runs_as_written(command: Command, here: Pa
     assert (here / "runs" / "trials" / "mine").is_dir()
 
 
-@pytest.mark.ray
-@pytest.mark.usefixtures("cluster")
+@pytest.mark.usefixtures("here")
 def test_the_demo_runs_on_its_small_experiment(command: Command) -> None:
     """The Makefile's own lines, with ``digits-small`` in the place of ``digits``."""
     ran = list(demo_commands())
     assert [words[0] for words in ran] == ["sweep", "regimes", "plot"]
     for words in ran:
         small = [re.sub(r"\bdigits\b", "digits-small", word) for word in words]
-        answer = command(*small)
+        answer = command(*small, *(NO_RAY if words[0] == "sweep" else ()))
         assert answer.status == 0, answer.err
     assert answer.out.startswith("wrote figures/")
 

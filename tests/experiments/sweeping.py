@@ -1,15 +1,11 @@
-"""A sweep in a process of its own, to be killed: ``python -m tests.experiments.sweeping``.
-
-Arguments: the results folder, the address, ``fake``, ``adaptive`` or ``real``. Every event is a
-line.
-"""
+"""A sweep in a process of its own, to be killed. Every event is a line."""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from experiments.config.file import Experiment, load
@@ -21,6 +17,8 @@ from experiments.plan import Measurement, Outcome
 from experiments.training.loop import Training
 from tests.experiments.fakes import FakeTraining
 
+GIVEN = ("FAKE_SECONDS", "FAKE_GATE", "REAL_SECONDS")
+"""Variables of the environment that the trainers here read."""
 PACE = Pace(ask=0.1, renew=0.5, commit=0.3, snapshot=0.3)
 
 
@@ -74,7 +72,7 @@ def say(event: Event) -> None:
 
 
 def main(root: str, address: str, kind: str) -> None:
-    """Sweep; exit 130 when interrupted."""
+    """Sweep ``fake``, ``adaptive`` or ``real``; exit 130 when interrupted."""
     trainer = SlowTraining if kind == "real" else FakeTraining
     of = {
         "fake": fake,
@@ -89,5 +87,11 @@ def main(root: str, address: str, kind: str) -> None:
     print(did)
 
 
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+def alone(root: str, address: str, kind: str, log: str, given: Mapping[str, str]) -> None:
+    """``main`` in a process and a group of its own: what it says goes into the file ``log``."""
+    os.setsid()
+    file = os.open(log, os.O_WRONLY | os.O_APPEND)
+    for stream in (1, 2):
+        os.dup2(file, stream)
+    os.environ.update(given)
+    main(root, address, kind)

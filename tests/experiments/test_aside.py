@@ -10,7 +10,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-import torch
 
 import results as dataset
 from experiments.driver import sweep as driver
@@ -30,12 +29,7 @@ KINDS = ["module", "stacked"]
 QUICK = Pace(ask=0.01, renew=0.02, commit=0.0, snapshot=0.0)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def first_round(of: Study, some: tuple[Trial, ...], kind: str) -> tuple[dict[str, bytes], Any]:

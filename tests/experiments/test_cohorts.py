@@ -26,12 +26,7 @@ from tests.problems import (
 KINDS = ["module", "stacked"]
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def bits(one: Engine, row: int) -> list[bytes]:

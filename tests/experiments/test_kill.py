@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow.parquet as pq
@@ -19,8 +18,8 @@ import results as dataset
 from results import processes
 from results.claims import Claims
 from tests.experiments import sweeping
+from tests.forked import SERVER
 
-HERE = Path(__file__).resolve().parents[2]
 PATIENCE = 240.0
 
 
@@ -30,30 +29,38 @@ class Sweep:
     def __init__(self, root: Path, address: str = "none", kind: str = "fake") -> None:
         self.root = root
         self.log = root.with_suffix(f".{time.monotonic_ns()}.log")
-        with self.log.open("wb") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.experiments.sweeping", str(root), address, kind],
-                cwd=HERE,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        self.log.touch()
+        given = {name: os.environ[name] for name in sweeping.GIVEN if name in os.environ}
+        self.process = SERVER.Process(
+            target=sweeping.alone, args=(str(root), address, kind, str(self.log), given)
+        )
+        self.process.start()
+
+    @property
+    def pid(self) -> int:
+        assert self.process.pid
+        return self.process.pid
 
     def until(self, condition: Callable[[], bool]) -> None:
         """Wait until something is so while it runs."""
         end = time.monotonic() + PATIENCE
         while not condition():
-            assert self.process.poll() is None, self.log.read_text()
+            assert self.process.is_alive(), self.log.read_text()
             assert time.monotonic() < end, self.log.read_text()
             time.sleep(0.02)
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait()
+        self.process.join()
+
+    def status(self) -> int | None:
+        """Wait for its end; its exit status."""
+        self.process.join(PATIENCE)
+        return self.process.exitcode
 
     def end(self) -> str:
         """Wait for its end; what it printed."""
-        status = self.process.wait(PATIENCE)
+        status = self.status()
         text = self.log.read_text()
         assert status == 0, text
         return text
@@ -70,9 +77,9 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Sweep]]:
 
     yield start
     for one in started:
-        if one.process.poll() is None:
-            os.killpg(one.process.pid, signal.SIGKILL)
-            one.process.wait()
+        if one.process.is_alive():
+            os.killpg(one.pid, signal.SIGKILL)
+            one.process.join()
 
 
 def recorded(root: Path) -> int:
@@ -96,6 +103,14 @@ def grown(root: Path, rows: int) -> bool:
 
 def says(one: Sweep, text: str) -> bool:
     return text in one.log.read_text()
+
+
+def taken_by_another(claim: dict[str, Any], root: Path) -> bool:
+    """Whether another process trains what this claim was about."""
+    return any(
+        live["pack"] == claim["pack"] and live["holder"]["pid"] != claim["holder"]["pid"]
+        for live in Claims(root).live()
+    )
 
 
 def is_whole(root: Path, other: Path) -> None:
@@ -160,8 +175,8 @@ def test_signals_end_cleanly(
     monkeypatch.setenv("FAKE_SECONDS", "0.05")
     one = start("runs")
     one.until(lambda: recorded(one.root) > 0)
-    one.process.send_signal(number)
-    assert one.process.wait(PATIENCE) == 130
+    os.kill(one.pid, number)
+    assert one.status() == 130
     assert "Summary(" in one.log.read_text()
     assert snapshots(one.root)  # what was in training is kept
     assert Claims(one.root).all() == []
@@ -186,30 +201,30 @@ def test_two_drivers_share_the_work(
 
 
 @pytest.mark.ray
-def test_interrupts_and_kills_with_a_ray_of_its_own(
+def test_kills_and_interrupts_with_a_ray_of_its_own(
     start: Callable[..., Sweep], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sweeping.main(str(tmp_path / "whole"), "none", "real")
     monkeypatch.setenv("REAL_SECONDS", "0.05")
     one = start("runs", "auto", "real")
     one.until(partial(grown, one.root, 0))
-    os.killpg(one.process.pid, signal.SIGINT)  # as a terminal's Ctrl-C: Ray's processes too
-    assert one.process.wait(PATIENCE) == 130
-    assert "Summary(" in one.log.read_text()
-    before = recorded(one.root)
-    assert before < len(table(tmp_path / "whole"))
-    assert snapshots(one.root)
-
-    two = start("runs", "auto", "real")
-    two.until(partial(grown, one.root, before))
     left = [p for claim in Claims(one.root).all() for p in (claim["holder"], *claim["processes"])]
     assert len(left) >= 4  # the worker, the driver, and Ray's own
-    two.kill()
+    one.kill()
 
-    last = start("runs", "auto", "real")  # within the second
-    last.until(lambda: "PackStarted" in last.log.read_text())
+    two = start("runs", "auto", "real")  # within the second
+    two.until(partial(says, two, "PackStarted"))
     assert not any(processes.alive(process) for process in left)
-    (claim, *_) = Claims(one.root).live()
+    before = recorded(two.root)
+    (claim, *_) = Claims(two.root).live()
     os.kill(claim["holder"]["pid"], signal.SIGKILL)  # a worker alone: Tune starts another
-    last.end()
-    is_whole(one.root, tmp_path / "whole")
+    two.until(partial(taken_by_another, claim, two.root))
+    two.until(partial(grown, two.root, before))
+    os.killpg(two.pid, signal.SIGINT)  # as a terminal's Ctrl-C: Ray's processes too
+    assert two.status() == 130
+    assert "Summary(" in two.log.read_text()
+    assert recorded(two.root) < len(table(tmp_path / "whole"))
+    assert snapshots(two.root)
+
+    start("runs", "none", "real").end()
+    is_whole(two.root, tmp_path / "whole")

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
 from experiments.plan import Pack
 from experiments.training.loop import Training
 from tests.problems import OPTIMIZERS, engine, outcomes, study, train, trials
 
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def _fingerprint(one, row: int) -> list[bytes]:
@@ -58,33 +51,31 @@ def test_leaving_a_pack_changes_nothing_for_the_others(kind: str, optimizer: str
         assert _fingerprint(shrinking, i) == _fingerprint(whole, trial.index)
 
 
+def _plain(found) -> list[tuple]:
+    return [
+        (e.trial, e.step, dict(e.metrics))
+        if hasattr(e, "metrics")
+        else (e.trial, e.status, e.stop_reason, e.steps_run, e.steps_to_target, e.last_miss)
+        for e in found
+    ]
+
+
 @pytest.mark.parametrize("kind", ["module", "stacked"])
 @pytest.mark.parametrize("optimizer", ["momentum", "adam", "RMSprop"])
-@pytest.mark.parametrize("stop_after", [3, 17, 29])
-def test_resuming_from_a_snapshot_continues_exactly(
-    kind: str, optimizer: str, stop_after: int
-) -> None:
+def test_resuming_from_a_snapshot_continues_exactly(kind: str, optimizer: str) -> None:
     of = study(optimizer=optimizer, schedule="linear", budget_steps=120, keep=2)
     some = trials(of, 7)
-    expected = train(of, some, kind)
+    expected = _plain(train(of, some, kind))
     pack = Pack(id="pack", study=of, trials=some, engine=kind)
-    first = Training(pack)
-    events = []
-    for count, look in enumerate(first.run(), start=1):
-        events += look
-        if count == stop_after:
-            break
-    second = Training(pack, snapshot=first.snapshot())
-    assert second.step == first.step
-    events += [event for look in second.run() for event in look]
-
-    def plain(found):
-        return [
-            (e.trial, e.step, dict(e.metrics))
-            if hasattr(e, "metrics")
-            else (e.trial, e.status, e.stop_reason, e.steps_run, e.steps_to_target, e.last_miss)
-            for e in found
-        ]
-
-    assert plain(events) == plain(expected)
-    assert len(outcomes(events)) == 7
+    for stop_after in (3, 17, 29):
+        first = Training(pack)
+        events = []
+        for count, look in enumerate(first.run(), start=1):
+            events += look
+            if count == stop_after:
+                break
+        second = Training(pack, snapshot=first.snapshot())
+        assert second.step == first.step
+        events += [event for look in second.run() for event in look]
+        assert _plain(events) == expected
+        assert len(outcomes(events)) == 7

@@ -22,12 +22,7 @@ KINDS = ["module", "stacked"]
 DENSE = 1.000001
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def coarse(**changes: Any) -> Study:
