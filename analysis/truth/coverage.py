@@ -30,7 +30,7 @@ from analysis.truth.tally import (
 NOISES = (0.01, 0.02, 0.05, 0.10, 0.20)
 REPEATS = (1, 3, 5)
 BENDS = (0.6, 0.8, 1.0, 1.7, 3.0)
-CURVES = 60
+CURVES = 50
 SEED = 2026
 
 
