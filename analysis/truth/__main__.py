@@ -1,4 +1,4 @@
-"""``python -m analysis.truth [PART …]``: simulate, and renew those sections of docs/truth.md."""
+"""``python -m analysis.truth [PART …]``: make parts, and renew those sections of docs/truth.md."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from analysis.truth import coverage, outside, searches
+from analysis.truth import coverage, goldens, outside, overlay, searches
 from analysis.truth.page import PAGE, write
 
 PARTS: dict[str, Callable[[int | None], str]] = {
     "coverage": coverage.section,
     "outside": outside.section,
     "searches": searches.section,
+    "goldens": goldens.section,
+    "overlay": overlay.section,
 }
 """Each makes its section's Markdown, on so many processes (None: one a core)."""
 
