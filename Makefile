@@ -5,11 +5,12 @@ STAMP := .venv/.installed
 RESULTS := $(or $(BATCHSCALE_RESULTS),results/runs)
 CODE := batchscale workloads experiments results analysis tests benchmarks
 
-.PHONY: help install demo test bench lint clean
+.PHONY: help install demo test bench truth lint clean
 
 help:
 	@echo "make demo    train 12 batch sizes x 3 optimizers on digits, locate the regimes, draw them"
 	@echo "make test    the tests          make bench   the table of docs/benchmarks.md"
+	@echo "make truth   what the intervals are worth: docs/truth.md, by simulation (ten minutes on two cores)"
 	@echo "make lint    ruff and mypy      make clean   everything that can be made again, but no results"
 
 install: $(STAMP)
@@ -34,6 +35,9 @@ test: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks
+
+truth: $(STAMP)
+	$(BIN)/python -m analysis.truth
 
 lint: $(STAMP)
 	$(BIN)/ruff check $(CODE)

@@ -236,6 +236,14 @@ def _censored(points: Sequence[Point]) -> list[str]:
     censored = [point.batch_size for point in lost if point.batch_size not in hidden]
     if censored:
         notes.append(f"nothing reached the target at {sizes(censored)}")
+    untrained = [
+        point.batch_size for point in points if point.steps is not None and not point.steps
+    ]
+    if untrained:
+        notes.append(
+            f"the target was met before the first step at {sizes(untrained)}: of that there is no "
+            "scaling, and a harder target says more"
+        )
     return notes
 
 

@@ -3,7 +3,7 @@
 The steps, in order: last points that rise off the plateau leave the fit; the slope a is set free
 where its own interval excludes 1; each quantity gets a profile-likelihood interval about the free
 knee; ends outside the tested batch sizes are opened. ``analysis.regimes`` does this to one curve
-and words the answer; ``analysis.simulate`` does it to thousands and counts.
+and words the answer; ``analysis.truth`` does it to thousands and counts.
 """
 
 from __future__ import annotations

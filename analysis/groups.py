@@ -131,7 +131,8 @@ def widen(trials: pd.DataFrame) -> Wide:
     trials = trials.assign(**missing) if missing else trials
     # Of a trial's several rows one that ended well says more than one that broke off.
     broken = trials["status"].eq("INCOMPLETE") & trials["stop_reason"].ne("dominated")
-    first = trials.loc[broken.sort_values(kind="stable").index, ["trial", *_TARGET[:2]]]
+    which = ["source", "trial", *_TARGET[:2]]
+    first = trials.loc[broken.sort_values(kind="stable").index, which]
     again = first.duplicated() & first["trial"].notna()
     trials = trials.drop(index=again[again].index).reset_index(drop=True)
     names: dict[str, list[str]] = {}
@@ -196,23 +197,57 @@ def label(group: Mapping[str, Any], names: Iterable[str]) -> str:
         value = group.get(name)
         if value is None:
             continue
-        text = value if isinstance(value, str) else f"{name} {value:g}"
-        words.append(str(text))
+        short = name.rpartition(".")[2]
+        if isinstance(value, str):
+            words.append(_pairs(value) if name == "technique" else value)
+        else:
+            words.append(f"{short} {value:g}")
     return ", ".join(words)
 
 
 def labels(groups: Sequence[Mapping[str, Any]], extra: Sequence[str] = ()) -> list[str]:
     """What tells curves of these group columns apart, in a few words each; ``extra`` has a
-    further word a curve (its target)."""
+    further word a curve (its target).
+
+    Beside curves with a ``source`` those of a sweep of one's own are ``OWN``. A curve that has
+    none of what tells the others apart is called by its training algorithm or workload.
+    """
     names = dict.fromkeys(name for group in groups for name in group)
-    telling = [name for name in names if len({str(group.get(name)) for group in groups}) > 1]
+    telling = [name for name in names if len(_values(groups, name)) > 1]
+    for name in telling.copy():
+        # Of what a sweep knows of itself and a published figure does not, only what is needed.
+        fewer = [other for other in telling if other != name]
+        known = name not in _UNTOLD and not name.startswith("fields.")
+        if not known and len(_values(groups, name) - {"None"}) < 2:
+            telling = fewer if _told(groups, fewer) == _told(groups, telling) else telling
+    if "source" in telling:
+        groups = [{**group, "source": group.get("source") or OWN} for group in groups]
     more = list(extra) if len(set(extra)) > 1 else [""] * len(groups)
-    if not telling:
-        telling = [name for name in names if name in ("optimizer", "workload")][-1:]
-    words = [label(group, telling) for group in groups]
+    usual = [name for name in names if name in ("optimizer", "workload")][-1:]
+    words = [label(group, telling) or label(group, usual) for group in groups]
     return [
         ", ".join(filter(None, pair)) or "steps to target" for pair in zip(words, more, strict=True)
     ]
+
+
+OWN = "own"
+"""The source of a curve that has none."""
+_UNTOLD = ("dataset", "model", "schedule", "technique")
+"""Columns that others' data often leaves empty; and fields named as columns of trials."""
+
+
+def _values(groups: Sequence[Mapping[str, Any]], name: str) -> set[str]:
+    return {str(group.get(name)) for group in groups}
+
+
+def _told(groups: Sequence[Mapping[str, Any]], names: Sequence[str]) -> int:
+    """How many of the curves ``names`` tell from each other."""
+    return len({tuple(str(group.get(name)) for name in names) for group in groups})
+
+
+def _pairs(text: str) -> str:
+    """``{"precision":"bfloat16"}`` as ``precision bfloat16``."""
+    return ", ".join(f"{name} {value}" for name, value in json.loads(text).items())
 
 
 def _varies(cells: pd.Series) -> bool:

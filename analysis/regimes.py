@@ -20,7 +20,7 @@ from results.errors import ResultsError
 from results.target import Target
 
 LACK_OF_FIT = 0.05
-"""Level below which the lack-of-fit test is worth a note."""
+"""Level of the lack-of-fit test below which repeated runs are one point a batch size."""
 
 
 class TooFewBatchSizesError(ResultsError):
@@ -151,11 +151,17 @@ def regimes(
         raise ResultsError(f"tolerance {tolerance:g} is not above 0 and at most 10", hint="try 0.2")
     if not 0 < level < 1:
         raise ResultsError(f"level {level:g} is not between 0 and 1", hint="try 0.9")
-    answer = estimate(*_logs(curve), tolerance=tolerance, level=level)
+    points = _logs(curve)
+    answer = estimate(*points, tolerance=tolerance, level=level)
+    lack = _lack_of_fit(answer.fitted)
+    if lack is not None and lack < LACK_OF_FIT:
+        # What runs of a batch size share would count as often as there are runs.
+        points = _means(points)
+        answer = estimate(*points, tolerance=tolerance, level=level)
     found, best = answer.fitted, _best(answer.fitted, level)
     intervals = {name: _interval(answer, name) for name in QUANTITIES}
     compared = forms(found.data)
-    notes = _notes(curve, found, intervals, level)
+    notes = _notes(curve, found, intervals, level, lack)
     if (said := sentence(compared)) is not None:
         notes.append(said)
     notes += curve.notes
@@ -163,10 +169,10 @@ def regimes(
         notes += _coarse_notes(curve.coarse, intervals, tolerance, level)
     by_other = None
     if other is not None:
-        points = curve.to_fit()
-        value, low, high = definitions.critical_batch_size(other, *points, level=level)
+        sizes, steps = np.rint(np.exp(points[0][0])), np.exp(points[1][0])
+        value, low, high = definitions.critical_batch_size(other, sizes, steps, level=level)
         by_other = Interval(value=value, low=low, high=high)
-        notes += definitions.notes(other, points[0], best["form"])
+        notes += definitions.notes(other, sizes, best["form"])
     return Regimes(
         group=curve.group,
         label=curve.label,
@@ -202,6 +208,14 @@ def _logs(curve: Curve) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.log(sizes)[None], np.log(steps)[None], np.ones((1, len(sizes)))
 
 
+def _means(points: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """One point a batch size, the mean log steps of its runs: (1, m) each of log batch sizes, log
+    steps and weights."""
+    x, y = points[0][0], points[1][0]
+    sizes, which, counts = np.unique(x, return_inverse=True, return_counts=True)
+    return sizes[None], (np.bincount(which, y) / counts)[None], np.ones((1, len(sizes)))
+
+
 def _interval(found: Estimate, name: str) -> Interval:
     numbers = (found.value[name][0], found.low[name][0], found.high[name][0])
     value, low, high = (float(np.exp(x)) if np.isfinite(x) else None for x in numbers)
@@ -234,7 +248,11 @@ def _best(found: Fitted, level: float) -> dict[str, Any]:
 
 
 def _notes(
-    curve: Curve, found: Fitted, intervals: Mapping[str, Interval], level: float
+    curve: Curve,
+    found: Fitted,
+    intervals: Mapping[str, Interval],
+    level: float,
+    lack: float | None,
 ) -> list[str]:
     notes = []
     data, params = found.data, found.params
@@ -258,12 +276,18 @@ def _notes(
     if left_out:
         sizes = ", ".join(map(str, left_out))
         notes.append(f"steps rise off the plateau at {sizes}: left out of the fit")
+    if any(point.steps is not None and point.steps < 1 for point in curve.points):
+        notes.append("points below one step: min_steps is in a unit of the source's, not in steps")
     if any(len(point.runs) > 1 for point in curve.points):
         notes.append("every run is a point of its own: nothing is minimized over")
     perfect = intervals["perfect_scaling_until"]
     if perfect.value is None and perfect.low is None and not data.sloped[0]:
         notes.append("the smallest batch size is beyond perfect scaling already, or may be")
-    notes += _lack_of_fit(found)
+    if lack is not None and lack < LACK_OF_FIT:
+        notes.append(
+            "the knee does not fit: batch sizes scatter about it more than runs do "
+            f"(p = {lack:.2g}), so that the mean of a batch size's runs is one point"
+        )
     return notes
 
 
@@ -280,8 +304,9 @@ def _slope(found: Fitted, level: float) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _lack_of_fit(found: Fitted) -> list[str]:
-    """The F test of the curve against the scatter of repeated runs (Draper & Smith, §2.1)."""
+def _lack_of_fit(found: Fitted) -> float | None:
+    """The level of the F test of the curve against the scatter of repeated runs (Draper & Smith,
+    §2.1); None without repeats, or with too few batch sizes to tell."""
     from scipy.special import fdtrc  # a third of a second to import: not at start
 
     data = found.data
@@ -292,18 +317,13 @@ def _lack_of_fit(found: Fitted) -> list[str]:
     pure_spare = len(x) - len(counts)
     fit_spare = len(counts) - int(data.parameters[0])
     if pure_spare < 1 or fit_spare < 1:
-        return []
+        return None
     means = np.bincount(which, off) / counts
     pure = float(np.square(off - means[which]).sum())
     lack = float((counts * means**2).sum())
     if pure <= 0:
-        return []
-    chance = float(fdtrc(fit_spare, pure_spare, (lack / fit_spare) / (pure / pure_spare)))
-    if chance >= LACK_OF_FIT:
-        return []
-    return [
-        f"the knee does not fit: batch sizes scatter about it more than runs do (p = {chance:.2g})"
-    ]
+        return None
+    return float(fdtrc(fit_spare, pure_spare, (lack / fit_spare) / (pure / pure_spare)))
 
 
 def _coarse_notes(

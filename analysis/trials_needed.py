@@ -84,7 +84,7 @@ def budget(sample: Sample) -> Budget | None:
     leaves out the at most 5 % of subsets whose best lies beyond X(r), and so errs downwards.
     """
     least = subsets.fewest(sample.trials, sample.known, MOST_CENSORED)
-    if least is None:
+    if least is None or not sample.steps[0] > 0:  # met before the first step: no ratio to that
         return None
     n = np.unique(np.linspace(least, sample.trials, _SHOWN).round().astype(np.intp))
     found = subsets.expected(sample.steps, sample.trials, n)

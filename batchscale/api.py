@@ -33,7 +33,8 @@ def default_results() -> str:
 
 
 def open(source: str | Path) -> Run:
-    """What was measured: a results folder or URI, ``published``, or a CSV or Parquet of one's own.
+    """What was measured: a results folder or URI, ``published`` or ``own`` (packaged data), or a
+    CSV or Parquet file of one's own.
 
     Raises:
         ResultsError: it is none of these.
@@ -110,11 +111,10 @@ def plan(
 def status(source: str | Path | None = None) -> Status:
     """What is done, running and left of each experiment in a results folder."""
     from experiments.driver.status import status
-    from results.location import Location
-    from results.reader import PUBLISHED
+    from results.location import PACKAGED, Location
 
     where = source or default_results()
-    where = PUBLISHED if str(where) == "published" else where
+    where = PACKAGED.get(str(where), where)
     Location(where).require()  # a file of one's own has no status
     return status(where)
 

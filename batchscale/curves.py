@@ -113,7 +113,7 @@ def gather(
 ) -> list[Curve]:
     """The curves of all sources, read as one dataset."""
     if not sources:
-        raise CommandError("no SOURCE", hint="a results folder, published, or a CSV of your own")
+        raise CommandError("no SOURCE", hint="a results folder, published, own, or a CSV file")
     opened = [_opened(source, target, where) for source in sources]
     studies = _together(one.studies for one in opened)
     trials = _in_order(_together(one.trials for one in opened), studies)

@@ -10,7 +10,7 @@ import typer
 
 from batchscale.tables import Format
 
-SOURCE = "A results folder or URI, `published`, or a CSV or Parquet file of your own."
+SOURCE = "A results folder or URI, `published`, `own`, or a CSV or Parquet file of your own."
 
 Source = Annotated[str | None, typer.Argument(help=SOURCE + " Else the default results folder.")]
 Sources = Annotated[list[str], typer.Argument(help=SOURCE, metavar="SOURCE", show_default=False)]

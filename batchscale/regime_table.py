@@ -95,10 +95,16 @@ def quantities(curve: Curve) -> list[str]:
     return [*QUANTITIES[:at], *others, *QUANTITIES[at:]]
 
 
+def _cell(curve: Curve, name: str) -> str:
+    """A group column as text; beside curves of a source those without one are ``own``."""
+    value = curve.get(name)
+    return "own" if name == "source" and value is None else text(value)
+
+
 def label(curve: Curve, shown: Sequence[str]) -> str:
     """``sgd``, ``sgd, width 64``: a curve's name among the others."""
-    told = [n for n in shown if text(curve.get(n))]
-    parts = [text(curve.get(n)) if n in _ALWAYS else f"{n} {text(curve.get(n))}" for n in told]
+    told = [n for n in shown if _cell(curve, n)]
+    parts = [_cell(curve, n) if n in _ALWAYS else f"{n} {_cell(curve, n)}" for n in told]
     return ", ".join(part for part in parts if part) or "the curve"
 
 
@@ -127,7 +133,7 @@ def _words(name: str, value: Any) -> str:
 def _row(curve: Curve, shown: Sequence[str]) -> dict[str, str]:
     sizes = curve["batch_sizes"]
     return {
-        **{name: text(curve.get(name)) for name in shown},
+        **{name: _cell(curve, name) for name in shown},
         "batch_sizes": f"{text(min(sizes))}–{text(max(sizes))} ({len(sizes)})" if sizes else "",
         "N": text(curve["trials"]),
         **{name: interval(curve[name]) for name in quantities(curve)},
@@ -187,7 +193,10 @@ def _sentences(curves: Sequence[Curve]) -> list[str]:
 def _notes(curves: Sequence[Curve], shown: Sequence[str]) -> list[str]:
     """Each note once, with the curves that it is about."""
     about: dict[str, list[str]] = {}
+    mixed = {curve.get("source") is None for curve in curves} == {True, False}
     for name in _IMPLIED:
+        if name == "source" and mixed:
+            continue
         fewer = [other for other in shown if other != name]
         if len({label(c, fewer) for c in curves}) == len({label(c, shown) for c in curves}):
             shown = fewer

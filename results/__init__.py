@@ -1,7 +1,7 @@
 """What happened: the schema, the one writer, the one reader.
 
 import results
-run = results.open("results/runs")         # a folder, a URI, "published", a CSV of one's own
+run = results.open("results/runs")         # a folder, a URI, "published", "own", a CSV
 run.trials, run.studies, run.measurements, run.sources           # pandas
 store = results.Store("results/runs")                            # writes
 """

@@ -18,9 +18,12 @@ import pyarrow as pa
 from pyarrow import fs
 
 from results.errors import ResultsError
-from results.schema import SCHEMAS
+from results.schema import SCHEMAS, nearest
 
 TEMPORARY = ".tmp"
+
+PACKAGED: dict[str, Path] = {name: Path(__file__).parent / name for name in ("published", "own")}
+"""Packaged data by the name that stands for its folder wherever a SOURCE is asked for."""
 
 
 @dataclass(frozen=True)
@@ -85,9 +88,11 @@ class Location:
                 self.make(table)
             return
         if missing:
+            near = None if "/" in self.root else nearest(self.root, PACKAGED)
+            usual = "batchscale sweep writes to results/runs unless told --results"
             raise ResultsError(
                 f"no results at {self.root}: there is no such folder",
-                hint="batchscale sweep writes to results/runs unless told --results",
+                hint=f"did you mean {near}, the packaged data? {usual}" if near else usual,
             )
         raise ResultsError(
             f"{self.root} is not a results folder: it holds none of {', '.join(SCHEMAS)}",

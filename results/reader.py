@@ -14,29 +14,30 @@ import pyarrow.compute as pc
 from results import rows
 from results.dataset import columns_of, reading, retrying
 from results.errors import ResultsError
-from results.location import Location
+from results.location import PACKAGED, Location
 from results.source import Folder, Source
 
 if TYPE_CHECKING:
     from results.target import Target
 
-PUBLISHED = Path(__file__).parent / "published"
-
 
 def open(source: str | Path) -> Results:
-    """Open a results folder or URI, ``published``, or a CSV or Parquet file of one's own.
+    """Open a results folder or URI, packaged data, or a CSV or Parquet file of one's own.
+
+    Packaged are ``published`` (everybody's curves) and ``own`` (those that were measured with
+    these workloads); a folder of such a name is ``./own``.
 
     Raises:
         ResultsError: it is none of these.
     """
     text = str(source)
-    if text == "published":
-        if not any((PUBLISHED / "trials").glob("*/*.parquet")):
+    if text in PACKAGED:
+        if not any((PACKAGED[text] / "trials").glob("*/*.parquet")):
             raise ResultsError(
-                "this installation holds no published results",
+                f"this installation holds no {text} results",
                 hint="name a results folder, or a CSV with the columns batch_size and steps",
             )
-        return Results(text, Folder(Location(PUBLISHED)))
+        return Results(text, Folder(Location(PACKAGED[text])))
     if "://" not in text and text.lower().endswith((".csv", ".parquet")):
         from results.curves import read
 

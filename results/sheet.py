@@ -40,7 +40,10 @@ class Sheet:
             ResultsError: it is missing, not text, broken, empty, or has a ragged or double column.
         """
         if not path.is_file():
-            raise ResultsError(f"there is no file {path}")
+            raise ResultsError(
+                f"there is no file {path}",
+                hint="name a CSV or Parquet file of your own; a results folder has no suffix",
+            )
         sheet = _csv(path) if path.suffix.lower() == ".csv" else _parquet(path)
         if not sheet.places:
             raise ResultsError(f"{path} has no rows", hint=_NEEDED)

@@ -15,7 +15,17 @@ from matplotlib.lines import Line2D
 
 from analysis.curves import Curve
 from analysis.figures import marks, strips
-from analysis.figures.style import COLUMN, FAINT, INK, Look, context, grid, log2_axis, look
+from analysis.figures.style import (
+    ABOVE,
+    COLUMN,
+    FAINT,
+    INK,
+    Look,
+    context,
+    grid,
+    log2_axis,
+    look,
+)
 from analysis.groups import labels
 from analysis.regimes import Regimes
 from results.errors import ResultsError
@@ -25,6 +35,12 @@ Pairs = list[tuple[Curve, Regimes | None]]
 _PANEL = 2.35
 _STRIP = 0.22
 _MOST_ACROSS = 3
+_LONG = 14
+"""Letters that a source's name may take in a legend."""
+_WIDE = 56
+"""Letters of a caption that one column of print has room for."""
+_FULL = 3
+"""Curves whose legend has room within the axes."""
 _ESTIMATORS = {
     "run": "every run a point",
     "minimum": "best of {}",
@@ -59,6 +75,9 @@ def draw(
         low = _STRIP * most + 0.16 if most > 1 else 0.3
         handles = marks.explained(curves, regimes)
         legend = 0.16 * -(-len(handles) // 2)
+        # Legends above full axes take their room from the figure, not from the strips.
+        above = [len(pairs) + 1 for pairs in panels if len(pairs) > _FULL]
+        legend += down * 0.17 * -(-max(above, default=0) // 2)
         figure = plt.figure(
             figsize=(COLUMN * across, (_PANEL + low + 0.62) * down + legend), layout="constrained"
         )
@@ -81,7 +100,8 @@ def draw(
                 columnspacing=1.2, handletextpad=0.5,
             )  # fmt: skip
         for i, ((top, _), pairs) in enumerate(zip(both, panels, strict=True)):
-            top.set_title(_caption(pairs, wrap=across > 1), color=FAINT, fontsize=7, pad=5)
+            wrap = across > 1 or len(_caption(pairs)) > _WIDE
+            top.set_title(_caption(pairs, wrap=wrap), color=FAINT, fontsize=7, pad=5)
             if i % across:
                 top.set_ylabel("")
         figure.draw_without_rendering()  # lays out: the headings must know their room
@@ -161,7 +181,24 @@ def _alone(ax: Axes, pairs: Pairs) -> None:
 
 
 def _labels(pairs: Pairs) -> list[str]:
-    return labels([curve.group for curve, _ in pairs])
+    groups = [dict(curve.group) for curve, _ in pairs]
+    sources = {str(group["source"]) for group in groups if group.get("source")}
+    short = {name: _shortened(name) for name in sources}
+    if len(set(short.values())) == len(short):
+        groups = [
+            {**group, "source": short[str(group["source"])]} if group.get("source") else group
+            for group in groups
+        ]
+    return labels(groups)
+
+
+def _shortened(source: str) -> str:
+    """Of a long name the first words that have room: ``shallue_2019_digitized`` is
+    ``shallue_2019``."""
+    words = source.split("_")
+    while len(words) > 1 and len("_".join(words)) > _LONG:
+        words.pop()
+    return "_".join(words)
 
 
 def _batch_size(pairs: Pairs) -> str:
@@ -171,8 +208,8 @@ def _batch_size(pairs: Pairs) -> str:
 
 def _limits(ax: Axes, curves: Sequence[Curve]) -> None:
     sizes = [size for curve in curves for size in curve.batch_sizes]
-    steps = [p.steps for curve in curves for p in curve.points if p.steps is not None] or [1.0]
-    bars = [x for c in curves for p in c.points if p.bar for x in p.bar if np.isfinite(x)]
+    steps = [p.steps for curve in curves for p in curve.points if p.steps] or [1.0]
+    bars = [x for c in curves for p in c.points if p.bar for x in p.bar if np.isfinite(x) and x > 0]
     again = [p.repeats for c in curves for p in c.points if p.repeats is not None]
     bars += [x for each in again for x in each.interval if np.isfinite(x)]
     low, high = min(steps + bars), max(steps + bars)
@@ -227,7 +264,10 @@ def _legend(ax: Axes, pairs: Pairs, looks: Sequence[Look], more: Sequence[Artist
         handles.append(
             Line2D([], [], color=INK, linewidth=0.8, linestyle=(0, (4, 3)), label="perfect scaling")
         )
-    ax.legend(handles=[*handles, *more], loc="upper right")
+    if len(pairs) > _FULL:
+        ax.legend(handles=[*handles, *more], **{**ABOVE, "bbox_to_anchor": (0, 1.13)})
+    else:
+        ax.legend(handles=[*handles, *more], loc="upper right")
 
 
 def _caption(pairs: Pairs, *, wrap: bool = False) -> str:

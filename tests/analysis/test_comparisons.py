@@ -38,7 +38,7 @@ def test_the_interval_of_a_ratio_covers() -> None:
             (first.value[name], first.low[name], first.high[name]),
             (second.value[name], second.low[name], second.high[name]),
         )
-        true = true_value(one, name, 0.2)[0] - true_value(other, name, 0.2)[0]
+        true = true_value(one, name, 0.2) - true_value(other, name, 0.2)
         assert 0.84 <= np.mean(~(low > true) & ~(high < true)) <= 0.95
         assert np.median(high - low) < np.log(2.5)
 

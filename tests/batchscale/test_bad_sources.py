@@ -41,6 +41,12 @@ def test_a_folder_that_is_not_there(command: Command, here: Path) -> None:
     assert not list(here.iterdir())
 
 
+def test_packaged_data_by_a_misspelt_name(command: Command, here: Path) -> None:
+    for answer in reads(command, "publishd"):
+        clear(answer, "no results at publishd", hint="did you mean published")
+    assert not list(here.iterdir())
+
+
 def test_a_folder_that_is_not_a_results_folder(
     command: Command, here: Path, untouched: Watch
 ) -> None:
@@ -118,7 +124,7 @@ def test_a_csv_has_no_status(command: Command, here: Path, untouched: Watch) -> 
 
 def test_a_csv_that_is_not_there(command: Command, here: Path) -> None:
     for answer in (command("regimes", "curve.csv"), command("plot", "steps", "curve.csv")):
-        clear(answer, "curve.csv")
+        clear(answer, "there is no file curve.csv", hint="a CSV or Parquet file")
     assert not list(here.iterdir())
 
 

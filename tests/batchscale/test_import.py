@@ -51,7 +51,7 @@ def test_import_goes_to_the_default_folder(command: Command, points: Path) -> No
         (["csv", "mine.csv", "--map", "steps=a", "--map", "steps=b"], "gives steps twice", "once"),
         (["csv", "mine.csv", "--map", "steps=itesr"], "no column 'itesr'", "steps=iters?"),
         (["csv", "mine.csv"], "mine.csv has no column 'batch_size'", "needed: batch_size"),
-        (["csv", "none.csv"], "there is no file none.csv", None),
+        (["csv", "none.csv"], "there is no file none.csv", "a CSV or Parquet file"),
         (["mlperf", "mine.csv"], "there is no folder mine.csv", "a checkout"),
         (["mlperf", ".", "--licence", "MIT"], "has no option --licence", "leave it out"),
     ],
@@ -128,6 +128,12 @@ def test_published_beside_points_of_ones_own(command: Command, here: Path) -> No
     assert [curve["source"] for curve in curves] == [
         None, "shallue_2019_digitized", "shallue_2019_digitized",
     ]  # fmt: skip
+    table = command(
+        "regimes", "own.csv", "published", "--where", "workload = 'cifar10-resnet8'"
+    ).out.splitlines()
+    assert sum(line.startswith("own  ") for line in table) == 1
+    said = [line for line in table if "read off a figure" in line]
+    assert said[0].startswith("- source shallue_2019_digitized, nesterov: read off")
 
 
 def test_targets_that_differ_are_a_column(command: Command) -> None:

@@ -75,7 +75,7 @@ def test_other_pages_run_as_written(command: Command, here: Path, page: str) -> 
 
 def test_the_page_of_published_curves_runs_as_written(command: Command, here: Path) -> None:
     ran = run_page("docs/published.md", command, here)
-    assert len(ran) == 6
+    assert len(ran) == 7
     assert (here / "published.csv").is_file()
     assert (here / "runs" / "trials" / "mine").is_dir()
 

@@ -17,8 +17,9 @@ import pytest
 
 import results
 from results.errors import ResultsError
+from results.location import PACKAGED
 from results.published.make import make, tables
-from results.reader import PUBLISHED, Results
+from results.reader import Results
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = Path(os.environ.get("BATCHSCALE_REFERENCE", ROOT / "no reference"))
@@ -179,7 +180,7 @@ def test_no_name_of_a_folder_is_in_it(published: Results) -> None:
 
 
 def test_it_is_small() -> None:
-    sizes = [file.stat().st_size for file in PUBLISHED.rglob("*.parquet")]
+    sizes = [file.stat().st_size for file in PACKAGED["published"].rglob("*.parquet")]
     assert sum(sizes) < 300_000
 
 

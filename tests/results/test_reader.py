@@ -195,11 +195,34 @@ def test_temporary_and_other_files_are_passed_over(folder: Path) -> None:
 def test_published_holds_a_dataset_or_says_so(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "PUBLISHED", folder)
-    assert len(results.open("published").trials) == 48
-    monkeypatch.setattr(reader, "PUBLISHED", tmp_path / "nothing")
-    with pytest.raises(ResultsError, match="holds no published results"):
-        results.open("published")
+    for name in ("published", "own"):
+        monkeypatch.setitem(reader.PACKAGED, name, folder)
+        assert len(results.open(name).trials) == 48
+        monkeypatch.setitem(reader.PACKAGED, name, tmp_path / "nothing")
+        with pytest.raises(ResultsError, match=f"holds no {name} results"):
+            results.open(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "near"), [("publishd", "published"), ("Published", "published"), ("onw", "own")]
+)
+def test_a_misspelt_name_of_packaged_data(
+    name: str, near: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ResultsError, match=f"no results at {name}: there is no such") as caught:
+        results.open(name)
+    assert str(caught.value.hint).startswith(f"did you mean {near}, the packaged data?")
+
+
+@pytest.mark.parametrize("name", ["runs", "gone/published"])
+def test_other_missing_folders_are_not_taken_for_it(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ResultsError, match="no such folder") as caught:
+        results.open(name)
+    assert str(caught.value.hint).startswith("batchscale sweep writes to results/runs")
 
 
 def test_an_address_that_is_none(tmp_path: Path) -> None:

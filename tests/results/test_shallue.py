@@ -150,6 +150,7 @@ def test_collections_are_curves_of_their_own(tree: Path) -> None:
     curves = analysis.curves(found.trials, studies=found.studies, by=["optimizer"])
     assert [curve.group["collection"] for curve in curves] == [None, "solution_quality"]
     assert [curve.batch_sizes for curve in curves] == [[64, 128], [64, 128]]
+    assert [curve.label for curve in curves] == ["nesterov", "solution_quality"]
 
 
 def test_the_papers_trials_are_round_zero(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,107 @@
+"""What curves are called: as few words as tell them apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pandas as pd
+import pytest
+
+from analysis import Curve, curves, figures, regimes
+from analysis.groups import labels
+
+Make = Callable[..., pd.DataFrame]
+
+MNIST = {"workload": "mnist-simple-cnn", "optimizer": "sgd"}
+THEIRS = {"source": "shallue_2019_digitized", **MNIST}
+MINE = {
+    "source": None,
+    **MNIST,
+    "fields.label_smoothing": 0.0,
+    "schedule": "constant",
+    "technique": '{"precision":"float32"}',
+}
+
+
+def test_own_curves_beside_published_ones() -> None:
+    """What a sweep knows of itself and a figure of a paper does not is no difference of theirs."""
+    assert labels([MINE, THEIRS]) == ["own", "shallue_2019_digitized"]
+    momentum = {**MINE, "optimizer": "momentum"}
+    assert labels([MINE, momentum, THEIRS]) == [
+        "own, sgd", "own, momentum", "shallue_2019_digitized, sgd",
+    ]  # fmt: skip
+    assert labels([MINE, momentum]) == ["sgd", "momentum"]
+
+
+def test_what_is_needed_is_kept() -> None:
+    linear = {**MINE, "schedule": "linear"}
+    assert labels([MINE, linear, THEIRS]) == [
+        "own, constant", "own, linear", "shallue_2019_digitized",
+    ]  # fmt: skip
+    half = {**MINE, "technique": '{"precision":"bfloat16"}'}
+    assert labels([MINE, half]) == ["precision float32", "precision bfloat16"]
+    smooth = {**MINE, "fields.label_smoothing": 0.1}
+    assert labels([MINE, smooth]) == ["label_smoothing 0", "label_smoothing 0.1"]
+
+
+def test_a_collection_has_its_name_and_an_ordinary_workload_none() -> None:
+    plain, quality = MNIST, {**MNIST, "collection": "solution_quality"}
+    assert labels([{**plain, "collection": None}, quality]) == ["sgd", "solution_quality"]
+    adam = {**plain, "optimizer": "adam", "collection": None}
+    assert labels([adam, quality]) == ["adam", "sgd, solution_quality"]
+    assert labels([plain, adam, quality]) == ["sgd", "adam", "sgd, solution_quality"]
+    assert labels([{}]) == labels([{"width": None}]) == ["steps to target"]
+
+
+def test_a_sweep_of_what_is_packaged_is_a_curve_of_its_own(search: Make) -> None:
+    mine = search()
+    packaged = mine.assign(source="batchscale")
+    found = curves(pd.concat([mine, packaged]))
+    assert [curve.label for curve in found] == ["own", "batchscale"]
+    assert [point.steps for point in found[0].points] == [point.steps for point in found[1].points]
+
+
+@pytest.mark.usefixtures("closed_figures")
+def test_a_target_met_before_the_first_step_is_told(search: Make) -> None:
+    trials = search()
+    trials.loc[trials.index[:2], ["steps_to_target", "last_miss"]] = 0.0
+    (curve,) = curves(trials)
+    assert curve.points[0].steps == 0
+    assert any("met before the first step at batch size 1: of that" in n for n in curve.notes)
+    assert not any("first step" in note for note in curves(search())[0].notes)
+    assert curve.tabulate()[0]["half_trials_ratio"] is None
+    found = regimes(curve)
+    assert figures.draw("steps", [curve], [found]).get_ylim()[0] > 1
+
+
+def test_points_below_one_step_have_a_note(plain_curve: Callable[..., Curve]) -> None:
+    sizes = [2.0**i for i in range(10)]
+    steps = [100 * (1 + 40 / size) for size in sizes]
+    whole, epochs = (regimes(plain_curve(sizes, [each * by for each in steps])) for by in (1, 1e-4))
+    said = "points below one step: min_steps is in a unit of the source's, not in steps"
+    assert said in epochs.notes
+    assert said not in whole.notes
+    assert epochs.min_steps.value == pytest.approx(whole.min_steps.value * 1e-4, rel=1e-3)  # type: ignore[operator]
+    assert epochs.critical_batch_size.value == pytest.approx(whole.critical_batch_size.value)
+
+
+@pytest.mark.usefixtures("closed_figures")
+def test_a_legend_tells_sources_apart_in_few_words(plain_curve: Callable[..., Curve]) -> None:
+    sizes = [2.0**i for i in range(10)]
+    groups = [MINE, {**MINE, "optimizer": "adam"}, THEIRS, {**THEIRS, "optimizer": "momentum"}]
+    shown = [
+        plain_curve(sizes, [100 * (1 + 40 / size) for size in sizes], group=group, label=str(i))
+        for i, group in enumerate(groups)
+    ]
+    legend = figures.draw("steps", shown, [None] * 4).get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "own, sgd", "own, adam", "shallue_2019, sgd", "shallue_2019, momentum",
+    ]  # fmt: skip
+    twins = [{**THEIRS, "source": f"a_cluster_of_ours_{year}"} for year in (2025, 2026)]
+    shown = [plain_curve(sizes, sizes, group=group, label=group["source"]) for group in twins]
+    legend = figures.draw("steps", shown, [None] * 2).get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "a_cluster_of_ours_2025", "a_cluster_of_ours_2026",
+    ]  # fmt: skip

@@ -1,0 +1,169 @@
+"""The packaged own data: made from results folders, the same each time, and naming no machine."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import results
+from results.errors import ResultsError
+from results.location import PACKAGED
+from results.own.make import LEFT_OUT, SOURCE, main, make, tables
+from results.store import Store
+from tests.results import synthetic
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {
+        str(file.relative_to(folder)): file.read_bytes()
+        for file in folder.rglob("*")
+        if file.is_file()
+    }
+
+
+def test_what_counts_arrives_with_its_source(folder: Path, tmp_path: Path) -> None:
+    assert make([folder], tmp_path / "own") == 48
+    there, mine = results.open(folder), results.open(tmp_path / "own")
+    assert set(mine.trials["source"]) == set(mine.studies["source"]) == {SOURCE}
+    kept = [name for name in there.trials if name not in {*LEFT_OUT, "source", "run"}]
+    order = {study: place for place, study in enumerate(there.studies["study"])}
+    before = there.trials.assign(place=there.trials["study"].map(order))
+    before = before.sort_values(["place", "index"]).reset_index(drop=True)
+    pd.testing.assert_frame_equal(mine.trials[kept], before[kept])
+    assert mine.trials[list(LEFT_OUT)].isna().all(axis=None)
+    assert mine.studies["study"].tolist() == there.studies["study"].tolist()
+    (source,) = mine.sources.to_dict("records")
+    assert (source["source"], source["experiment"]) == (SOURCE, "synthetic")
+    assert source["licence"] == "Apache-2.0"
+    assert '"torch":"2.11.0"' in source["notes"]
+    assert mine.measurements.empty
+
+
+def test_unfinished_studies_stay_out(folder: Path, tmp_path: Path) -> None:
+    """A curve is cut to the trials that all of its batch sizes share."""
+    more = synthetic.study_row("digits-mlp", "sgd", 8, trials_wanted=5)
+    Store(folder).add_studies([more])
+    assert make([folder], tmp_path / "own") == 44
+    assert more["study"] not in set(results.open(tmp_path / "own").studies["study"])
+    broken = synthetic.trial_row("digits-mlp", "sgd", 16, 2)
+    ended = {**broken, "status": "INCOMPLETE", "stop_reason": "error", "steps_to_target": None}
+    Store(folder).commit("synthetic", measurements=[], trials=[ended])
+    assert make([folder], tmp_path / "own") == 40
+    dominated = {**ended, "stop_reason": "dominated"}
+    Store(folder).commit("synthetic", measurements=[], trials=[dominated])
+    assert make([folder], tmp_path / "own") == 44
+
+
+def test_superseded_rows_stay_out(folder: Path, tmp_path: Path) -> None:
+    again = synthetic.trial_row("digits-mlp", "sgd", 8, 0)
+    Store(folder).commit("synthetic", measurements=[], trials=[{**again, "steps_to_target": 3}])
+    assert make([folder], tmp_path / "own") == 48
+    trials = results.open(tmp_path / "own").committed.to_pandas().set_index("trial")
+    assert trials.loc[again["trial"], "steps_to_target"] == 3
+
+
+def test_twice_it_is_the_same_to_the_byte_and_others_stay(folder: Path, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    make([folder], own)
+    before = files(own)
+    row = synthetic.trial_row("mnist-fc", "adam", 16, 1)
+    store = Store(tmp_path / "other")
+    study = synthetic.study_row("mnist-fc", "adam", 16, experiment="later", trials_wanted=1)
+    store.add_studies([study])
+    store.commit("later", measurements=[], trials=[{**row, "experiment": "later"}])
+    assert make([tmp_path / "other"], own) == 1
+    after = files(own)
+    assert before.items() <= after.items()
+    assert len(after) == len(before) + 3
+    make([folder, tmp_path / "other"], own)
+    assert files(own) == after
+
+
+@pytest.mark.parametrize(
+    ("column", "cell"),
+    [
+        ("experiment_yaml", "workload: /data/me/mine.py:Mine\n"),
+        ("notes", ["trained in ~/runs"]),
+        ("model", "C:\\models\\mlp"),
+        ("technique", {"file": "/opt/x/precision.py"}),
+        ("schedule", "on host-of-mine"),
+    ],
+)
+def test_no_machine_is_named(
+    folder: Path, tmp_path: Path, column: str, cell: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("results.own.make.socket.gethostname", lambda: "host-of-mine")
+    study = synthetic.study_row("digits-mlp", "sgd", 8, **{column: cell})
+    Store(folder).add_studies([study])
+    with pytest.raises(ResultsError, match=f"column {column} of studies names this machine"):
+        make([folder], tmp_path / "own")
+    assert not (tmp_path / "own").exists()
+
+
+def test_wrong_folders(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ResultsError, match="no such folder"):
+        tables([tmp_path / "gone"])
+    Store(tmp_path / "empty")
+    with pytest.raises(ResultsError, match="holds no trials") as caught:
+        tables([tmp_path / "empty"])
+    assert caught.value.hint == "name the folder of a sweep"
+    with pytest.raises(ResultsError, match="two folders have the experiment synthetic"):
+        tables([folder, folder])
+    row = synthetic.trial_row("mnist-fc", "adam", 16, 1)
+    store = Store(tmp_path / "begun")
+    store.add_studies([synthetic.study_row("mnist-fc", "adam", 16)])
+    store.commit("synthetic", measurements=[], trials=[row])
+    with pytest.raises(ResultsError, match=r"no study of synthetic in .* is finished"):
+        tables([tmp_path / "begun"])
+    for words in ([], ["--too"], [str(folder), "--to"]):
+        with pytest.raises(ResultsError) as caught:
+            main(words)
+        assert str(caught.value.hint).startswith("usage: python -m results.own.make")
+
+
+def test_the_command(folder: Path, tmp_path: Path) -> None:
+    assert main([str(folder), "--to", str(tmp_path / "own")]) == "48 trials"
+    done = subprocess.run(
+        [sys.executable, "-m", "results.own.make", str(tmp_path / "gone")],
+        capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: no results at")
+
+
+@pytest.fixture(scope="module")
+def own() -> results.Results:
+    return results.open("own")
+
+
+def test_every_row_of_the_packaged_data_has_its_source(own: results.Results) -> None:
+    assert set(own.trials["source"]) == {SOURCE}
+    assert set(own.sources["experiment"]) == set(own.trials["experiment"])
+    assert set(own.trials["study"]) == set(own.studies["study"])
+    assert own.trials["trial"].is_unique
+    assert own.trials[list(LEFT_OUT)].isna().all(axis=None)
+    assert own.trials["steps_to_target"].notna().sum() > 100
+
+
+def test_the_packaged_data_names_no_machine(own: results.Results) -> None:
+    words = [word for word in (socket.gethostname(), getpass.getuser()) if len(word) > 3]
+    for frame in (own.trials, own.studies, own.sources):
+        for column in frame:
+            cells = frame[column].dropna().astype(str)
+            assert not cells.str.contains(r"(?:^|[\s'\"=:])(?:/[^\s/]+/|~/)").any(), column
+            assert not any(cells.str.contains(word, regex=False).any() for word in words), column
+
+
+def test_the_packaged_data_is_small() -> None:
+    sizes = [file.stat().st_size for file in PACKAGED["own"].rglob("*.parquet")]
+    assert sum(sizes) < 1_000_000
