@@ -6,13 +6,14 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from analysis.truth import coverage, goldens, outside, overlay, searches
+from analysis.truth import coverage, goldens, outside, overlay, quadratic, searches
 from analysis.truth.page import PAGE, write
 
 PARTS: dict[str, Callable[[int | None], str]] = {
     "coverage": coverage.section,
     "outside": outside.section,
     "searches": searches.section,
+    "exact": quadratic.section,
     "goldens": goldens.section,
     "overlay": overlay.section,
 }
