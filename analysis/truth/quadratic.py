@@ -22,7 +22,10 @@ NAMES = {"sgd": "SGD", "heavy_ball": "heavy ball", "ema": "averaged iterates"}
 @cache
 def steps(rule: str) -> tuple[int, ...]:
     """Exact steps to the goal at each of ``SIZES``, tuned over the paper's grids."""
-    return tuple(tuned.steps for tuned in nqm.tune(SIZES, rule))
+    found = nqm.tune(SIZES, rule)
+    counts = tuple(tuned.steps for tuned in found if tuned.steps is not None)
+    assert len(counts) == len(found)
+    return counts
 
 
 @cache
