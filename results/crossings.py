@@ -8,7 +8,7 @@ one and the last miss before it. A trial whose looks stand otherwise is named, f
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +23,8 @@ _KEYS_READ = 256
 
 Places = NDArray[np.int64]
 Numbers = NDArray[np.float64]
+Batch = tuple[Places, Places, Numbers | None]
+"""Trial, step and value of each row, (n,) each."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +55,10 @@ def crossings(
     dictionary-encoded. A row counts if its trial is among ``trials`` with its run at that place in
     ``runs``. A look without a value is no look.
     """
-    search = _Search(trials, runs, target)
-    for batch in batches:
-        search.add(batch)
+    search = _Search(len(trials), target)
+    for trial, step, value in live(batches, trials, runs, target.metric):
+        assert value is not None
+        search.add(trial, step, value)
     reached = np.isfinite(search.first)
     return Crossings(
         first=np.where(reached, search.first, np.nan),
@@ -78,30 +81,51 @@ def measured_metrics(batches: Iterable[pa.RecordBatch]) -> list[str]:
     return [*(name for name in METRIC_COLUMNS if name in columns), *sorted(keys)]
 
 
-class _Search:
-    def __init__(self, trials: Sequence[str], runs: Sequence[str], target: Target) -> None:
-        self._target = target
-        self._trials = {name: place for place, name in enumerate(trials)}
-        self._runs: dict[str, int] = {}
-        for run in runs:
-            self._runs.setdefault(run, len(self._runs))
-        self._run_of = np.array([self._runs[run] for run in runs], np.int64)
-        self.first = np.full(len(trials), np.inf)
-        self.miss = np.zeros(len(trials))
-        self.last = np.full(len(trials), -1, np.int64)
-        self.scattered = np.zeros(len(trials), bool)
+def live(
+    batches: Iterable[pa.RecordBatch],
+    trials: Sequence[str],
+    runs: Sequence[str | None],
+    metric: str | None,
+) -> Iterator[Batch]:
+    """Of each batch the rows whose trial is among ``trials`` with its run at that place in
+    ``runs``: the trial's place, the step, and the metric's value, NaN where there is none.
 
-    def add(self, batch: pa.RecordBatch) -> None:
-        trial = _coded(batch.column("trial"), self._trials)
-        run = _coded(batch.column("run"), self._runs)
+    ``batches`` have the columns that ``crossings`` asks for; without a ``metric``, no values.
+    """
+    places = {name: place for place, name in enumerate(trials)}
+    known: dict[str, int] = {}
+    for run in runs:
+        if run is not None:
+            known.setdefault(run, len(known))
+    run_of = np.array([-2 if run is None else known[run] for run in runs], np.int64)
+    for batch in batches:
+        trial = _coded(batch.column("trial"), places)
         step = batch.column("step").to_numpy(zero_copy_only=False)
-        name = column_of(self._target.metric)
-        value = _values(batch.column(name), self._target.metric)
-        keep = (trial >= 0) & ~np.isnan(value)
-        if len(self._run_of):
-            keep &= self._run_of[trial] == run
+        value = None
+        if metric is not None:
+            value = _values(batch.column(column_of(metric)), metric)
+        keep = trial >= 0
+        if len(run_of):
+            keep &= run_of[trial] == _coded(batch.column("run"), known)
         if not keep.all():
-            trial, step, value = trial[keep], step[keep], value[keep]
+            trial, step = trial[keep], step[keep]
+            value = None if value is None else value[keep]
+        if len(trial):
+            yield trial, step, value
+
+
+class _Search:
+    def __init__(self, trials: int, target: Target) -> None:
+        self._target = target
+        self.first = np.full(trials, np.inf)
+        self.miss = np.zeros(trials)
+        self.last = np.full(trials, -1, np.int64)
+        self.scattered = np.zeros(trials, bool)
+
+    def add(self, trial: Places, step: Places, value: Numbers) -> None:
+        looked = ~np.isnan(value)
+        if not looked.all():
+            trial, step, value = trial[looked], step[looked], value[looked]
         if not len(trial):
             return
         hit = (
