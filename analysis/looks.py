@@ -3,8 +3,8 @@
 Finer looks find earlier lucky crossings, so the evaluation grid is part of a result. A regime that
 moves when the grid is thinned is the grid's, not the workload's.
 
-Measurements are passed over batch by batch, up to three times: for the looks of each study, for
-the first kept looks of trials that went on after their target, and for the miss before such a one.
+Measurements are passed over twice, batch by batch: for the looks of each study, and for the first
+kept looks of trials that went on after their target.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from results.crossings import Batch
 from results.dataset import retrying
 
 Places = NDArray[np.int64]
 Numbers = NDArray[np.floating[Any]]
-Batch = tuple[Places, Places, Numbers | None]
 
 
 class Looks(Protocol):
@@ -31,7 +31,7 @@ class Looks(Protocol):
         """Whether ``of`` gives the values of this metric."""
 
     def of(self, trials: Sequence[str], metric: str | None = None) -> Iterator[Batch]:
-        """Of each batch the place in ``trials``, the step, and the metric's value; (n,) each."""
+        """The looks at ``trials``, by their places there, and with the values of ``metric``."""
 
 
 class Frame:
@@ -46,8 +46,12 @@ class Frame:
     def of(self, trials: Sequence[str], metric: str | None = None) -> Iterator[Batch]:
         place = pd.Index(trials).get_indexer(pd.Index(self._rows["trial"]))
         mine = place >= 0
+        if not mine.any():
+            return
         value = self._rows[metric].to_numpy(dtype=float)[mine] if metric else None
-        yield place[mine].astype(np.int64), self._rows["step"].to_numpy(np.int64)[mine], value
+        place, step = place[mine].astype(np.int64), self._rows["step"].to_numpy(np.int64)[mine]
+        starts = np.flatnonzero(np.concatenate([[True], place[1:] != place[:-1]]))
+        yield Batch(place[starts], starts, step, value)
 
 
 def every_second(trials: pd.DataFrame, measured: Looks) -> pd.DataFrame | None:
@@ -120,20 +124,30 @@ class _Grids:
     def _read(cls, names: NDArray[np.object_], study: Places, count: int, read: Looks) -> _Grids:
         looks = [np.zeros(0, np.int64) for _ in range(count)]
         seen = np.zeros(len(names), bool)
-        for trial, step, _ in read.of(names.tolist()) if len(names) else ():
-            seen[trial] = True
-            of = study[trial]
-            for which in pd.unique(of[of >= 0]):
-                looks[which] = np.union1d(looks[which], pd.unique(step[of == which]))
+        for batch in read.of(names.tolist()) if len(names) else ():
+            seen[batch.trial] = True
+            for which, rows in _of_one_study(study[batch.trial], batch):
+                looks[which] = np.union1d(looks[which], pd.unique(batch.step[rows]))
         return cls(looks, names[seen])
 
-    def kept(self, study: Places, step: Places) -> NDArray[np.bool_]:
-        """Whether a look is the first, third, fifth … of its study; (n,)."""
-        kept = np.zeros(len(step), bool)
-        for which in pd.unique(study[study >= 0]):
-            own = study == which
-            kept[own] = np.searchsorted(self.looks[which], step[own]) % 2 == 0
+    def kept(self, study: Places, batch: Batch) -> NDArray[np.bool_]:
+        """Whether a look is the first, third, fifth … of its study, by ``study`` of each stretch;
+        (n,)."""
+        kept = np.zeros(len(batch.step), bool)
+        for which, rows in _of_one_study(study, batch):
+            kept[rows] = np.searchsorted(self.looks[which], batch.step[rows]) % 2 == 0
         return kept
+
+
+def _of_one_study(study: Places, batch: Batch) -> Iterator[tuple[int, slice]]:
+    """Rows that stand together, with their study; ``study`` is that of each stretch, (k,)."""
+    if not len(study):
+        return
+    firsts = np.flatnonzero(np.concatenate([[True], study[1:] != study[:-1]]))
+    ends = np.append(batch.starts[firsts[1:]], len(batch.step))
+    for first, start, end in zip(firsts, batch.starts[firsts], ends, strict=True):
+        if study[first] >= 0:
+            yield int(study[first]), slice(start, end)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,42 +175,36 @@ class _Asked:
 
     def trained_on(self, measured: Looks, metric: str, misses: Numbers) -> tuple[Numbers, Numbers]:
         """``steps`` and ``misses`` of all, renewed of those that missed at the next kept look."""
-        asked, found = retrying(lambda: self._first(measured, metric))
+        asked, found, before = retrying(lambda: self._first(measured, metric))
         late = np.isfinite(found) & (found > asked)
-        if not late.any():
-            return self.steps, misses
-        before = retrying(lambda: self._last_miss(measured, metric, np.where(late, found, -1.0)))
         return np.where(late, found, self.steps), np.where(late, before, misses)
 
-    def _first(self, measured: Looks, metric: str) -> tuple[Numbers, Numbers]:
-        """The first kept look of each, and the first that is better."""
+    def _first(self, measured: Looks, metric: str) -> tuple[Numbers, Numbers, Numbers]:
+        """The first kept look of each, the first that is better, and the last miss before that."""
         asked, found = np.full((2, len(self.names)), np.inf)
-        for trial, step, better in self._kept(measured, metric, range(len(self.names))):
-            np.minimum.at(asked, trial, step)
-            np.minimum.at(found, trial[better], step[better])
-        return asked, found
-
-    def _last_miss(self, measured: Looks, metric: str, until: Numbers) -> Numbers:
-        """The last kept look before ``until``, of those where that is not negative."""
         misses = np.full(len(self.names), np.nan)
-        for trial, step, better in self._kept(measured, metric, np.flatnonzero(until >= 0)):
-            before = ~better & (step < until[trial])
-            np.fmax.at(misses, trial[before], step[before])
-        return misses
+        # What comes in the order of steps is done at once. Where a miss lies beyond what was found
+        # later, it did not.
+        for _ in range(2):
+            for trial, step, better in self._kept(measured, metric):
+                np.minimum.at(asked, trial, step)
+                np.minimum.at(found, trial[better], step[better])
+                before = ~better & (step < found[trial])
+                np.fmax.at(misses, trial[before], step[before])
+            wrong = misses > found
+            if not wrong.any():
+                break
+            misses = np.full(len(self.names), np.nan)
+        return asked, found, misses
 
     def _kept(
-        self, measured: Looks, metric: str, some: Sequence[int] | Places
+        self, measured: Looks, metric: str
     ) -> Iterator[tuple[Places, Places, NDArray[np.bool_]]]:
-        """The kept looks of ``some`` of the trials from their steps on, and which are better."""
-        which = np.asarray(some, np.int64)
-        if not len(which):
-            return
-        for at, step, value in measured.of([self.names[one] for one in which], metric):
-            assert value is not None
-            trial = which[at]
-            later = step >= self.steps[trial]
-            trial, step, value = trial[later], step[later], value[later]
-            kept = self.grids.kept(self.study[trial], step)
-            trial, step, value = trial[kept], step[kept], value[kept]
-            goal = self.goal[trial]
-            yield trial, step, np.where(self.lower[trial], value < goal, value > goal)
+        """The kept looks of the trials from their steps on, and which are better; (n,) each."""
+        for batch in measured.of(self.names, metric) if self.names else ():
+            later = batch.rows(batch.step >= batch.by_row(self.steps[batch.trial]))
+            kept = later.rows(self.grids.kept(self.study[later.trial], later))
+            assert kept.value is not None
+            goal, lower = (kept.by_row(of[kept.trial]) for of in (self.goal, self.lower))
+            better = np.where(lower, kept.value < goal, kept.value > goal)
+            yield kept.by_row(kept.trial), kept.step, better

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,8 +24,35 @@ _KEYS_READ = 256
 
 Places = NDArray[np.int64]
 Numbers = NDArray[np.float64]
-Batch = tuple[Places, Places, Numbers | None]
-"""Trial, step and value of each row, (n,) each."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows of measurements as stretches of one trial each, so that what is asked of trials is
+    asked once a stretch, not once a row."""
+
+    trial: Places
+    """The trial of each stretch, by its place; (k,)."""
+    starts: Places
+    """The row at which each begins, ascending from 0; (k,)."""
+    step: Places
+    """Of each row, (n,)."""
+    value: Numbers | None
+    """The metric, NaN where there is none; (n,)."""
+
+    def by_row(self, each: NDArray[Any]) -> NDArray[Any]:
+        """What is said of each stretch (k,), of its rows (n,)."""
+        return np.repeat(each, np.diff(self.starts, append=len(self.step)))
+
+    def rows(self, keep: NDArray[np.bool_]) -> Batch:
+        """Some of the rows, (n,)."""
+        if keep.all():
+            return self
+        left = np.add.reduceat(keep, self.starts, dtype=np.int64)
+        some = left > 0
+        left = left[some]
+        value = None if self.value is None else self.value[keep]
+        return Batch(self.trial[some], np.cumsum(left) - left, self.step[keep], value)
 
 
 @dataclass(frozen=True)
@@ -56,9 +84,8 @@ def crossings(
     ``runs``. A look without a value is no look.
     """
     search = _Search(len(trials), target)
-    for trial, step, value in live(batches, trials, runs, target.metric):
-        assert value is not None
-        search.add(trial, step, value)
+    for batch in live(batches, trials, runs, target.metric):
+        search.add(batch)
     reached = np.isfinite(search.first)
     return Crossings(
         first=np.where(reached, search.first, np.nan),
@@ -88,7 +115,7 @@ def live(
     metric: str | None,
 ) -> Iterator[Batch]:
     """Of each batch the rows whose trial is among ``trials`` with its run at that place in
-    ``runs``: the trial's place, the step, and the metric's value, NaN where there is none.
+    ``runs``, if there are any. ``Batch.trial`` is the place among ``trials``.
 
     ``batches`` have the columns that ``crossings`` asks for; without a ``metric``, no values.
     """
@@ -99,19 +126,22 @@ def live(
             known.setdefault(run, len(known))
     run_of = np.array([-2 if run is None else known[run] for run in runs], np.int64)
     for batch in batches:
-        trial = _coded(batch.column("trial"), places)
-        step = batch.column("step").to_numpy(zero_copy_only=False)
-        value = None
-        if metric is not None:
-            value = _values(batch.column(column_of(metric)), metric)
-        keep = trial >= 0
+        if not len(batch):
+            continue
+        trial, commit = (_Coded.of(batch.column(name)) for name in ("trial", "run"))
+        changes = trial.codes[1:] != trial.codes[:-1]
+        changes |= commit.codes[1:] != commit.codes[:-1]
+        starts = np.concatenate([[0], np.flatnonzero(changes) + 1])
+        place = trial.places(places, starts)
+        keep = place >= 0
         if len(run_of):
-            keep &= run_of[trial] == _coded(batch.column("run"), known)
-        if not keep.all():
-            trial, step = trial[keep], step[keep]
-            value = None if value is None else value[keep]
-        if len(trial):
-            yield trial, step, value
+            keep &= run_of[place] == commit.places(known, starts)
+        if not keep.any():
+            continue
+        step = batch.column("step").to_numpy(zero_copy_only=False)
+        value = None if metric is None else _values(batch.column(column_of(metric)), metric)
+        found = Batch(place, starts, step, value)
+        yield found if keep.all() else found.rows(found.by_row(keep))
 
 
 class _Search:
@@ -122,24 +152,28 @@ class _Search:
         self.last = np.full(trials, -1, np.int64)
         self.scattered = np.zeros(trials, bool)
 
-    def add(self, trial: Places, step: Places, value: Numbers) -> None:
-        looked = ~np.isnan(value)
-        if not looked.all():
-            trial, step, value = trial[looked], step[looked], value[looked]
-        if not len(trial):
+    def add(self, batch: Batch) -> None:
+        assert batch.value is not None
+        looked = ~np.isnan(batch.value)
+        if not looked.any():
             return
+        batch = batch.rows(looked)
+        trial, starts, step, value = batch.trial, batch.starts, batch.step, batch.value
+        assert value is not None
         hit = (
             value < self._target.value
             if self._target.lower_is_better
             else (value > self._target.value)
         )
-        starts = np.flatnonzero(np.concatenate([[True], trial[1:] != trial[:-1]]))
-        falls = (step[1:] < step[:-1]) & (trial[1:] == trial[:-1])
-        if falls.any() or len(np.unique(trial[starts])) < len(starts):
-            order = np.lexsort((step, trial))
-            trial, step, hit = trial[order], step[order], hit[order]
-            starts = np.flatnonzero(np.concatenate([[True], trial[1:] != trial[:-1]]))
-        self._join(trial[starts], starts, step, hit)
+        falls = step[1:] < step[:-1]
+        falls[starts[1:] - 1] = False
+        if falls.any() or len(np.unique(trial)) < len(trial):
+            each = batch.by_row(trial)
+            order = np.lexsort((step, each))
+            each, step, hit = each[order], step[order], hit[order]
+            starts = np.flatnonzero(np.concatenate([[True], each[1:] != each[:-1]]))
+            trial = each[starts]
+        self._join(trial, starts, step, hit)
 
     def _join(self, trial: Places, starts: Places, step: Places, hit: NDArray[np.bool_]) -> None:
         """Put a batch behind those before it: ``trial`` each once, its looks from ``starts`` on."""
@@ -157,16 +191,26 @@ class _Search:
         self.last[trial] = step[ends - 1]
 
 
-def _coded(column: pa.Array, places: dict[str, int]) -> Places:
-    """The place of each text, -1 for one that has none."""
-    if not pa.types.is_dictionary(column.type):
-        column = column.dictionary_encode()
-    names = [places.get(name, -1) for name in column.dictionary.to_pylist()]
-    table = np.array([*names, -1], np.int64)
-    codes = column.indices
-    if codes.null_count:
-        codes = codes.fill_null(len(names))
-    return table[codes.to_numpy(zero_copy_only=False)]
+@dataclass(frozen=True)
+class _Coded:
+    """A column of text as codes (n,) of some names, the last code for null."""
+
+    codes: NDArray[Any]
+    names: list[str]
+
+    @classmethod
+    def of(cls, column: pa.Array) -> _Coded:
+        if not pa.types.is_dictionary(column.type):
+            column = column.dictionary_encode()
+        names, codes = column.dictionary.to_pylist(), column.indices
+        if codes.null_count:
+            codes = codes.fill_null(len(names))
+        return cls(codes.to_numpy(zero_copy_only=False), names)
+
+    def places(self, places: dict[str, int], rows: Places) -> Places:
+        """The place of the text of each of ``rows``, -1 for one that has none."""
+        table = np.array([*(places.get(name, -1) for name in self.names), -1], np.int64)
+        return table[self.codes[rows]]
 
 
 def _values(column: pa.Array, metric: str) -> Numbers:

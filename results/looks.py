@@ -1,7 +1,7 @@
 """The looks of many trials, batch by batch: of any number of them a batch is held, no more.
 
 looks = Looks([results.open("results/runs")])
-for trial, step, value in looks.of(["a", "b"], "validation_error"): …
+for batch in looks.of(["a", "b"], "validation_error"): …
 """
 
 from __future__ import annotations
@@ -31,10 +31,9 @@ class Looks:
         return metric in METRIC_COLUMNS
 
     def of(self, trials: Sequence[str], metric: str | None = None) -> Iterator[Batch]:
-        """Of each batch three columns (n,): the place in ``trials``, the step, and the metric.
+        """The looks at ``trials``, by their places there, and with the values of ``metric``.
 
-        Rows of other trials are left out; without a ``metric`` the third is None. A look without
-        a value is NaN.
+        Rows of other trials are left out. A look without a value is NaN.
 
         Raises:
             ResultsError: a broken file.

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 import batchscale as bs
 import results
 from analysis import looks
-from analysis.looks import Batch, Frame
+from analysis.looks import Frame
+from results.crossings import Batch
 from results.looks import Looks
 from results.reader import Results
 from results.store import Store
@@ -233,6 +234,8 @@ def test_a_superseded_row_is_no_look(tmp_path: Path) -> None:
         points = [{"trial": "a", "step": step, "metrics": {"validation_error": 0.5}}]
         store.commit("e", measurements=points, trials=[row])
     (batch,) = Looks([results.open(tmp_path / "runs")]).of(["b", "a"], "validation_error")
-    assert [column.tolist() for column in batch if column is not None] == [[1], [7], [0.5]]
+    assert (batch.trial.tolist(), batch.step.tolist()) == ([1], [7])
+    assert batch.value is not None
+    assert batch.value.tolist() == [0.5]
     (plain,) = Looks([results.open(tmp_path / "runs")]).of(["a"])
-    assert plain[2] is None
+    assert plain.value is None
