@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from results.schema import METRIC_COLUMNS
@@ -216,6 +217,12 @@ class _Coded:
 def _values(column: pa.Array, metric: str) -> Numbers:
     if not pa.types.is_string(column.type):
         return _numbers(column)
+    # A name between quotes is a key: quotes within a text have a backslash before them.
+    pattern = rf'"{metric}":\s*"?(?P<value>[^",}}]*)'
+    try:
+        return _numbers(pc.struct_field(pc.extract_regex(column, pattern), [0]).cast(pa.float64()))
+    except pa.ArrowInvalid:
+        pass  # a number that only JSON can read
     present = column.is_valid().to_numpy(zero_copy_only=False)
     values = np.full(len(column), np.nan)
     found = json.loads(f"[{','.join(column.drop_null().to_pylist())}]")
