@@ -14,7 +14,7 @@ import pandas as pd
 from analysis import edge_check, searched
 from analysis.estimators import MINIMUM, EstimatorError
 from analysis.groups import Grouping, Wide, grouping, labels, target, widen
-from analysis.looks import every_second
+from analysis.looks import Frame, Looks, every_second
 from analysis.points import SEARCHED, Point, of_runs, tabulate
 from analysis.runs import Rows, Runs, number
 from analysis.words import sizes
@@ -90,7 +90,7 @@ def curves(
     trials: pd.DataFrame,
     *,
     studies: pd.DataFrame | None = None,
-    measurements: pd.DataFrame | None = None,
+    measurements: pd.DataFrame | Looks | None = None,
     by: Sequence[str] | None = None,
     baseline: str | None = None,
     estimator: str | None = None,
@@ -106,7 +106,8 @@ def curves(
     Args:
         trials: rows with the columns of the trials table; absent ones are null.
         studies: their studies, for the edge check, tuned dimensions, and batch sizes not run yet.
-        measurements: theirs, so that ``regimes`` can drop every second look.
+        measurements: theirs, so that ``regimes`` can drop every second look: a frame, or
+            ``results.looks.Looks``, which holds a batch of them at a time.
         by: columns of the training algorithm that make a curve of their own (default: all);
             the others are minimized over. Workload, data set, target and workload fields that
             vary always group.
@@ -131,9 +132,13 @@ def curves(
         studies = None if studies.empty else widen(studies).frame
     found = _curves(wide, groups, studies, estimator)
     _check_estimators(found)
-    if measurements is not None and len(measurements):
-        thinned = replace(wide, frame=every_second(wide.frame, measurements))
-        found = _with_coarse(found, thinned, groups, estimator)
+    if isinstance(measurements, pd.DataFrame) and measurements.empty:
+        measurements = None
+    if measurements is not None:
+        read = Frame(measurements) if isinstance(measurements, pd.DataFrame) else measurements
+        thinned = every_second(wide.frame, read)
+        if thinned is not None:
+            found = _with_coarse(found, replace(wide, frame=thinned), groups, estimator)
     if note:
         found = [replace(curve, notes=(*curve.notes, note)) for curve in found]
     return found if baseline is None else _baseline_first(found, baseline)

@@ -13,6 +13,7 @@ import results
 from analysis import Curve
 from batchscale.errors import CommandError
 from batchscale.run import Run
+from results.looks import Looks
 from results.reader import Results
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def gather(
     return analysis.curves(
         trials,
         studies=studies,
-        measurements=_together(one.read_measurements(_columns(one)) for one in opened),
+        measurements=Looks(opened),
         by=by,
         baseline=baseline,
         estimator=estimator,
@@ -131,21 +132,12 @@ def gather(
 
 def _opened(source: str | Path | Run, target: str | None, where: str | None) -> Results:
     found = source.results if isinstance(source, Run) else results.open(source)
-    if target is None:
-        return found.where(where) if where is not None else found
-    if where is not None and not any(name in where.lower() for name in _OF_A_TARGET):
+    first = where is not None and not any(name in where.lower() for name in _OF_A_TARGET)
+    if first and where is not None:
         # The same rows either way, and trials that are left out need not have the metric.
-        return found.where(where).with_target(target)
-    found = found.with_target(target)
-    return found.where(where) if where is not None else found
-
-
-def _columns(found: Results) -> list[str]:
-    """What the analysis reads of measurements: the metrics that are targets, and where they are."""
-    from results.schema import METRIC_COLUMNS
-
-    metrics = set(found.trials["target_metric"].dropna().unique())
-    return ["study", "trial", "step", *(name for name in METRIC_COLUMNS if name in metrics)]
+        found = found.where(where)
+    found = found.at_goals() if target is None else found.with_target(target)
+    return found if first or where is None else found.where(where)
 
 
 def _together(frames: Iterable[pd.DataFrame]) -> pd.DataFrame:

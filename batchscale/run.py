@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +56,11 @@ class Run:
     def where(self, condition: str) -> Run:
         """The trials for which an SQL condition holds: ``run.where("width = 64")``."""
         return Run(self.results.where(condition), self.summary)
+
+    def with_target(self, target: str | Mapping[str, str]) -> Run:
+        """The same trials with their steps to another target, found again in the measurements;
+        a mapping has one for each experiment, and leaves the others out."""
+        return Run(self.results.with_target(target), self.summary)
 
     def regimes(
         self,

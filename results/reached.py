@@ -147,6 +147,38 @@ def _retarget_each(results: Results, targets: Mapping[str, str | Target]) -> pa.
     return pa.concat_tables(parts or [rows.slice(0, 0)]).take(pa.array(np.argsort(places)))
 
 
+def at_goals(results: Results) -> pa.Table:
+    """The trial rows of ``results``, those of experiments that record no target at the goal that
+    their studies name (the hardest), as where somebody else published whole curves.
+
+    Raises:
+        ResultsError: trials have no measurements of it.
+    """
+    rows = results.trial_rows
+    bare = pc.and_(pc.is_null(rows["target_metric"]), pc.is_null(rows["steps_to_target"]))
+    own = rows.select(["experiment"]).append_column("bare", bare).group_by("experiment")
+    every = own.aggregate([("bare", "all")]).filter(pc.field("bare_all"))["experiment"]
+    if not len(every):
+        return rows
+    studies = results.table("studies").select(["experiment", "targets"])
+    named: dict[str, set[str | None]] = {}
+    for study in studies.filter(pc.is_in(studies["experiment"], every)).to_pylist():
+        named.setdefault(study["experiment"], set()).add(study["targets"])
+    goals = {
+        name: json.loads(next(iter(texts)) or "[]")[-1:]
+        for name, texts in named.items()
+        if len(texts) == 1
+    }
+    goals = {name: goal[0] for name, goal in goals.items() if goal}
+    if not goals:
+        return rows
+    mask = pc.is_in(rows["experiment"], pa.array(list(goals)))
+    some = _retarget_each(results.with_trials(rows.filter(mask)), goals)
+    mask = mask.to_numpy()
+    places = np.argsort(np.concatenate([np.flatnonzero(mask), np.flatnonzero(~mask)]))
+    return pa.concat_tables([some, rows.filter(pa.array(~mask))]).take(pa.array(places))
+
+
 def _crossings(results: Results, target: Target) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """First hit, last miss and whether it was measured, of each trial row; (n,) each.
 

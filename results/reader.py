@@ -160,6 +160,18 @@ class Results:
 
         return self.with_trials(retarget(self, target))
 
+    def at_goals(self) -> Results:
+        """The same trials, those of experiments without a recorded target at the goal that their
+        studies name.
+
+        Raises:
+            ResultsError: some of these have no measurement of its metric.
+        """
+        from results.reached import at_goals
+
+        rows = at_goals(self)
+        return self if rows is self.trial_rows else self.with_trials(rows)
+
     def table(self, name: str) -> pa.Table:
         """A table other than measurements, as Arrow: the rows that count, with workload fields."""
         if name == "trials":

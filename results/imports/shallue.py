@@ -311,9 +311,11 @@ _OWN = (
     *("decay_steps", "end_factor", "warmup_steps"),
 )
 
+_WHOLE = {name for name in _OWN if pa.types.is_integer(TRIALS.field(name).type)}
+
 
 def _own(name: str, value: float | int | str | bool) -> float | int:
-    whole = pa.types.is_integer(TRIALS.field(name).type)
+    whole = name in _WHOLE
     if isinstance(value, (str, bool)) or (whole and value % 1):
         raise ValueError(
             f"metadata.json: {name} is {value!r}, no {'whole ' if whole else ''}number"

@@ -1,8 +1,8 @@
 """Measurements of many trials at once: one parse for all files of one header.
 
 A file is about 370 lines, and opening a parser on it takes longer than reading it. So the lines of
-hundreds of files go through the parser together; only where one of them does not parse is each
-tried alone, and the bad ones are named.
+hundreds of files go through the parser together; only where one of them does not parse, or may not
+have a row a line, is each tried alone, and the bad ones are named with their line.
 """
 
 from __future__ import annotations
@@ -93,20 +93,40 @@ def _parse(
 ) -> list[pa.Table]:
     rows = [part.rows for part in parts]
     try:
-        table = _read(names, b"".join(part.lines for part in parts))
-        if table.num_rows != sum(rows):  # blank lines: whose they are only each file tells
-            raise UnplacedError("blank lines")
-    except UnplacedError as reason:
-        if len(parts) > 1:
-            alone = [_parse(names, [part], refused) for part in parts]
-            return [table for tables in alone for table in tables]
-        if str(reason) != "blank lines":
-            refused[parts[0].trial] = str(reason)
-            return []
-        rows = [table.num_rows]
+        data = b"".join(part.lines for part in parts)
+        if b"\r" in data:
+            data = data.replace(b"\r\n", b"\n")
+        if b'"' in data or b"\r" in data:
+            raise UnplacedError("a row need not be a line")
+        table = _read(names, data)
+        if table.num_rows != sum(rows):
+            raise UnplacedError("some lines are blank")
+    except UnplacedError:  # which rows are whose, and what is wrong, only each file tells
+        tables = [_alone(names, part, refused) for part in parts]
+        return [_with_metrics(_sorted(table)) for table in tables if table is not None]
     code = np.repeat(np.array([part.trial for part in parts], np.int32), rows)
-    table = _sorted(table.add_column(0, "trial", pa.array(code)))
-    return [_with_metrics(table)]
+    return [_with_metrics(_sorted(table.add_column(0, "trial", pa.array(code))))]
+
+
+def _alone(names: tuple[str, ...], part: _Part, refused: dict[int, str]) -> pa.Table | None:
+    try:
+        table = _read(names, part.lines)
+    except UnplacedError as reason:
+        refused[part.trial] = f"{MEASUREMENTS} {_first_wrong(names, part.lines) or reason}"
+        return None
+    code = np.full(table.num_rows, part.trial, np.int32)
+    return table.add_column(0, "trial", pa.array(code))
+
+
+def _first_wrong(names: tuple[str, ...], lines: bytes) -> str | None:
+    """The first line that is wrong by itself, as the file counts them, and why."""
+    for number, line in enumerate(lines.splitlines(), 2):
+        try:
+            if line:
+                _read(names, line)
+        except UnplacedError as reason:
+            return f"line {number}: {reason}"
+    return None
 
 
 def _read(names: tuple[str, ...], data: bytes) -> pa.Table:
@@ -118,10 +138,10 @@ def _read(names: tuple[str, ...], data: bytes) -> pa.Table:
             table = _read_as(dict.fromkeys(names, pa.float64()), data)
             table = table.cast(pa.schema(list(kinds.items())))
         except pa.ArrowInvalid as error:
-            line = str(error).splitlines()[0]
-            raise UnplacedError(f"{MEASUREMENTS} does not parse: {line[:160]}") from error
+            line = str(error).splitlines()[0].removeprefix("CSV parse error: ")
+            raise UnplacedError(f"does not parse: {line[:160]}") from error
     if table["step"].null_count or (pc.min(table["step"]).as_py() or 0) < 0:
-        raise UnplacedError(f"{MEASUREMENTS}: a step is missing or negative")
+        raise UnplacedError("a step is missing or negative")
     return table
 
 
@@ -153,8 +173,9 @@ def _with_metrics(table: pa.Table) -> pa.Table:
         text = pc.cast(column, pa.string())
         quoted = pc.binary_join_element_wise('"', text, '"', "")
         cell = pc.if_else(pc.is_finite(column), text, quoted)
-        cells.append(pc.binary_join_element_wise(f'"{name}":', cell, ""))
-    inner = pc.binary_join_element_wise(*cells, ",", null_handling="skip")
+        # Not left to a join that skips nulls: that loses the rows in which all are null.
+        cells.append(pc.fill_null(pc.binary_join_element_wise(f',"{name}":', cell, ""), ""))
+    inner = pc.utf8_slice_codeunits(pc.binary_join_element_wise(*cells, ""), 1)
     metrics = pc.binary_join_element_wise("{", inner, "}", "")
     metrics = pc.if_else(pc.equal(inner, ""), pa.scalar(None, pa.string()), metrics)
     return table.drop_columns(others).append_column("metrics", metrics)

@@ -236,7 +236,7 @@ def _json(path: str, name: str) -> dict[str, Any]:
 
 def _bytes(path: str, name: str) -> bytes:
     try:
-        with open(path, "rb") as stream:
+        with open(path, "rb", buffering=0) as stream:
             return stream.read()
     except OSError as error:
         raise UnplacedError(f"{name} cannot be read: {os.strerror(error.errno or 0)}") from error

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import results
+from batchscale.run import Run
 from benchmarks import published
 from tests.results import release
 
@@ -23,9 +25,8 @@ def test_the_authors_way_and_ours_find_the_same(tmp_path: Path) -> None:
     goals = published.goals(results.open(root).studies)
     assert sorted(goals.values()) == [
         *("validation_average_precision > 0.31", "validation_cross_entropy < 3.9"),
-        published.GOAL,
+        release.GOAL,
     ]
-    goals = {name: goal.replace("0.02", "0.1") for name, goal in goals.items()}
     ours = results.open(root).with_target(goals).trials
     least = ours[ours.status == "COMPLETE"].groupby("study").steps_to_target.min()
     count, plain = published.plainly(str(tree), goals, 1)
@@ -33,6 +34,29 @@ def test_the_authors_way_and_ours_find_the_same(tmp_path: Path) -> None:
     assert plain == least.to_dict()
     assert set(published.steps(str(root))) == set(plain)
     assert len(published.plainly(str(tree), goals, 4)[1]) == 3
+    assert published.regimes(str(root)) <= 3
+
+
+def test_a_workload_of_the_tree_has_its_regimes(tmp_path: Path) -> None:
+    """Steps fall as its batch sizes say, and come to the goal at all of them."""
+    tree, root = tmp_path / "batch_science", tmp_path / "runs"
+    own = [study for study in release.plan() if study.name.startswith(release.FC + "/")]
+    release.write(tree, [replace(study, rows=(40,) * 4) for study in own])
+    published.load(str(tree), str(root))
+    assert published.regimes(str(root)) == 1
+    (found,) = Run(results.open(root)).regimes()
+    assert found["target"] == "validation_error < 0.03"
+    assert found["censored"] == []
+    # Half way, in octaves, between the least and the greatest batch size.
+    assert found["critical_batch_size"]["low"] < 55_000**0.5 < found["critical_batch_size"]["high"]
+
+
+def test_a_tree_that_is_there_is_not_made_again(tmp_path: Path) -> None:
+    tree = tmp_path / "batch_science-0.002"
+    tree.mkdir()
+    expected = sum(sum(study.rows) for study in release.plan(0.002))
+    assert published.fill(str(tree), "0.002") == expected
+    assert list(tree.iterdir()) == []
 
 
 @pytest.mark.parametrize("text", ["0", "2", "a tenth", "-1"])

@@ -1,8 +1,10 @@
 """A tree in the layout of the release of Shallue et al. 2019: any size, the same every time.
 
 Every number of it is made up but for the studies' names, which are the release's own: 35 workloads,
-454 studies. A curve falls with the step, with noise, to a floor; the lines of a study's trials are
-moved and cut out of one table, so that a million take seconds.
+454 studies. A metric falls with the step, with noise, past the workload's goal to a floor. Looks
+come at a distance that falls with the batch size as steps to a goal do, S_min·(1 + B_crit/B), so
+that every workload has its regimes. The lines of a study's trials are moved and cut out of one
+table, so that a million take seconds.
 """
 
 from __future__ import annotations
@@ -16,8 +18,14 @@ from typing import Any
 
 import numpy as np
 
+from results.imports import shallue_facts as facts
+from results.target import Target
+
 TRIALS, MEASUREMENTS = 194_399, 71_638_836
 """Of the release; what a tree of share 1 has, the second to the nearest trial's length."""
+
+GOAL = "validation_error < 0.02"
+"""Of the special sub-trees, whose goals in the paper are not known here."""
 
 CNN = "mnist/simple_cnn_base/nesterov_momentum"
 QUALITY = f"solution_quality/{CNN}"
@@ -172,21 +180,25 @@ def _study(study: StudyPlan) -> dict[str, Any]:
 
 def _trials(study: StudyPlan) -> Iterator[tuple[dict[str, Any], bytes]]:
     random = np.random.default_rng(sum(study.name.encode()))
-    looks = 2 * max(study.rows, default=0) + 16
-    steps = np.cumsum(random.choice([100, 100, 100, 150], looks)) - 100
-    noise = 1 + 0.02 * random.standard_normal((looks, len(study.columns)))
-    curve = np.round(0.002 + 0.9 / (1 + steps[:, None] / 300) * noise, 6)
+    # The worst trial comes to the goal after the last look, the best at a fifth of that time.
+    most = max(study.rows, default=1)
+    reached = 1.1 * most
+    starts = round(0.8 * reached)
+    steps = np.cumsum(random.choice([2, 2, 2, 3], most)) - 2
+    steps = steps * _distance(study, random)
+    noise = 1 + 0.02 * random.standard_normal((most + starts, len(study.columns)))
+    top, goal, floor = _range(study)
+    rate = np.log((top - floor) / (goal - floor)) / reached
+    curve = (top - floor) * np.exp(-rate * np.arange(most + starts))[:, None] * noise + floor
     if study.columns is _PRECISION:
-        curve[:, 1::2] = np.round(0.6 * (1 - curve[:, 1::2]), 6)
-    if study.columns is _WORDS:
-        curve = np.round(3 + 5 * curve, 6)
-    values = [",".join(map(repr, row)) for row in curve.tolist()]
+        curve[:, ::2] = 8 * (1 - curve[:, ::2])
+    values = [",".join(map(repr, row)) for row in np.round(curve, 6).tolist()]
     header = ",".join(("step", *study.columns))
     configs = _study(study)["parameter_configs"]
     for at, rows in enumerate(study.rows):
         trial = at + 1
         # A later start in the table is a better trial: it is further down at its first look.
-        start = int(random.integers(0, 16))
+        start = int(random.integers(0, starts + 1))
         stop = start + rows
         lines = [f"{s},{v}" for s, v in zip(steps[:rows].tolist(), values[start:stop], strict=True)]
         status = ("COMPLETE", "COMPLETE", "INFEASIBLE", "COMPLETE", "INCOMPLETE")[at % 5]
@@ -201,6 +213,25 @@ def _trials(study: StudyPlan) -> Iterator[tuple[dict[str, Any], bytes]]:
             "trial_id": trial,
         }
         yield metadata, "\n".join([header, *lines, ""]).encode()
+
+
+def _distance(study: StudyPlan, random: np.random.Generator) -> int:
+    """Half the steps from a look to the next: 20·(1 + B_crit/B), with the scatter of a search."""
+    sizes = workloads()[study.name.rpartition("/")[0]]
+    critical = (min(sizes) * max(sizes)) ** 0.5
+    scatter = np.exp(0.08 * random.standard_normal())
+    return max(1, round(20 * (1 + critical / study.batch_size) * scatter))
+
+
+def _range(study: StudyPlan) -> tuple[float, float, float]:
+    """Where a curve begins, the goal that it comes to, and where it ends."""
+    *above, dataset, model, _, _ = study.name.split("/")
+    goal = Target.parse((None if above else facts.goal(dataset, model)) or GOAL).value
+    if study.columns is _WORDS:
+        return 8.0, goal, goal - 0.5
+    if study.columns is _PRECISION:
+        return 0.01, goal, goal + 0.1
+    return 0.9, goal, goal / 5
 
 
 def _draw(config: dict[str, Any], random: np.random.Generator) -> float | int:

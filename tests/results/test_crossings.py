@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from itertools import pairwise
 from pathlib import Path
@@ -176,3 +177,13 @@ def test_a_part_reads_the_files_of_its_experiments_alone(tmp_path: Path) -> None
     # A folder under another name than its experiment's is still read.
     (root / "measurements" / "x").rename(root / "measurements" / "renamed")
     assert len(results.open(root).where("experiment = 'x'").read_measurements()) == 1
+
+
+def test_a_metric_is_found_in_text_by_its_key_alone() -> None:
+    texts = ['{"a":1,"validation_f1":"nan"}', '{"validation_f1":0.1}', '{"validation_f1_x":0.1}']
+    texts += [json.dumps({"other": '"validation_f1":0.1'}), '{"validation_f1": 2e-1 , "a":1}']
+    columns = {"trial": list("abcde"), "run": ["r"] * 5, "step": [1] * 5, "metrics": texts}
+    target = Target(metric="validation_f1", value=0.3)
+    found = crossings(pa.table(columns).to_batches(), list("abcde"), ["r"] * 5, target)
+    assert found.measured.tolist() == [False, True, False, False, True]
+    assert found.first.tolist()[1::3] == [1, 1]

@@ -18,7 +18,7 @@ from results.imports import shallue
 from results.imports.shallue import Imported
 from results.location import Location
 from tests.results import release
-from tests.results.release import CNN, FC, HALF, IMAGES, WORDS, StudyPlan
+from tests.results.release import CNN, FC, HALF, IMAGES, QUALITY, WORDS, StudyPlan
 
 
 def _import(tree: Path) -> tuple[results.Results, Imported]:
@@ -120,12 +120,12 @@ def test_the_studies_and_their_source(tree: Path) -> None:
 def test_steps_to_a_goal_are_the_authors_own(tree: Path) -> None:
     """Their way: COMPLETE trials by (step, id), the first that is strictly better."""
     run, _ = _import(tree)
-    goals = {f"shallue_2019-{CNN}".replace("/", "-"): "validation_error < 0.7"}
+    goals = {f"shallue_2019-{CNN}".replace("/", "-"): "validation_error < 0.05"}
     goals[f"shallue_2019-{IMAGES}".replace("/", "-")] = "validation_average_precision > 0.2"
     found = run.with_target(goals).trials
     assert found.steps_to_target.notna().sum() > 6
     for name, column, goal, sign in (
-        (CNN, "val/classification_error", 0.7, 1),
+        (CNN, "val/classification_error", 0.05, 1),
         (IMAGES, "val/average_precision", 0.2, -1),
     ):
         for size in (64, 128):
@@ -141,12 +141,31 @@ def test_steps_to_a_goal_are_the_authors_own(tree: Path) -> None:
             assert mine.steps_to_target.min() == best.step
 
 
+def test_without_another_target_a_trial_is_taken_at_its_studys_goal(tree: Path) -> None:
+    run, _ = _import(tree)
+    found = run.at_goals()
+    assert found.trials.trial.tolist() == run.trials.trial.tolist()
+    goals = found.trials.assign(name=found.trials.experiment.str.removeprefix("shallue_2019-"))
+    goals = goals.groupby("name").target_value.unique().map(list).to_dict()
+    names = {name: name.replace("/", "-") for name in (CNN, QUALITY, HALF, IMAGES, WORDS, FC)}
+    assert goals[names[CNN]] == [0.01]
+    assert goals[names[FC]] == [0.03]
+    assert goals[names[IMAGES]] == [0.31]
+    assert goals[names[WORDS]] == [3.9]
+    # The goals of the sub-trees are not known: their trials stay as they are.
+    assert all(math.isnan(goals[names[name]][0]) for name in (QUALITY, HALF))
+    assert found.at_goals() is found
+    same = run.where(f"experiment = 'shallue_2019-{names[WORDS]}'")
+    by_hand = same.with_target("validation_cross_entropy < 3.9").trials
+    pd.testing.assert_frame_equal(same.at_goals().trials, by_hand)
+
+
 def test_collections_are_curves_of_their_own(tree: Path) -> None:
     import analysis
 
     run, _ = _import(tree)
     own = run.where("workload = 'mnist-simple-cnn'")
-    found = own.with_target("validation_error < 0.7")
+    found = own.with_target("validation_error < 0.05")
     curves = analysis.curves(found.trials, studies=found.studies, by=["optimizer"])
     assert [curve.group["collection"] for curve in curves] == [None, "solution_quality"]
     assert [curve.batch_sizes for curve in curves] == [[64, 128], [64, 128]]
