@@ -11,7 +11,7 @@ import pandas as pd
 
 from analysis.estimate import QUANTITIES
 from analysis.truth import exact
-from analysis.truth.page import SHORT, keep, kept, share, table
+from analysis.truth.page import SHORT, keep, kept, paragraphs, share, table
 from analysis.truth.pool import run
 from analysis.truth.shapes import NAMES, Shape, shape
 from analysis.truth.tally import (
@@ -105,16 +105,14 @@ def rendered() -> str:
 def render(frame: pd.DataFrame) -> str:
     """The section's Markdown from its counts."""
     by = ["shape", "noise"]
-    return "\n".join(
-        [
-            _INTRODUCTION,
-            _truths(frame),
-            "\nCoverage in per cent, in brackets the share of open intervals; "
-            f"{' and '.join(map(str, REPEATS))} repeats together:\n",
-            coverage_table(frame, by, by),
-            _SAID,
-            _said(frame),
-        ]
+    return paragraphs(
+        _INTRODUCTION,
+        _truths(frame),
+        "Coverage in per cent, in brackets the share of open intervals; "
+        f"{' and '.join(map(str, REPEATS))} repeats together:",
+        coverage_table(frame, by, by),
+        _SAID,
+        _said(frame),
     )
 
 
@@ -132,9 +130,8 @@ to the true curve itself.
   tuned; the others have 14.
 """
 
-_SAID = """
-What is said: the median of the estimates (wherever they lie) over the truth, and the share of
-curves, in per cent, that claim each regime as reached and that find a slope of its own:
+_SAID = """What is said: the median of the estimates (wherever they lie) over the truth, and the
+share of curves, in per cent, that claim each regime as reached and that find a slope of their own:
 """
 
 

@@ -41,6 +41,11 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines) + "\n"
 
 
+def paragraphs(*parts: str) -> str:
+    """Tables and paragraphs, a line between each."""
+    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
 def share(part: float, whole: float) -> str:
     """``part`` of ``whole`` in per cent, or a dash of nothing."""
     return f"{100 * part / whole:.1f}" if whole else "–"
