@@ -51,6 +51,13 @@ def share(part: float, whole: float) -> str:
     return f"{100 * part / whole:.1f}" if whole else "–"
 
 
+def number(value: float) -> str:
+    """A batch size, steps or examples; 0 is none."""
+    if value == 0:
+        return "none"
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
 def counts(name: str) -> Path:
     """Where a part keeps its counts."""
     return PAGE.parent / "truth" / f"{name}.csv"
