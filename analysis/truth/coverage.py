@@ -11,9 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis.estimate import QUANTITIES
 from analysis.truth import grids
-from analysis.truth.page import SHORT, keep, kept, share, table
+from analysis.truth.page import SHORT, keep, kept, paragraphs, share, table
 from analysis.truth.pool import run
 from analysis.truth.tally import (
     ENOUGH,
@@ -84,47 +83,40 @@ def rendered() -> str:
 def render(frame: pd.DataFrame) -> str:
     """The section's Markdown from its counts."""
     cells = ["noise", "repeats"]
-    return "\n".join(
-        [
-            _INTRODUCTION,
-            f"{CURVES * len(BENDS) * len(grids.KINDS):,} curves a cell: coverage in per cent, in "
-            "brackets the share of intervals with an open end.\n",
-            coverage_table(frame, cells, cells),
-            _summary(frame),
-            _WEAK,
-            coverage_table(frame, ["grid", "bend"], ["reaches", "bend"]),
-            _CLAIMS,
-            claims_table(frame, cells, cells),
-            _POWER,
-            _power(frame),
-        ]
+    return paragraphs(
+        _INTRODUCTION,
+        "Coverage in per cent, in brackets the share of intervals with an open end:",
+        coverage_table(frame, cells, cells),
+        "Over the cells, and of the intervals with both ends in all of them:",
+        _summary(frame),
+        "By kind of grid and bend, over all noises and repeats:",
+        coverage_table(frame, ["grid", "bend"], ["reaches", "bend"]),
+        _CLAIMS,
+        claims_table(frame, cells, cells),
+        _claimed(frame),
+        _POWER,
+        _power(frame),
     )
 
 
-_INTRODUCTION = f"""Curves are knees with a bend of {", ".join(f"{bend:g}" for bend in BENDS)}, on
-doublings of the batch size, eight at least. Grids reach *both ends*: from 0 to 6 doublings
-(uniform) below where E leaves 1.2 E_min to 0 to 6 above where S comes to 1.2 S_min; only the
-*small* or only the *large* end, the other side then ending anywhere within diminishing returns; or
-*none*: they end 0 to 3 doublings short of perfect scaling's end, or begin as far beyond the
-plateau's beginning, or, where the bend leaves room for it (0.6 to 1), they lie within diminishing
-returns, eight batch sizes a factor √2 apart.
+_INTRODUCTION = f"""Curves are knees with a bend of {", ".join(f"{bend:g}" for bend in BENDS[:-1])}
+or {BENDS[-1]:g}, on doublings of the batch size, eight at least. Grids reach *both* ends: from 0
+to 6 doublings (uniform) below where E leaves 1.2 E_min to 0 to 6 above where S comes to 1.2 S_min;
+only the *small* or only the *large* end, the other side then ending anywhere within diminishing
+returns; or *none*: they end 0 to 3 doublings short of perfect scaling's end, or begin as far beyond
+the plateau's beginning, or, where the bend leaves room for it (0.6 to 1), they lie within
+diminishing returns, eight batch sizes a factor √2 apart.
 """
 
-_WEAK = """
-By kind of grid and bend, over all noises and repeats:
+_CLAIMS = f"""A regime is claimed when both ends of its interval are given. It is *falsely* claimed
+if its end is not among the tested batch sizes. It is *missed* if it is there but not claimed:
+*strictly* wherever its end lies among them, were it at the very edge; *held* where they go {ENOUGH}
+doublings or more beyond the end to either side: at noise, an end can only be told from the grid's
+edge by points on both sides of it. In per cent of such curves:
 """
 
-_CLAIMS = f"""
-A regime is claimed when both ends of its interval are given. It is *falsely* claimed if its end is
-not among the tested batch sizes. It is *missed* if it is there but not claimed: *strictly* wherever
-its end lies among them, were it at the very edge; *held* where they go {ENOUGH} doublings or more
-beyond the end to either side: at noise, an end can only be told from the grid's edge by points on
-both sides of it. In per cent of such curves:
-"""
-
-_POWER = """
-How far beyond a regime's end must the batch sizes go? Both regimes, missed in per cent of the
-curves that go so many doublings beyond the end, on the side where they go least:
+_POWER = """How far beyond a regime's end must the batch sizes go? Both regimes, missed in per cent
+of the curves that go so many doublings beyond the end, on the side where they go least:
 """
 
 
@@ -143,9 +135,24 @@ def _summary(frame: pd.DataFrame) -> str:
                 share(each[f"shut:{name}"].sum(), shut),
             ]
         )
-    assert len(rows) == len(QUANTITIES)
-    head = ["over all cells", "mean", "least", "open", "covered of those with both ends"]
-    return "\n" + table(head, rows)
+    head = ["covered", "mean of the cells", "least of the cells", "open", "with both ends, covered"]
+    return table(head, rows)
+
+
+def _claimed(frame: pd.DataFrame) -> str:
+    """The claims of all cells together, in a sentence a regime."""
+    said = []
+    for name in REGIMES:
+        wrong = share(frame[f"false:{name}"].sum(), frame[f"absent:{name}"].sum())
+        missed = []
+        for least in (0, ENOUGH):
+            there, claimed = claims(frame, name, least)
+            missed.append(share(there - claimed, there))
+        said.append(
+            f"Over all cells `{name}` is falsely claimed in {wrong} %, missed in {missed[0]} % "
+            f"strictly, and in {missed[1]} % where it is held."
+        )
+    return "\n".join(said)
 
 
 def _power(frame: pd.DataFrame) -> str:

@@ -41,9 +41,21 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines) + "\n"
 
 
+def paragraphs(*parts: str) -> str:
+    """Tables and paragraphs, a line between each."""
+    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
 def share(part: float, whole: float) -> str:
     """``part`` of ``whole`` in per cent, or a dash of nothing."""
     return f"{100 * part / whole:.1f}" if whole else "–"
+
+
+def number(value: float) -> str:
+    """A batch size, steps or examples; 0 is none."""
+    if value == 0:
+        return "none"
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 def counts(name: str) -> Path:

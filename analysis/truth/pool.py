@@ -29,15 +29,11 @@ def run(
 
 
 def _told(answers: Iterable[Answer], count: int, name: str) -> Iterator[Answer]:
-    """The answers, and on a terminal how many are there."""
+    """The answers, and how many are there: on a terminal each, in a log every tenth of them."""
     shown = sys.stderr.isatty()
     for done, answer in enumerate(answers, 1):
-        if shown or done == count:
-            end = "\n" if done == count else ""
-            print(
-                f"\r{name}: {done}/{count}" if shown else f"{name}: {done}/{count}",
-                end=end,
-                file=sys.stderr,
-                flush=True,
-            )
+        if shown or done == count or done % max(1, count // 10) == 0:
+            text = f"{name}: {done}/{count}"
+            end = "\n" if done == count or not shown else ""
+            print(f"\r{text}" if shown else text, end=end, file=sys.stderr, flush=True)
         yield answer

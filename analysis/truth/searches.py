@@ -15,7 +15,7 @@ from analysis.curves import Curve, curves
 from analysis.estimate import QUANTITIES
 from analysis.knee import Array
 from analysis.truth import surface as surfaces
-from analysis.truth.page import SHORT, keep, kept, share, table
+from analysis.truth.page import SHORT, keep, kept, number, paragraphs, share, table
 from analysis.truth.pool import run
 from analysis.truth.surface import Surface
 from analysis.truth.tally import REGIMES, Drawn, analyse, claims, named, tally
@@ -155,7 +155,7 @@ def render(frame: pd.DataFrame) -> str:
             [
                 *cells,
                 *(
-                    f"{some[f'true:{name}'].iloc[0]:,.3g} · {some[f'ratio:{name}'].mean():.2f}"
+                    f"{number(some[f'true:{name}'].iloc[0])} · {some[f'ratio:{name}'].mean():.2f}"
                     for name in QUANTITIES
                 ),
                 *claimed,
@@ -164,14 +164,12 @@ def render(frame: pd.DataFrame) -> str:
         )
     head = ["dimensions", "N", "seed noise"]
     regimes = ["perfect scaling is claimed", "a plateau is claimed", "points censored"]
-    return "\n".join(
-        [
-            _introduction(),
-            table([*head, "scatter", *SHORT.values()], covered),
-            "\nThe truth, and the median of the estimates (wherever they lie) over it; claims and "
-            "censored points in per cent:\n",
-            table([*head, *SHORT.values(), *regimes], said),
-        ]
+    return paragraphs(
+        _introduction(),
+        table([*head, "scatter", *SHORT.values()], covered),
+        "The truth · the median of the estimates (wherever they lie) over it; claims and censored "
+        "points in per cent:",
+        table([*head, *SHORT.values(), *regimes], said),
     )
 
 

@@ -84,11 +84,12 @@ def median_of_searches(surface: Surface, n: int, fresh: int = FRESH) -> LogSteps
     (missing the budget counts as infinite), as a function of log batch size.
 
     The same points and seeds serve every batch size, so that the curve is smooth: what it is above
-    ``best_steps`` is interpolated between doublings, and level beyond 2¹⁰ times the tested ones.
+    ``best_steps`` is interpolated between every second doubling, and level from 2¹⁰ times the
+    tested ones on.
     """
     rng = np.random.default_rng([1, surface.dimensions, n])
     seeds = rng.integers(2**62, size=fresh)
-    x = np.log(2.0) * np.arange(-10, len(SIZES) + 10)
+    x = np.log(2.0) * np.arange(-10, len(SIZES) + 11, 2)
     least = np.full((len(x), fresh), np.inf)
     for i, seed in enumerate(seeds):
         u = points(surface.dimensions, rows(n), int(seed))

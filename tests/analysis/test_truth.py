@@ -127,10 +127,10 @@ def point_estimates(frame: pd.DataFrame) -> list[tuple[object, ...]]:
 
 
 def test_domination_and_its_order_change_no_point() -> None:
-    """Trained to the end, dominated in their order, and in two others."""
+    """Trained to the end, dominated in their order, and in another."""
     frames = [
         sweep(SURFACE, 16, np.random.default_rng(5), "a", keep=keep, shuffled=shuffled)
-        for keep, shuffled in ((None, None), (4, None), (4, 1), (4, 2))
+        for keep, shuffled in ((None, None), (4, None), (4, 1))
     ]
     reasons = [frame["stop_reason"].value_counts() for frame in frames]
     assert "dominated" not in reasons[0]
@@ -138,8 +138,6 @@ def test_domination_and_its_order_change_no_point() -> None:
     assert min(reasons[0]["budget"], reasons[0]["diverged"]) > 20
     whole, *others = [point_estimates(frame) for frame in frames]
     assert all(other == whole for other in others)
-    found = [regimes(curves(frame)[0]).critical_batch_size for frame in frames]
-    assert found[0] == found[1] == found[2]
 
 
 def test_a_search_has_n_feasible_trials_and_looks_are_the_sweeps() -> None:
