@@ -127,8 +127,8 @@ to the true curve itself.
   (B_i/B)²)^(1/2), five doublings apart: log-log slopes −1, −(1−w), 0, with w = 3/4 and 1/4. B_crit
   is B₁^w B₂^(1−w).
 - **quadratic**: the exact curves of the noisy quadratic model (Zhang et al. 2019) at 19 doublings,
-  tuned over three times as many learning rates as the paper's grid (which raises SGD's plateau by
-  4 %, and is what regimes.md has); the other curves have 14 doublings.
+  tuned over three times as many learning rates as the paper's grid, on which SGD's plateau is 4 %
+  higher (below, under *exact*); the other curves have 14 doublings.
 """
 
 _SAID = """What is said: the median of the estimates (wherever they lie) over the truth, and the
