@@ -17,7 +17,7 @@ import hypothesis
 import pytest
 
 # The same examples in every run, and no clock: a test that fails here fails everywhere.
-hypothesis.settings.register_profile("tests", derandomize=True, deadline=None)
+hypothesis.settings.register_profile("tests", derandomize=True, deadline=None, max_examples=50)
 hypothesis.settings.load_profile("tests")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Whoever starts a Ray in these tests, and whoever connects to it, shares a token of this run's own.
@@ -60,6 +60,7 @@ def ray_address() -> Iterator[str]:
             f"--port={port}",
             "--num-cpus=2",
             "--include-dashboard=false",
+            "--no-monitor",
             "--object-store-memory=134217728",
             f"--temp-dir={folder}",
             "--disable-usage-stats",

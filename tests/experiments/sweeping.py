@@ -80,7 +80,9 @@ def main(root: str, address: str, kind: str) -> None:
         "real": real,
     }[kind]()
     try:
-        did = sweep(of, results=root, address=address, trainer=trainer, pace=PACE, observer=say)
+        did = sweep(
+            of, results=root, address=address, num_cpus=1, trainer=trainer, pace=PACE, observer=say
+        )
     except Interrupted as interrupted:
         print(interrupted.summary)
         sys.exit(130)

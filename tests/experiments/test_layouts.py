@@ -151,11 +151,11 @@ def test_two_workers_give_what_one_gives(own, tmp_path: Path, monkeypatch) -> No
     for kind in ("module", "stacked"):
         for batch_size in (1, 63):
             of = study(
-                precision="float64", optimizer="momentum", batch_size=batch_size, budget_steps=40
+                precision="float64", optimizer="momentum", batch_size=batch_size, budget_steps=15
             )
             jobs.append((of, trials(of, 3), kind))
         for name in ("Noisy", "Streamed"):
-            of = study(workload=own(name), precision="float64", batch_size=23, budget_steps=40)
+            of = study(workload=own(name), precision="float64", batch_size=23, budget_steps=15)
             jobs.append((of, trials(of, 2), kind))
         walks = study(precision="float64", optimizer="adam", budget_steps=60, refine=1.001)
         walks = replace(walks, evaluation_ratio=1.6, targets=(Target.parse(WALKED),))
@@ -165,7 +165,7 @@ def test_two_workers_give_what_one_gives(own, tmp_path: Path, monkeypatch) -> No
         precision="float64",
         batch_size=24,
         technique={"ghost_batch": 8},
-        budget_steps=40,
+        budget_steps=15,
     )
     jobs.append((normed, trials(normed, 2), "module"))
     with socket.socket() as s:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from experiments.driver.executors import ray_session
 from experiments.driver.failures import TrainingError
 from experiments.driver.sweep import sweep
 from experiments.errors import ExperimentError
+from tests.forked import SERVER
 
 pytestmark = pytest.mark.ray
 
@@ -192,21 +192,17 @@ def test_a_port_that_something_else_answers_at(tmp_path: Path) -> None:
 
 
 def test_without_ray_installed(tmp_path: Path) -> None:
-    script = f"""
-import sys
-sys.modules["ray"] = None
-from experiments.errors import ExperimentError
-from experiments.config.file import load
-from experiments.driver.sweep import sweep
-of = load({{"name": "small", "workload": "digits-softmax", "trials": 2, "budget": "5 steps",
-           "grid": {{"batch_size": 64, "optimizer": ["sgd"]}}, "engine": "module"}})
-assert sweep(of, results=r"{tmp_path}", address="none").complete
-try:
-    sweep(of, results=r"{tmp_path / "other"}", address="auto")
-except ExperimentError as error:
-    assert "Ray cannot be imported" in str(error), error
-    assert "--address none" in error.hint
-else:
-    raise AssertionError("no error")
-"""
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=240)
+    alone = SERVER.Process(target=_without_ray, args=(tmp_path,))
+    alone.start()
+    alone.join(240)
+    assert alone.exitcode == 0
+
+
+def _without_ray(folder: Path) -> None:
+    assert "ray" not in sys.modules
+    sys.modules["ray"] = None  # type: ignore[assignment]
+    of = experiment(grid={"batch_size": 64, "optimizer": ["sgd"]}, trials=2, engine="module")
+    assert sweep(of, results=folder, address="none").complete
+    with pytest.raises(ExperimentError, match="Ray cannot be imported") as caught:
+        sweep(of, results=folder / "other", address="auto")
+    assert "--address none" in str(caught.value.hint)

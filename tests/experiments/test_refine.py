@@ -214,7 +214,7 @@ def alone(keep: int) -> tuple[Study, tuple[Trial, ...], dict[str, Outcome]]:
     return of, some, ended
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_whoever_ties_in_the_minimums_bracket_has_walked_it(data: st.DataObject) -> None:
     """Whatever the order, the packs, and where they are interrupted."""
