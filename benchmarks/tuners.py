@@ -200,10 +200,12 @@ def rows() -> list[dict[str, object]]:
         ratios = compare(name, SEEDS)
         for size in sorted({size for size, _ in ratios}):
             said = [f"{o} {mean(ratios[size, o]):.2f}×" for o in OTHERS]
-            found.append({"what": f"{name}, batch size {size}", "measured": ", ".join(said)})
+            what = f"{name}, batch size {size}: least steps to target over ours"
+            found.append({"what": what, "measured": ", ".join(said)})
         for other in OTHERS:
             every = [values for (_, o), values in ratios.items() if o == other]
             by_seed = [mean(values) for values in zip(*every, strict=True)]
             text = f"{mean(by_seed):.2f}× [{min(by_seed):.2f}, {max(by_seed):.2f}]"
-            found.append({"what": f"{name}, all batch sizes, {other}", "measured": text})
+            what = f"{name}, all batch sizes, over the seeds: {other}"
+            found.append({"what": what, "measured": text})
     return [{"wanted": "", **row} for row in found]
