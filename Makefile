@@ -10,7 +10,7 @@ CODE := batchscale workloads experiments results analysis tests benchmarks
 help:
 	@echo "make demo    train 12 batch sizes x 3 optimizers on digits, locate the regimes, draw them"
 	@echo "make test    the tests          make bench   the table of docs/benchmarks.md"
-	@echo "make truth   what the intervals are worth: docs/truth.md, by simulation (ten minutes on two cores)"
+	@echo "make truth   what the intervals are worth: docs/truth.md, by simulation (22 minutes of processor time)"
 	@echo "make lint    ruff and mypy      make clean   everything that can be made again, but no results"
 
 install: $(STAMP)

@@ -8,6 +8,7 @@ one and the last miss before it. A trial whose looks stand otherwise is named, f
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -218,7 +219,7 @@ def _values(column: pa.Array, metric: str) -> Numbers:
     if not pa.types.is_string(column.type):
         return _numbers(column)
     # A name between quotes is a key: quotes within a text have a backslash before them.
-    pattern = rf'"{metric}":\s*"?(?P<value>[^",}}]*)'
+    pattern = rf'"{re.escape(metric)}":\s*"?(?P<value>[^",}}]*)'
     try:
         return _numbers(pc.struct_field(pc.extract_regex(column, pattern), [0]).cast(pa.float64()))
     except pa.ArrowInvalid:
@@ -226,8 +227,12 @@ def _values(column: pa.Array, metric: str) -> Numbers:
     present = column.is_valid().to_numpy(zero_copy_only=False)
     values = np.full(len(column), np.nan)
     found = json.loads(f"[{','.join(column.drop_null().to_pylist())}]")
-    values[present] = [float(each.get(metric, np.nan)) for each in found]
+    values[present] = [_float(each.get(metric)) for each in found]
     return values
+
+
+def _float(value: Any) -> float:
+    return np.nan if value is None else float(value)
 
 
 def _numbers(column: pa.Array) -> Numbers:

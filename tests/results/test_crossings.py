@@ -187,3 +187,14 @@ def test_a_metric_is_found_in_text_by_its_key_alone() -> None:
     found = crossings(pa.table(columns).to_batches(), list("abcde"), ["r"] * 5, target)
     assert found.measured.tolist() == [False, True, False, False, True]
     assert found.first.tolist()[1::3] == [1, 1]
+
+
+def test_another_key_is_another_metric_and_null_is_none() -> None:
+    """A dot in a name is a dot: ``bleu-4`` is not ``bleu.4``."""
+    texts = ['{"bleu-4":0.1,"bleu.4":0.5}', '{"bleuX4":0.1}', '{"bleu.4":null}', '{"bleu.4":0.2}']
+    columns = {"trial": list("abcd"), "run": ["r"] * 4, "step": [1] * 4, "metrics": texts}
+    target = Target(metric="bleu.4", value=0.3)
+    found = crossings(pa.table(columns).to_batches(), list("abcd"), ["r"] * 4, target)
+    assert found.measured.tolist() == [True, False, False, True]
+    assert np.isnan(found.first[:3]).all()
+    assert found.first[3] == 1
