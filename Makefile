@@ -5,11 +5,12 @@ STAMP := .venv/.installed
 RESULTS := $(or $(BATCHSCALE_RESULTS),results/runs)
 CODE := batchscale workloads experiments results analysis tests benchmarks
 
-.PHONY: help install demo test bench truth lint clean
+.PHONY: help install demo test browser bench truth lint clean
 
 help:
 	@echo "make demo    train 12 batch sizes x 3 optimizers on digits, locate the regimes, draw them"
 	@echo "make test    the tests          make bench   the table of docs/benchmarks.md"
+	@echo "make browser the tests that open pages in a headless Chromium"
 	@echo "make truth   what the intervals are worth: docs/truth.md, by simulation (22 minutes of processor time)"
 	@echo "make lint    ruff and mypy      make clean   everything that can be made again, but no results"
 
@@ -32,6 +33,9 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest --numprocesses=2 --dist=worksteal
+
+browser: $(STAMP)
+	$(BIN)/python -m pytest -m browser
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import pandas as pd
 
 import analysis
 import results
 from analysis import Curve
+from analysis.material import Asked, Material
 from batchscale.errors import CommandError
 from batchscale.run import Run
-from results.looks import Looks
-from results.reader import Results
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Sources = Sequence[str | Path | Run]
-
-_OF_A_TARGET = ("target", "status", "stop_reason", "last_miss", "lower_is_better")
-"""In the names of the columns that another target changes."""
 
 
 def located(
@@ -42,7 +36,7 @@ def located(
         ResultsError: a source that is none, no such definition, no curve that can be fitted, or
             no law across them.
     """
-    curves = gather(sources, target, where, by, baseline, estimator)
+    curves = material(sources, target, where, by, baseline, tolerance, estimator).curves
     found, failures = _located(curves, tolerance, definition)
     answers = [
         _unfitted(curve, tolerance, definition, failures[i]) if one is None else one.to_dict()
@@ -77,7 +71,7 @@ def laws(
     Raises:
         ResultsError: as ``located`` does.
     """
-    curves = gather(sources, target, where, by, None, estimator)
+    curves = material(sources, target, where, by, None, tolerance, estimator).curves
     found, _ = _located(curves, tolerance, definition)
     return [
         {**law.to_dict(), "curves": [curves[row].label for row in rows]}
@@ -104,53 +98,28 @@ def _located(
     return found, failures
 
 
-def gather(
+def material(
     sources: Sources,
-    target: str | None,
-    where: str | None,
-    by: Sequence[str] | None,
-    baseline: str | None,
-    estimator: str | None,
-) -> list[Curve]:
-    """The curves of all sources, read as one dataset."""
+    target: str | None = None,
+    where: str | None = None,
+    by: Sequence[str] | None = None,
+    baseline: str | None = None,
+    tolerance: float = 0.2,
+    estimator: str | None = None,
+) -> Material:
+    """All sources as one dataset, and what is asked of it."""
     if not sources:
         raise CommandError("no SOURCE", hint="a results folder, published, own, or a CSV file")
-    opened = [_opened(source, target, where) for source in sources]
-    studies = _together(one.studies for one in opened)
-    trials = _in_order(_together(one.trials for one in opened), studies)
-    if trials.empty and where is not None:
-        raise CommandError(f"no trial of {opened[0].root} has {where}")
-    return analysis.curves(
-        trials,
-        studies=studies,
-        measurements=Looks(opened),
-        by=by,
+    opened = [one.results if isinstance(one, Run) else results.open(one) for one in sources]
+    asked = Asked(
+        target=target,
+        where=where,
+        by=None if by is None else tuple(by),
         baseline=baseline,
         estimator=estimator,
+        tolerance=tolerance,
     )
-
-
-def _opened(source: str | Path | Run, target: str | None, where: str | None) -> Results:
-    found = source.results if isinstance(source, Run) else results.open(source)
-    first = where is not None and not any(name in where.lower() for name in _OF_A_TARGET)
-    if first and where is not None:
-        # The same rows either way, and trials that are left out need not have the metric.
-        found = found.where(where)
-    found = found.at_goals() if target is None else found.with_target(target)
-    return found if first or where is None else found.where(where)
-
-
-def _together(frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
-    held = list(frames)
-    some = [frame for frame in held if len(frame)]
-    return pd.concat(some, ignore_index=True) if len(some) > 1 else (some or held)[0]
-
-
-def _in_order(trials: pd.DataFrame, studies: pd.DataFrame) -> pd.DataFrame:
-    """Trials as their experiments list the studies, not as they happened to end."""
-    places = {study: place for place, study in enumerate(studies["study"])}
-    order = trials["study"].map(places).fillna(len(places))
-    return trials.loc[order.sort_values(kind="stable").index].reset_index(drop=True)
+    return Material(opened, asked)
 
 
 def _unfitted(
@@ -197,18 +166,10 @@ def figure(
     """
     from analysis import figures
 
-    curves = gather(sources, target, where, by, baseline, estimator)
-    found = [_regimes(curve, tolerance) for curve in curves]
-    drawn = figures.draw(name, curves, found, ax=ax)
+    shown = material(sources, target, where, by, baseline, tolerance, estimator)
+    drawn = figures.draw(name, shown, ax=ax)
     if output is None:
         return drawn, []
     path = Path(output)
     path.parent.mkdir(parents=True, exist_ok=True)
-    return drawn, figures.save(drawn, path, figures.numbers(name, curves, found))
-
-
-def _regimes(curve: Curve, tolerance: float) -> analysis.Regimes | None:
-    try:
-        return analysis.regimes(curve, tolerance=tolerance)
-    except analysis.TooFewBatchSizesError:
-        return None
+    return drawn, figures.save(drawn, path, figures.numbers(name, shown))

@@ -1,7 +1,7 @@
 """Figures by name, each in a file of its own that is imported when it is drawn.
 
-A figure's file has ``draw(curves, regimes, *, ax=None) -> Axes`` and
-``numbers(curves, regimes) -> DataFrame``: what it shows, for the CSV beside it.
+A figure's file has ``draw(shown, *, ax=None) -> Axes`` and ``numbers(shown) -> DataFrame`` (what
+it shows, for the CSV beside it), both of one ``analysis.material.Material``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from analysis.curves import Curve
-from analysis.regimes import Regimes, TooFewBatchSizesError, regimes
+from analysis.material import Material
+from analysis.regimes import Regimes
 from results.errors import ResultsError
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def names() -> dict[str, str]:
 
 def draw(
     name: str,
-    curves: Sequence[Curve],
+    shown: Material | Sequence[Curve],
     found: Sequence[Regimes | None] | None = None,
     *,
     ax: Axes | None = None,
@@ -49,53 +50,29 @@ def draw(
     """Draw a figure by name; its ``Axes`` (the first one where it has several).
 
     Args:
-        curves: from ``analysis.curves``.
-        found: their regimes, None for a curve that has none; computed if not given.
+        shown: what it is drawn from; or curves alone (from ``analysis.curves``), which is enough
+            for a figure that asks neither trials nor measurements.
+        found: the regimes of such curves, None for a curve that has none; computed if not given.
         ax: axes to draw on (the main panel alone); else a figure of its own.
         tolerance: of the regimes, where they are computed here.
 
     Raises:
         ResultsError: no such figure, nothing to draw, or several panels on one ``ax``.
     """
-    drawn: Axes = _module(name).draw(list(curves), _regimes(curves, found, tolerance), ax=ax)
+    drawn: Axes = _module(name).draw(_material(shown, found, tolerance), ax=ax)
     return drawn
 
 
 def numbers(
     name: str,
-    curves: Sequence[Curve],
+    shown: Material | Sequence[Curve],
     found: Sequence[Regimes | None] | None = None,
     *,
     tolerance: float = 0.2,
 ) -> pd.DataFrame:
     """What the figure shows, a row a point."""
-    frame: pd.DataFrame = _module(name).numbers(list(curves), _regimes(curves, found, tolerance))
+    frame: pd.DataFrame = _module(name).numbers(_material(shown, found, tolerance))
     return frame
-
-
-def steps(curves: Sequence[Curve], found: Any = None, **options: Any) -> Axes:
-    """Steps to target against batch size, see ``draw``."""
-    return draw("steps", curves, found, **options)
-
-
-def learning_rate(curves: Sequence[Curve], found: Any = None, **options: Any) -> Axes:
-    """The best effective learning rate against batch size, see ``draw``."""
-    return draw("learning_rate", curves, found, **options)
-
-
-def budget(curves: Sequence[Curve], found: Any = None, **options: Any) -> Axes:
-    """The expected best against the number of trials, see ``draw``."""
-    return draw("budget", curves, found, **options)
-
-
-def rates(curves: Sequence[Curve], found: Any = None, **options: Any) -> Axes:
-    """What became of the trials, see ``draw``."""
-    return draw("rates", curves, found, **options)
-
-
-def search(curves: Sequence[Curve], found: Any = None, **options: Any) -> Axes:
-    """Learning rate and momentum of every trial, see ``draw``."""
-    return draw("search", curves, found, **options)
 
 
 def save(drawn: Axes | Figure, path: str | Path, frame: pd.DataFrame | None = None) -> list[Path]:
@@ -142,17 +119,11 @@ def _module(name: str) -> Any:
     return import_module(f"analysis.figures.{_FIGURES[name][0]}")
 
 
-def _regimes(
-    curves: Sequence[Curve], found: Sequence[Regimes | None] | None, tolerance: float
-) -> list[Regimes | None]:
-    if not curves:
+def _material(
+    shown: Material | Sequence[Curve], found: Sequence[Regimes | None] | None, tolerance: float
+) -> Material:
+    if isinstance(shown, Material):
+        return shown
+    if not shown:
         raise ResultsError("no curve to draw")
-    if found is not None:
-        return list(found)
-    computed: list[Regimes | None] = []
-    for curve in curves:
-        try:
-            computed.append(regimes(curve, tolerance=tolerance))
-        except TooFewBatchSizesError:
-            computed.append(None)
-    return computed
+    return Material.of(shown, found, tolerance=tolerance)

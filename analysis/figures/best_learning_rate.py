@@ -25,6 +25,7 @@ from analysis.figures.style import (
     panels,
 )
 from analysis.groups import labels
+from analysis.material import Material
 from analysis.points import Point
 from analysis.regimes import Regimes
 from results.errors import ResultsError
@@ -35,9 +36,7 @@ _RULES = (
 )
 
 
-def draw(
-    curves: Sequence[Curve], regimes: Sequence[Regimes | None], *, ax: Axes | None = None
-) -> Axes:
+def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
     """A panel a curve over one axis of batch sizes, log₂ against log₂.
 
     Points are the learning rate of the best trial, divided by 1 - momentum where the optimizer
@@ -45,35 +44,35 @@ def draw(
     over the batch sizes up to the critical one (all, where none is known), each with its level
     alone free: that the smallest batch size was lucky tilts neither.
     """
-    shown = [(c, f) for c, f in zip(curves, regimes, strict=True) if _rates(c)[0].size]
-    if not shown:
+    rated = [(c, f) for c, f in zip(shown.curves, shown.regimes, strict=True) if _rates(c)[0].size]
+    if not rated:
         raise ResultsError(
             "no learning rates to draw", hint="this figure needs trials of a search, not steps"
         )
     with context():
-        height = 1.25 * len(shown) + 0.75
-        axes = panels(ax, len(shown), lambda: column_of_panels(len(shown), height))
-        texts = labels([curve.group for curve, _ in shown])
-        for i, (one, (curve, found)) in enumerate(zip(axes, shown, strict=True)):
+        height = 1.25 * len(rated) + 0.75
+        axes = panels(ax, len(rated), lambda: column_of_panels(len(rated), height))
+        texts = labels([curve.group for curve, _ in rated])
+        for i, (one, (curve, found)) in enumerate(zip(axes, rated, strict=True)):
             _panel(one, curve, found, look(i), texts[i])
-        sizes = [size for curve, _ in shown for size in curve.batch_sizes]
+        sizes = [size for curve, _ in rated for size in curve.batch_sizes]
         axes[0].set_xlim(min(sizes) / 1.5, max(sizes) * 1.5)
         log2_axis(axes[0].xaxis, min(sizes), max(sizes))
-        units = {curve.example_unit for curve, _ in shown}
+        units = {curve.example_unit for curve, _ in rated}
         unit = f" ({units.pop()}s)" if len(units) == 1 else ""
         axes[-1].set_xlabel(f"batch size{unit}")
         if ax is None:
-            axes[0].get_figure().supylabel(_measure(shown[0][0]), fontsize=8)  # type: ignore[union-attr]
+            axes[0].get_figure().supylabel(_measure(rated[0][0]), fontsize=8)  # type: ignore[union-attr]
         else:
-            ax.set_ylabel(_measure(shown[0][0]))
-        _legend(axes[0], [curve for curve, _ in shown], alone=ax is not None)
+            ax.set_ylabel(_measure(rated[0][0]))
+        _legend(axes[0], [curve for curve, _ in rated], alone=ax is not None)
     return axes[0]
 
 
-def numbers(curves: Sequence[Curve], regimes: Sequence[Regimes | None]) -> pd.DataFrame:
+def numbers(shown: Material) -> pd.DataFrame:
     """A row a batch size: the best learning rates, and what the two rules say."""
     frames = []
-    for curve, found in zip(curves, regimes, strict=True):
+    for curve, found in zip(shown.curves, shown.regimes, strict=True):
         points = [point for point in curve.points if point.rates]
         frame = pd.DataFrame(
             {

@@ -17,7 +17,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from analysis.curves import Curve
 from analysis.figures.style import COLUMN, FAINT, INK, context, grid, log2_axis, panels
 from analysis.groups import labels
-from analysis.regimes import Regimes
+from analysis.material import Material
 from analysis.trials_needed import ENOUGH, Budget
 from results.errors import ResultsError
 
@@ -30,9 +30,7 @@ _VIRIDIS = plt.get_cmap("viridis")
 _COLOURS = LinearSegmentedColormap.from_list("sizes", _VIRIDIS(np.linspace(0.0, 0.88, 64)))
 
 
-def draw(
-    curves: Sequence[Curve], _regimes: Sequence[Regimes | None], *, ax: Axes | None = None
-) -> Axes:
+def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
     """A panel a curve: for each batch size the expected best of n trials over the best of N.
 
     Where the search space was enlarged, n is what the space as it was first given has of them.
@@ -40,17 +38,17 @@ def draw(
     black line is the geometric mean of the batch sizes, by which N is called enough: its value at
     half of the trials is to be at most the dashed line.
     """
-    shown = [curve for curve in curves if _budgets(curve)]
-    if not shown:
-        raise ResultsError("no budget check to draw", hint=_why_not(curves))
+    checked = [curve for curve in shown.curves if _budgets(curve)]
+    if not checked:
+        raise ResultsError("no budget check to draw", hint=_why_not(shown.curves))
     with context():
-        axes = panels(ax, len(shown), lambda: _grid(len(shown)))
-        span = _span(shown)
+        axes = panels(ax, len(checked), lambda: _grid(len(checked)))
+        span = _span(checked)
         colours = ScalarMappable(LogNorm(*span), _COLOURS)
-        texts = labels([curve.group for curve in shown])
-        for one, curve, text in zip(axes, shown, texts, strict=True):
+        texts = labels([curve.group for curve in checked])
+        for one, curve, text in zip(axes, checked, texts, strict=True):
             _panel(one, curve, text, colours)
-        top = max(min(_TOP, _highest(curve)) for curve in shown)
+        top = max(min(_TOP, _highest(curve)) for curve in checked)
         for one in axes:
             one.set_ylim(1 - 0.03 * (top - 1), 1 + 1.12 * (max(top, 1.08) - 1))
         axes[0].set_ylabel("expected best of n / best of N")
@@ -58,7 +56,7 @@ def draw(
     return axes[0]
 
 
-def numbers(curves: Sequence[Curve], _regimes: Sequence[Regimes | None]) -> pd.DataFrame:
+def numbers(shown: Material) -> pd.DataFrame:
     """A row a batch size and number of trials."""
     rows = [
         {
@@ -71,7 +69,7 @@ def numbers(curves: Sequence[Curve], _regimes: Sequence[Regimes | None]) -> pd.D
             "enlarged": each.enlarged,
             "known": each.known,
         }
-        for curve in curves
+        for curve in shown.curves
         for size, each in _budgets(curve)
         for n, expected in zip(each.n, each.expected, strict=True)
     ]

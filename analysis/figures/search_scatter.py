@@ -17,8 +17,8 @@ from matplotlib.patheffects import withStroke
 from analysis.curves import Curve
 from analysis.figures.style import ABOVE, COLUMN, FAINT, INK, LOOKS, context, plain, tint
 from analysis.groups import labels
+from analysis.material import Material
 from analysis.points import Point
-from analysis.regimes import Regimes
 from analysis.tried import CLASSES, Tried
 from results.errors import ResultsError
 
@@ -49,21 +49,19 @@ _WORDS = {
 }
 
 
-def draw(
-    curves: Sequence[Curve], _regimes: Sequence[Regimes | None], *, ax: Axes | None = None
-) -> Axes:
+def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
     """A panel a batch size of each curve that has a momentum: learning rate against 1 - momentum.
 
     Along the grey lines the effective learning rate, learning rate / (1 - momentum), is the same.
     The figure wants ``keep: off``: else most trials are dominated, and not known.
     """
-    shown = [curve for curve in curves if any(_placed(point) for point in curve.points)]
-    if not shown:
+    placed = [curve for curve in shown.curves if any(_placed(point) for point in curve.points)]
+    if not placed:
         raise ResultsError(
             "no trials with a learning rate and a momentum to draw",
             hint="this figure needs a search that tunes both: optimizer momentum or nesterov",
         )
-    panels = [(curve, point) for curve in shown for point in curve.points if _placed(point)]
+    panels = [(curve, point) for curve in placed for point in curve.points if _placed(point)]
     with context():
         if ax is not None:
             if len(panels) > 1:
@@ -73,19 +71,19 @@ def draw(
                 )
             axes, rows = [ax], [[ax]]
         else:
-            axes, rows = _grid(shown)
+            axes, rows = _grid(placed)
         limits = _limits([one for _, point in panels for one in _placed(point)])
-        texts = dict(zip(map(id, shown), labels([curve.group for curve in shown]), strict=True))
+        texts = dict(zip(map(id, placed), labels([curve.group for curve in placed]), strict=True))
         for one, (curve, point) in zip(axes, panels, strict=True):
             size = plain(point.batch_size)
-            text = f"{texts[id(curve)]}, B = {size}" if len(shown) > 1 else f"batch size {size}"
+            text = f"{texts[id(curve)]}, B = {size}" if len(placed) > 1 else f"batch size {size}"
             _panel(one, point, text, limits, named=one is axes[0])
         _name(axes, rows, alone=ax is not None)
         _legend(axes[0], [point for _, point in panels], alone=ax is not None)
     return axes[0]
 
 
-def numbers(curves: Sequence[Curve], _regimes: Sequence[Regimes | None]) -> pd.DataFrame:
+def numbers(shown: Material) -> pd.DataFrame:
     """A row a trial that ran, also of curves without a momentum."""
     rows = [
         {
@@ -99,7 +97,7 @@ def numbers(curves: Sequence[Curve], _regimes: Sequence[Regimes | None]) -> pd.D
             "effective_learning_rate": _effective(one),
             "best": one is _best(point),
         }
-        for curve in curves
+        for curve in shown.curves
         for point in curve.points
         for one in point.tried
     ]

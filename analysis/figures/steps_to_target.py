@@ -27,6 +27,7 @@ from analysis.figures.style import (
     look,
 )
 from analysis.groups import labels
+from analysis.material import Material
 from analysis.regimes import Regimes
 from results.errors import ResultsError
 
@@ -49,9 +50,7 @@ _ESTIMATORS = {
 }
 
 
-def draw(
-    curves: Sequence[Curve], regimes: Sequence[Regimes | None], *, ax: Axes | None = None
-) -> Axes:
+def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
     """Log₂ against log₂; a panel for each workload, data set and target.
 
     Points are the fewest steps to target with the error bar of a best of N; lines the fitted
@@ -59,6 +58,7 @@ def draw(
     regimes (hatched where merely bounded), the intervals of their ends and the critical batch
     size with its interval. A single curve is shaded in its panel instead.
     """
+    curves, regimes = shown.curves, shown.regimes
     panels = _panels(curves, regimes)
     with context():
         if ax is not None:
@@ -110,10 +110,10 @@ def draw(
         return both[0][0]
 
 
-def numbers(curves: Sequence[Curve], regimes: Sequence[Regimes | None]) -> pd.DataFrame:
+def numbers(shown: Material) -> pd.DataFrame:
     """A row a point: steps, error bar, N, the fit there, and whether it was left out."""
     frames = []
-    for curve, found in zip(curves, regimes, strict=True):
+    for curve, found in zip(shown.curves, shown.regimes, strict=True):
         frame = curve.to_frame()
         frame.insert(0, "curve", curve.label)
         frame["target"] = None if curve.target is None else str(curve.target)

@@ -26,7 +26,7 @@ from analysis.figures.style import (
     tint,
 )
 from analysis.groups import labels
-from analysis.regimes import Regimes
+from analysis.material import Material
 from analysis.tried import CLASSES, shares
 from results.errors import ResultsError
 
@@ -48,25 +48,23 @@ WORDS = {
 }
 
 
-def draw(
-    curves: Sequence[Curve], _regimes: Sequence[Regimes | None], *, ax: Axes | None = None
-) -> Axes:
+def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
     """A panel a curve: for each batch size the shares of its trials that ran.
 
     Under dominated stopping a trial that was cut off may have reached the target later, and how
     many are depends on the order of training: those are hatched. ``keep: off`` tells.
     """
-    shown = [curve for curve in curves if any(point.tried for point in curve.points)]
-    if not shown:
+    tried = [curve for curve in shown.curves if any(point.tried for point in curve.points)]
+    if not tried:
         raise ResultsError("no trials to draw", hint="this figure needs trials, not steps alone")
-    sizes = sorted({point.batch_size for curve in shown for point in curve.points})
+    sizes = sorted({point.batch_size for curve in tried for point in curve.points})
     with context():
-        height = 1.05 * len(shown) + 0.95
-        axes = panels(ax, len(shown), lambda: column_of_panels(len(shown), height))
-        texts = labels([curve.group for curve in shown])
-        for one, curve, text in zip(axes, shown, texts, strict=True):
+        height = 1.05 * len(tried) + 0.95
+        axes = panels(ax, len(tried), lambda: column_of_panels(len(tried), height))
+        texts = labels([curve.group for curve in tried])
+        for one, curve, text in zip(axes, tried, texts, strict=True):
             _panel(one, curve, text, sizes)
-        units = {curve.example_unit for curve in shown}
+        units = {curve.example_unit for curve in tried}
         axes[-1].set_xlabel(f"batch size ({units.pop()}s)" if len(units) == 1 else "batch size")
         figure = axes[0].get_figure(root=True)
         assert isinstance(figure, Figure)
@@ -74,11 +72,11 @@ def draw(
             figure.supylabel("share of trials that ran", fontsize=8)
         else:
             ax.set_ylabel("share of trials that ran")
-        _legend(axes[0], figure, shown, alone=ax is not None)
+        _legend(axes[0], figure, tried, alone=ax is not None)
     return axes[0]
 
 
-def numbers(curves: Sequence[Curve], _regimes: Sequence[Regimes | None]) -> pd.DataFrame:
+def numbers(shown: Material) -> pd.DataFrame:
     """A row a batch size: the trials that ran, and the share of each class."""
     return pd.DataFrame(
         [
@@ -88,7 +86,7 @@ def numbers(curves: Sequence[Curve], _regimes: Sequence[Regimes | None]) -> pd.D
                 "ran": len(point.tried),
                 **{name.replace(" ", "_"): each for name, each in shares(point.tried).items()},
             }
-            for curve in curves
+            for curve in shown.curves
             for point in curve.points
         ]
     )

@@ -53,7 +53,7 @@ def texts(ax: Any) -> list[str]:
 
 
 def test_steps_says_what_it_shows(odd: list[Curve], found: list[Regimes]) -> None:
-    ax = figures.steps(odd, found)
+    ax = figures.draw("steps", odd, found)
     words = texts(ax)
     for expected in (
         "sgd",
@@ -79,7 +79,7 @@ def test_nothing_that_is_written_leaves_the_page_or_meets_another(
 ) -> None:
     from matplotlib.text import Text
 
-    figure = figures.steps(odd, found).get_figure(root=True)
+    figure = figures.draw("steps", odd, found).get_figure(root=True)
     assert figure is not None
     figure.draw_without_rendering()
     page = figure.bbox
@@ -144,28 +144,28 @@ def test_workloads_get_panels_and_not_one_pair_of_axes(search: Make) -> None:
     trials = search()
     other = search("adam", seed=1, workload="mnist-simple-cnn")
     two = curves(pd.concat([trials, other]))
-    figure = figures.steps(two).get_figure(root=True)
+    figure = figures.draw("steps", two).get_figure(root=True)
     assert figure is not None
     assert len(figure.axes) == 4  # a panel and a strip each
     with pytest.raises(ResultsError, match="2 workloads or targets"):
-        figures.steps(two, ax=plt.figure().add_subplot())
+        figures.draw("steps", two, ax=plt.figure().add_subplot())
 
 
 def test_on_axes_of_ones_own(odd: list[Curve], found: list[Regimes]) -> None:
     from matplotlib import pyplot as plt
 
     ax = plt.figure().add_subplot()
-    assert figures.steps(odd, found, ax=ax) is ax
+    assert figures.draw("steps", odd, found, ax=ax) is ax
     assert "critical batch size, 90 %" in texts(ax)
     other = plt.figure().add_subplot()
-    assert figures.learning_rate(odd[:1], found[:1], ax=other) is other
+    assert figures.draw("learning_rate", odd[:1], found[:1], ax=other) is other
     assert "linear rule" in texts(other)
 
 
 def test_learning_rate_has_both_rules_through_the_points(
     odd: list[Curve], found: list[Regimes]
 ) -> None:
-    words = texts(figures.learning_rate(odd, found))
+    words = texts(figures.draw("learning_rate", odd, found))
     assert {"linear rule", "square-root rule", "critical batch size"} <= set(words)
     frame = figures.numbers("learning_rate", odd, found)
     sgd = frame[frame["curve"] == "sgd"]
@@ -179,13 +179,13 @@ def test_learning_rate_has_both_rules_through_the_points(
 
 def test_a_curve_too_short_for_regimes_is_drawn_without(search: Make) -> None:
     (curve,) = curves(search(sizes=(1, 2)))
-    words = texts(figures.steps([curve]))
+    words = texts(figures.draw("steps", [curve]))
     assert "too few batch sizes" in words
 
 
 @pytest.mark.parametrize("suffix", [".pdf", ".png", ".svg"])
 def test_files(odd: list[Curve], found: list[Regimes], tmp_path: Path, suffix: str) -> None:
-    ax = figures.steps(odd, found)
+    ax = figures.draw("steps", odd, found)
     numbers = figures.numbers("steps", odd, found)
     picture, table = figures.save(ax, tmp_path / f"steps{suffix}", numbers)
     assert picture.stat().st_size > 5_000
@@ -197,7 +197,7 @@ def test_files(odd: list[Curve], found: list[Regimes], tmp_path: Path, suffix: s
 
 
 def test_pdf_embeds_truetype_fonts(odd: list[Curve], tmp_path: Path) -> None:
-    (path,) = figures.save(figures.steps(odd[:1]), tmp_path / "steps")
+    (path,) = figures.save(figures.draw("steps", odd[:1]), tmp_path / "steps")
     assert path.suffix == ".pdf"
     content = path.read_bytes()
     for stream in re.findall(rb"stream\r?\n(.*?)\r?\nendstream", content, re.DOTALL):
@@ -214,9 +214,9 @@ def test_what_cannot_be(odd: list[Curve], tmp_path: Path) -> None:
         figures.draw("step", odd)
     assert caught.value.hint == "did you mean steps?"
     with pytest.raises(ResultsError, match=r"cannot write a figure as \.gif"):
-        figures.save(figures.steps(odd[:1]), tmp_path / "steps.gif")
+        figures.save(figures.draw("steps", odd[:1]), tmp_path / "steps.gif")
     with pytest.raises(ResultsError, match=r"cannot write .*steps\.pdf"):
-        figures.save(figures.steps(odd[:1]), tmp_path / "nowhere" / "steps.pdf")
+        figures.save(figures.draw("steps", odd[:1]), tmp_path / "nowhere" / "steps.pdf")
     with pytest.raises(ResultsError, match="no curve"):
         figures.draw("steps", [])
     assert list(figures.names()) == ["steps", "learning_rate", "budget", "rates", "search"]

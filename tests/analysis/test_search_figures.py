@@ -54,7 +54,7 @@ def texts(ax: Any) -> list[str]:
 
 
 def test_the_budget_says_what_it_shows(kept: list[Curve]) -> None:
-    words = texts(figures.budget(kept))
+    words = texts(figures.draw("budget", kept))
     for expected in (
         "sgd, N = 24",
         "adam, N = 24",
@@ -79,16 +79,16 @@ def test_the_budget_says_what_it_shows(kept: list[Curve]) -> None:
 
 def test_where_there_is_no_budget_it_says_why(search: Make) -> None:
     with pytest.raises(ResultsError, match="no budget check") as caught:
-        figures.budget(curves(search(search="optuna:tpe")))
+        figures.draw("budget", curves(search(search="optuna:tpe")))
     assert "optuna:tpe" in str(caught.value.hint)
     repeats = pd.DataFrame({"batch_size": [8, 16], "steps_to_target": [9, 5], "role": "repeat"})
     with pytest.raises(ResultsError, match="no budget check") as caught:
-        figures.budget(curves(repeats.assign(status="COMPLETE")))
+        figures.draw("budget", curves(repeats.assign(status="COMPLETE")))
     assert "needs trials of a search" in str(caught.value.hint)
 
 
 def test_rates_are_of_the_trials_that_ran(off: list[Curve], fates: pd.DataFrame) -> None:
-    words = texts(figures.rates(off))
+    words = texts(figures.draw("rates", off))
     assert {"target reached", "not reached", "infeasible", "share of trials that ran"} <= {*words}
     assert "dominated: not known (keep: off tells)" not in words
     frame = figures.numbers("rates", off)
@@ -104,7 +104,7 @@ def test_rates_are_of_the_trials_that_ran(off: list[Curve], fates: pd.DataFrame)
 
 
 def test_dominated_trials_are_a_class_of_their_own(kept: list[Curve]) -> None:
-    assert "dominated: not known (keep: off tells)" in texts(figures.rates(kept))
+    assert "dominated: not known (keep: off tells)" in texts(figures.draw("rates", kept))
     frame = figures.numbers("rates", kept)
     assert (frame["dominated"] > 0.5).all()
     assert (frame["not_reached"] == 0).all()
@@ -113,7 +113,7 @@ def test_dominated_trials_are_a_class_of_their_own(kept: list[Curve]) -> None:
 def test_the_search_shows_every_trial_once_and_the_best(
     off: list[Curve], fates: pd.DataFrame
 ) -> None:
-    ax = figures.search(off)
+    ax = figures.draw("search", off)
     figure = ax.get_figure(root=True)
     assert figure is not None
     assert len(figure.axes) == len(SIZES)
@@ -140,7 +140,7 @@ def test_the_search_shows_every_trial_once_and_the_best(
 
 
 def test_equal_effective_rates_are_straight_lines_through_the_panel(off: list[Curve]) -> None:
-    ax = figures.search(off)
+    ax = figures.draw("search", off)
     lines = [line for line in ax.get_lines() if line.get_linestyle() == "-"]
     rates = []
     for line in lines:
@@ -153,8 +153,8 @@ def test_equal_effective_rates_are_straight_lines_through_the_panel(off: list[Cu
 
 def test_curves_without_a_momentum_have_no_such_figure(kept: list[Curve], off: list[Curve]) -> None:
     with pytest.raises(ResultsError, match="no trials with a learning rate and a momentum"):
-        figures.search(kept)
-    figure = figures.search([*kept, *off]).get_figure(root=True)
+        figures.draw("search", kept)
+    figure = figures.draw("search", [*kept, *off]).get_figure(root=True)
     assert figure is not None
     assert len(figure.axes) == len(SIZES)
     assert len(figures.numbers("search", [*kept, *off])["curve"].unique()) == 3
@@ -198,7 +198,7 @@ def test_one_pair_of_axes_holds_one_panel(kept: list[Curve], off: list[Curve]) -
         assert figures.draw(name, kept[:1], ax=ax) is ax
     ax = plt.figure().add_subplot()
     (curve,) = off
-    assert figures.search([replace(curve, points=curve.points[:1])], ax=ax) is ax
+    assert figures.draw("search", [replace(curve, points=curve.points[:1])], ax=ax) is ax
 
 
 def test_edges_and_repeats_stand_in_the_steps_figure_and_its_numbers(
@@ -216,7 +216,7 @@ def test_edges_and_repeats_stand_in_the_steps_figure_and_its_numbers(
         f'{{"learning_rate": {{"log": [0.001, {high}]}}}}'
     )
     (curve,) = curves(pd.concat([trials, again]), studies=studies)
-    words = texts(figures.steps([curve]))
+    words = texts(figures.draw("steps", [curve]))
     assert "repeats of the best: median, 94%" in words
     assert "optimum on edge of space" in words
     frame = figures.numbers("steps", [curve]).set_index("batch_size")
@@ -224,7 +224,7 @@ def test_edges_and_repeats_stand_in_the_steps_figure_and_its_numbers(
     assert frame.loc[8, "repeats_median"] == pytest.approx(frame.loc[8, "steps"] * 1.2)
     assert frame.loc[8, "edges"] == f"learning_rate at its upper end {high:g}"
     assert frame.loc[64, "edges"] == ""
-    picture, table = figures.save(figures.steps([curve]), tmp_path / "steps.png", frame)
+    picture, table = figures.save(figures.draw("steps", [curve]), tmp_path / "steps.png", frame)
     assert picture.is_file()
     assert "half_trials_ratio" in pd.read_csv(table)
 
@@ -247,8 +247,8 @@ def test_a_near_best_trial_on_the_edge_gets_a_dotted_ring_and_a_note(
     assert [edge.verdict for edge in at.edges] == ["near"]
     assert curve.to_frame()["edges"].iloc[3].endswith("(near-best)")
     assert any(note.startswith("near-best trials sit on the edge") for note in curve.notes)
-    assert "near-best on edge of space" in texts(figures.steps([curve]))
-    assert "near-best on edge of space" in texts(figures.learning_rate([curve]))
+    assert "near-best on edge of space" in texts(figures.draw("steps", [curve]))
+    assert "near-best on edge of space" in texts(figures.draw("learning_rate", [curve]))
 
 
 def test_edges_are_those_of_the_enlarged_space(search: Make, studies_of: Make) -> None:
