@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 from pygments.lexers.special import TextLexer
 from sphinx.application import Sphinx
@@ -21,6 +22,7 @@ exclude_patterns = ["README.md"]  # the folder's index for a code host; the site
 myst_enable_extensions = ["html_image"]
 myst_heading_anchors = 4
 highlight_language = "none"
+default_role = "code"
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
@@ -38,15 +40,33 @@ html_copy_source = False
 html_show_sphinx = False
 
 _TITLED = re.compile(r"^```(\w+) ([\w.-]+\.\w+)$", re.MULTILINE)
+_NAMED = re.compile(r"\[([\w-]+\.md)\]\(\1\)")
 _SITE_ALONE = re.compile(r"<!-- site: (.*?) -->", re.DOTALL)
 
 
+_COLON = "\ue000"
+
+
 def for_the_site(app: Sphinx, name: str, source: list[str]) -> None:
-    """What Markdown on a code host has no word for: a code block's file name becomes its caption,
-    and what stands in ``<!-- site: … -->`` is shown."""
+    """What Markdown on a code host has no word for: a code block's file name becomes its caption, a
+    link that is called as its file gets the page's title, and ``<!-- site: … -->`` is shown."""
     del app, name
     text = _TITLED.sub(r"```{code-block} \1\n:caption: \2", source[0])
+    text = _NAMED.sub(r"[](\1)", text)
     source[0] = _SITE_ALONE.sub(r"\1", text)
+
+
+def hide_colon(app: Sphinx, what: str, name: str, of: Any, options: Any, lines: list[str]) -> None:
+    """Napoleon takes what stands before the first colon of an attribute's text for its type."""
+    del app, name, of, options
+    if what in ("attribute", "data", "property") and lines:
+        lines[0] = lines[0].replace(":", _COLON)
+
+
+def show_colon(app: Sphinx, what: str, name: str, of: Any, options: Any, lines: list[str]) -> None:
+    """After Napoleon."""
+    del app, what, name, of, options
+    lines[:] = [line.replace(_COLON, ":") for line in lines]
 
 
 def make_reports(app: Sphinx, error: Exception | None) -> None:
@@ -63,4 +83,6 @@ def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
     app.add_lexer("csv", TextLexer)
     app.connect("source-read", for_the_site)
+    app.connect("autodoc-process-docstring", hide_colon, priority=100)
+    app.connect("autodoc-process-docstring", show_colon, priority=900)
     app.connect("build-finished", make_reports)
