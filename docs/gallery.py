@@ -86,12 +86,13 @@ class Section(BaseModel):
     entries: list[Entry] = Field(min_length=1)
 
 
-def sections(path: Path = LIST) -> list[Section]:
+def sections(path: Path | None = None) -> list[Section]:
     """What gallery.yaml says.
 
     Raises:
         ValueError: a key that is none, a value that cannot be, a name that comes twice.
     """
+    path = path or LIST
     try:
         found = [Section(**one) for one in yaml.safe_load(path.read_text(encoding="utf-8"))]
     except ValidationError as error:

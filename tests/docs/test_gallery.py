@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -58,38 +59,55 @@ def test_every_committed_picture_is_there_and_small(gallery: Any) -> None:
             assert 400 <= picture.width <= 2 * gallery.WIDEST, name
 
 
-def test_an_entry_is_made_with_its_numbers(
-    gallery: Any,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    (tmp_path / "gallery.yaml").write_text(ONE)
+@pytest.fixture
+def elsewhere(gallery: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in the place of docs/ and figures/, with a list of one entry."""
     for name in ("LIST", "PAGE", "FIGURES"):
         monkeypatch.setattr(gallery, name, tmp_path / Path(getattr(gallery, name)).name)
     monkeypatch.setattr(gallery, "PICTURES", tmp_path / "img")
-    monkeypatch.setattr(gallery.sections, "__defaults__", (tmp_path / "gallery.yaml",))
+    (tmp_path / "gallery.yaml").write_text(ONE)
     (tmp_path / "img").mkdir()
-    (tmp_path / "img" / "gone.png").write_bytes(b"")
+    return tmp_path
+
+
+def test_an_entry_is_made_with_its_numbers(
+    gallery: Any, elsewhere: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (elsewhere / "img" / "gone.png").write_bytes(b"")
     assert gallery.main(["--renew"]) == 0
     said = capsys.readouterr().out
     assert said.startswith("[ 1/1] one ")
     assert "removed gone.png" in said
-    assert [path.name for path in (tmp_path / "img").iterdir()] == ["one.png"]
-    assert (tmp_path / "gallery" / "one.csv").read_text().startswith("curve,batch_size,")
-    with Image.open(tmp_path / "gallery" / "one.png") as whole:
+    assert [path.name for path in (elsewhere / "img").iterdir()] == ["one.png"]
+    assert (elsewhere / "gallery" / "one.csv").read_text().startswith("curve,batch_size,")
+    with Image.open(elsewhere / "gallery" / "one.png") as whole:
         inches = whole.width / whole.info["dpi"][0]
-    with Image.open(tmp_path / "img" / "one.png") as small:
+    with Image.open(elsewhere / "img" / "one.png") as small:
         assert small.width == 2 * round(inches * gallery.SHOWN)
-    page = (tmp_path / "gallery.md").read_text()
+    page = (elsewhere / "gallery.md").read_text()
     assert 'alt="A &quot;b&quot; c."' in page
     assert "```sh\nbatchscale plot rates own -o one.pdf\n```" in page
 
 
-def test_a_command_that_fails_is_told_and_the_status(gallery: Any, tmp_path: Path) -> None:
-    entry = gallery.Entry(name="no", command="batchscale plot nothing own", caption="No.")
-    with pytest.raises(RuntimeError, match="no figure is called 'nothing'"):
-        gallery.make(entry, tmp_path)
+def test_a_command_that_fails_is_told_and_the_status_is_1(
+    gallery: Any, elsewhere: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(gallery.DOCS / "img" / "gallery" / "rates.png", elsewhere / "img" / "one.png")
+    (elsewhere / "gallery.yaml").write_text(ONE.replace("plot rates", "plot nothing"))
+    assert gallery.main([]) == 1
+    said = capsys.readouterr().out
+    assert "one failed" in said
+    assert "no figure is called 'nothing'" in said
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_name_that_is_none_is_wrong_usage(
+    gallery: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        gallery.main(["two"])
+    assert end.value.code == 2
+    assert "no entry is called two" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

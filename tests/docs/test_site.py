@@ -6,6 +6,7 @@ import re
 import runpy
 from typing import Any
 
+import numpy as np
 import pytest
 
 import analysis
@@ -72,3 +73,16 @@ def test_every_page_begins_with_its_one_title() -> None:
         for block in blocks(f"docs/{path.name}"):
             text = text.replace(block.text, "")
         assert len(re.findall(r"^# ", text, re.M)) == 1, path.name
+
+
+def test_the_pictures_of_the_concepts_show_what_the_page_says(pictures: Any) -> None:
+    text = (ROOT / "docs" / "concepts.md").read_text(encoding="utf-8")
+    _, _, found = pictures._sweeps()
+    truth = np.log(pictures.TRUE.critical)
+    low, high = (end["critical_batch_size"] for end in (found.low, found.high))
+    assert int(((low <= truth) & (truth <= high)).sum()) == 17
+    assert text.count("seventeen of twenty") == 1
+    at_critical = np.interp(truth, np.log(pictures.SIZES), np.log(pictures.STEPS))
+    assert np.exp(at_critical) == pytest.approx(2 * pictures.TRUE.min_steps, rel=1e-3)
+    shown = set(re.findall(r'src="img/(concepts-\w+\.png)"', text))
+    assert shown == {path.name for path in (ROOT / "docs" / "img").glob("concepts-*.png")}
