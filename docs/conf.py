@@ -41,6 +41,8 @@ html_show_sphinx = False
 
 _TITLED = re.compile(r"^```(\w+) ([\w.-]+\.\w+)$", re.MULTILINE)
 _NAMED = re.compile(r"\[([\w-]+\.md)\]\(\1\)")
+_FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
+_PER_CENT = re.compile(r"(?<=\d) %")
 _SITE_ALONE = re.compile(r"<!-- site: (.*?) -->", re.DOTALL)
 
 
@@ -49,10 +51,14 @@ _COLON = "\ue000"
 
 def for_the_site(app: Sphinx, name: str, source: list[str]) -> None:
     """What Markdown on a code host has no word for: a code block's file name becomes its caption, a
-    link that is called as its file gets the page's title, and ``<!-- site: … -->`` is shown."""
+    link that is called as its file gets the page's title, a number keeps its per cent sign, and
+    ``<!-- site: … -->`` is shown."""
     del app, name
     text = _TITLED.sub(r"```{code-block} \1\n:caption: \2", source[0])
     text = _NAMED.sub(r"[](\1)", text)
+    parts = _FENCED.split(text)
+    parts[::2] = [_PER_CENT.sub("\u00a0%", part) for part in parts[::2]]
+    text = "".join(parts)
     source[0] = _SITE_ALONE.sub(r"\1", text)
 
 

@@ -42,13 +42,13 @@ def test_a_page_is_told_for_the_site(conf: Any) -> None:
     source = [
         "see [concepts.md](concepts.md), [words](concepts.md#words)\n"
         "```python my_opt.py\nx = 1\n```\n```sh cloud\nray up\n```\n"
-        '<!-- site: <a href="x.html">Open</a> --><!-- kept -->\n'
+        '<!-- site: <a href="x.html">Open</a> --><!-- kept -->\n20 % of it\n```sh\n20 % 3\n```\n'
     ]
     conf["for_the_site"](None, "page", source)
     assert source[0] == (
         "see [](concepts.md), [words](concepts.md#words)\n"
         "```{code-block} python\n:caption: my_opt.py\nx = 1\n```\n```sh cloud\nray up\n```\n"
-        '<a href="x.html">Open</a><!-- kept -->\n'
+        '<a href="x.html">Open</a><!-- kept -->\n20\u00a0% of it\n```sh\n20 % 3\n```\n'
     )
 
 
