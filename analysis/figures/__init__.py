@@ -25,9 +25,13 @@ if TYPE_CHECKING:
 
 _FIGURES = {
     "steps": ("steps_to_target", "steps to target against batch size, with the three regimes"),
+    "forest": ("forest", "critical batch sizes and regimes of all curves, with intervals"),
+    "tradeoff": ("tradeoff", "steps against examples to target: what a larger batch costs"),
     "learning_rate": ("best_learning_rate", "the best effective learning rate and the two rules"),
     "budget": ("expected_best", "the expected best against the number of trials: was N enough?"),
     "rates": ("trial_rates", "shares of trials that reached the target, did not, or diverged"),
+    "landscape": ("landscape", "learning rate against steps to target, the best marked"),
+    "training": ("training", "training curves of every trial, with the best and its bracket"),
     "search": ("search_scatter", "learning rate and momentum of every trial, and its fate"),
 }
 

@@ -6,17 +6,16 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import LinearSegmentedColormap, LogNorm
+from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from analysis.curves import Curve
 from analysis.figures.page import COLUMN, context, mark, stroke
-from analysis.figures.style import FAINT, INK, grid, left_column, log2_axis, panels, tiles
+from analysis.figures.style import FAINT, INK, SIZES, grid, left_column, log2_axis, panels, tiles
 from analysis.groups import labels
 from analysis.material import Material
 from analysis.trials_needed import ENOUGH, Budget
@@ -26,9 +25,6 @@ _PANEL, _LEAST = 2.1, 1.8
 """Inches of a panel: its height, and what it needs across."""
 _TOP = 1.5
 """Ratios above it are cut off: what they say is that N is far too small."""
-
-_VIRIDIS = plt.get_cmap("viridis")
-_COLOURS = LinearSegmentedColormap.from_list("sizes", _VIRIDIS(np.linspace(0.0, 0.88, 64)))
 
 
 def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
@@ -45,7 +41,7 @@ def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
     with context():
         axes = panels(ax, len(checked), lambda: _grid(len(checked)))
         span = _span(checked)
-        colours = ScalarMappable(LogNorm(*span), _COLOURS)
+        colours = ScalarMappable(LogNorm(*span), SIZES)
         texts = labels([curve.group for curve in checked])
         for one, curve, text in zip(axes, checked, texts, strict=True):
             _panel(one, curve, text, colours)

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.colors import to_hex, to_rgb
+from matplotlib.colors import LinearSegmentedColormap, to_hex, to_rgb
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
 from analysis.figures.page import (
@@ -61,6 +61,11 @@ LOOKS = tuple(
 green or no blue."""
 
 
+_VIRIDIS = plt.get_cmap("viridis")
+SIZES = LinearSegmentedColormap.from_list("sizes", _VIRIDIS(np.linspace(0.0, 0.88, 64)))
+"""The colours of batch sizes; without the yellow, which white paper swallows."""
+
+
 def look(i: int) -> Look:
     """The ``i``-th curve's; after seven colours they come again with other markers.
 
@@ -107,8 +112,11 @@ def log10_axis(axis: Axis, low: float, high: float, most: int = 5) -> None:
 
 
 def decimal(value: float) -> str:
-    """A number as one writes it on an axis: 20,000, 0.05, 1e-05."""
-    return f"{value:,.0f}" if value >= 10_000 else f"{value:g}"
+    """A number as one writes it on an axis: 20k, 3M, 0.05, 1e-05."""
+    for power, letter in ((12, "T"), (9, "G"), (6, "M"), (3, "k")):
+        if value >= 10.0**power and value >= 10_000:
+            return f"{value / 10.0**power:.3g}{letter}"
+    return f"{value:g}"
 
 
 def plain(value: float) -> str:

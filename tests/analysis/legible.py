@@ -59,9 +59,8 @@ def _covered(line: Line2D, words: list[Text], legends: list[Legend]) -> Iterator
     frame = line.axes.bbox.padded(1).get_points()
     at = at[np.isfinite(at).all(1) & (at >= frame[0]).all(1) & (at <= frame[1]).all(1)]
     for legend in legends:
-        if legend.axes is line.axes:
-            if any(_holds(_inner(legend), point) for point in at):
-                yield f"marks of {line.get_label()!r} are under the legend of {_first(legend)}"
+        if legend.axes is line.axes and any(_holds(_inner(legend), point) for point in at):
+            yield f"marks of {line.get_label()!r} are under the legend of {_first(legend)}"
     for text in words:
         if text.axes is line.axes and text in line.axes.texts:
             shape = _shrunk(_corners(text), _SLACK * _height(text))
@@ -73,7 +72,6 @@ def _drawn(figure: Figure) -> tuple[list[Text], list[Legend], list[Line2D]]:
     words: list[Text] = []
     legends: list[Legend] = []
     lines: list[Line2D] = []
-    figure.draw_without_rendering()  # lays out
     with _watched(Text, words), _watched(Legend, legends), _watched(Line2D, lines):
         figure.draw_without_rendering()
     written = [text for text in words if text.get_visible() and text.get_text().strip()]
@@ -123,10 +121,10 @@ def _inner(legend: Legend) -> np.ndarray:
 
 
 def _height(text: Text) -> float:
+    """Of one line, in pixels."""
     corners = _corners(text)
-    return float(
-        min(np.linalg.norm(corners[1] - corners[0]), np.linalg.norm(corners[2] - corners[1]))
-    )
+    sides = np.linalg.norm(corners[1] - corners[0]), np.linalg.norm(corners[2] - corners[1])
+    return float(min(sides)) / (1 + text.get_text().count("\n"))
 
 
 def _shrunk(corners: np.ndarray, by: float) -> np.ndarray:
