@@ -182,4 +182,10 @@ def _legend(
     if alone:
         axes[0].legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.08), ncols=2)
         return
-    figure.legend(handles=handles, loc="outside upper center", ncols=4, columnspacing=1.2)
+    wide = figure.get_size_inches()[0] / unit() > 1.3 * COLUMN
+    figure.legend(
+        handles=handles,
+        loc="outside upper center",
+        ncols=len(handles) if wide else 2,
+        columnspacing=1.2,
+    )

@@ -102,7 +102,9 @@ def context(figure: Figure | None = None) -> Iterator[None]:
 
 def remember(figure: Figure) -> None:
     """Keep the style of this context for saving ``figure``: hatches and fonts are written then."""
-    _DRAWN[figure] = _settings()
+    _DRAWN[figure] = {
+        name: value for name, value in dict(mpl.rcParams).items() if name not in _NOT_STYLE
+    }
 
 
 def width(need: float = COLUMN) -> float:
@@ -176,7 +178,7 @@ def _style(style: str | Path | None) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name not in _NOT_STYLE}
 
 
-_NOT_STYLE = ("backend", "interactive", "toolbar")
+_NOT_STYLE = ("backend", "backend_fallback", "interactive", "toolbar")
 
 
 def _read(style: str | Path) -> dict[str, Any]:

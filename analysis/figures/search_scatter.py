@@ -166,7 +166,7 @@ def _panel(
     ax.set_yscale("log")
     ax.set_xlim(across)
     ax.set_ylim(up)
-    _equal_rates(ax, across, up, named=named)
+    _equal_rates(ax, across, up, _placed(point) if named else None)
     for name in CLASSES:
         mine = [one for one in _placed(point) if one.became == name]
         _marks(ax, mine, name)
@@ -182,9 +182,17 @@ def _marks(ax: Axes, trials: Sequence[Tried], name: str) -> None:
 
 
 def _equal_rates(
-    ax: Axes, across: tuple[float, float], up: tuple[float, float], *, named: bool
+    ax: Axes,
+    across: tuple[float, float],
+    up: tuple[float, float],
+    trials: Sequence[Tried] | None,
 ) -> None:
-    """A line a decade of the effective learning rate, with its rate where it begins."""
+    """A line a decade of the effective learning rate; over the ``trials`` of the panel, if given,
+    with its rate where it begins, or further up where none of them is."""
+    marks = (
+        _parts([one.learning_rate for one in trials or ()], across),
+        _parts([1 - (one.momentum or 0.0) for one in trials or ()], up),
+    )
     first, last = np.log10(across[0] / up[1]), np.log10(across[1] / up[0])
     for power in range(int(np.ceil(first)), int(np.floor(last)) + 1):
         rate = 10.0**power
@@ -194,12 +202,26 @@ def _equal_rates(
         ax.plot(
             [low, high], [low / rate, high / rate], color="#cfcfcf", linewidth=stroke(0.6), zorder=1
         )
-        if named and low < across[1] ** 0.8 * across[0] ** 0.2 and low / rate < up[1] / 2:
+        for at in np.geomspace(low, high, 12)[:-1] if trials else ():
+            (x,), (y,) = _parts([at], across), _parts([at / rate], up)
+            wide = 0.06 * len(f"{rate:g}") + 0.04
+            near = (np.abs(marks[0] - x - wide / 2) < wide / 2 + 0.04) & (
+                np.abs(marks[1] - y - 0.06) < 0.11
+            )
+            if near.any() or x + wide > 1 or y > 0.86:
+                continue
             ax.annotate(
-                f"{rate:g}", (low, low / rate), xytext=(2, 2), textcoords="offset points",
+                f"{rate:g}", (at, at / rate), xytext=(2, 2), textcoords="offset points",
                 fontsize="x-small", color=INK, zorder=7,
                 path_effects=[withStroke(linewidth=stroke(1.6), foreground="white")],
             )  # fmt: skip
+            break
+
+
+def _parts(values: Sequence[float | None], ends: tuple[float, float]) -> np.ndarray:
+    """Where values lie between the ends of a logarithmic axis, 0 to 1; (n,)."""
+    logs = np.log(np.array(values, dtype=float))
+    return np.asarray((logs - np.log(ends[0])) / np.log(ends[1] / ends[0]))
 
 
 def _name(axes: Sequence[Axes], rows: Sequence[Sequence[Axes]], *, alone: bool) -> None:

@@ -57,8 +57,8 @@ LOOKS = tuple(
     Look(each["color"], *marked)
     for each, marked in zip(sheet()["axes.prop_cycle"], _LOOKS, strict=True)
 )
-"""Seaborn's colour-blind palette, those first that are furthest apart for whoever sees no red, no
-green or no blue."""
+"""Seaborn's colour-blind palette, its blue darker and its purple lighter: so the first four are
+told apart by whoever sees no red, no green or no blue too."""
 
 
 _VIRIDIS = plt.get_cmap("viridis")

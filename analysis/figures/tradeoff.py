@@ -9,8 +9,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
+from matplotlib.transforms import Bbox, ScaledTranslation
 
 from analysis.curves import Curve
 from analysis.figures.facets import Pairs, caption, facets, names
@@ -204,6 +206,10 @@ def _told(ax: Axes, pairs: Pairs) -> None:
                 _tell(ax, size, last, text, taken, places=((-1, 0.3), (-1, -0.3)), **pale)
 
 
+_ROUND = ((1, -1), (-1, 1), (-1, -1), (1, 1), (1.8, -1.5), (-1.8, 1.5), (-1.8, -1.5), (1.8, 1.5))
+"""Where the critical batch size may stand about its mark, the best place first."""
+
+
 def _few(curve: Curve) -> list[tuple[int, float]]:
     """The ends first, then those between, halving the gaps."""
     hits = [(p.batch_size, p.steps) for p in curve.points if p.steps]
@@ -236,13 +242,16 @@ def _tell(
     figure = ax.get_figure(root=True)
     assert figure is not None
     dpi = figure.dpi
+    legends = [each.get_window_extent() for each in ax.findobj(Legend)]
     line = 6.7 * unit() * dpi / 72
     wide = 0.58 * line * len(text) * (1.12 if bold else 1)
     at = _pixels(ax, size, steps)
     gap = (5.5 if bold else 3.5) * unit() * dpi / 72
-    usual = ((1, -1), (-1, 1), (-1, -1), (1, 1)) if bold else ((-1, -1), (1, 1))
+    usual = _ROUND if bold else ((-1, -1), (1, 1))
     for across, up in places or usual:
-        middle = at + np.array([across * (gap + wide / 2), up * (gap * 0.6 + line / 2)])
+        middle = at + np.array(
+            [across * gap + np.sign(across) * wide / 2, up * (gap * 0.6 + line / 2)]
+        )
         near = [
             place
             for place in taken
@@ -252,7 +261,7 @@ def _tell(
         box = ax.bbox
         inside = box.x0 < middle[0] - wide / 2 and middle[0] + wide / 2 < box.x1
         inside = inside and box.y0 < middle[1] - line / 2 and middle[1] + line / 2 < box.y1
-        if near or not inside:
+        if near or not inside or any(_under(each, middle, wide, line) for each in legends):
             continue
         ax.annotate(
             text, (size * steps, steps), xytext=(middle - at) * 72 / dpi, ha="center", va="center",
@@ -263,6 +272,12 @@ def _tell(
         taken += [middle + np.array([part * wide / 2, 0]) for part in (-1, -0.5, 0, 0.5, 1)]
         return True
     return False
+
+
+def _under(box: Bbox, middle: np.ndarray, wide: float, line: float) -> bool:
+    """Whether words of that size, in pixels, would stand in ``box``."""
+    across, up = np.abs(middle - [(box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2])
+    return bool(across < (wide + box.width) / 2 and up < (line + box.height) / 2)
 
 
 def _short(number: float) -> str:
@@ -277,11 +292,15 @@ def _legend(ax: Axes, *, alone: bool) -> None:
                label="least steps, least examples"),
         Line2D([], [], color="#dcdcdc", linewidth=stroke(0.8), label="equal batch size"),
     ]  # fmt: skip
-    if alone:
-        ax.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.07), ncols=2)
-        return
     figure = ax.get_figure(root=True)
     assert figure is not None
+    if alone:
+        beneath = ScaledTranslation(0, -0.42 * unit(), figure.dpi_scale_trans)
+        ax.legend(
+            handles=handles[:2], loc="upper left", bbox_to_anchor=(0, 0), borderaxespad=0,
+            bbox_transform=ax.transAxes + beneath,
+        )  # fmt: skip
+        return
     wide = figure.get_size_inches()[0] / unit() > 1.5 * COLUMN
     figure.legend(
         handles=handles, loc="outside lower center", ncols=3 if wide else 2, columnspacing=1.2
