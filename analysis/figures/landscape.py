@@ -105,6 +105,11 @@ def _hits(point: Point) -> list[Tried]:
     return [one for one in point.tried if one.steps is not None and _rate(one) is not None]
 
 
+def _places(hits: Sequence[Tried]) -> np.ndarray:
+    """Learning rates and steps to target, (2, n)."""
+    return np.array([[_rate(one) for one in hits], [one.steps for one in hits]], dtype=float)
+
+
 def _best(point: Point) -> Tried | None:
     return min(_hits(point), key=lambda one: one.steps or 0.0, default=None)
 
@@ -139,18 +144,17 @@ def _panel(ax: Axes, curve: Curve, colours: ScalarMappable) -> None:
     for point in curve.points:
         colour = colours.to_rgba(np.array(point.batch_size))
         for name, marker in (("not reached", "_"), ("infeasible", "x")):
-            at = [_rate(one) for one in point.tried if one.became == name]
+            at = [x for one in point.tried if one.became == name and (x := _rate(one)) is not None]
             up = high * (high / low) ** _ABOVE[name]
-            ax.plot([x for x in at if x], [up] * sum(x is not None for x in at), linestyle="none",
+            ax.plot(at, [up] * len(at), linestyle="none",
                     marker=marker, markersize=mark(3), color=colour, zorder=3,
                     markeredgewidth=stroke(0.7))  # fmt: skip
-        hits = _hits(point)
-        ax.plot([_rate(one) for one in hits], [one.steps for one in hits], linestyle="none",
+        ax.plot(*_places(_hits(point)), linestyle="none",
                 marker="o", markersize=mark(2.6), color=colour, markeredgewidth=0,
                 zorder=4)  # fmt: skip
         best = _best(point)
         if best is not None:
-            ax.plot([_rate(best)], [best.steps], marker="o", markersize=mark(5.5), zorder=5,
+            ax.plot(*_places([best]), marker="o", markersize=mark(5.5), zorder=5,
                     color=colour, markeredgecolor=INK, markeredgewidth=stroke(0.9))  # fmt: skip
 
 
@@ -177,7 +181,7 @@ def _legend(
     bar = figure.colorbar(colours, ax=list(axes), pad=0.02, aspect=28, shrink=0.9)
     log2_axis(bar.ax.yaxis, *span)
     bar.ax.tick_params(length=mark(2), width=stroke(0.6))
-    bar.outline.set_linewidth(stroke(0.4))  # type: ignore[operator]
+    bar.outline.set_linewidth(stroke(0.4))
     bar.set_label("batch size")
     if alone:
         axes[0].legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.08), ncols=2)

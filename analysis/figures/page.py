@@ -24,6 +24,10 @@ from matplotlib.figure import Figure
 
 from results.errors import ResultsError
 
+_RC: Any = mpl.rcParams
+_DEFAULT: Any = mpl.rcParamsDefault
+_read_file: Any = mpl.rc_params_from_file
+
 COLUMN = 3.4
 """Inches of a column of print."""
 TWO_COLUMNS = 7.0
@@ -96,15 +100,14 @@ def context(figure: Figure | None = None) -> Iterator[None]:
     """Draw in our style, or save ``figure`` in the style that it was drawn in; the user's own
     settings come back after."""
     known = None if figure is None else _DRAWN.get(figure)
-    with mpl.rc_context(_settings() if known is None else known):
+    settings: Any = _settings() if known is None else known
+    with mpl.rc_context(settings):
         yield
 
 
 def remember(figure: Figure) -> None:
     """Keep the style of this context for saving ``figure``: hatches and fonts are written then."""
-    _DRAWN[figure] = {
-        name: value for name, value in dict(mpl.rcParams).items() if name not in _NOT_STYLE
-    }
+    _DRAWN[figure] = {name: value for name, value in dict(_RC).items() if name not in _NOT_STYLE}
 
 
 def width(need: float = COLUMN) -> float:
@@ -125,17 +128,17 @@ def room(need: float = COLUMN) -> float:
 
 def unit() -> float:
     """How many times larger type is than the style sheet's."""
-    return float(mpl.rcParams["font.size"]) / _FONT
+    return float(_RC["font.size"]) / _FONT
 
 
 def stroke(points: float) -> float:
     """A line's width beside the sheet's usual 1.2 points."""
-    return points * float(mpl.rcParams["lines.linewidth"]) / _LINE
+    return points * float(_RC["lines.linewidth"]) / _LINE
 
 
 def mark(points: float) -> float:
     """A marker's size beside the sheet's usual 4 points."""
-    return points * float(mpl.rcParams["lines.markersize"]) / _MARKER
+    return points * float(_RC["lines.markersize"]) / _MARKER
 
 
 def scaled(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -147,28 +150,24 @@ def scaled(options: Mapping[str, Any]) -> dict[str, Any]:
 @cache
 def sheet() -> dict[str, Any]:
     """The style sheet's settings."""
-    return dict(mpl.rc_params_from_file(SHEET, use_default_template=False))
+    return dict(_read_file(SHEET, use_default_template=False))
 
 
 def own_cycle() -> bool:
     """Whether the user has set the colours of curves."""
-    return mpl.rcParams["axes.prop_cycle"] not in _untouched("axes.prop_cycle")
+    return _RC["axes.prop_cycle"] not in _untouched("axes.prop_cycle")
 
 
 def _untouched(name: str) -> tuple[Any, ...]:
-    return mpl.rcParamsDefault[name], sheet()[name]
+    return _DEFAULT[name], sheet()[name]
 
 
 def _settings() -> dict[str, Any]:
     """The sheet's settings that the user has not set: those that are matplotlib's own defaults,
     or the sheet's. Then what was asked for with this page."""
     here = _PAGE.get()
-    ours = {name: mpl.rcParamsDefault[name] for name in _SCALED if here.scale != 1} | sheet()
-    free = {
-        name: value
-        for name, value in ours.items()
-        if mpl.rcParams[name] in (mpl.rcParamsDefault[name], value)
-    }
+    ours = {name: _DEFAULT[name] for name in _SCALED if here.scale != 1} | sheet()
+    free = {name: value for name, value in ours.items() if _RC[name] in (_DEFAULT[name], value)}
     larger = {name: free[name] * here.scale for name in _SCALED if name in free}
     return {**free, **larger, **here.style}
 
@@ -183,7 +182,8 @@ _NOT_STYLE = ("backend", "backend_fallback", "interactive", "toolbar")
 
 def _read(style: str | Path) -> dict[str, Any]:
     if str(style) in styles.library:
-        return dict(styles.library[str(style)])
+        library: Any = styles.library
+        return dict(library[str(style)])
     path = Path(style)
     if not path.is_file():
         near = get_close_matches(str(style), styles.available, n=1)
@@ -195,13 +195,13 @@ def _read(style: str | Path) -> dict[str, Any]:
         )
     for number, line in enumerate(path.read_text().splitlines(), 1):
         name = line.partition("#")[0].partition(":")[0].strip()
-        if name and name not in mpl.rcParams:
-            near = get_close_matches(name, list(mpl.rcParams), n=1)
+        if name and name not in _RC:
+            near = get_close_matches(name, list(_RC), n=1)
             raise ResultsError(
                 f"{path}, line {number}: matplotlib has no setting {name!r}",
                 hint=f"did you mean {near[0]}?" if near else "settings: matplotlib.rcParams",
             )
     try:
-        return dict(mpl.rc_params_from_file(path, fail_on_error=True, use_default_template=False))
+        return dict(_read_file(path, fail_on_error=True, use_default_template=False))
     except ValueError as error:
         raise ResultsError(f"{path}: {error}") from error

@@ -16,6 +16,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLo
 
 from analysis.figures.page import (
     COLUMN,
+    context,
     own_cycle,
     room,
     sheet,
@@ -24,6 +25,8 @@ from analysis.figures.page import (
     width,
 )
 from results.errors import ResultsError
+
+__all__ = ("COLUMN", "context")  # with the rest, for those who draw figures
 
 INK = "#333333"
 FAINT = "#8a8a8a"

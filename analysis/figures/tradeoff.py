@@ -4,6 +4,7 @@ et al. 2018, arXiv:1812.06162, figure 1)."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -105,12 +106,11 @@ def _panel(ax: Axes, pairs: Pairs, looks: Sequence[Look]) -> None:
     for (curve, found), one in zip(pairs, looks, strict=True):
         if found is not None:
             _frontier(ax, found, one)
-        hits = [point for point in curve.points if point.steps]
         left_out = set(found.left_out) if found else set()
-        for point in hits:
-            hollow = point.batch_size in left_out
+        for size, steps in _hits(curve):
+            hollow = size in left_out
             ax.plot(
-                [point.steps * point.batch_size], [point.steps], marker=one.marker,
+                [steps * size], [steps], marker=one.marker,
                 color=one.colour, markerfacecolor="white" if hollow else one.colour,
                 markeredgecolor=one.colour if hollow else "white", markersize=mark(3.6),
                 markeredgewidth=stroke(0.8 if hollow else 0.4), zorder=5,
@@ -167,7 +167,12 @@ def _frontier(ax: Axes, found: Regimes, one: Look) -> None:
     sizes = np.geomspace(*found.fitted_over, 256)
     steps = found.steps(sizes)
     ax.plot(sizes * steps, steps, color=one.colour, linestyle=one.line, zorder=4)
-    dashes = {"color": one.colour, "linewidth": stroke(0.7), "linestyle": (0, (4, 3)), "zorder": 2}
+    dashes: dict[str, Any] = {
+        "color": one.colour,
+        "linewidth": stroke(0.7),
+        "linestyle": (0, (4, 3)),
+        "zorder": 2,
+    }
     if found.min_steps.value is not None:
         ax.axhline(found.min_steps.value, **dashes)
     if found.min_examples.value is not None:
@@ -186,8 +191,7 @@ def _told(ax: Axes, pairs: Pairs) -> None:
     figure = ax.get_figure(root=True)
     assert figure is not None
     for curve, found in pairs:
-        every = [(p.batch_size, p.steps) for p in curve.points if p.steps]
-        taken += [_pixels(ax, size, steps) for size, steps in every]
+        taken += [_pixels(ax, size, steps) for size, steps in _hits(curve)]
         if found and (critical := found.critical_batch_size.value) is not None:
             taken.append(_pixels(ax, critical, float(found.steps([critical])[0])))
     for _, found in pairs:
@@ -200,10 +204,11 @@ def _told(ax: Axes, pairs: Pairs) -> None:
         for size, steps in _few(pairs[0][0]):
             _tell(ax, size, steps, plain(size), taken, bold=False)
     else:
-        for size, first, last in lines:
-            text, pale = f"B = {plain(size)}", {"bold": False, "colour": FAINT}
-            if not _tell(ax, size, first, text, taken, places=((1, 0.3), (1, -0.3)), **pale):
-                _tell(ax, size, last, text, taken, places=((-1, 0.3), (-1, -0.3)), **pale)
+        for power, first, last in lines:
+            text = f"B = {plain(power)}"
+            pale: dict[str, Any] = {"bold": False, "colour": FAINT}
+            if not _tell(ax, power, first, text, taken, places=((1, 0.3), (1, -0.3)), **pale):
+                _tell(ax, power, last, text, taken, places=((-1, 0.3), (-1, -0.3)), **pale)
 
 
 _ROUND = ((1, -1), (-1, 1), (-1, -1), (1, 1), (1.8, -1.5), (-1.8, 1.5), (-1.8, -1.5), (1.8, 1.5))
@@ -212,7 +217,7 @@ _ROUND = ((1, -1), (-1, 1), (-1, -1), (1, 1), (1.8, -1.5), (-1.8, 1.5), (-1.8, -
 
 def _few(curve: Curve) -> list[tuple[int, float]]:
     """The ends first, then those between, halving the gaps."""
-    hits = [(p.batch_size, p.steps) for p in curve.points if p.steps]
+    hits = _hits(curve)
     order = [0, len(hits) - 1]
     step = len(hits)
     while step > 1:
@@ -221,6 +226,11 @@ def _few(curve: Curve) -> list[tuple[int, float]]:
         if step == 1:
             break
     return [hits[i] for i in dict.fromkeys(order)]
+
+
+def _hits(curve: Curve) -> list[tuple[int, float]]:
+    """Batch sizes that reached the target, and their steps."""
+    return [(point.batch_size, point.steps) for point in curve.points if point.steps]
 
 
 def _pixels(ax: Axes, size: float, steps: float) -> np.ndarray:

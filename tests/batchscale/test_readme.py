@@ -80,6 +80,13 @@ def test_the_page_of_published_curves_runs_as_written(command: Command, here: Pa
     assert (here / "runs" / "trials" / "mine").is_dir()
 
 
+def test_the_page_of_styles_runs_as_written(command: Command, here: Path) -> None:
+    ran = run_page("docs/style.md", command, here)
+    assert len(ran) == 3
+    for name in ("forest.pdf", "slide.png", "steps.svg", "serif.pdf", "three.pdf"):
+        assert (here / name).stat().st_size > 5_000
+
+
 @pytest.mark.usefixtures("here")
 def test_the_demo_runs_on_its_small_experiment(command: Command) -> None:
     """The Makefile's own lines, with ``digits-small`` in the place of ``digits``."""
