@@ -129,8 +129,9 @@ def _grid(curves: Sequence[Curve]) -> tuple[list[Axes], list[list[Axes]]]:
     counts = [sum(bool(_placed(point)) for point in curve.points) for curve in curves]
     need = _SIZE * min(max(counts), _ACROSS) + 0.5
     most = min(max(counts), max(1, int((room(need) - 0.4) / _LEAST)))
-    # Of nearly as many across, what leaves fewer empty places.
-    across = min((most, max(most - 1, 1)), key=lambda n: sum(-count % n for count in counts))
+    # As few across as take no more rows: fewer empty places.
+    rows_of = {n: sum(-(-count // n) for count in counts) for n in range(1, most + 1)}
+    across = min(n for n, rows in rows_of.items() if rows == rows_of[most])
     down = [-(-count // across) for count in counts]
     figure, all_ = plt.subplots(
         sum(down), across, sharex=True, sharey=True, squeeze=False, layout="constrained",

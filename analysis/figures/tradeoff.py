@@ -65,7 +65,7 @@ def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
             _panel(one, pairs, looks)
             wrap = len(caption(pairs)) > 17 * one.get_position().width * room(need)
             one.set_title(caption(pairs, wrap=wrap), color=FAINT, fontsize="small", pad=5 * unit())
-        _legend(axes[0], alone=ax is not None)
+        _legend(axes[0], [one for one in regimes if one], alone=ax is not None)
         if ax is None:
             figure = axes[0].get_figure(root=True)
             assert figure is not None
@@ -204,11 +204,13 @@ def _told(ax: Axes, pairs: Pairs) -> None:
         for size, steps in _few(pairs[0][0]):
             _tell(ax, size, steps, plain(size), taken, bold=False)
     else:
+        taken += _dashes(ax, pairs)
         for power, first, last in lines:
             text = f"B = {plain(power)}"
             pale: dict[str, Any] = {"bold": False, "colour": FAINT}
-            if not _tell(ax, power, first, text, taken, places=((1, 0.3), (1, -0.3)), **pale):
-                _tell(ax, power, last, text, taken, places=((-1, 0.3), (-1, -0.3)), **pale)
+            for steps in np.geomspace(first, last, 9):
+                if _tell(ax, power, steps, text, taken, places=((1, -0.3), (-1, 0.3)), **pale):
+                    break
 
 
 _ROUND = ((1, -1), (-1, 1), (-1, -1), (1, 1), (1.8, -1.5), (-1.8, 1.5), (-1.8, -1.5), (1.8, 1.5))
@@ -231,6 +233,16 @@ def _few(curve: Curve) -> list[tuple[int, float]]:
 def _hits(curve: Curve) -> list[tuple[int, float]]:
     """Batch sizes that reached the target, and their steps."""
     return [(point.batch_size, point.steps) for point in curve.points if point.steps]
+
+
+def _dashes(ax: Axes, pairs: Pairs) -> list[np.ndarray]:
+    """Places on the asymptotes, in pixels, that words are not to stand on."""
+    box, found = ax.bbox, [one for _, one in pairs if one is not None]
+    level = [ax.transData.transform((1, s))[1] for f in found if (s := f.min_steps.value)]
+    upright = [ax.transData.transform((e, 1))[0] for f in found if (e := f.min_examples.value)]
+    return [np.array([x, y]) for y in level for x in np.linspace(box.x0, box.x1, 80)] + [
+        np.array([x, y]) for x in upright for y in np.linspace(box.y0, box.y1, 80)
+    ]
 
 
 def _pixels(ax: Axes, size: float, steps: float) -> np.ndarray:
@@ -294,7 +306,7 @@ def _short(number: float) -> str:
     return plain(float(f"{number:.2g}" if number < 100 else f"{number:.3g}"))
 
 
-def _legend(ax: Axes, *, alone: bool) -> None:
+def _legend(ax: Axes, found: Sequence[Regimes], *, alone: bool) -> None:
     handles: list[Artist] = [
         Line2D([], [], linestyle="none", marker="o", markersize=mark(7), markerfacecolor="white",
                markeredgecolor=FAINT, markeredgewidth=stroke(1.3), label="critical batch size"),
@@ -302,12 +314,16 @@ def _legend(ax: Axes, *, alone: bool) -> None:
                label="least steps, least examples"),
         Line2D([], [], color="#dcdcdc", linewidth=stroke(0.8), label="equal batch size"),
     ]  # fmt: skip
+    if all(one.min_steps.value is None and one.min_examples.value is None for one in found):
+        del handles[1]
+    if all(one.critical_batch_size.value is None for one in found):
+        del handles[0]
     figure = ax.get_figure(root=True)
     assert figure is not None
     if alone:
         beneath = ScaledTranslation(0, -0.42 * unit(), figure.dpi_scale_trans)
         ax.legend(
-            handles=handles[:2], loc="upper left", bbox_to_anchor=(0, 0), borderaxespad=0,
+            handles=handles[:-1], loc="upper left", bbox_to_anchor=(0, 0), borderaxespad=0,
             bbox_transform=ax.transAxes + beneath,
         )  # fmt: skip
         return
