@@ -272,13 +272,27 @@ def plot(
     baseline: str | None = None,
     tolerance: float = 0.2,
     estimator: str | None = None,
+    width: str | float | None = None,
+    style: str | Path | None = None,
     output: str | Path | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw a figure; where ``output`` is given, also write it, with its numbers beside it."""
+    """Draw a figure; where ``output`` is given, also write it, with its numbers beside it.
+
+    Args:
+        width: ``column`` (3.4 inches), ``two-columns`` (7), ``slide`` (10, with larger type) or
+            inches; else one column, or two where the figure needs them.
+        style: a matplotlib style sheet's file or name: what it sets wins over our own, as
+            matplotlib's settings and ``plt.style.context`` around this call do.
+        ax: axes to draw on, as of a grid of one's own; else a new figure.
+
+    The others are those of ``regimes``.
+    """
     from batchscale.curves import figure as drawn
 
-    return drawn(figure, sources, target, where, by, baseline, tolerance, estimator, output, ax)[0]
+    return drawn(
+        figure, sources, target, where, by, baseline, tolerance, estimator, output, ax, width, style
+    )[0]
 
 
 def draw(
@@ -290,6 +304,8 @@ def draw(
     baseline: str | None = None,
     tolerance: float = 0.2,
     estimator: str | None = None,
+    width: str | float | None = None,
+    style: str | Path | None = None,
     output: str | Path | None = None,
 ) -> list[Path]:
     """Draw a figure into ``output``, else a PDF of its name, its numbers beside it; the paths."""
@@ -299,7 +315,9 @@ def draw(
 
     matplotlib.use("agg")
     path = output or f"{figure}.pdf"
-    return drawn(figure, sources, target, where, by, baseline, tolerance, estimator, path, None)[1]
+    return drawn(
+        figure, sources, target, where, by, baseline, tolerance, estimator, path, None, width, style
+    )[1]
 
 
 def query(sql: str, source: str | Path | None = None) -> pd.DataFrame:

@@ -29,9 +29,11 @@ from batchscale.options import (
     Results,
     Source,
     Sources,
+    Style,
     TargetOption,
     Tolerance,
     Where,
+    Width,
     assignments,
     chosen,
     columns,
@@ -316,6 +318,8 @@ def plot(
     baseline: Baseline = None,
     tolerance: Tolerance = 0.2,
     estimator: Estimator = None,
+    width: Width = None,
+    style: Style = None,
     output: Out = None,
 ) -> None:
     """Draw a figure, and write its numbers beside it."""
@@ -330,6 +334,8 @@ def plot(
         baseline=baseline,
         tolerance=tolerance,
         estimator=estimator,
+        width=width,
+        style=style,
         output=output,
     )
     for path in paths:

@@ -158,16 +158,18 @@ def figure(
     estimator: str | None,
     output: str | Path | None,
     ax: Axes | None,
+    width: str | float | None = None,
+    style: str | Path | None = None,
 ) -> tuple[Axes, list[Path]]:
     """Draw a figure; what was written, where ``output`` names a file.
 
     Raises:
-        ResultsError: no such figure, a source that is none, nothing to draw.
+        ResultsError: no such figure, width or style, a source that is none, nothing to draw.
     """
     from analysis import figures
 
     shown = material(sources, target, where, by, baseline, tolerance, estimator)
-    drawn = figures.draw(name, shown, ax=ax)
+    drawn = figures.draw(name, shown, ax=ax, width=width, style=style)
     if output is None:
         return drawn, []
     path = Path(output)

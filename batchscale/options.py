@@ -65,6 +65,23 @@ Estimator = Annotated[
         "Else what the experiment says.",
     ),
 ]
+Width = Annotated[
+    str | None,
+    typer.Option(
+        "--width",
+        metavar="WIDTH",
+        help="column (3.4 inches), two-columns (7), slide (10, larger type), or inches. Else one "
+        "column, or two where the figure needs them.",
+    ),
+]
+Style = Annotated[
+    str | None,
+    typer.Option(
+        "--style",
+        metavar="FILE",
+        help="A matplotlib style sheet, or the name of one: what it sets wins.",
+    ),
+]
 Definition = Annotated[
     str | None,
     typer.Option(

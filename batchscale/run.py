@@ -99,6 +99,8 @@ class Run:
         baseline: str | None = None,
         tolerance: float = 0.2,
         estimator: str | None = None,
+        width: str | float | None = None,
+        style: str | Path | None = None,
         output: str | Path | None = None,
         ax: Axes | None = None,
     ) -> Axes:
@@ -107,7 +109,8 @@ class Run:
 
         return api.plot(
             figure, self, target=target, where=where, by=by, baseline=baseline,
-            tolerance=tolerance, estimator=estimator, output=output, ax=ax,
+            tolerance=tolerance, estimator=estimator, width=width,
+            style=style, output=output, ax=ax,
         )  # fmt: skip
 
     def __repr__(self) -> str:

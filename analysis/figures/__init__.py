@@ -25,9 +25,13 @@ if TYPE_CHECKING:
 
 _FIGURES = {
     "steps": ("steps_to_target", "steps to target against batch size, with the three regimes"),
+    "forest": ("forest", "critical batch sizes and regimes of all curves, with intervals"),
+    "tradeoff": ("tradeoff", "steps against examples to target: what a larger batch costs"),
     "learning_rate": ("best_learning_rate", "the best effective learning rate and the two rules"),
     "budget": ("expected_best", "the expected best against the number of trials: was N enough?"),
     "rates": ("trial_rates", "shares of trials that reached the target, did not, or diverged"),
+    "landscape": ("landscape", "learning rate against steps to target, the best marked"),
+    "training": ("training", "training curves of every trial, with the best and its bracket"),
     "search": ("search_scatter", "learning rate and momentum of every trial, and its fate"),
 }
 
@@ -46,6 +50,8 @@ def draw(
     *,
     ax: Axes | None = None,
     tolerance: float = 0.2,
+    width: str | float | None = None,
+    style: str | Path | None = None,
 ) -> Axes:
     """Draw a figure by name; its ``Axes`` (the first one where it has several).
 
@@ -55,11 +61,27 @@ def draw(
         found: the regimes of such curves, None for a curve that has none; computed if not given.
         ax: axes to draw on (the main panel alone); else a figure of its own.
         tolerance: of the regimes, where they are computed here.
+        width: ``column`` (3.4 inches), ``two-columns`` (7), ``slide`` (10, with larger type) or
+            inches; one column, or two where the figure needs them, unless given.
+        style: a matplotlib style sheet's file or name, which wins over ours
+            (``analysis/figures/batchscale.mplstyle``), as do the settings of the caller's own.
 
     Raises:
-        ResultsError: no such figure, nothing to draw, or several panels on one ``ax``.
+        ResultsError: no such figure, width or style, nothing to draw, several panels on one
+            ``ax``, or a width beside it.
     """
-    drawn: Axes = _module(name).draw(_material(shown, found, tolerance), ax=ax)
+    from analysis.figures.page import context, on, page, remember
+
+    module = _module(name)
+    if ax is not None and width is not None:
+        raise ResultsError(
+            "a width is of a figure of its own, and ax brings another", hint="leave out one of them"
+        )
+    with on(page(width, style)), context():
+        drawn: Axes = module.draw(_material(shown, found, tolerance), ax=ax)
+        figure = drawn.get_figure(root=True)
+        if ax is None and figure is not None:
+            remember(figure)
     return drawn
 
 
@@ -76,15 +98,16 @@ def numbers(
 
 
 def save(drawn: Axes | Figure, path: str | Path, frame: pd.DataFrame | None = None) -> list[Path]:
-    """Write a figure as PDF (embedded TrueType), PNG (300 dots an inch) or SVG, by ``path``'s
-    suffix (PDF without one), and ``frame`` as CSV beside it; the files written.
+    """Write a figure as PDF (embedded TrueType), PNG (300 dots an inch) or SVG (letters as
+    outlines), by ``path``'s suffix (PDF without one), and ``frame`` as CSV beside it; the files
+    written. It is saved in the style that it was drawn in.
 
     Raises:
         ResultsError: another suffix, or a place that cannot be written to.
     """
     from matplotlib.figure import Figure
 
-    from analysis.figures.style import context
+    from analysis.figures.page import context
 
     path = Path(path)
     path = path if path.suffix else path.with_suffix(".pdf")
@@ -98,8 +121,8 @@ def save(drawn: Axes | Figure, path: str | Path, frame: pd.DataFrame | None = No
     # Without dates the same figure is the same file.
     stamp = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}.get(path.suffix.lower())
     try:
-        with context():
-            figure.savefig(path, dpi=300, metadata=stamp)
+        with context(figure):
+            figure.savefig(path, metadata=stamp)
         if frame is not None:
             beside = path.with_suffix(".csv")
             frame.to_csv(beside, index=False)

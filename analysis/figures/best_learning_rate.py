@@ -13,16 +13,16 @@ from matplotlib.patheffects import withStroke
 
 from analysis.curves import Curve
 from analysis.figures import marks
+from analysis.figures.page import context, stroke
 from analysis.figures.style import (
     FAINT,
     INK,
     Look,
-    column_of_panels,
-    context,
     grid,
     log2_axis,
     look,
     panels,
+    tiles,
 )
 from analysis.groups import labels
 from analysis.material import Material
@@ -50,8 +50,7 @@ def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
             "no learning rates to draw", hint="this figure needs trials of a search, not steps"
         )
     with context():
-        height = 1.25 * len(rated) + 0.75
-        axes = panels(ax, len(rated), lambda: column_of_panels(len(rated), height))
+        axes = panels(ax, len(rated), lambda: tiles(len(rated), 1.25, least=2.1))
         texts = labels([curve.group for curve, _ in rated])
         for i, (one, (curve, found)) in enumerate(zip(axes, rated, strict=True)):
             _panel(one, curve, found, look(i), texts[i])
@@ -60,10 +59,13 @@ def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
         log2_axis(axes[0].xaxis, min(sizes), max(sizes))
         units = {curve.example_unit for curve, _ in rated}
         unit = f" ({units.pop()}s)" if len(units) == 1 else ""
-        axes[-1].set_xlabel(f"batch size{unit}")
         if ax is None:
-            axes[0].get_figure().supylabel(_measure(rated[0][0]), fontsize=8)  # type: ignore[union-attr]
+            figure = axes[0].get_figure(root=True)
+            assert figure is not None
+            figure.supxlabel(f"batch size{unit}")
+            figure.supylabel(_measure(rated[0][0]))
         else:
+            ax.set_xlabel(f"batch size{unit}")
             ax.set_ylabel(_measure(rated[0][0]))
         _legend(axes[0], [curve for curve, _ in rated], alone=ax is not None)
     return axes[0]
@@ -122,11 +124,11 @@ def _panel(ax: Axes, curve: Curve, found: Regimes | None, one: Look, text: str) 
     grid(ax)
     ends = np.array([sizes.min(), sizes.max()])
     for _, power, dashes in _RULES:
-        ax.plot(ends, _level(curve, found, power) * ends**power, color=INK, linewidth=0.9,
+        ax.plot(ends, _level(curve, found, power) * ends**power, color=INK, linewidth=stroke(0.9),
                 linestyle=dashes, zorder=2)  # fmt: skip
     if found is not None and found.critical_batch_size.value is not None:
         critical = found.critical_batch_size
-        ax.axvline(critical.value, color=FAINT, linewidth=0.8, zorder=1)  # type: ignore[arg-type]
+        ax.axvline(critical.value, color=FAINT, linewidth=stroke(0.8), zorder=1)  # type: ignore[arg-type]
         if critical.low is not None and critical.high is not None:
             ax.axvspan(critical.low, critical.high, color="#ececec", linewidth=0, zorder=0)
     for point in curve.points:
@@ -139,17 +141,17 @@ def _panel(ax: Axes, curve: Curve, found: Regimes | None, one: Look, text: str) 
     divided = any(point.effective_learning_rate is not None for point in curve.points)
     ax.text(
         0.98, 0.06, text if divided else f"{text} (plain rate)", transform=ax.transAxes,
-        ha="right", va="bottom", color=one.colour, fontsize=8, fontweight="bold",
-        path_effects=[withStroke(linewidth=2, foreground="white")],
+        ha="right", va="bottom", color=one.colour, fontsize="medium", fontweight="bold",
+        path_effects=[withStroke(linewidth=stroke(2), foreground="white")],
     )  # fmt: skip
 
 
 def _point(ax: Axes, point: Point, one: Look) -> None:
     at = point.batch_size
-    ax.plot([at, at], [min(point.rates), max(point.rates)], color=one.colour, linewidth=0.8,
+    ax.plot([at, at], [min(point.rates), max(point.rates)], color=one.colour, linewidth=stroke(0.8),
             zorder=3)  # fmt: skip
     ax.plot([at], [point.rates[0]], marker=one.marker, color=one.colour, markeredgecolor="white",
-            markeredgewidth=0.5, zorder=4)  # fmt: skip
+            markeredgewidth=stroke(0.5), zorder=4)  # fmt: skip
     marks.ring(ax, at, point.rates[0], [e for e in point.edges if e.dimension == "learning_rate"])
 
 
@@ -160,10 +162,10 @@ def _measure(curve: Curve) -> str:
 
 def _legend(ax: Axes, curves: Sequence[Curve], *, alone: bool) -> None:
     handles: list[Artist] = [
-        Line2D([], [], color=INK, linewidth=0.9, linestyle=dashes, label=name)
+        Line2D([], [], color=INK, linewidth=stroke(0.9), linestyle=dashes, label=name)
         for name, _, dashes in _RULES
     ]
-    handles.append(Line2D([], [], color=FAINT, linewidth=0.8, label="critical batch size"))
+    handles.append(Line2D([], [], color=FAINT, linewidth=stroke(0.8), label="critical batch size"))
     edges = [e for c in curves for p in c.points for e in p.edges]
     handles += marks.rings([e for e in edges if e.dimension == "learning_rate"])
     if alone:
@@ -173,5 +175,5 @@ def _legend(ax: Axes, curves: Sequence[Curve], *, alone: bool) -> None:
     assert figure is not None
     figure.legend(
         handles=handles, loc="outside upper center", ncols=3 if len(handles) == 3 else 2,
-        fontsize=6.5, columnspacing=1.2, handlelength=2,
+        fontsize="small", columnspacing=1.2, handlelength=2,
     )  # fmt: skip

@@ -6,28 +6,25 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import LinearSegmentedColormap, LogNorm
+from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from analysis.curves import Curve
-from analysis.figures.style import COLUMN, FAINT, INK, context, grid, log2_axis, panels
+from analysis.figures.page import COLUMN, context, mark, stroke
+from analysis.figures.style import FAINT, INK, SIZES, grid, left_column, log2_axis, panels, tiles
 from analysis.groups import labels
 from analysis.material import Material
 from analysis.trials_needed import ENOUGH, Budget
 from results.errors import ResultsError
 
-_ACROSS = 3
-_PANEL = 2.1
+_PANEL, _LEAST = 2.1, 1.8
+"""Inches of a panel: its height, and what it needs across."""
 _TOP = 1.5
 """Ratios above it are cut off: what they say is that N is far too small."""
-
-_VIRIDIS = plt.get_cmap("viridis")
-_COLOURS = LinearSegmentedColormap.from_list("sizes", _VIRIDIS(np.linspace(0.0, 0.88, 64)))
 
 
 def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
@@ -44,14 +41,15 @@ def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
     with context():
         axes = panels(ax, len(checked), lambda: _grid(len(checked)))
         span = _span(checked)
-        colours = ScalarMappable(LogNorm(*span), _COLOURS)
+        colours = ScalarMappable(LogNorm(*span), SIZES)
         texts = labels([curve.group for curve in checked])
         for one, curve, text in zip(axes, checked, texts, strict=True):
             _panel(one, curve, text, colours)
         top = max(min(_TOP, _highest(curve)) for curve in checked)
         for one in axes:
             one.set_ylim(1 - 0.03 * (top - 1), 1 + 1.12 * (max(top, 1.08) - 1))
-        axes[0].set_ylabel("expected best of n / best of N")
+        for one in left_column(axes):
+            one.set_ylabel("expected best of n / best of N")
         _legend(axes, colours, span, alone=ax is not None)
     return axes[0]
 
@@ -95,16 +93,8 @@ def _why_not(curves: Sequence[Curve]) -> str:
 
 
 def _grid(count: int) -> list[Axes]:
-    across = min(count, _ACROSS)
-    down = -(-count // across)
-    figure, axes = plt.subplots(
-        down, across, sharey=True, squeeze=False, layout="constrained",
-        figsize=(COLUMN + 2.0 * (across - 1), _PANEL * down + 0.75),
-    )  # fmt: skip
-    flat = list(axes.ravel())
-    for spare in flat[count:]:
-        figure.delaxes(spare)
-    return flat[:count]
+    need = COLUMN if count == 1 else 2 * COLUMN
+    return tiles(count, _PANEL, least=_LEAST, need=need, sharex=False, sharey=True)
 
 
 def _span(curves: Sequence[Curve]) -> tuple[float, float]:
@@ -118,16 +108,22 @@ def _panel(ax: Axes, curve: Curve, text: str, colours: ScalarMappable) -> None:
     grid(ax)
     for size, each in found:
         ratio = np.array(each.expected) / each.expected[-1]
-        ax.plot(each.shares, ratio, color=colours.to_rgba(np.array(size)), linewidth=0.9, zorder=3)
+        ax.plot(
+            each.shares,
+            ratio,
+            color=colours.to_rgba(np.array(size)),
+            linewidth=stroke(0.9),
+            zorder=3,
+        )
     trials = max(each.first for _, each in found)
     first, last = max(each.shares[0] for _, each in found), min(each.first for _, each in found)
     if len(found) > 1 and first < last:
         n = np.linspace(first, last, 200)
         ratios = [np.interp(n, each.shares, each.expected) / each.expected[-1] for _, each in found]
         mean = np.exp(np.mean(np.log(ratios), axis=0))
-        ax.plot(n, mean, color=INK, linewidth=1.8, zorder=4)
-    ax.axhline(1 + ENOUGH, color=FAINT, linewidth=0.8, linestyle=(0, (4, 2)), zorder=2)
-    ax.axvline(trials / 2, color=FAINT, linewidth=0.8, zorder=2)
+        ax.plot(n, mean, color=INK, linewidth=stroke(1.8), zorder=4)
+    ax.axhline(1 + ENOUGH, color=FAINT, linewidth=stroke(0.8), linestyle=(0, (4, 2)), zorder=2)
+    ax.axvline(trials / 2, color=FAINT, linewidth=stroke(0.8), zorder=2)
     least = min(each.shares[0] for _, each in found)
     ax.set_xlim(min(least, trials / 2) - 0.02 * trials, trials * 1.01)
     ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
@@ -145,22 +141,22 @@ def _legend(
     axes: Sequence[Axes], colours: ScalarMappable, span: tuple[float, float], *, alone: bool
 ) -> None:
     handles = [
-        Line2D([], [], color=INK, linewidth=1.8, label="geometric mean"),
-        Line2D([], [], color=FAINT, linewidth=0.8, label="half of the trials"),
-        Line2D([], [], color=FAINT, linewidth=0.8, linestyle=(0, (4, 2)),
+        Line2D([], [], color=INK, linewidth=stroke(1.8), label="geometric mean"),
+        Line2D([], [], color=FAINT, linewidth=stroke(0.8), label="half of the trials"),
+        Line2D([], [], color=FAINT, linewidth=stroke(0.8), linestyle=(0, (4, 2)),
                label=f"{ENOUGH:.0%} more steps"),
     ]  # fmt: skip
     figure = axes[0].get_figure(root=True)
     assert isinstance(figure, Figure)
     bar = figure.colorbar(colours, ax=list(axes), pad=0.02, aspect=28, shrink=0.9)
     log2_axis(bar.ax.yaxis, *span)
-    bar.ax.tick_params(length=2, width=0.6)
-    bar.outline.set_linewidth(0.4)
+    bar.ax.tick_params(length=mark(2), width=stroke(0.6))
+    bar.outline.set_linewidth(stroke(0.4))
     bar.set_label("batch size")
     if alone:
         axes[0].legend(handles=handles, loc="upper right")
         return
     figure.legend(
-        handles=handles, loc="outside upper center", ncols=3, fontsize=6.5, columnspacing=1.2,
+        handles=handles, loc="outside upper center", ncols=3, fontsize="small", columnspacing=1.2,
         handlelength=2,
     )  # fmt: skip

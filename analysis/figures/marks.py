@@ -15,6 +15,7 @@ from matplotlib.path import Path
 
 from analysis.curves import Curve
 from analysis.edges import Edge
+from analysis.figures.page import mark, scaled, stroke
 from analysis.figures.strips import HATCH, stretches
 from analysis.figures.style import FAINT, INK, Look, tint
 from analysis.regimes import Regimes
@@ -41,9 +42,9 @@ def points(ax: Axes, curve: Curve, found: Regimes | None, look: Look, *, place: 
             top = point.steps * 1.25 if open_above else high
             # Lighter, and under all points: bars of several curves meet at a batch size.
             pale = tint(look.colour, 0.55)
-            ax.plot([at, at], [low, top], color=pale, linewidth=0.9, zorder=2)
+            ax.plot([at, at], [low, top], color=pale, linewidth=stroke(0.9), zorder=2)
             if open_above:
-                ax.plot([at], [top], marker=CARETUPBASE, markersize=3, color=pale, zorder=2)
+                ax.plot([at], [top], marker=CARETUPBASE, markersize=mark(3), color=pale, zorder=2)
         for steps in point.runs or (point.steps,):
             ax.plot(
                 [at],
@@ -51,7 +52,7 @@ def points(ax: Axes, curve: Curve, found: Regimes | None, look: Look, *, place: 
                 marker=look.marker,
                 color=look.colour,
                 markerfacecolor="white" if hollow else look.colour,
-                markeredgewidth=0.9 if hollow else 0.5,
+                markeredgewidth=stroke(0.9) if hollow else 0.5,
                 markeredgecolor=look.colour if hollow else "white",
                 zorder=5,
             )
@@ -65,7 +66,9 @@ def ring(ax: Axes, x: float, y: float, edges: Sequence[Edge]) -> None:
     trials do; nothing where there is room."""
     if edges:
         sure = any(edge.verdict == "edge" for edge in edges)
-        ax.plot([x], [y], zorder=6, markersize=8, **_RINGS["edge" if sure else "near"])
+        ax.plot(
+            [x], [y], zorder=6, markersize=mark(8), **scaled(_RINGS["edge" if sure else "near"])
+        )
 
 
 _DOTS = Path.make_compound_path(*(Path.arc(at, at + 14) for at in range(0, 360, 30)))
@@ -81,7 +84,7 @@ def rings(edges: Sequence[Edge]) -> list[Artist]:
     """Legend handles for the rings that ``edges`` bring."""
     there = {edge.verdict for edge in edges}
     return [
-        Line2D([], [], label=words, markersize=7, **_RINGS[verdict])
+        Line2D([], [], label=words, markersize=mark(7), **scaled(_RINGS[verdict]))
         for verdict, words in _ON.items()
         if verdict in there
     ]
@@ -94,10 +97,10 @@ def _repeats(ax: Axes, at: float, repeats: Repeats, look: Look) -> None:
         return
     top = high if np.isfinite(high) else repeats.median * 1.25
     pale = tint(look.colour, 0.55)
-    ax.plot([at, at], [low, top], color=pale, linewidth=0.7, zorder=2)
+    ax.plot([at, at], [low, top], color=pale, linewidth=stroke(0.7), zorder=2)
     if not np.isfinite(high):
-        ax.plot([at], [top], marker=CARETUPBASE, markersize=2.5, color=pale, zorder=2)
-    ax.plot([at], [repeats.median], marker="_", markersize=4.5, markeredgewidth=1.1,
+        ax.plot([at], [top], marker=CARETUPBASE, markersize=mark(2.5), color=pale, zorder=2)
+    ax.plot([at], [repeats.median], marker="_", markersize=mark(4.5), markeredgewidth=stroke(1.1),
             color=look.colour, zorder=4)  # fmt: skip
 
 
@@ -109,13 +112,13 @@ def censored(ax: Axes, curves: Sequence[Curve], looks: Sequence[Look], top: floa
         for at in curve.censored:
             ax.plot(
                 [at * aside], [top], marker=look.marker, color=look.colour, linestyle="none",
-                markerfacecolor="white", markeredgewidth=0.9, zorder=5,
+                markerfacecolor="white", markeredgewidth=stroke(0.9), zorder=5,
             )  # fmt: skip
             ax.annotate(
-                "", (at * aside, top), xytext=(0, 9), textcoords="offset points", zorder=4,
+                "", (at * aside, top), xytext=(0, mark(9)), textcoords="offset points", zorder=4,
                 arrowprops={
-                    "arrowstyle": "<-", "color": look.colour, "linewidth": 0.8, "shrinkA": 0,
-                    "shrinkB": 2.2, "mutation_scale": 5,
+                    "arrowstyle": "<-", "color": look.colour, "linewidth": stroke(0.8),
+                    "shrinkA": 0, "shrinkB": mark(2.2), "mutation_scale": mark(5),
                 },
             )  # fmt: skip
 
@@ -125,18 +128,18 @@ def explained(
 ) -> list[Artist]:
     """Legend handles, in grey, for the marks that are there (with ``strips``, for theirs)."""
 
-    def mark(label: str, marker: str, **options: Any) -> Line2D:
+    def key(label: str, marker: str, **options: Any) -> Line2D:
         usual = {"color": FAINT, "linestyle": "none", "markerfacecolor": "white", "markersize": 4}
-        return Line2D([], [], marker=marker, label=label, **{**usual, **options})
+        return Line2D([], [], marker=marker, label=label, **scaled({**usual, **options}))
 
     handles: list[Artist] = []
     known = [found for found in regimes if found and found.critical_batch_size.value is not None]
     if known:
         whole = {"linestyle": "-", "markerfacecolor": FAINT}
-        handles.append(mark(f"critical batch size, {_level(regimes)}", "o", **whole))
+        handles.append(key(f"critical batch size, {_level(regimes)}", "o", **whole))
     if strips and any(found is not None for found in regimes):
         ends = {"linestyle": "-", "linewidth": 0.7, "color": INK, "markersize": 3.5}
-        handles.append(mark(f"ends of regimes, {_level(regimes)}", "|", **ends))
+        handles.append(key(f"ends of regimes, {_level(regimes)}", "|", **ends))
         if not all(one.sure for found in regimes if found for one in stretches(found)):
             handles.append(
                 Patch(
@@ -148,14 +151,18 @@ def explained(
                 )
             )
     if any(found and found.left_out for found in regimes):
-        handles.append(mark("rise, left out of the fit", "o"))
+        handles.append(key("rise, left out of the fit", "o"))
     if any(curve.censored for curve in curves):
-        handles.append(mark("target not reached", "$\\uparrow$", markersize=6, markeredgewidth=0.3))
+        handles.append(
+            key(
+                "target not reached", "$\\uparrow$", markersize=mark(6), markeredgewidth=stroke(0.3)
+            )
+        )
     again = [p.repeats.level for c in curves for p in c.points if p.repeats is not None]
     if again:
         level = f", {min(again):.0%}" if min(again) > 0 else ""
         dash = {"markersize": 5, "markeredgewidth": 1.2}
-        handles.append(mark(f"repeats of the best: median{level}", "_", **dash))
+        handles.append(key(f"repeats of the best: median{level}", "_", **dash))
     return [*handles, *rings([e for c in curves for p in c.points for e in p.edges])]
 
 

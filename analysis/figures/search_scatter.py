@@ -15,7 +15,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 
 from analysis.curves import Curve
-from analysis.figures.style import ABOVE, COLUMN, FAINT, INK, LOOKS, context, plain, tint
+from analysis.figures.page import COLUMN, context, room, scaled, stroke, unit, width
+from analysis.figures.style import ABOVE, FAINT, INK, LOOKS, log10_axis, plain, tint
 from analysis.groups import labels
 from analysis.material import Material
 from analysis.points import Point
@@ -23,10 +24,12 @@ from analysis.tried import CLASSES, Tried
 from results.errors import ResultsError
 
 _BLUE, _VERMILION, _ORANGE = LOOKS[0].colour, LOOKS[1].colour, LOOKS[4].colour
-_ACROSS = (4, 3)
-"""Panels in a row: what leaves fewer empty places."""
+_ACROSS = 4
+"""Panels in a row where no width is asked for."""
 _SIZE = 1.45
 """Inches of a panel, each way."""
+_LEAST = 1.3
+"""Inches of a panel across."""
 
 _MARKS: dict[str, dict[str, Any]] = {
     "reached": {"marker": "o", "markersize": 3.4, "markerfacecolor": _BLUE,
@@ -43,7 +46,7 @@ _MARKS: dict[str, dict[str, Any]] = {
 _WORDS = {
     "reached": "target reached",
     "not reached": "not reached",
-    "dominated": "dominated: not known (keep: off tells)",
+    "dominated": "dominated: not known",
     "infeasible": "infeasible",
     "best": "best",
 }
@@ -124,11 +127,15 @@ def _best(point: Point) -> Tried | None:
 def _grid(curves: Sequence[Curve]) -> tuple[list[Axes], list[list[Axes]]]:
     """Axes of all panels, and by row; each curve begins a row."""
     counts = [sum(bool(_placed(point)) for point in curve.points) for curve in curves]
-    across = min(max(counts), min(_ACROSS, key=lambda n: sum(-count % n for count in counts)))
+    need = _SIZE * min(max(counts), _ACROSS) + 0.5
+    most = min(max(counts), max(1, int((room(need) - 0.4) / _LEAST)))
+    # As few across as take no more rows: fewer empty places.
+    rows_of = {n: sum(-(-count // n) for count in counts) for n in range(1, most + 1)}
+    across = min(n for n, rows in rows_of.items() if rows == rows_of[most])
     down = [-(-count // across) for count in counts]
     figure, all_ = plt.subplots(
         sum(down), across, sharex=True, sharey=True, squeeze=False, layout="constrained",
-        figsize=(max(_SIZE * across + 0.5, COLUMN), _SIZE * sum(down) + 0.95),
+        figsize=(width(need), (_SIZE * sum(down) + 0.95) * unit()),
     )  # fmt: skip
     rows: list[list[Axes]] = []
     for count in counts:
@@ -160,37 +167,62 @@ def _panel(
     ax.set_yscale("log")
     ax.set_xlim(across)
     ax.set_ylim(up)
-    _equal_rates(ax, across, up, named=named)
+    _equal_rates(ax, across, up, _placed(point) if named else None)
     for name in CLASSES:
         mine = [one for one in _placed(point) if one.became == name]
         _marks(ax, mine, name)
     _marks(ax, [one for one in _placed(point) if one is _best(point)], "best")
-    ax.tick_params(which="minor", length=0)
-    ax.set_title(text, color=INK, fontsize=7, pad=3)
+    log10_axis(ax.xaxis, *across, most=3)
+    log10_axis(ax.yaxis, *up, most=4)
+    ax.set_title(text, color=INK, fontsize="small", pad=3)
 
 
 def _marks(ax: Axes, trials: Sequence[Tried], name: str) -> None:
     rest = [1 - one.momentum for one in trials if one.momentum is not None]
-    ax.plot([one.learning_rate for one in trials], rest, linestyle="none", **_MARKS[name])  # type: ignore[arg-type]
+    ax.plot([one.learning_rate for one in trials], rest, linestyle="none", **scaled(_MARKS[name]))  # type: ignore[arg-type]
 
 
 def _equal_rates(
-    ax: Axes, across: tuple[float, float], up: tuple[float, float], *, named: bool
+    ax: Axes,
+    across: tuple[float, float],
+    up: tuple[float, float],
+    trials: Sequence[Tried] | None,
 ) -> None:
-    """A line a decade of the effective learning rate, with its rate where it begins."""
+    """A line a decade of the effective learning rate; over the ``trials`` of the panel, if given,
+    with its rate where it begins, or further up where none of them is."""
+    marks = (
+        _parts([one.learning_rate for one in trials or ()], across),
+        _parts([1 - (one.momentum or 0.0) for one in trials or ()], up),
+    )
     first, last = np.log10(across[0] / up[1]), np.log10(across[1] / up[0])
     for power in range(int(np.ceil(first)), int(np.floor(last)) + 1):
         rate = 10.0**power
         low, high = max(across[0], rate * up[0]), min(across[1], rate * up[1])
         if high <= low * 1.02:
             continue
-        ax.plot([low, high], [low / rate, high / rate], color="#cfcfcf", linewidth=0.6, zorder=1)
-        if named and low < across[1] ** 0.8 * across[0] ** 0.2 and low / rate < up[1] / 2:
+        ax.plot(
+            [low, high], [low / rate, high / rate], color="#cfcfcf", linewidth=stroke(0.6), zorder=1
+        )
+        for at in np.geomspace(low, high, 12)[:-1] if trials else ():
+            (x,), (y,) = _parts([at], across), _parts([at / rate], up)
+            wide = 0.06 * len(f"{rate:g}") + 0.04
+            near = (np.abs(marks[0] - x - wide / 2) < wide / 2 + 0.04) & (
+                np.abs(marks[1] - y - 0.06) < 0.11
+            )
+            if near.any() or x + wide > 1 or y > 0.86:
+                continue
             ax.annotate(
-                f"{rate:g}", (low, low / rate), xytext=(2, 2), textcoords="offset points",
-                fontsize=5, color=INK, zorder=7,
-                path_effects=[withStroke(linewidth=1.6, foreground="white")],
+                f"{rate:g}", (at, at / rate), xytext=(2, 2), textcoords="offset points",
+                fontsize="x-small", color=INK, zorder=7,
+                path_effects=[withStroke(linewidth=stroke(1.6), foreground="white")],
             )  # fmt: skip
+            break
+
+
+def _parts(values: Sequence[float | None], ends: tuple[float, float]) -> np.ndarray:
+    """Where values lie between the ends of a logarithmic axis, 0 to 1; (n,)."""
+    logs = np.log(np.array(values, dtype=float))
+    return np.asarray((logs - np.log(ends[0])) / np.log(ends[1] / ends[0]))
 
 
 def _name(axes: Sequence[Axes], rows: Sequence[Sequence[Axes]], *, alone: bool) -> None:
@@ -200,8 +232,8 @@ def _name(axes: Sequence[Axes], rows: Sequence[Sequence[Axes]], *, alone: bool) 
         return
     figure = axes[0].get_figure(root=True)
     assert isinstance(figure, Figure)
-    figure.supxlabel("learning rate", fontsize=8)
-    figure.supylabel("1 - momentum", fontsize=8)
+    figure.supxlabel("learning rate", fontsize="medium")
+    figure.supylabel("1 - momentum", fontsize="medium")
     # Where the rows beneath are shorter, the last panel of a column keeps its numbers.
     for row, under in zip(rows, [*rows[1:], []], strict=True):
         for one in row[len(under) :]:
@@ -212,18 +244,21 @@ def _legend(ax: Axes, points: Sequence[Point], *, alone: bool) -> None:
     there = {one.became for point in points for one in point.tried}
     names = [*(name for name in CLASSES if name in there), "best"]
     handles = [
-        Line2D([], [], linestyle="none", label=_WORDS[name], **_MARKS[name]) for name in names
+        Line2D([], [], linestyle="none", label=_WORDS[name], **scaled(_MARKS[name]))
+        for name in names
     ]
     handles.append(
-        Line2D([], [], color="#cfcfcf", linewidth=0.8, label="equal effective learning rate")
+        Line2D(
+            [], [], color="#cfcfcf", linewidth=stroke(0.8), label="equal effective learning rate"
+        )
     )
     if alone:
         ax.legend(handles=handles, **ABOVE)
         return
     figure = ax.get_figure(root=True)
     assert isinstance(figure, Figure)
-    wide = figure.get_size_inches()[0] > 1.5 * COLUMN
+    wide = figure.get_size_inches()[0] / unit() > 1.5 * COLUMN
     figure.legend(
-        handles=handles, loc="outside upper center", ncols=len(handles) if wide else 2,
-        fontsize=6.5, columnspacing=1.2, handletextpad=0.3,
+        handles=handles, loc="outside upper center", ncols=3 if wide else 2,
+        fontsize="small", columnspacing=0.8, handletextpad=0.2,
     )  # fmt: skip

@@ -15,39 +15,29 @@ from matplotlib.lines import Line2D
 
 from analysis.curves import Curve
 from analysis.figures import marks, strips
+from analysis.figures.facets import Pairs, batch_size, caption, facets, names
+from analysis.figures.page import COLUMN, context, room, stroke, unit, width
 from analysis.figures.style import (
     ABOVE,
-    COLUMN,
     FAINT,
     INK,
     Look,
-    context,
     grid,
     log2_axis,
     look,
 )
-from analysis.groups import labels
 from analysis.material import Material
 from analysis.regimes import Regimes
 from results.errors import ResultsError
 
-Pairs = list[tuple[Curve, Regimes | None]]
-
 _PANEL = 2.35
 _STRIP = 0.22
-_MOST_ACROSS = 3
-_LONG = 14
-"""Letters that a source's name may take in a legend."""
+_LEAST = 2.7
+"""Inches of a panel across."""
 _WIDE = 56
 """Letters of a caption that one column of print has room for."""
 _FULL = 3
 """Curves whose legend has room within the axes."""
-_ESTIMATORS = {
-    "run": "every run a point",
-    "minimum": "best of {}",
-    "best_of_10": "best of 10 of {}",
-    "median_of_searches": "median best of {}",
-}
 
 
 def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
@@ -59,7 +49,7 @@ def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
     size with its interval. A single curve is shaded in its panel instead.
     """
     curves, regimes = shown.curves, shown.regimes
-    panels = _panels(curves, regimes)
+    panels = facets(curves, regimes)
     with context():
         if ax is not None:
             if len(panels) > 1:
@@ -69,7 +59,8 @@ def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
                 )
             _alone(ax, panels[0])
             return ax
-        across = min(len(panels), _MOST_ACROSS)
+        need = COLUMN * min(len(panels), 2)
+        across = min(len(panels), max(1, int(room(need) / _LEAST + 0.01)))
         down = -(-len(panels) // across)
         most = max(len(pairs) for pairs in panels)
         low = _STRIP * most + 0.16 if most > 1 else 0.3
@@ -79,29 +70,30 @@ def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
         above = [len(pairs) + 1 for pairs in panels if len(pairs) > _FULL]
         legend += down * 0.17 * -(-max(above, default=0) // 2)
         figure = plt.figure(
-            figsize=(COLUMN * across, (_PANEL + low + 0.62) * down + legend), layout="constrained"
+            figsize=(width(need), ((_PANEL + low + 0.62) * down + legend) * unit()),
+            layout="constrained",
         )
         outer = figure.add_gridspec(down, across)
         # A training algorithm looks the same in every panel.
-        order = list(dict.fromkeys(text for pairs in panels for text in _labels(pairs)))
+        order = list(dict.fromkeys(text for pairs in panels for text in names(pairs)))
         both = [
             _with_strip(
                 figure,
                 outer[i // across, i % across],
                 pairs,
-                [look(order.index(text)) for text in _labels(pairs)],
+                [look(order.index(text)) for text in names(pairs)],
                 low,
             )
             for i, pairs in enumerate(panels)
         ]
         if handles:
             figure.legend(
-                handles=handles, loc="outside lower center", ncols=2 * across, fontsize=6.5,
+                handles=handles, loc="outside lower center", ncols=2 * across, fontsize="small",
                 columnspacing=1.2, handletextpad=0.5,
             )  # fmt: skip
         for i, ((top, _), pairs) in enumerate(zip(both, panels, strict=True)):
-            wrap = across > 1 or len(_caption(pairs)) > _WIDE
-            top.set_title(_caption(pairs, wrap=wrap), color=FAINT, fontsize=7, pad=5)
+            wrap = len(caption(pairs)) > _WIDE * room(need) / across / COLUMN
+            top.set_title(caption(pairs, wrap=wrap), color=FAINT, fontsize="small", pad=5)
             if i % across:
                 top.set_ylabel("")
         figure.draw_without_rendering()  # lays out: the headings must know their room
@@ -124,14 +116,6 @@ def numbers(shown: Material) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-def _panels(curves: Sequence[Curve], regimes: Sequence[Regimes | None]) -> list[Pairs]:
-    panels: dict[tuple[str, ...], Pairs] = {}
-    for curve, found in zip(curves, regimes, strict=True):
-        key = (*(str(curve.group.get(n)) for n in ("workload", "dataset")), str(curve.target))
-        panels.setdefault(key, []).append((curve, found))
-    return list(panels.values())
-
-
 def _with_strip(
     figure: Figure, spec: SubplotSpec, pairs: Pairs, looks: Sequence[Look], low: float
 ) -> tuple[Axes, Axes]:
@@ -141,9 +125,9 @@ def _with_strip(
     _panel(ax, pairs, looks)
     _legend(ax, pairs, looks)
     ax.tick_params(labelbottom=False)
-    strips.strips(beneath, [found for _, found in pairs], _labels(pairs), looks)
+    strips.strips(beneath, [found for _, found in pairs], names(pairs), looks)
     beneath.set_ylim(beneath.get_ylim()[0], beneath.get_ylim()[1] + 0.45)
-    beneath.set_xlabel(_batch_size(pairs))
+    beneath.set_xlabel(batch_size(pairs))
     return ax, beneath
 
 
@@ -176,34 +160,8 @@ def _alone(ax: Axes, pairs: Pairs) -> None:
     _panel(ax, pairs, looks)
     strips.criticals(ax, regimes, looks)
     _legend(ax, pairs, looks, marks.explained(curves, regimes, strips=False))
-    ax.set_title(_caption(pairs), color=FAINT, fontsize=7, pad=5)
-    ax.set_xlabel(_batch_size(pairs))
-
-
-def _labels(pairs: Pairs) -> list[str]:
-    groups = [dict(curve.group) for curve, _ in pairs]
-    sources = {str(group["source"]) for group in groups if group.get("source")}
-    short = {name: _shortened(name) for name in sources}
-    if len(set(short.values())) == len(short):
-        groups = [
-            {**group, "source": short[str(group["source"])]} if group.get("source") else group
-            for group in groups
-        ]
-    return labels(groups)
-
-
-def _shortened(source: str) -> str:
-    """Of a long name the first words that have room: ``shallue_2019_digitized`` is
-    ``shallue_2019``."""
-    words = source.split("_")
-    while len(words) > 1 and len("_".join(words)) > _LONG:
-        words.pop()
-    return "_".join(words)
-
-
-def _batch_size(pairs: Pairs) -> str:
-    units = {curve.example_unit for curve, _ in pairs}
-    return f"batch size ({units.pop()}s)" if len(units) == 1 else "batch size"
+    ax.set_title(caption(pairs), color=FAINT, fontsize="small", pad=5)
+    ax.set_xlabel(batch_size(pairs))
 
 
 def _limits(ax: Axes, curves: Sequence[Curve]) -> None:
@@ -228,7 +186,7 @@ def _line(ax: Axes, curve: Curve, found: Regimes, one: Look) -> None:
         # Down to somewhat under the plateau, where the gap to the curve has been seen.
         end = min(max(x), fitted / (0.55 * min(found.steps(x))))
         ax.plot(
-            [min(x), end], [fitted / min(x), fitted / end], color=one.colour, linewidth=0.8,
+            [min(x), end], [fitted / min(x), fitted / end], color=one.colour, linewidth=stroke(0.8),
             linestyle=(0, (4, 3)), alpha=0.75, zorder=2,
         )  # fmt: skip
 
@@ -256,29 +214,22 @@ def _legend(ax: Axes, pairs: Pairs, looks: Sequence[Look], more: Sequence[Artist
             label=text,
             marker=one.marker,
             markeredgecolor="white",
-            markeredgewidth=0.5,
+            markeredgewidth=stroke(0.5),
         )
-        for (_, found), one, text in zip(pairs, looks, _labels(pairs), strict=True)
+        for (_, found), one, text in zip(pairs, looks, names(pairs), strict=True)
     ]
     if any(found is not None and _perfect_line(curve, found) for curve, found in pairs):
         handles.append(
-            Line2D([], [], color=INK, linewidth=0.8, linestyle=(0, (4, 3)), label="perfect scaling")
+            Line2D(
+                [],
+                [],
+                color=INK,
+                linewidth=stroke(0.8),
+                linestyle=(0, (4, 3)),
+                label="perfect scaling",
+            )
         )
     if len(pairs) > _FULL:
         ax.legend(handles=[*handles, *more], **{**ABOVE, "bbox_to_anchor": (0, 1.13)})
     else:
         ax.legend(handles=[*handles, *more], loc="upper right")
-
-
-def _caption(pairs: Pairs, *, wrap: bool = False) -> str:
-    curves = [curve for curve, _ in pairs]
-    words = [str(curves[0].group["workload"])] if curves[0].group.get("workload") else []
-    if curves[0].target is not None:
-        words.append(str(curves[0].target))
-    n = sorted({curve.trials for curve in curves})
-    many = f"{n[0]}" if len(n) == 1 else f"{n[0]}–{n[-1]}"
-    named = "run" if any(curve.repeats for curve in curves) else curves[0].estimator
-    words.append(_ESTIMATORS[named].format(many))
-    if wrap and len(words) > 2:
-        return words[0] + "\n" + " · ".join(words[1:])
-    return " · ".join(words)

@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patheffects import withStroke
 
+from analysis.figures.page import mark, stroke, unit
 from analysis.figures.style import INK, Look, inches, tint
 from analysis.regimes import Interval, Regimes
 
@@ -71,7 +72,7 @@ def strips(
         row = count - 1 - i
         if found is None:
             ax.text(0.5, row, "too few batch sizes", transform=ax.get_yaxis_transform(),
-                    ha="center", va="center", fontsize=6)  # fmt: skip
+                    ha="center", va="center", fontsize="x-small")  # fmt: skip
             continue
         for one in stretches(found):
             ax.barh(
@@ -86,8 +87,8 @@ def strips(
         _whisker(ax, found.critical_batch_size, row, found, colour=look.colour, width=1.4, cap=4.5)
         if found.critical_batch_size.value is not None:
             ax.plot(
-                [found.critical_batch_size.value], [row], marker=look.marker, markersize=4,
-                color=look.colour, markeredgecolor="white", markeredgewidth=0.6, zorder=6,
+                [found.critical_batch_size.value], [row], marker=look.marker, markersize=mark(4),
+                color=look.colour, markeredgecolor="white", markeredgewidth=stroke(0.6), zorder=6,
             )  # fmt: skip
     ax.set_ylim(-0.6, count - 0.4)
     ax.set_yticks(range(count), [label.replace(", ", ",\n") for label in labels][::-1])
@@ -112,17 +113,23 @@ def _whisker(
     first, last = found.fitted_over
     low = first if end.low is None else end.low
     high = last if end.high is None else end.high
-    halo = [withStroke(linewidth=width + 1.1, foreground="white")]
-    ax.plot([low, high], [row, row], color=colour, linewidth=width, zorder=4,
+    halo = [withStroke(linewidth=stroke(width + 1.1), foreground="white")]
+    ax.plot([low, high], [row, row], color=colour, linewidth=stroke(width), zorder=4,
             solid_capstyle="butt", path_effects=halo)  # fmt: skip
     for x in (end.low, end.high):
         if x is not None:
-            ax.plot([x], [row], marker="|", markersize=cap, markeredgewidth=width * 0.8,
-                    color=colour, zorder=4)  # fmt: skip
+            ax.plot([x], [row], marker="|", markersize=mark(cap),
+                    markeredgewidth=stroke(width * 0.8), color=colour, zorder=4)  # fmt: skip
     for x, is_open, marker in ((low, end.low is None, "<"), (high, end.high is None, ">")):
         if is_open:
             ax.plot(
-                [x], [row], marker=marker, markersize=2.5, color=colour, zorder=4, clip_on=False
+                [x],
+                [row],
+                marker=marker,
+                markersize=mark(2.5),
+                color=colour,
+                zorder=4,
+                clip_on=False,
             )
 
 
@@ -137,7 +144,7 @@ def criticals(ax: Axes, regimes: Sequence[Regimes | None], looks: Sequence[Look]
         row = low * (low / high) ** (0.045 * (i + 0.3))
         _whisker(ax, found.critical_batch_size, row, found, colour=look.colour, width=1.4, cap=4.5)
         ax.plot([found.critical_batch_size.value], [row], marker=look.marker, color=look.colour,
-                markeredgecolor="white", markeredgewidth=0.6, zorder=6)  # fmt: skip
+                markeredgecolor="white", markeredgewidth=stroke(0.6), zorder=6)  # fmt: skip
 
 
 def headings(ax: Axes, found: Regimes, row: float) -> None:
@@ -146,11 +153,11 @@ def headings(ax: Axes, found: Regimes, row: float) -> None:
     width, _ = inches(ax)
     for one in stretches(found):
         room = width * np.log2(one.high / one.low) / np.log2(high / low)
-        fitting = [name for name in NAMES[one.regime] if len(name) * _LETTER < room]
+        fitting = [name for name in NAMES[one.regime] if len(name) * _LETTER * unit() < room]
         if fitting:
             ax.text(
                 np.sqrt(one.low * one.high), row + 0.46, fitting[0], ha="center", va="bottom",
-                fontsize=6, color=INK,
+                fontsize="x-small", color=INK,
             )  # fmt: skip
 
 

@@ -1,110 +1,84 @@
-"""How figures look: seaborn's theme for paper, sized in inches for one column of print.
-
-Whatever is set in ``RC`` overrides seaborn's; matplotlib's own tools change the rest.
-"""
+"""How curves, axes and panels look, whatever page they are on (``analysis.figures.page``)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-import seaborn
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.colors import to_rgb
+from matplotlib.colors import LinearSegmentedColormap, to_hex, to_rgb
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
+from analysis.figures.page import (
+    COLUMN,
+    context,
+    own_cycle,
+    room,
+    sheet,
+    stroke,
+    unit,
+    width,
+)
 from results.errors import ResultsError
 
-COLUMN = 3.4
-"""Width of a column of print."""
+__all__ = ("COLUMN", "context")  # with the rest, for those who draw figures
 
 INK = "#333333"
 FAINT = "#8a8a8a"
 
-RC: Any = {
-    **seaborn.axes_style("ticks"),
-    **seaborn.plotting_context("paper"),
-    "font.size": 7.5,
-    "axes.titlesize": 7.5,
-    "axes.labelsize": 8,
-    "xtick.labelsize": 7,
-    "ytick.labelsize": 7,
-    "legend.fontsize": 7,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": INK,
-    "axes.labelcolor": INK,
-    "axes.linewidth": 0.6,
-    "axes.titlelocation": "left",
-    "text.color": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "xtick.major.size": 2.5,
-    "ytick.major.size": 2.5,
-    "lines.linewidth": 1.2,
-    "lines.markersize": 4,
-    "legend.frameon": False,
-    "legend.handlelength": 2.4,
-    "legend.borderaxespad": 0.2,
-    "hatch.linewidth": 0.6,
-    "figure.constrained_layout.w_pad": 0.03,
-    "figure.constrained_layout.h_pad": 0.03,
-    "figure.dpi": 120,
-    "figure.facecolor": "white",
-    "savefig.facecolor": "white",
-    "pdf.fonttype": 42,  # TrueType, embedded: text stays text
-    "ps.fonttype": 42,
-}
-
-
 ABOVE: Any = {
-    "loc": "lower left", "bbox_to_anchor": (0, 1.07), "ncols": 2, "fontsize": 6.5,
+    "loc": "lower left", "bbox_to_anchor": (0, 1.07), "ncols": 2,
     "columnspacing": 1.2, "handletextpad": 0.5, "borderpad": 0,
 }  # fmt: skip
 """A legend over the title of axes that are full."""
 
 
-@contextmanager
-def context() -> Iterator[None]:
-    """Draw and save with ``RC``; the user's own settings come back after."""
-    with mpl.rc_context(RC):
-        yield
-
-
 @dataclass(frozen=True)
 class Look:
-    """A curve's colour (seaborn's colour-blind palette), marker and line, each enough by itself."""
+    """A curve's colour, marker and line, each enough by itself."""
 
     colour: str
     marker: str
     line: Any
 
 
-_BLUE, _ORANGE, _GREEN, _VERMILION, _PURPLE, *_, _SKY = seaborn.color_palette("colorblind").as_hex()
-
-LOOKS = (
-    Look(_BLUE, "o", "-"),
-    Look(_VERMILION, "s", (0, (5, 1.2, 1.2, 1.2))),
-    Look(_GREEN, "^", (0, (1.2, 1.0))),
-    Look(_PURPLE, "D", (0, (7, 1.5))),
-    Look(_ORANGE, "v", (0, (4, 1, 1, 1, 1, 1))),
-    Look(_SKY, "P", (0, (2.5, 1))),
-    Look("#000000", "X", (0, (9, 1.5, 1.2, 1.5))),
+_LOOKS = (
+    ("o", "-"),
+    ("s", (0, (5, 1.2, 1.2, 1.2))),
+    ("^", (0, (1.2, 1.0))),
+    ("D", (0, (7, 1.5))),
+    ("v", (0, (4, 1, 1, 1, 1, 1))),
+    ("P", (0, (2.5, 1))),
+    ("X", (0, (9, 1.5, 1.2, 1.5))),
 )
+LOOKS = tuple(
+    Look(each["color"], *marked)
+    for each, marked in zip(sheet()["axes.prop_cycle"], _LOOKS, strict=True)
+)
+"""Seaborn's colour-blind palette, its blue darker and its purple lighter: so the first four are
+told apart by whoever sees no red, no green or no blue too."""
+
+
+_VIRIDIS = plt.get_cmap("viridis")
+SIZES = LinearSegmentedColormap.from_list("sizes", _VIRIDIS(np.linspace(0.0, 0.88, 64)))
+"""The colours of batch sizes; without the yellow, which white paper swallows."""
 
 
 def look(i: int) -> Look:
-    """The ``i``-th curve's; after seven colours they come again with other markers."""
-    again = LOOKS[(i + i // len(LOOKS)) % len(LOOKS)]
-    return Look(LOOKS[i % len(LOOKS)].colour, again.marker, again.line)
+    """The ``i``-th curve's; after seven colours they come again with other markers.
+
+    Colours are those of a user's own ``axes.prop_cycle``, where there is one.
+    """
+    colours = [one.colour for one in LOOKS]
+    if own_cycle():
+        colours = mpl.rcParams["axes.prop_cycle"].by_key().get("color", colours)
+    again = LOOKS[(i + i // len(colours)) % len(LOOKS)]
+    return Look(to_hex(colours[i % len(colours)]), again.marker, again.line)
 
 
 def tint(colour: str, share: float) -> tuple[float, float, float]:
@@ -124,6 +98,30 @@ def log2_axis(axis: Axis, low: float, high: float, most: int = 7) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
+def log10_axis(axis: Axis, low: float, high: float, most: int = 5) -> None:
+    """Plain decimal numbers between ``low`` and ``high``, at most ``most`` of them: decades, or
+    every second, or with their halves where they are few."""
+    first, last = np.log10(low) - 1e-9, np.log10(high) + 1e-9
+    decades = range(int(np.floor(first)), int(np.ceil(last)) + 1)
+    for every, parts in ((1, (1, 2, 5)), (1, (1, 3)), (1, (1,)), *((n, (1,)) for n in range(2, 9))):
+        at = [part * 10.0**power for power in decades if power % every == 0 for part in parts]
+        at = [each for each in at if first <= np.log10(each) <= last]
+        if len(at) <= most:
+            break
+    axis.set_major_locator(FixedLocator(at))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: decimal(value)))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def decimal(value: float) -> str:
+    """A number as one writes it on an axis: 20k, 3M, 0.05, 1e-05."""
+    for power, letter in ((12, "T"), (9, "G"), (6, "M"), (3, "k")):
+        if value >= 10.0**power and value >= 10_000:
+            return f"{value / 10.0**power:.3g}{letter}"
+    return f"{value:g}"
+
+
 def plain(value: float) -> str:
     """A number as one writes it on an axis: 512, 65,536, 1/8, 3e-05."""
     if value >= 1:
@@ -136,14 +134,14 @@ def inches(ax: Axes) -> tuple[float, float]:
     """Width and height of the axes, as far as they are laid out."""
     figure = ax.get_figure(root=True)
     assert figure is not None
-    width, height = figure.get_size_inches()
+    whole, tall = figure.get_size_inches()
     place = ax.get_position()
-    return float(place.width * width), float(place.height * height)
+    return float(place.width * whole), float(place.height * tall)
 
 
 def grid(ax: Axes) -> None:
     """Faint lines at the numbers of the axes, under everything."""
-    ax.grid(True, color="#e6e6e6", linewidth=0.5, zorder=0)
+    ax.grid(True, color="#e6e6e6", linewidth=stroke(0.5), zorder=0)
     ax.set_axisbelow(True)
 
 
@@ -163,9 +161,51 @@ def panels(ax: Axes | None, count: int, make: Callable[[], list[Axes]]) -> list[
     return [ax]
 
 
+def tiles(
+    count: int,
+    tall: float,
+    *,
+    extra: float = 0.75,
+    least: float = 2.4,
+    need: float = COLUMN,
+    sharex: bool = True,
+    sharey: bool = False,
+) -> list[Axes]:
+    """``count`` panels of a new figure, as many across as it has room for.
+
+    Args:
+        tall: inches of a row of panels.
+        extra: inches of what stands above and below all of them.
+        least: inches that a panel needs across.
+        need: inches that the figure would have by itself.
+
+    All are inches of the style sheet's type: larger type takes more of the page.
+    """
+    most = min(count, max(1, int(room(need) / least + 0.01)))
+    down = -(-count // most)
+    across = -(-count // down)
+    figure, made = plt.subplots(
+        down, across, sharex=sharex, sharey=sharey, squeeze=False, layout="constrained",
+        figsize=(width(need), (tall * down + extra) * unit()),
+    )  # fmt: skip
+    flat = list(made.ravel())
+    for spare in flat[count:]:
+        figure.delaxes(spare)
+    if sharex:
+        # Where the row beneath is shorter, the last panel of a column keeps its numbers.
+        for one in flat[max(count - across, 0) : count]:
+            one.tick_params(labelbottom=True)
+    return flat[:count]
+
+
 def column_of_panels(count: int, height: float) -> list[Axes]:
-    """Panels of a new figure of one column's width, one below the other; ``height`` in inches."""
-    _, made = plt.subplots(
-        count, 1, sharex=True, squeeze=False, layout="constrained", figsize=(COLUMN, height)
-    )
-    return list(made[:, 0])
+    """Panels of a new figure of ``height`` inches if they stand one below the other."""
+    return tiles(count, (height - 0.75) / count)
+
+
+def left_column(axes: Sequence[Axes]) -> list[Axes]:
+    """Those of ``axes`` that begin a row."""
+    specs = [one.get_subplotspec() for one in axes]
+    return [
+        one for one, spec in zip(axes, specs, strict=True) if spec is None or spec.is_first_col()
+    ]

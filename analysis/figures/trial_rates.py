@@ -14,15 +14,15 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
 
 from analysis.curves import Curve
+from analysis.figures.page import context
 from analysis.figures.style import (
     ABOVE,
     FAINT,
     INK,
     LOOKS,
-    column_of_panels,
-    context,
     panels,
     plain,
+    tiles,
     tint,
 )
 from analysis.groups import labels
@@ -43,7 +43,7 @@ PATCHES: dict[str, dict[str, Any]] = {
 WORDS = {
     "reached": "target reached",
     "not reached": "not reached",
-    "dominated": "dominated: not known (keep: off tells)",
+    "dominated": "dominated: not known",
     "infeasible": "infeasible",
 }
 
@@ -59,18 +59,21 @@ def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
         raise ResultsError("no trials to draw", hint="this figure needs trials, not steps alone")
     sizes = sorted({point.batch_size for curve in tried for point in curve.points})
     with context():
-        height = 1.05 * len(tried) + 0.95
-        axes = panels(ax, len(tried), lambda: column_of_panels(len(tried), height))
+        axes = panels(
+            ax, len(tried), lambda: tiles(len(tried), 1.05, extra=0.95, least=2.1, sharey=True)
+        )
         texts = labels([curve.group for curve in tried])
         for one, curve, text in zip(axes, tried, texts, strict=True):
             _panel(one, curve, text, sizes)
         units = {curve.example_unit for curve in tried}
-        axes[-1].set_xlabel(f"batch size ({units.pop()}s)" if len(units) == 1 else "batch size")
+        unit = f"batch size ({units.pop()}s)" if len(units) == 1 else "batch size"
         figure = axes[0].get_figure(root=True)
         assert isinstance(figure, Figure)
         if ax is None:
-            figure.supylabel("share of trials that ran", fontsize=8)
+            figure.supxlabel(unit)
+            figure.supylabel("share of trials that ran")
         else:
+            ax.set_xlabel(unit)
             ax.set_ylabel("share of trials that ran")
         _legend(axes[0], figure, tried, alone=ax is not None)
     return axes[0]
@@ -112,7 +115,7 @@ def _panel(ax: Axes, curve: Curve, text: str, sizes: Sequence[int]) -> None:
     ax.set_yticks([0, 0.5, 1])
     ran = sorted({len(point.tried) for point in curve.points if point.tried})
     count = f"{ran[0]}" if len(ran) == 1 else f"{ran[0]}–{ran[-1]}"
-    ax.set_title(f"{text}, {count} trials a batch size", color=INK, fontsize=7, pad=3)
+    ax.set_title(f"{text}, {count} trials a batch size", color=INK, fontsize="small", pad=3)
 
 
 def _legend(ax: Axes, figure: Figure, curves: Sequence[Curve], *, alone: bool) -> None:
@@ -124,6 +127,6 @@ def _legend(ax: Axes, figure: Figure, curves: Sequence[Curve], *, alone: bool) -
         ax.legend(handles=handles, **ABOVE)
         return
     figure.legend(
-        handles=handles, loc="outside upper center", fontsize=6.5, columnspacing=1.2,
+        handles=handles, loc="outside upper center", fontsize="small", columnspacing=1.2,
         ncols=2 if "dominated" in there or len(handles) > 3 else 3, handlelength=1.6,
     )  # fmt: skip

@@ -131,6 +131,9 @@ def test_a_csv_that_is_not_there(command: Command, here: Path) -> None:
 def test_an_unknown_figure_and_a_wrong_place(command: Command, small: Path, here: Path) -> None:
     clear(command("plot", "stesp", small), "'stesp'", hint="steps")
     clear(command("plot", "steps", small, "-o", "a.docx"), ".docx", hint=".pdf")
+    clear(command("plot", "steps", small, "--width", "wide"), "'wide'", hint="two-columns")
+    clear(command("plot", "steps", small, "--width", "0.5"), "0.5 inches", hint="2.5")
+    clear(command("plot", "steps", small, "--style", "gplot"), "'gplot'", hint="ggplot")
     clear(command("plot", "steps", small, "--by", "optimzer"), "'optimzer'", hint="optimizer")
     assert not [path for path in here.iterdir() if path.suffix]
 

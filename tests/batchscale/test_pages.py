@@ -74,7 +74,16 @@ def published(here: Path) -> None:
     assert (here / "runs" / "trials" / "mine").is_dir()
 
 
-CHECKS = {"docs/first-hour.md": first_hour, "docs/published.md": published}
+def style(here: Path) -> None:
+    for name in ("forest.pdf", "slide.png", "steps.svg", "serif.pdf", "three.pdf"):
+        assert (here / name).stat().st_size > 5_000
+
+
+CHECKS = {
+    "docs/first-hour.md": first_hour,
+    "docs/published.md": published,
+    "docs/style.md": style,
+}
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -1,0 +1,72 @@
+"""Curves by workload, data set and target: those that stand in one panel, and what names them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from analysis.curves import Curve
+from analysis.groups import labels
+from analysis.regimes import Regimes
+
+Pairs = list[tuple[Curve, Regimes | None]]
+
+_LONG = 14
+"""Letters that a source's name may take in a legend."""
+_ESTIMATORS = {
+    "run": "every run a point",
+    "minimum": "best of {}",
+    "best_of_10": "best of 10 of {}",
+    "median_of_searches": "median best of {}",
+}
+
+
+def facets(curves: Sequence[Curve], regimes: Sequence[Regimes | None]) -> list[Pairs]:
+    """The curves of each workload, data set and target, with their regimes."""
+    panels: dict[tuple[str, ...], Pairs] = {}
+    for curve, found in zip(curves, regimes, strict=True):
+        key = (*(str(curve.group.get(n)) for n in ("workload", "dataset")), str(curve.target))
+        panels.setdefault(key, []).append((curve, found))
+    return list(panels.values())
+
+
+def names(pairs: Pairs) -> list[str]:
+    """What tells the curves of a panel apart, for its legend."""
+    groups = [dict(curve.group) for curve, _ in pairs]
+    sources = {str(group["source"]) for group in groups if group.get("source")}
+    short = {name: _shortened(name) for name in sources}
+    if len(set(short.values())) == len(short):
+        groups = [
+            {**group, "source": short[str(group["source"])]} if group.get("source") else group
+            for group in groups
+        ]
+    return labels(groups)
+
+
+def _shortened(source: str) -> str:
+    """Of a long name the first words that have room: ``shallue_2019_digitized`` is
+    ``shallue_2019``."""
+    words = source.split("_")
+    while len(words) > 1 and len("_".join(words)) > _LONG:
+        words.pop()
+    return "_".join(words)
+
+
+def batch_size(pairs: Pairs) -> str:
+    """What the axis of batch sizes is called."""
+    units = {curve.example_unit for curve, _ in pairs}
+    return f"batch size ({units.pop()}s)" if len(units) == 1 else "batch size"
+
+
+def caption(pairs: Pairs, *, wrap: bool = False) -> str:
+    """Workload, target and what stands for a batch size; on two lines if ``wrap``."""
+    curves = [curve for curve, _ in pairs]
+    words = [str(curves[0].group["workload"])] if curves[0].group.get("workload") else []
+    if curves[0].target is not None:
+        words.append(str(curves[0].target))
+    n = sorted({curve.trials for curve in curves})
+    many = f"{n[0]}" if len(n) == 1 else f"{n[0]}–{n[-1]}"
+    named = "run" if any(curve.repeats for curve in curves) else curves[0].estimator
+    words.append(_ESTIMATORS[named].format(many))
+    if wrap and len(words) > 2:
+        return words[0] + "\n" + " · ".join(words[1:])
+    return " · ".join(words)

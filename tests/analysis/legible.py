@@ -1,0 +1,164 @@
+"""Can a figure be read? Everything that is written in it is drawn once, and its place is kept.
+
+A fault is a word cut by the page, two words on each other, a legend over words that are not its
+own, or words over a curve's marks. Ticks beyond the limits of an axis are not drawn, and so not
+looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.legend import Legend
+from matplotlib.lines import Line2D
+from matplotlib.text import Text
+
+_SLACK = 0.12
+"""The part of a line of text that is not ink: boxes may meet by that much."""
+
+
+def faults(figure: Figure) -> list[str]:
+    """What cannot be read, a sentence each; none of a figure that is in order."""
+    words, legends, lines = _drawn(figure)
+    found = []
+    page = figure.bbox
+    for text in words:
+        corners = _corners(text)
+        inside = (corners >= [page.x0 - 1, page.y0 - 1]) & (corners <= [page.x1 + 1, page.y1 + 1])
+        if not inside.all():
+            found.append(f"{_said(text)} is cut by the page")
+    shapes = [(text, _shrunk(_corners(text), _SLACK * _height(text))) for text in words]
+    for (one, mine), (other, theirs) in combinations(shapes, 2):
+        if _meet(mine, theirs):
+            found.append(f"{_said(one)} and {_said(other)} are on each other")
+    for legend in legends:
+        own = {id(text) for text in legend.findobj(Text)}
+        box = _box(legend.get_window_extent())
+        if not ((box >= [page.x0 - 1, page.y0 - 1]) & (box <= [page.x1 + 1, page.y1 + 1])).all():
+            found.append(f"the legend of {_first(legend)} is cut by the page")
+        for text, shape in shapes:
+            if id(text) not in own and _meet(_inner(legend), shape):
+                found.append(f"{_said(text)} is under the legend of {_first(legend)}")
+    for line in lines:
+        found += _covered(line, words, legends)
+    return found
+
+
+def _covered(line: Line2D, words: list[Text], legends: list[Legend]) -> Iterator[str]:
+    """Words and legends of the same axes that are over a line's marks."""
+    if line.get_marker() in ("None", None, "", " ", "|", "_") or line.axes is None:
+        return
+    if line.get_transform() != line.axes.transData:
+        return
+    at = line.axes.transData.transform(np.asarray(line.get_xydata(), dtype=float))
+    frame = line.axes.bbox.padded(1).get_points()
+    at = at[np.isfinite(at).all(1) & (at >= frame[0]).all(1) & (at <= frame[1]).all(1)]
+    for legend in legends:
+        if legend.axes is line.axes and any(_holds(_inner(legend), point) for point in at):
+            yield f"marks of {line.get_label()!r} are under the legend of {_first(legend)}"
+    for text in words:
+        if text.axes is line.axes and text in line.axes.texts:
+            shape = _shrunk(_corners(text), _SLACK * _height(text))
+            if any(_holds(shape, point) for point in at):
+                yield f"{_said(text)} is over a mark"
+
+
+def _drawn(figure: Figure) -> tuple[list[Text], list[Legend], list[Line2D]]:
+    words: list[Text] = []
+    legends: list[Legend] = []
+    lines: list[Line2D] = []
+    with _watched(Text, words), _watched(Legend, legends), _watched(Line2D, lines):
+        figure.draw_without_rendering()
+    written = [text for text in words if text.get_visible() and text.get_text().strip()]
+    return list(dict.fromkeys(written)), legends, [one for one in lines if one.get_visible()]
+
+
+@contextmanager
+def _watched(kind: Any, seen: list[Any]) -> Iterator[None]:
+    draw = kind.draw
+
+    def watched(self: Any, renderer: Any, *args: Any, **kwargs: Any) -> Any:
+        seen.append(self)
+        return draw(self, renderer, *args, **kwargs)
+
+    kind.draw = watched
+    try:
+        yield
+    finally:
+        kind.draw = draw
+
+
+def _corners(text: Text) -> np.ndarray:
+    """The corners of what is written in pixels, turned as it is; (4, 2)."""
+    box = Text.get_window_extent(text)
+    turn = np.deg2rad(text.get_rotation())
+    cos, sin = abs(np.cos(turn)), abs(np.sin(turn))
+    if min(cos, sin) < 1e-6:
+        return _box(box)
+    # Of the upright box that holds it follow its own sides; they do not at 45 degrees.
+    assert abs(cos - sin) > 1e-3, "45 degrees"
+    wide = (box.width * cos - box.height * sin) / (cos**2 - sin**2)
+    tall = (box.height * cos - box.width * sin) / (cos**2 - sin**2)
+    turned = np.array([[np.cos(turn), np.sin(turn)], [-np.sin(turn), np.cos(turn)]])
+    half = np.array([[-wide, -tall], [wide, -tall], [wide, tall], [-wide, tall]]) / 2
+    return half @ turned + [(box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2]
+
+
+def _box(box: Any) -> np.ndarray:
+    return np.array([[box.x0, box.y0], [box.x1, box.y0], [box.x1, box.y1], [box.x0, box.y1]])
+
+
+def _inner(legend: Legend) -> np.ndarray:
+    """What is in a legend, without the room within its frame, which is not drawn; (4, 2)."""
+    text = legend.get_texts()[0]
+    room = legend.borderpad * text.get_fontsize() * text.get_figure(root=True).dpi / 72
+    return _box(legend.get_window_extent().padded(-room - 1))
+
+
+def _height(text: Text) -> float:
+    """Of one line, in pixels."""
+    corners = _corners(text)
+    sides = np.linalg.norm(corners[1] - corners[0]), np.linalg.norm(corners[2] - corners[1])
+    return float(min(sides)) / (1 + text.get_text().count("\n"))
+
+
+def _shrunk(corners: np.ndarray, by: float) -> np.ndarray:
+    """``by`` pixels less on each side."""
+    middle = corners.mean(0)
+    away = corners - middle
+    sides = np.array([corners[1] - corners[0], corners[3] - corners[0]])
+    lengths = np.maximum(np.linalg.norm(sides, axis=1), 1e-9)
+    along = away @ (sides / lengths[:, None]).T
+    less = np.sign(along) * np.maximum(np.abs(along) - by, 0)
+    return middle + less @ (sides / lengths[:, None])
+
+
+def _meet(one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether two convex shapes share a point: no side of either keeps them apart."""
+    for shape in (one, other):
+        for side in np.roll(shape, -1, axis=0) - shape:
+            across = np.array([-side[1], side[0]])
+            mine, theirs = one @ across, other @ across
+            if mine.max() <= theirs.min() or theirs.max() <= mine.min():
+                return False
+    return True
+
+
+def _holds(shape: np.ndarray, point: np.ndarray) -> bool:
+    sides = np.roll(shape, -1, axis=0) - shape
+    away = point - shape
+    turn = sides[:, 0] * away[:, 1] - sides[:, 1] * away[:, 0]
+    return bool((turn > 0).all() or (turn < 0).all())
+
+
+def _said(text: Text) -> str:
+    return repr(text.get_text())
+
+
+def _first(legend: Legend) -> str:
+    return repr(legend.get_texts()[0].get_text())

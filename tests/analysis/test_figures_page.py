@@ -1,0 +1,290 @@
+"""Figures on every page: legible at each width, in whose style, in which fonts and colours."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+
+import results
+from analysis import curves, figures
+from analysis.figures import page
+from analysis.figures.style import LOOKS, look
+from analysis.material import Asked, Material
+from results.errors import ResultsError
+from tests.analysis.legible import faults
+from tests.analysis.measured import measured
+
+Make = Callable[..., pd.DataFrame]
+pytestmark = pytest.mark.usefixtures("closed_figures")
+
+WIDTHS = {"column": 3.4, "two-columns": 7.0, "slide": 10.0}
+OURS = ("steps", "forest", "tradeoff", "learning_rate", "landscape", "training", "budget", "rates",
+        "search")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Material:
+    return measured(tmp_path_factory.mktemp("small") / "runs")
+
+
+@pytest.fixture(scope="module")
+def published() -> Material:
+    """Three workloads of several optimizers and targets."""
+    where = "source LIKE 'shallue%' AND workload <> 'lm1b-lstm'"
+    return Material([results.open("published")], Asked(where=where))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", OURS)
+def test_everything_can_be_read_at_every_width(small: Material, name: str, width: str) -> None:
+    figure = figures.draw(name, small, width=width).get_figure(root=True)
+    assert figure is not None
+    assert faults(figure) == []
+    assert figure.get_size_inches()[0] == pytest.approx(WIDTHS[width])
+
+
+@pytest.mark.parametrize(
+    ("name", "width"),
+    [("forest", "column"), ("tradeoff", "slide"), ("steps", "two-columns"), ("steps", "slide")],
+)
+def test_so_can_published_curves(published: Material, name: str, width: str) -> None:
+    figure = figures.draw(name, published, width=width).get_figure(root=True)
+    assert figure is not None
+    assert faults(figure) == []
+
+
+def test_type_on_a_slide_is_larger_and_panels_are_fewer_across(small: Material) -> None:
+    def across(width: str) -> tuple[int, float]:
+        figure = figures.draw("training", small, width=width).get_figure(root=True)
+        assert figure is not None
+        columns = {one.get_subplotspec().colspan.start for one in figure.axes}  # type: ignore[union-attr]
+        return len(columns), figure.axes[0].title.get_fontsize()
+
+    column, paper, slide = (across(width) for width in WIDTHS)
+    assert column[0] == 2
+    assert paper[0] == 3
+    assert slide[0] == 3
+    assert across("3")[0] == 1
+    assert slide[1] == pytest.approx(1.8 * paper[1]) == pytest.approx(1.8 * column[1])
+
+
+def test_a_figure_that_needs_more_room_takes_two_columns(small: Material) -> None:
+    sizes = {
+        name: figures.draw(name, small).get_figure(root=True).get_size_inches()[0]  # type: ignore[union-attr]
+        for name in ("steps", "training")
+    }
+    assert sizes == pytest.approx({"steps": 3.4, "training": 7.0})
+
+
+@pytest.mark.parametrize(
+    ("width", "said"),
+    [
+        ("columns", "no width is called 'columns'"),
+        ("1", "not 1 inches wide"),
+        (100, "100 inches"),
+        ("nan", "nan inches"),
+    ],
+)
+def test_widths_that_cannot_be(small: Material, width: str | float, said: str) -> None:
+    with pytest.raises(ResultsError, match=said):
+        figures.draw("forest", small, width=width)
+
+
+def test_three_figures_stand_in_one_grid(small: Material) -> None:
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(1, 3, figsize=(11, 3.2), layout="constrained")
+    names = ("steps", "forest", "tradeoff")
+    for name, ax in zip(names, axes, strict=True):
+        assert figures.draw(name, small, ax=ax) is ax
+    assert [one for one in figure.axes if one.get_label() != "<colorbar>"] == list(axes)
+    assert [ax.get_xlabel() for ax in axes] == [
+        "batch size (examples)", "batch size (examples)", "examples to target"
+    ]  # fmt: skip
+    assert figure.get_size_inches().tolist() == [11, 3.2]
+    assert faults(figure) == []
+    with pytest.raises(ResultsError, match="ax brings another"):
+        figures.draw("steps", small, ax=axes[0], width="slide")
+
+
+def sizes_of(figure: Any) -> tuple[float, str]:
+    return figure.axes[0].xaxis.label.get_fontsize(), figure.axes[0].xaxis.label.get_color()
+
+
+def test_what_the_user_has_set_wins_over_our_style(small: Material, tmp_path: Path) -> None:
+    from matplotlib import pyplot as plt
+
+    usual = figures.draw("forest", small).get_figure(root=True)
+    assert sizes_of(usual) == (8.0, "#333333")
+    with plt.style.context({"font.size": 11.0, "axes.labelcolor": "navy", "svg.fonttype": "none"}):
+        mine = figures.draw("forest", small, width="two-columns").get_figure(root=True)
+    assert sizes_of(mine) == (11.0, "navy")
+    # It is saved as it was drawn, whatever is set then.
+    (path,) = figures.save(mine, tmp_path / "mine.svg")  # type: ignore[arg-type]
+    assert "<text" in path.read_text()
+    sheet = tmp_path / "mine.mplstyle"
+    sheet.write_text("font.size: 6\nlines.linewidth: 2.4\naxes.prop_cycle: cycler(color=['r'])\n")
+    ax = figures.draw("steps", small, style=sheet)
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    assert figure.axes[1].xaxis.label.get_fontsize() == 6.0
+    curve = next(line for line in ax.get_lines() if len(line.get_xdata()) == 256)
+    assert (curve.get_linewidth(), curve.get_color()) == (2.4, "#ff0000")
+    named = figures.draw("forest", small, style="grayscale").get_figure(root=True)
+    assert sizes_of(named)[1] == "black"
+
+
+def test_our_style_is_a_sheet_that_matplotlib_reads() -> None:
+    from matplotlib import pyplot as plt
+
+    before = dict(mpl.rcParams)
+    with plt.style.context(page.SHEET):
+        assert mpl.rcParams["pdf.fonttype"] == 42
+        # Theirs, and ours within it: the same, and a slide is as much larger.
+        with page.on(page.page("slide")), page.context():
+            assert mpl.rcParams["font.size"] == pytest.approx(1.8 * 8)
+            with page.context():
+                assert mpl.rcParams["font.size"] == pytest.approx(1.8 * 8)
+    assert {name for name in before if mpl.rcParams[name] != before[name]} == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("font.size: 8\nfont.sise: 9\n", r"line 2: matplotlib has no setting 'font.sise'"),
+        ("font.size: large as life\n", "font.size"),
+        (None, "no style is called"),
+    ],
+)
+def test_styles_that_cannot_be(
+    small: Material, tmp_path: Path, text: str | None, said: str
+) -> None:
+    sheet = tmp_path / "mine.mplstyle"
+    if text is not None:
+        sheet.write_text(text)
+    with pytest.raises(ResultsError, match=said):
+        figures.draw("forest", small, style=sheet)
+
+
+def test_files_embed_their_fonts_and_are_the_same_again(small: Material, tmp_path: Path) -> None:
+    contents = []
+    for name in ("one", "two"):
+        ax = figures.draw("forest", small)
+        (path,) = figures.save(ax, tmp_path / f"{name}.svg")
+        contents.append(path.read_bytes())
+    assert contents[0] == contents[1]
+    assert b"<text" not in contents[0]  # letters are outlines
+    (path,) = figures.save(figures.draw("forest", small), tmp_path / "one.pdf")
+    content = path.read_bytes()
+    for stream in re.findall(rb"stream\r?\n(.*?)\r?\nendstream", content, re.DOTALL):
+        try:
+            content += zlib.decompress(stream)
+        except zlib.error:
+            continue  # not a compressed stream
+    fonts = re.findall(rb"/Type /Font\b", content)
+    assert fonts
+    assert b"/FontFile2" in content
+    assert b"/Type3" not in content
+    assert b"/Subtype /Type3" not in content
+
+
+# Machado, Oliveira & Fernandes 2009 (doi:10.1109/TVCG.2009.113), severity 1, in linear RGB.
+BLIND = {
+    "protanopia": [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+    "deuteranopia": [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.011820, 0.042940, 0.968881],
+    ],
+    "tritanopia": [
+        [1.255528, -0.076749, -0.178779],
+        [-0.078411, 0.930809, 0.147602],
+        [0.004733, 0.691367, 0.303900],
+    ],
+    "none": np.eye(3).tolist(),
+}
+
+
+def lab(colours: np.ndarray) -> np.ndarray:
+    """CIELAB of linear RGB (n, 3), white D65."""
+    to_xyz = np.array(
+        [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
+    )
+    ratio = colours @ to_xyz.T / to_xyz.sum(1)
+    f = np.where(ratio > (6 / 29) ** 3, np.cbrt(ratio), ratio / (3 * (6 / 29) ** 2) + 4 / 29)
+    return np.stack(
+        [116 * f[:, 1] - 16, 500 * (f[:, 0] - f[:, 1]), 200 * (f[:, 1] - f[:, 2])], axis=1
+    )
+
+
+def seen(colours: list[str], blindness: str) -> np.ndarray:
+    rgb = np.array([mpl.colors.to_rgb(colour) for colour in colours])
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    return lab(np.clip(linear @ np.array(BLIND[blindness]).T, 0, 1))
+
+
+@pytest.mark.parametrize("blindness", BLIND)
+def test_the_first_four_colours_are_told_apart_by_everybody(blindness: str) -> None:
+    found = seen([look(i).colour for i in range(4)], blindness)
+    apart = min(float(np.linalg.norm(a - b)) for a, b in combinations(found, 2))
+    assert apart > LEAST
+
+
+LEAST = 20.0
+"""CIELAB: about ten times what is just noticed side by side."""
+
+
+def test_red_and_green_of_one_lightness_would_not_pass() -> None:
+    red, green = seen(["#d62728", "#2ca02c"], "deuteranopia")
+    blue, orange = seen(["#0173b2", "#d55e00"], "deuteranopia")
+    assert np.linalg.norm(blue - orange) > 3 * np.linalg.norm((red - green)[1:2])
+    white, black = lab(np.array([[1.0, 1, 1], [0, 0, 0]]))
+    assert white == pytest.approx([100, 0, 0], abs=0.01)
+    assert black == pytest.approx([0, 0, 0], abs=0.01)
+
+
+def test_every_figure_of_ours_is_looked_at() -> None:
+    others = {name for name in figures.names() if not name.startswith(("shallue", "best_"))}
+    assert others == {*OURS}
+
+
+def test_colours_are_those_of_the_sheet_and_more_than_seven_differ() -> None:
+    assert [one.colour for one in LOOKS] == [
+        each["color"] for each in page.sheet()["axes.prop_cycle"]
+    ]
+    with mpl.rc_context({"axes.prop_cycle": mpl.cycler(color=["red", "blue"])}):
+        pairs = {(look(i).colour, look(i).marker) for i in range(10)}
+    assert len(pairs) == 10
+    assert {colour for colour, _ in pairs} == {"#ff0000", "#0000ff"}
+
+
+@contextmanager
+def _unchanged() -> Iterator[None]:
+    before = dict(mpl.rcParams)
+    yield
+    changed = {name for name in before if mpl.rcParams[name] != before[name]}
+    assert changed <= {"backend", "backend_fallback"}
+
+
+def test_drawing_leaves_the_settings_alone(search: Make) -> None:
+    found = curves(search())
+    with _unchanged():
+        figures.draw("forest", found, width="slide", style="ggplot")
+        with pytest.raises(ResultsError):
+            figures.draw("training", found, width="slide")
+        with page.context():
+            assert page.width() == 3.4

@@ -1,0 +1,70 @@
+"""The checker of figures finds what cannot be read, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from tests.analysis.legible import faults
+
+pytestmark = pytest.mark.usefixtures("closed_figures")
+
+
+def figure(change: Callable[[Axes], object] = lambda _: None) -> Figure:
+    made = Figure(figsize=(4, 3), layout="constrained")
+    ax = made.add_subplot(xlabel="batch size", ylabel="steps", title="a title")
+    ax.plot([1, 2, 3], [1, 4, 2], "o", label="sgd")
+    ax.legend(loc="upper right")
+    change(ax)
+    return made
+
+
+def far(ax: Axes) -> None:
+    ax.set_title("a title that is far too long for a figure of four inches " * 2)
+
+
+def ticks(ax: Axes) -> None:
+    ax.set_xticks([2, 2.02], ["sixteen", "seventeen"])
+
+
+def over(ax: Axes) -> None:
+    ax.legend(loc="center", bbox_to_anchor=(0.5, 0.98))
+
+
+def beside(ax: Axes) -> None:
+    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.3))
+    ax.set_in_layout(False)
+
+
+def told(ax: Axes) -> None:
+    ax.text(2, 4, "best", ha="center", va="center")
+
+
+def turned(ax: Axes) -> None:
+    ax.set_xticks([2, 2.02], ["sixteen", "seventeen"], rotation=60)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (far, "is cut by the page"),
+        (ticks, "'sixteen' and 'seventeen' are on each other"),
+        (turned, "'sixteen' and 'seventeen' are on each other"),
+        (over, "marks of 'sgd' are under the legend of 'sgd'"),
+        (beside, "the legend of 'sgd' is cut by the page"),
+        (told, "'best' is over a mark"),
+    ],
+)
+def test_faults_are_found(change: Callable[[Axes], object], said: str) -> None:
+    assert any(said in each for each in faults(figure(change)))
+
+
+def test_what_is_in_order_has_none() -> None:
+    assert faults(figure()) == []
+    apart = figure(lambda ax: ax.set_xticks([1.5, 1.7, 1.9], ["sixteen"] * 3, rotation=60))
+    assert faults(apart) == []  # their upright boxes meet, the words do not
+    beyond = figure(lambda ax: ax.set_xticks([2, 50], ["two", "fifty"]) or ax.set_xlim(1, 3))
+    assert faults(beyond) == []

@@ -1,0 +1,222 @@
+"""Forest, trade-off, training curves and landscape: what they show, and their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import results
+from analysis import compare, curves, figures
+from analysis.comparisons import words
+from analysis.material import Asked, Material
+from results.errors import ResultsError
+from tests.analysis.measured import GOAL, SIZES, TRIALS, measured
+from tests.analysis.reference import hold
+
+pytestmark = pytest.mark.usefixtures("closed_figures")
+DIGITS = Asked(where="experiment = 'digits'", baseline="sgd")
+
+
+@pytest.fixture(scope="module")
+def own() -> Material:
+    """The packaged sweep of three optimizers on digits."""
+    return Material([results.open("own")], DIGITS)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Material:
+    return measured(tmp_path_factory.mktemp("small") / "runs")
+
+
+def texts(ax: Any) -> list[str]:
+    from matplotlib.text import Text
+
+    figure = ax.get_figure(root=True)
+    figure.draw_without_rendering()
+    return [t.get_text() for t in figure.findobj(Text) if t.get_visible() and t.get_text()]
+
+
+@pytest.mark.parametrize("name", ["forest", "tradeoff", "landscape"])
+def test_numbers_of_the_packaged_sweep_are_as_committed(own: Material, name: str) -> None:
+    hold(name, figures.numbers(name, own))
+
+
+def test_numbers_of_training_curves_are_as_committed(small: Material) -> None:
+    hold("training", figures.numbers("training", small))
+
+
+def test_the_forest_has_a_row_a_curve_with_its_number(own: Material) -> None:
+    plain = Material(own.sources, replace(DIGITS, baseline=None))
+    plain.curves, plain.regimes = own.curves, own.regimes
+    said = texts(figures.draw("forest", plain))
+    for found in own.regimes:
+        assert found is not None
+        assert found.label in said
+        one = found.critical_batch_size
+        assert any(text.endswith("]") and f"{one.value:.0f} [" in text for text in said)
+    frame = figures.numbers("forest", plain)
+    assert len(frame) == 5 * len(own.curves)
+    # From the smallest critical batch size on.
+    critical = frame[frame["quantity"] == "critical_batch_size"]["value"]
+    assert critical.is_monotonic_increasing
+    assert frame["ratio_value"].isna().all()
+
+
+def test_ratios_of_the_forest_are_the_comparisons(own: Material) -> None:
+    ax = figures.draw("forest", own)
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    assert len(figure.axes) == 2
+    said = texts(ax)
+    assert "baseline" in said
+    assert "critical batch size over sgd's" in said
+    frame = figures.numbers("forest", own).set_index(["curve", "quantity"])
+    for one in compare(own.curves, own.regimes, "sgd"):
+        if one is None:
+            continue
+        assert words(one.ratios["critical_batch_size"]) in said
+        for name, ratio in one.ratios.items():
+            row = frame.loc[(one.label, name)]
+            found = [row[f"ratio_{end}"] for end in ("value", "low", "high")]
+            known = [np.nan if x is None else x for x in ratio.to_dict().values()]
+            assert found == pytest.approx(known, nan_ok=True)
+    # Where there is room for one, the ratios.
+    narrow = figures.draw("forest", own, width="column").get_figure(root=True)
+    assert narrow is not None
+    assert len(narrow.axes) == 1
+
+
+def test_open_ends_of_the_forest_are_arrows_and_bounds(plain_curve: Callable[..., Any]) -> None:
+    sizes = [2.0**i for i in range(8)]
+    bent = plain_curve(sizes, [900 / size * 1.01 ** (i % 3) for i, size in enumerate(sizes)])
+    short = plain_curve([1, 2], [9.0, 5.0], label="short", group={"optimizer": "short"})
+    shown = Material.of([bent, short])
+    ax = figures.draw("forest", shown)
+    said = texts(ax)
+    low = shown.regimes[0].critical_batch_size.low  # type: ignore[union-attr]
+    assert low is not None
+    assert any(text.startswith("≥ ") for text in said)
+    assert "too few batch sizes" in said
+    assert {">"} <= {line.get_marker() for line in ax.get_lines()}
+    with pytest.raises(ResultsError, match="no regimes to compare"):
+        figures.draw("forest", [short])
+
+
+def test_the_tradeoff_goes_through_its_points(own: Material) -> None:
+    frame = figures.numbers("tradeoff", own)
+    for curve, found in zip(own.curves, own.regimes, strict=True):
+        assert found is not None
+        mine = frame[frame["curve"] == curve.label]
+        assert mine["examples"].tolist() == [p.steps * p.batch_size for p in curve.points]  # type: ignore[operator]
+        assert mine["fitted_examples"].tolist() == pytest.approx(
+            (mine["fitted_steps"] * mine["batch_size"]).tolist()
+        )
+        # Nothing fitted lies beyond the asymptotes; at k = 1 McCandlish's hyperbola holds.
+        assert (mine["fitted_steps"] > mine["min_steps"]).all()
+    said = texts(figures.draw("tradeoff", own))
+    assert {"examples to target", "steps to target", "critical batch size"} <= {*said}
+    assert "31" in said
+
+
+def test_at_the_critical_batch_size_of_mccandlish_both_are_doubled(
+    plain_curve: Callable[..., Any],
+) -> None:
+    sizes = [2.0**i for i in range(4)]  # few: k is 1
+    (found,) = Material.of([plain_curve(sizes, [100 * (1 + 3 / size) for size in sizes])]).regimes
+    assert found is not None
+    steps = found.steps([found.best["critical_batch_size"]])[0]
+    assert steps == pytest.approx(2 * found.best["min_steps"], rel=1e-6)
+
+
+def test_training_curves_show_every_trial_the_best_and_its_bracket(small: Material) -> None:
+    ax = figures.draw("training", small)
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    assert len(figure.axes) == 2 * len(SIZES)
+    said = texts(ax)
+    for expected in (
+        "best trial",
+        "last miss to first hit",
+        "infeasible",
+        "target",
+        "validation error",
+        "sgd, B = 128",
+    ):
+        assert expected in said
+    assert said.count("target not reached") == 1
+    frame = figures.numbers("training", small)
+    assert frame["trial"].nunique() == 2 * len(SIZES) * TRIALS
+    for curve in small.curves:
+        for point in curve.points:
+            best = frame[frame["trial"] == point.trial]
+            if point.censored:
+                assert len(best) == 0
+                continue
+            assert best["best"].all()
+            last = best["validation_error"].to_numpy()
+            assert last[-1] < GOAL <= last[-2]
+            assert best["step"].tolist()[-2:] == [point.last_miss, point.steps]
+    # Those that diverged are crosses within the frame, however far their metric went.
+    crosses = [line for one in figure.axes for line in one.get_lines() if line.get_marker() == "x"]
+    dead = {t.trial for c in small.curves for p in c.points for t in p.tried
+            if t.became == "infeasible"}  # fmt: skip
+    assert len(crosses) == len(dead) > 0
+    assert ax.get_ylim()[1] < 2
+    assert all(line.get_ydata()[0] <= ax.get_ylim()[1] for line in crosses)
+
+
+def test_of_many_batch_sizes_those_that_divide_them_evenly(
+    small: Material, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("analysis.figures.training.MOST", 5)
+    frame = figures.numbers("training", small)
+    assert frame.groupby("curve")["batch_size"].unique().map(list).tolist() == [[8, 4096]] * 2
+    monkeypatch.setattr("analysis.figures.training.MOST", 1)
+    with pytest.raises(ResultsError, match="2 curves are too many") as caught:
+        figures.draw("training", small)
+    assert "--where" in str(caught.value.hint)
+
+
+def test_training_curves_need_measurements(own: Material, small: Material) -> None:
+    from matplotlib import pyplot as plt
+
+    with pytest.raises(ResultsError, match="no training curves to draw"):
+        figures.draw("training", own.only("optimizer = 'sgd'"))
+    with pytest.raises(ResultsError, match="no training curves to draw"):
+        figures.draw("training", own.curves)
+    with pytest.raises(ResultsError, match="several batch sizes"):
+        figures.draw("training", small, ax=plt.figure().add_subplot())
+    ax = plt.figure().add_subplot()
+    one = small.only("optimizer = 'sgd' AND batch_size = 128")
+    assert figures.draw("training", one, ax=ax) is ax
+
+
+def test_the_landscape_has_every_trial_that_is_known(small: Material) -> None:
+    said = texts(figures.draw("landscape", small))
+    assert {"learning rate", "effective learning rate", "best", "infeasible"} <= {*said}
+    frame = figures.numbers("landscape", small)
+    assert len(frame) == 2 * len(SIZES) * TRIALS
+    hits = frame[frame["became"] == "reached"]
+    assert hits["steps"].notna().all()
+    least = hits.groupby(["curve", "batch_size"], sort=False)["steps"].min()
+    assert len(least) == 2 * len(SIZES) - 1  # at one batch size nothing reached it
+    assert frame[frame["best"]]["steps"].tolist() == least.tolist()
+    trials = small.trials.set_index("trial").loc[frame["trial"]]
+    assert frame["rate"].tolist() == pytest.approx(trials["effective_learning_rate"].tolist())
+    table = pd.DataFrame({"batch_size": [1, 2], "steps_to_target": [9.0, 5.0]})
+    steps = curves(table.assign(role="repeat", status="COMPLETE"))
+    with pytest.raises(ResultsError, match="no learning rates"):
+        figures.draw("landscape", steps)
+
+
+def test_references_are_of_figures(own: Material) -> None:
+    del own
+    folder = Path(__file__).parent / "figures_reference"
+    known = {path.stem for path in folder.glob("*.csv")}
+    assert known <= {*figures.names()}
