@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from batchscale.api import (
         check,
+        export,
         laws,
         new,
         open,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "check": "batchscale.api:check",
+    "export": "batchscale.api:export",
     "laws": "batchscale.api:laws",
     "list": "batchscale.api:listing",
     "new": "batchscale.api:new",
@@ -62,6 +64,7 @@ __all__ = [
     "Workload",
     "WorkloadError",
     "check",
+    "export",
     "laws",
     "list",
     "new",

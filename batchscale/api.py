@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from experiments.driver.events import Observer
     from experiments.driver.status import Status
     from experiments.training.check import Finding
+    from results.exports import Exported
     from results.imports.landing import Imported
     from workloads import Workload
 
@@ -342,12 +343,39 @@ def take_in(
     )  # fmt: skip
 
 
+def export(
+    kind: str,
+    source: str | Path | Run,
+    *,
+    output: str | Path,
+    where: str | None = None,
+    progress: Callable[[Exported], None] | None = None,
+) -> Exported:
+    """Write results in the form that another program reads; the same again changes nothing.
+
+    Args:
+        kind: ``tensorboard``, a run a trial: ``list("exports")``.
+        output: a new or empty folder, or one that the same kind of export has made.
+        where: an SQL condition on trials.
+        progress: called with what has been done so far, once a trial.
+
+    Raises:
+        ResultsError: no such kind, nothing to write, or a folder that holds something else.
+    """
+    from results.exports import export as write
+    from results.exports import known
+
+    known(kind)
+    found = open(source).results if isinstance(source, str | Path) else source.results
+    return write(kind, found if where is None else found.where(where), output, progress)
+
+
 def listing(kind: str) -> dict[str, str]:
     """The names there are of a kind, each with one line.
 
     Args:
-        kind: ``workloads``, ``optimizers``, ``schedules``, ``figures``, ``experiments`` or
-            ``imports``.
+        kind: ``workloads``, ``optimizers``, ``schedules``, ``figures``, ``experiments``,
+            ``imports`` or ``exports``.
     """
     from batchscale.errors import CommandError
     from batchscale.names import KINDS

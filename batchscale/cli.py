@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from batchscale.exporting import export
 from batchscale.importing import import_
 from batchscale.options import (
     Baseline,
@@ -357,6 +358,7 @@ def query(
 
 
 command("import")(import_)
+command("export")(export)
 
 
 @command("list")
@@ -365,7 +367,7 @@ def listing(
         str,
         typer.Argument(
             metavar="KIND",
-            help="workloads, optimizers, schedules, figures, experiments or imports.",
+            help="workloads, optimizers, schedules, figures, experiments, imports or exports.",
         ),
     ],
     format: Fmt = "table",

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from experiments.driver.sweep import Summary
+    from results.exports import Exported
     from results.reader import Results
 
 
@@ -109,6 +110,12 @@ class Run:
             figure, self, target=target, where=where, by=by, baseline=baseline,
             tolerance=tolerance, estimator=estimator, output=output, ax=ax,
         )  # fmt: skip
+
+    def export(self, kind: str, *, output: str | Path, where: str | None = None) -> Exported:
+        """Write it in the form that another program reads: see `batchscale.export`."""
+        from batchscale import api
+
+        return api.export(kind, self, output=output, where=where)
 
     def __repr__(self) -> str:
         trials = self.trials

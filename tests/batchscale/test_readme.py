@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,19 @@ def test_the_readme_runs_as_written(command: Command, cluster: Path) -> None:
 def test_other_pages_run_as_written(command: Command, here: Path, page: str) -> None:
     """Without Ray, which the README's sweeps go through."""
     run_page(page, command, here, *NO_RAY)
+
+
+@pytest.fixture
+def swept(here: Path, small: Path) -> Path:
+    """A folder to work in whose default results folder holds a sweep."""
+    shutil.copytree(small, here / "results" / "runs")
+    return here
+
+
+def test_the_page_of_the_dataset_runs_as_written(command: Command, swept: Path) -> None:
+    ran = run_page("docs/results.md", command, swept)
+    assert [line.split()[1] for line in ran] == ["export", "export"]
+    assert len(list(swept.glob("tensorboard/*/*/*/events.*"))) == 32
 
 
 def test_the_page_of_published_curves_runs_as_written(command: Command, here: Path) -> None:
