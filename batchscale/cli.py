@@ -15,6 +15,7 @@ import typer
 
 from batchscale.exporting import export
 from batchscale.importing import import_
+from batchscale.live.command import serve
 from batchscale.options import (
     Baseline,
     By,
@@ -359,6 +360,7 @@ def query(
 
 command("import")(import_)
 command("export")(export)
+command("serve")(serve)
 
 
 @command("list")

@@ -101,6 +101,17 @@ class Location:
             else "name the folder that a sweep was given as --results",
         )
 
+    def empty(self) -> bool:
+        """Whether there is nothing: no such folder, or one without files and folders.
+
+        Raises:
+            ResultsError: it cannot be read, or is a file.
+        """
+        with _reading(self.root):
+            if self.filesystem.get_file_info(self.path).type == fs.FileType.NotFound:
+                return True
+            return not self._children()
+
     def make(self, folder: str) -> None:
         """Create a folder and bring it to the disk (object stores have none)."""
         if self.local:
