@@ -43,7 +43,7 @@ def progress(
     in seconds since the epoch, which is ``last_word`` of it.
     """
     planned = not found.studies.empty
-    packs = found.running if planned else found.packs.iloc[:0]
+    packs = found.running
     metrics = _metrics(studies)
     shown = packs.assign(metric=packs["study"].map(metrics), silent=packs["silent"].gt(_SILENT))
     rows = _records(shown.loc[shown["study"].notna(), [*_PACK, "silent", "pack"]])
@@ -55,17 +55,20 @@ def progress(
         "packs": rows,
         "left": found.left if planned else None,
         "seconds_left": found.seconds if found.left else None,
-        "complete": planned and not found.left,
+        "complete": planned and not found.left and not rows,
     }
 
 
 def _sentence(found: Status, packs: int) -> str:
-    infeasible = int(found.studies["infeasible"].sum())
-    so_far = f"{infeasible:,} infeasible so far. " if infeasible else ""
-    if not found.left:
-        return f"The search is complete. {so_far}".strip()
+    wanted, infeasible = (int(found.studies[name].sum()) for name in ("wanted", "infeasible"))
     runs = f"{packs} packs train now" if packs > 1 else "1 pack trains now"
-    return f"{found.left:,} trials left, {runs if packs else 'nothing runs now'}. {so_far}".strip()
+    sentences = [
+        f"{wanted - found.left:,} of {wanted:,} trials, {runs if packs else 'nothing runs now'}."
+        if found.left or packs
+        else f"All {wanted:,} trials of the search are there.",
+        f"{infeasible:,} infeasible so far." if infeasible else "",
+    ]
+    return " ".join(sentences).strip()
 
 
 def _metrics(studies: pd.DataFrame) -> dict[str, str]:
