@@ -110,6 +110,26 @@ class Run:
             tolerance=tolerance, estimator=estimator, output=output, ax=ax,
         )  # fmt: skip
 
+    def report(
+        self,
+        output: str | Path = "report.html",
+        *,
+        target: str | None = None,
+        where: str | None = None,
+        by: Sequence[str] | None = None,
+        baseline: str | None = None,
+        tolerance: float = 0.2,
+        estimator: str | None = None,
+        title: str | None = None,
+    ) -> Path:
+        """Write a page of these results: see `batchscale.report`."""
+        from batchscale import api
+
+        return api.report(
+            self, target=target, where=where, by=by, baseline=baseline, tolerance=tolerance,
+            estimator=estimator, title=title, output=output,
+        )  # fmt: skip
+
     def __repr__(self) -> str:
         trials = self.trials
         reached = int(trials.steps_to_target.notna().sum())
