@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from batchscale.api import (
         check,
-        export,
         laws,
         new,
         open,
         plot,
         query,
         regimes,
-        serve,
+        report,
         status,
         sweep,
         take_in,
         trial,
     )
     from batchscale.api import listing as list
+    from batchscale.outward import export, serve
     from batchscale.run import Run
     from experiments.errors import ExperimentError
     from results.errors import ResultsError
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "check": "batchscale.api:check",
-    "export": "batchscale.api:export",
+    "export": "batchscale.outward:export",
     "laws": "batchscale.api:laws",
     "list": "batchscale.api:listing",
     "new": "batchscale.api:new",
@@ -43,7 +43,8 @@ _HOMES = {
     "plot": "batchscale.api:plot",
     "query": "batchscale.api:query",
     "regimes": "batchscale.api:regimes",
-    "serve": "batchscale.api:serve",
+    "report": "batchscale.api:report",
+    "serve": "batchscale.outward:serve",
     "status": "batchscale.api:status",
     "sweep": "batchscale.api:sweep",
     "take_in": "batchscale.api:take_in",
@@ -74,6 +75,7 @@ __all__ = [
     "plot",
     "query",
     "regimes",
+    "report",
     "serve",
     "status",
     "sweep",

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from experiments.driver.events import Observer
     from experiments.driver.status import Status
     from experiments.training.check import Finding
-    from results.exports import Exported
     from results.imports.landing import Imported
     from workloads import Workload
 
@@ -303,46 +302,32 @@ def draw(
     return drawn(figure, sources, target, where, by, baseline, tolerance, estimator, path, None)[1]
 
 
-def serve(
-    source: str | Path | None = None,
-    *,
-    host: str = "127.0.0.1",
-    port: int | None = None,
+def report(
+    *sources: str | Path | Run,
     target: str | None = None,
     where: str | None = None,
     by: Sequence[str] | None = None,
     baseline: str | None = None,
     tolerance: float = 0.2,
     estimator: str | None = None,
-    on_ready: Callable[[str], None] | None = None,
-    say: Callable[[str], None] | None = None,
-) -> None:
-    """Serve the report of a results folder, live over a sweep that runs, until interrupted.
-
-    It reads the dataset and the claims, writes nothing, and may begin before the sweep does.
+    title: str | None = None,
+    output: str | Path = "report.html",
+) -> Path:
+    """Write one self-contained HTML page: findings, interactive curves, tables, sources.
 
     Args:
-        host: an address of this machine; on loopback, as it is, nobody else can read the page.
-        port: one that is free, 0 for any; the first free one from 8080 on unless given.
-        on_ready: called with the address of the page.
-        say: called with a line where something about the results, or the address, is amiss.
+        title: its heading, instead of one made of the workloads' names.
+        output: the file; its folder is made.
 
-    The others are those of ``regimes``.
+    The others are those of ``regimes``. Without a ``baseline`` curves are held against sgd, or
+    else the first of their workload.
 
     Raises:
-        CommandError: no such port or host.
-        ResultsError: the source is a file, or a folder of something else.
-        KeyboardInterrupt: how it ends.
+        ResultsError: a source that is none, no curve, or a place that cannot be written to.
     """
-    from batchscale.live.serving import Served
+    from batchscale.curves import report
 
-    with Served(
-        source or default_results(), host=host, port=port, target=target, where=where, by=by,
-        baseline=baseline, tolerance=tolerance, estimator=estimator, say=say,
-    ) as served:  # fmt: skip
-        if on_ready is not None:
-            on_ready(served.server.url)
-        served.forever()
+    return report(sources, target, where, by, baseline, tolerance, estimator, title, output)
 
 
 def query(sql: str, source: str | Path | None = None) -> pd.DataFrame:
@@ -383,33 +368,6 @@ def take_in(
         kind, path, results or default_results(), columns=columns, name=name, citation=citation,
         licence=licence, progress=progress,
     )  # fmt: skip
-
-
-def export(
-    kind: str,
-    source: str | Path | Run,
-    *,
-    output: str | Path,
-    where: str | None = None,
-    progress: Callable[[Exported], None] | None = None,
-) -> Exported:
-    """Write results in the form that another program reads; the same again changes nothing.
-
-    Args:
-        kind: ``tensorboard``, a run a trial: ``list("exports")``.
-        output: a new or empty folder, or one that the same kind of export has made.
-        where: an SQL condition on trials.
-        progress: called with what has been done so far, once a trial.
-
-    Raises:
-        ResultsError: no such kind, nothing to write, or a folder that holds something else.
-    """
-    from results.exports import export as write
-    from results.exports import known
-
-    known(kind)
-    found = open(source).results if isinstance(source, str | Path) else source.results
-    return write(kind, found if where is None else found.where(where), output, progress)
 
 
 def listing(kind: str) -> dict[str, str]:

@@ -39,6 +39,7 @@ from batchscale.options import (
     columns,
     seconds,
 )
+from batchscale.reporting import report
 
 app = typer.Typer(
     name="batchscale",
@@ -336,6 +337,9 @@ def plot(
     )
     for path in paths:
         print(f"wrote {path}")
+
+
+command("report")(report)
 
 
 @command("query")

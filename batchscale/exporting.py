@@ -49,9 +49,9 @@ def export(
     where: Where = None,
 ) -> None:
     """Write results for another program: TensorBoard. The same again changes nothing."""
-    from batchscale import api
+    from batchscale import outward
 
-    done = api.export(kind, source, output=output, where=where, progress=Told())
+    done = outward.export(kind, source, output=output, where=where, progress=Told())
     what = f"{done.trials:,} trials with {done.measurements:,} measurements"
     if done.changed == done.trials:
         print(f"exported {what} to {done.output}")

@@ -113,9 +113,29 @@ class Run:
 
     def export(self, kind: str, *, output: str | Path, where: str | None = None) -> Exported:
         """Write it in the form that another program reads: see `batchscale.export`."""
+        from batchscale import outward
+
+        return outward.export(kind, self, output=output, where=where)
+
+    def report(
+        self,
+        output: str | Path = "report.html",
+        *,
+        target: str | None = None,
+        where: str | None = None,
+        by: Sequence[str] | None = None,
+        baseline: str | None = None,
+        tolerance: float = 0.2,
+        estimator: str | None = None,
+        title: str | None = None,
+    ) -> Path:
+        """Write a page of these results: see `batchscale.report`."""
         from batchscale import api
 
-        return api.export(kind, self, output=output, where=where)
+        return api.report(
+            self, target=target, where=where, by=by, baseline=baseline, tolerance=tolerance,
+            estimator=estimator, title=title, output=output,
+        )  # fmt: skip
 
     def __repr__(self) -> str:
         trials = self.trials

@@ -42,9 +42,10 @@ def serve(
 
     Ctrl-C ends it.
     """
-    from batchscale import api
+    from batchscale import outward
+    from batchscale.api import default_results
 
-    shown = source or api.default_results()
+    shown = source or default_results()
 
     def ready(url: str) -> None:
         print(f"serving {shown} at {url} (Ctrl-C ends it)", flush=True)
@@ -52,7 +53,7 @@ def serve(
             browse(url)
 
     try:
-        api.serve(
+        outward.serve(
             source,
             host=host,
             port=port,

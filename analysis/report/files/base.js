@@ -174,7 +174,7 @@ function axis(title, more) {
     {
       title: { text: title, standoff: 8, font: { color: colours.ink, size: 12.5 } },
       gridcolor: colours.grid,
-      linecolor: colours.line,
+      showline: false,
       zeroline: false,
       ticks: "",
       tickfont: { color: colours.soft },

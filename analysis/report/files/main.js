@@ -7,7 +7,7 @@ let near = null;
 /** Draw a chart, or say that there is nothing to draw. */
 function draw(node) {
   const panel = panelOf(node.dataset.of);
-  if (!panel) return;
+  if (!panel || !window.Plotly) return;
   const width = chosen.printing ? printed(node) : Math.floor(node.clientWidth);
   if (width < 50) return;
   const figure = FIGURES[node.dataset.chart](panel, width);
@@ -88,7 +88,8 @@ function build() {
     },
     { rootMargin: "300px" },
   );
-  for (const node of document.querySelectorAll(".chart")) near.observe(node);
+  // Texts, controls and tables are there before the charting library, which is large, is read.
+  if (window.Plotly) document.querySelectorAll(".chart").forEach((node) => near.observe(node));
   renewAll();
 }
 
@@ -116,6 +117,9 @@ function start() {
   window.matchMedia("print").addEventListener("change", (event) => print(event.matches));
   window.addEventListener("beforeprint", () => print(true));
   window.addEventListener("afterprint", () => print(false));
+  window.addEventListener("plotly", () => {
+    document.querySelectorAll(".chart").forEach((node) => near && near.observe(node));
+  });
   const address = embedded("live");
   if (address) ask(address);
 }

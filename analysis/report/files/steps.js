@@ -190,17 +190,16 @@ function stripTraces(curves) {
     const row = curves.length - 1 - i;
     if (!curve.fit) return;
     const one = look(curve);
-    const all = curve.stretches;
-    traces.push({
-      meta: "strips", name: curve.label, type: "bar", orientation: "h", xaxis: "x", yaxis: "y2", width: 0.82,
-      y: all.map(() => row), base: all.map((each) => each[1]), x: all.map((each) => each[2] - each[1]),
-      marker: {
-        color: all.map((each) => tint(one.colour, SHADES[each[0]])), line: { width: 0 },
-        pattern: { shape: all.map((each) => (each[3] ? "" : "/")), fillmode: "overlay", fgcolor: all.map(() => ink().paper), fgopacity: 0.9, size: 6, solidity: 0.28 },
-      },
-      customdata: all.map((each) => "<b>" + plain(curve.label) + "</b><br>" + REGIMES[each[0]] + (each[3] ? "" : ", merely bounded")),
-      hovertemplate: "%{customdata}<extra></extra>",
-    });
+    for (const [regime, low, high, sure] of curve.stretches) {
+      traces.push({
+        meta: "strips", name: curve.label, type: "bar", orientation: "h", xaxis: "x", yaxis: "y2", width: 0.82, y: [row], base: [low], x: [high - low],
+        marker: {
+          color: tint(one.colour, SHADES[regime]), line: { width: 0 },
+          pattern: { shape: sure ? "" : "/", fillmode: "overlay", fgcolor: ink().paper, fgopacity: 1, size: 7, solidity: 0.3 },
+        },
+        hovertemplate: "<b>" + plain(curve.label) + "</b><br>" + REGIMES[regime] + (sure ? "" : ", merely bounded") + "<extra></extra>",
+      });
+    }
     const over = curve.fit.over;
     const colours = ink();
     traces.push(...whisker(curve.regimes.perfect_scaling_until, over, row + 0.23, colours.ink, 1, "perfect-end"));
@@ -263,7 +262,7 @@ function stepsFigure(panel, width) {
   const share = rows ? (rows * ROW + 20) / inner : 0;
   const cut = narrow ? 8 : 18;
   const longest = Math.max(...curves.map((curve) => Math.min(curve.label.length, cut)), 5);
-  const left = Math.max(narrow ? 50 : 62, rows ? longest * 6.6 + 12 : 0);
+  const left = Math.max(narrow ? 50 : 62, rows ? longest * 7.1 + 16 : 0);
   const unit = new Set(curves.map((curve) => curve.unit));
   return {
     data: [...traces, ...strips],
@@ -271,7 +270,7 @@ function stepsFigure(panel, width) {
       margin: { l: left, r: 10, t: 12, b: 46 },
       barmode: "overlay",
       xaxis: axis("batch size" + (unit.size === 1 ? " (" + [...unit][0] + "s)" : ""), {
-        type: "log", range: range.map(Math.log10), anchor: rows ? "y2" : "y", showline: false,
+        type: "log", range: range.map(Math.log10), anchor: rows ? "y2" : "y",
         ...ticks2(Math.min(...sizes, 1e9), Math.max(...sizes, 1), narrow ? 6 : 12),
       }),
       yaxis: axis(yTitle(mine), { type: "log", range: yRange.map(Math.log10), domain: [rows ? share + 14 / inner : 0, 1], ...ticks2(yRange[0], yRange[1], 9) }),
