@@ -105,12 +105,13 @@ class Location:
         """Whether there is nothing: no such folder, or one without files and folders.
 
         Raises:
-            ResultsError: it cannot be read, or is a file.
+            ResultsError: it cannot be read.
         """
         with _reading(self.root):
-            if self.filesystem.get_file_info(self.path).type == fs.FileType.NotFound:
-                return True
-            return not self._children()
+            kind = self.filesystem.get_file_info(self.path).type
+            if kind == fs.FileType.Directory:
+                return not self._children()
+        return bool(kind == fs.FileType.NotFound)
 
     def make(self, folder: str) -> None:
         """Create a folder and bring it to the disk (object stores have none)."""

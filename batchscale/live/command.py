@@ -67,12 +67,10 @@ def serve(
             say=lambda text: print(text, file=sys.stderr, flush=True),
         )
     except KeyboardInterrupt:
-        from batchscale.errors import INTERRUPTED
         from batchscale.live.watch import NAME
 
-        # What is being computed is worth nothing now, and cannot be ended but with the process.
         if any(thread.name == NAME for thread in threading.enumerate()):
-            os._exit(INTERRUPTED)
+            leave()
         raise
 
 
@@ -82,3 +80,11 @@ def browse(url: str) -> None:
 
     if not webbrowser.open(url):
         print(f"no browser was found: open {url}", file=sys.stderr, flush=True)
+
+
+def leave() -> None:
+    """End the process: what is being computed is worth nothing now, and nothing else ends it."""
+    from batchscale.errors import INTERRUPTED
+
+    sys.stdout.flush()
+    os._exit(INTERRUPTED)

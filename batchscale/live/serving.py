@@ -18,8 +18,8 @@ class Served:
     """A page of ``source`` that is open to requests while it is entered: ``with Served(…) as it``.
 
     Raises:
-        CommandError: no such port or host, or options that can never hold.
-        ResultsError: ``source`` is a file, or a folder of something else.
+        CommandError: no such port or host.
+        ResultsError: ``source`` is a file, or a folder of something else; a target that is none.
     """
 
     def __init__(
