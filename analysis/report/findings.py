@@ -9,11 +9,16 @@ from analysis.comparisons import Comparison, compare
 from analysis.curves import Curve
 from analysis.regimes import Interval, Regimes
 from analysis.report.panels import View
-from analysis.words import interval, short
+from analysis.words import interval
 
 FEW = 10
 """Trials a point below which a best of N is called that of a small N."""
 
+_ENDS = {
+    "critical batch size": "critical batch size",
+    "perfect scaling until": "end of perfect scaling",
+    "maximal parallelism from": "start of maximal parallelism",
+}
 _ESTIMATORS = {
     "run": "every run a point",
     "minimum": "best of {} trials at each batch size",
@@ -93,7 +98,7 @@ def _parts(curve: Curve, found: Regimes | None) -> list[dict[str, str]]:
 def _part(name: str, found: Interval, unit: str) -> dict[str, str]:
     text = interval(found.value, found.low, found.high)
     if text == "open":
-        return {"name": name, "text": "not bounded by these batch sizes", "unit": "", "is": "open"}
+        return {"name": _ENDS[name], "text": "unknown", "unit": "", "is": "open"}
     return {
         "name": name,
         "text": text,
@@ -104,15 +109,15 @@ def _part(name: str, found: Interval, unit: str) -> dict[str, str]:
 
 def _rests(curve: Curve, found: Regimes | None) -> str:
     sizes = curve.batch_sizes
-    many = f"{len(sizes)} batch sizes, {short(min(sizes))} to {short(max(sizes))}"
+    many = f"{len(sizes)} batch sizes, {min(sizes):,} to {max(sizes):,}"
     if len(sizes) == 1:
-        many = f"batch size {short(sizes[0])} alone"
+        many = f"batch size {sizes[0]:,} alone"
     words = [many, _ESTIMATORS[curve.named].format(curve.trials)]
     if found is not None and found.min_steps.high is not None:
         least = found.min_steps
         words.append(f"{interval(least.value, least.low, least.high)} steps at the plateau")
     if curve.censored:
-        words.append("target not reached at " + ", ".join(map(short, curve.censored)))
+        words.append("target not reached at " + ", ".join(f"{size:,}" for size in curve.censored))
     return "; ".join(words)
 
 

@@ -100,6 +100,10 @@ def _views(pairs: Pairs, *, recorded: bool) -> list[View]:
 
 def _view(goal: Target | None, pairs: Pairs, recorded: bool) -> View:
     texts = labels([curve.group for curve, _ in pairs])
+    if len(pairs) == 1 and not pairs[0][0].group.get("optimizer"):
+        # Nothing tells it from others, as there are none: whose it is.
+        group = pairs[0][0].group
+        texts = [str(group.get("source") or group.get("workload") or texts[0])]
     return View(
         target=goal,
         pairs=[(replace(c, label=text), f) for (c, f), text in zip(pairs, texts, strict=True)],

@@ -63,6 +63,7 @@ def _panel(place: int, panel: Panel, looks: Sequence[int], baseline: str | None)
     return {
         "id": f"p{place}",
         "heading": panel.heading,
+        "source": ", ".join(_sources(panel)),
         "workload": panel.workload,
         "dataset": panel.dataset,
         "goals": goals,
@@ -91,6 +92,11 @@ def _view(name: str, view: View, order: dict[str, int], baseline: str | None) ->
 
 def _first(panel: Panel) -> View:
     return panel.views[0]
+
+
+def _sources(panel: Panel) -> list[str]:
+    named = (curve.group.get("source") for curve in _first(panel).curves)
+    return list(dict.fromkeys(str(source) for source in named if source is not None))
 
 
 def _title(parts: Sequence[Panel]) -> str:

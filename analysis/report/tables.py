@@ -30,7 +30,7 @@ def regimes(view: View) -> dict[str, Any]:
     rows: list[list[Cell]] = []
     for curve, found in view.pairs:
         label, sizes = curve.label, curve.batch_sizes
-        many = f"{short(min(sizes))}–{short(max(sizes))} ({len(sizes)})"
+        many = f"{min(sizes):,}–{max(sizes):,} ({len(sizes)})"
         cells: list[Cell] = [(label, label), (many, len(sizes)), _whole(curve.trials)]
         cells += [_interval(getattr(found, name)) if found else ("", None) for name in _NAMES]
         cells.append((str(found.best["form"]), None) if found else ("", None))

@@ -68,7 +68,7 @@ def test_the_readme_runs_as_written(command: Command, cluster: Path) -> None:
     assert (cluster / "steps.csv").is_file()
 
 
-@pytest.mark.parametrize("page", ["docs/optimizers.md", "docs/workloads.md"])
+@pytest.mark.parametrize("page", ["docs/optimizers.md", "docs/workloads.md", "docs/report.md"])
 def test_other_pages_run_as_written(command: Command, here: Path, page: str) -> None:
     """Without Ray, which the README's sweeps go through."""
     run_page(page, command, here, *NO_RAY)
