@@ -6,12 +6,15 @@ import json
 import re
 import shlex
 import shutil
+import threading
+import urllib.request
 from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
 import pytest
 
+from batchscale.live.serving import Served
 from tests.batchscale.blocks import ROOT, blocks, demo_commands, parse_cloud
 from tests.batchscale.conftest import Command
 
@@ -85,6 +88,25 @@ def test_the_page_of_the_dataset_runs_as_written(command: Command, swept: Path) 
     ran = run_page("docs/results.md", command, swept)
     assert [line.split()[1] for line in ran] == ["export", "export"]
     assert len(list(swept.glob("tensorboard/*/*/*/events.*"))) == 32
+
+
+def test_the_page_of_running_runs_as_written(
+    command: Command, swept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``serve`` is served, and its page asked for, until the first answer."""
+    asked: list[bytes] = []
+
+    def once(server: Served) -> None:
+        thread = threading.Thread(target=server.server.handle_request)
+        thread.start()
+        with urllib.request.urlopen(server.server.url, timeout=60) as answer:
+            asked.append(answer.read())
+        thread.join()
+
+    monkeypatch.setattr(Served, "forever", once)
+    ran = run_page("docs/running.md", command, swept)
+    assert [line.split()[1] for line in ran] == ["status", "serve"]
+    assert b"<!DOCTYPE html>" in asked[0]
 
 
 def test_the_page_of_published_curves_runs_as_written(command: Command, here: Path) -> None:

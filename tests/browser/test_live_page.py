@@ -4,7 +4,6 @@ else, complains of nothing, and is read-only."""
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,24 +13,11 @@ from typing import Any
 
 import pytest
 
+from tests import reported
 from tests.batchscale.test_serve import PATIENCE, start
 from tests.test_imports import ROOT
 
 pytestmark = pytest.mark.browser
-
-CHROMIUM = os.environ.get("BATCHSCALE_CHROMIUM") or shutil.which("chromium")
-
-
-@pytest.fixture
-def browser() -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    if CHROMIUM is None:
-        pytest.skip("there is no chromium on this machine")
-    with sync_playwright() as program:
-        made = program.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield made
-        made.close()
 
 
 @pytest.fixture
@@ -104,13 +90,12 @@ def test_the_page_follows_a_sweep(served: tuple[str, Path], browser: Any) -> Non
     assert not heard.errors
 
 
-def test_it_fits_a_phone(small: Path, browser: Any) -> None:
-    program, url = start(small, "--port", "0")
+def test_it_fits_a_phone_and_outlives_the_server(tmp_path: Path, browser: Any) -> None:
+    program, url = start(reported.write(tmp_path / "runs"), "--port", "0")
     page = browser.new_page(viewport={"width": 390, "height": 844})
     page.set_default_timeout(PATIENCE * 1000)
     heard = Heard(page, url)
     page.goto(url)
-    page.get_by_text("All 32 trials of the search are there").wait_for()
     page.get_by_role("heading", name="Findings").wait_for()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     program.send_signal(signal.SIGINT)
