@@ -89,7 +89,8 @@ class Watch:
     def stop(self, patience: float = 2.0) -> bool:
         """Look no more; whether the thread has ended in time."""
         self._stopping.set()
-        self._thread.join(patience)
+        if self._thread.ident is not None:
+            self._thread.join(patience)
         return not self._thread.is_alive()
 
     def look(self) -> None:

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from batchscale.live import command as commands
 from batchscale.live import server as serving
 from batchscale.live import serving as served
 from batchscale.live.serving import Served
+from batchscale.live.watch import NAME, Watch
 from tests.batchscale.conftest import Command, snapshot
 from tests.batchscale.test_bad_input import clear
 from tests.test_imports import ROOT
@@ -51,16 +52,14 @@ def until(asked: Callable[[], Any]) -> Any:
 
 
 @pytest.fixture
-def interrupted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Ctrl-C as soon as requests are answered."""
+def interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C as soon as requests are answered, and nothing that is computed meanwhile."""
 
     def forever(_: Served) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Served, "forever", forever)
-    monkeypatch.setattr(commands, "leave", lambda: None)  # it would end the tests
-    yield
-    until(lambda: not any(t.name == "batchscale-watch" for t in threading.enumerate()))
+    monkeypatch.setattr(Watch, "start", lambda _: None)
 
 
 @pytest.mark.usefixtures("interrupted")
@@ -70,6 +69,23 @@ def test_it_says_where_and_ends_on_ctrl_c(command: Command, small: Path) -> None
     assert answer.out.startswith(f"serving {small} at http://127.0.0.1:")
     assert answer.out.endswith("/ (Ctrl-C ends it)\n")
     assert answer.err == ""
+
+
+@pytest.mark.usefixtures("interrupted")
+def test_what_is_still_computed_does_not_keep_it(
+    command: Command, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left: list[int] = []
+    ended = threading.Event()
+    monkeypatch.setattr(commands, "leave", lambda: left.append(1))
+    working = threading.Thread(target=ended.wait, name=NAME)
+    working.start()
+    assert command("serve", small, "--port", "0").status == 130
+    ended.set()
+    working.join()
+    assert left == [1]
+    assert command("serve", small, "--port", "0").status == 130
+    assert left == [1]
 
 
 @pytest.mark.usefixtures("interrupted", "here")
