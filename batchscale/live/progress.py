@@ -60,15 +60,18 @@ def progress(
 
 
 def _sentence(found: Status, packs: int) -> str:
-    wanted, infeasible = (int(found.studies[name].sum()) for name in ("wanted", "infeasible"))
+    wanted, infeasible, failed = (
+        int(found.studies[name].sum()) for name in ("wanted", "infeasible", "failed")
+    )
     runs = f"{packs} packs train now" if packs > 1 else "1 pack trains now"
     sentences = [
         f"{wanted - found.left:,} of {wanted:,} trials, {runs if packs else 'nothing runs now'}."
         if found.left or packs
         else f"All {wanted:,} trials of the search are there.",
         f"{infeasible:,} infeasible so far." if infeasible else "",
+        f"{failed:,} failed: the same sweep tries them once more." if failed else "",
     ]
-    return " ".join(sentences).strip()
+    return " ".join(filter(None, sentences))
 
 
 def _metrics(studies: pd.DataFrame) -> dict[str, str]:

@@ -178,6 +178,12 @@ def test_infeasible_trials_are_told(case: Case) -> None:
     status = case.look()["status"]
     assert status["sentence"] == "0 of 4 trials, nothing runs now. 1 infeasible so far."
     assert status["experiments"][0]["infeasible"] == 1
+    row = synthetic.trial_row("digits-mlp", "sgd", 8, 1)
+    failed = {"status": "INCOMPLETE", "stop_reason": "error", "steps_to_target": None}
+    Store(case.root).commit("synthetic", measurements=[], trials=[{**row, **failed}])
+    assert case.look()["status"]["sentence"].endswith(
+        "1 failed: the same sweep tries them once more."
+    )
 
 
 def test_a_broken_file_is_a_line_and_the_page_goes_on(case: Case) -> None:
