@@ -16,12 +16,12 @@ import results
 from analysis.figures import style
 from analysis.material import Asked, Material
 from analysis.points import tabulate
-from analysis.report import page, payload, render
+from analysis.report import findings, page, payload, render
 from analysis.report.compact import compact
 from analysis.report.looks import LOOKS, numbered
 from analysis.report.page import embedded
+from analysis.report.panels import View
 from tests import reported
-
 
 module = importlib.import_module("analysis.report.payload")
 
@@ -107,14 +107,25 @@ def test_other_goals_are_computed_or_refused_with_the_reason(
 
 
 def test_what_was_asked_for_comes_first(material: Material) -> None:
-    asked = Material(material.sources, Asked(target=reported.EASIER, baseline="momentum"))
-    (panel,) = payload(asked)["panels"]
+    asked = Asked(target=reported.EASIER, where="optimizer = 'sgd'")
+    (panel,) = payload(Material(material.sources, asked))["panels"]
     assert panel["views"][0]["target"] == reported.EASIER
-    assert "of momentum's critical batch size" in panel["views"][0]["compared"][0]
     assert {goal["target"] for goal in panel["goals"] if goal["view"]} == {
         reported.EASIER,
         reported.TARGET,
     }
+
+
+def test_the_baseline_is_the_one_asked_for_else_sgd(material: Material) -> None:
+    pairs = list(zip(material.curves, material.regimes, strict=True))
+    view = View(target=None, pairs=pairs, recorded=True, names={"long, sgd": "sgd"})
+    for asked, used in ((None, "sgd"), ("momentum", "momentum"), ("long, sgd", "sgd")):
+        against = findings.baseline(view, asked)
+        assert against == used
+        (held,) = filter(None, findings.comparisons(view, against))
+        assert held.baseline == used
+    alone = View(target=None, pairs=pairs[:1], recorded=True, names={})
+    assert findings.baseline(alone, None) is None
 
 
 def test_what_it_was_made_from(made: dict[str, Any]) -> None:

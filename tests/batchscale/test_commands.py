@@ -19,7 +19,18 @@ from tests.batchscale.conftest import EXPERIMENT, Command
 def test_help_lists_the_commands(command: Command) -> None:
     answer = command("--help")
     assert answer.status == 0
-    names = ["sweep", "status", "trial", "check", "new", "regimes", "plot", "report", "query", "list"]
+    names = [
+        "sweep",
+        "status",
+        "trial",
+        "check",
+        "new",
+        "regimes",
+        "plot",
+        "report",
+        "query",
+        "list",
+    ]
     assert all(f"  {name} " in answer.out for name in names)
     assert all(command(name, "--help").status == 0 for name in names)
 

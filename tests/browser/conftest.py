@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,6 +59,14 @@ class Seen:
         }"""
         found: dict[str, Any] = self.page.evaluate(script, chart)
         return found
+
+    def until(self, script: str) -> None:
+        """Wait until ``script`` is true. (Playwright's own way is text that the page must evaluate,
+        which its Content-Security-Policy forbids.)"""
+        end = time.monotonic() + PATIENCE / 1000
+        while not self.page.evaluate(script):
+            assert time.monotonic() < end, f"never came: {script}"
+            self.page.wait_for_timeout(50)
 
     def drawn(self, chart: str) -> None:
         """Scroll to a chart and wait until it is drawn."""

@@ -89,7 +89,7 @@ def test_curves_are_switched_off_and_on(show: Show, file: Path) -> None:
 def test_examples_and_normalization(show: Show, file: Path, made: dict[str, Any]) -> None:
     seen = show(file)
     seen.drawn("p0-steps")
-    seen.page.get_by_role("button", name="examples").click()
+    seen.page.get_by_role("button", name="examples", exact=True).click()
     known = [size * least for size, least in zip(reported.SIZES, steps("sgd"), strict=True)]
     assert points(seen, "sgd")["y"] == known
     assert seen.layout("p0-steps")["y"] == "examples to target"
@@ -184,17 +184,17 @@ def at_point(seen: Seen, label: str, size: int) -> tuple[float, float]:
 def test_a_hover_shows_the_trial_behind_a_point(show: Show, file: Path) -> None:
     seen = show(file)
     seen.drawn("p0-steps")
-    seen.page.mouse.move(*at_point(seen, "sgd", 128))
+    seen.page.mouse.move(*at_point(seen, "sgd", 2))
     box = seen.page.locator("#p0-steps .hoverlayer .hovertext")
     box.wait_for()
     text = box.text_content()
-    for part in ("sgd, batch size 128", f"{reported.steps_of('sgd', 128)} steps to target",
-                 "learning_rate 0.05", "N = 8, 0 % of 8 infeasible", "trial sgd-128-0",
+    for part in ("sgd, batch size 2", f"{reported.steps_of('sgd', 2)} steps to target",
+                 "learning_rate 0.05", "N = 8, 0 % of 8 infeasible", "trial sgd-2-0",
                  "missed still at"):  # fmt: skip
         assert part in text
-    seen.page.mouse.click(*at_point(seen, "sgd", 128))
+    seen.page.mouse.click(*at_point(seen, "sgd", 2))
     card = seen.page.locator("#p0-trial")
-    assert "trial sgd-128-0" in card.inner_text()
+    assert "trial sgd-2-0" in card.inner_text()
     card.get_by_role("button", name="Close").click()
     assert card.inner_text() == ""
 
@@ -226,9 +226,9 @@ def test_a_phone_scrolls_down_alone(show: Show, file: Path) -> None:
 
 def test_on_paper_it_is_light_whole_and_without_controls(show: Show, file: Path) -> None:
     seen = show(file, width=700, color_scheme="dark")
-    seen.page.wait_for_function("window.Plotly")
+    seen.until("window.Plotly !== undefined")
     seen.page.emulate_media(media="print", color_scheme="dark")
-    seen.page.wait_for_function("document.querySelectorAll('.chart[data-drawn]').length === 4")
+    seen.until("document.querySelectorAll('.chart[data-drawn]').length === 4")
     assert seen.page.evaluate("getComputedStyle(document.body).backgroundColor") == (
         "rgb(255, 255, 255)"
     )
@@ -237,9 +237,7 @@ def test_on_paper_it_is_light_whole_and_without_controls(show: Show, file: Path)
     assert seen.page.evaluate("document.documentElement.scrollWidth") <= 700
     assert seen.page.pdf(format="A4").startswith(b"%PDF")
     seen.page.emulate_media(media="screen", color_scheme="dark")
-    seen.page.wait_for_function(
-        "document.getElementById('p0-steps').layout.paper_bgcolor === '#14181b'"
-    )
+    seen.until("document.getElementById('p0-steps').layout.paper_bgcolor === '#14181b'")
 
 
 def test_without_javascript_the_text_is_there(show: Show, file: Path, made: dict[str, Any]) -> None:

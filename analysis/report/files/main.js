@@ -95,7 +95,7 @@ function build() {
 
 /** On paper charts are light, of the paper's width, and all of them are there. */
 function print(starts) {
-  if (chosen.printing === starts) return;
+  if (starts && chosen.printing) return;
   chosen.printing = starts;
   redrawAll(starts);
 }
