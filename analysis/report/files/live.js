@@ -77,8 +77,8 @@ function showStatus(status) {
   }
   const packs = status.packs || [];
   if (packs.length) {
-    const rows = packs.map((each) => [each.experiment, each.optimizer, each.batch_size, each.trials, each.step, each.best, each.machine, each.silent ? "silent" : "running"]);
-    parts.push(statusTable("Running now", ["experiment", "optimizer", "batch size", "trials", "step", "best so far", "machine", ""], rows));
+    const rows = packs.map((each) => [each.experiment, each.optimizer, each.batch_size, each.trials, each.step, each.metric, each.best, each.machine, each.silent ? "silent" : "running"]);
+    parts.push(statusTable("Running now", ["experiment", "optimizer", "batch size", "trials", "step", "metric", "best now", "machine", ""], rows));
   }
   if (at && !Number.isNaN(at.getTime())) parts.push(element("p", { class: "quiet" }, "As of " + at.toLocaleTimeString() + "."));
   place.replaceChildren(...parts);
