@@ -10,7 +10,6 @@ import batchscale as bs
 from batchscale import exporting
 from tests.batchscale.conftest import Command
 from tests.batchscale.test_bad_input import clear
-from tests.test_imports import run_isolated
 
 
 def test_export_and_again(command: Command, here: Path, small: Path) -> None:
@@ -79,11 +78,3 @@ def test_progress_is_said(
     assert lines[0].startswith("1 of 32 trials, ")
     assert lines[31].startswith("32 of 32 trials, ")
     assert "--where picks some" in lines[32]
-
-
-def test_it_works_without_torch_and_ray(small: Path, tmp_path: Path) -> None:
-    code = f"""
-        import batchscale as bs
-        print(bs.export("tensorboard", {str(small)!r}, output={str(tmp_path / "tb")!r}).trials)
-        """
-    assert run_isolated(code, block=("torch", "torchvision", "ray", "sklearn")) == "32\n"

@@ -146,22 +146,20 @@ def test_wrong_words_are_one_line(
 
 def test_the_report_comes_and_nothing_is_written(small: Path) -> None:
     before = snapshot(small)
-    with Served(small, port=0) as one, Served(small, port=0) as two:
-        for it in (one, two):
-            threading.Thread(target=it.server.serve_forever, args=(0.01,), daemon=True).start()
-        states = [
-            until(lambda it=it: (s := state_of(it.server.url))["payload"] and s)
-            for it in (one, two)
-        ]
-        with urllib.request.urlopen(one.server.url) as answer:
+    with Served(small, port=0) as it, Served(small, port=0) as other:
+        for each in (it, other):
+            threading.Thread(target=each.server.serve_forever, args=(0.01,), daemon=True).start()
+        state = until(lambda: (s := state_of(it.server.url))["payload"] and s)
+        with urllib.request.urlopen(it.server.url) as answer:
             page = answer.read().decode()
-        for it in (one, two):
-            it.server.shutdown()
-    for state in states:
-        assert state["status"]["error"] is None
-        assert state["status"]["complete"]
-        labels = {c["label"] for p in state["payload"]["panels"] for c in p["views"][0]["curves"]}
-        assert len(labels) == 2
+        status = until(lambda: (s := state_of(other.server.url)["status"])["experiments"] and s)
+        for each in (it, other):
+            each.server.shutdown()
+    assert state["status"]["error"] is None
+    assert state["status"]["complete"]
+    assert status["experiments"] == state["status"]["experiments"]
+    labels = {c["label"] for p in state["payload"]["panels"] for c in p["views"][0]["curves"]}
+    assert len(labels) == 2
     assert "digits-softmax" in page
     assert '"/state.json"' in page
     assert snapshot(small) == before
