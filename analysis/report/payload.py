@@ -48,7 +48,7 @@ def payload(material: Material, *, title: str | None = None) -> dict[str, Any]:
         "sources": (sources := provenance.sources(material)),
         "bibtex": bibtex(provenance.program(), sources),
     }
-    _spare(found)
+    spare(found)
     found["html"] = contents(found)
     return found
 
@@ -122,7 +122,7 @@ def _about(material: Material) -> dict[str, Any]:
     }
 
 
-def _spare(found: dict[str, Any]) -> None:
+def spare(found: dict[str, Any]) -> None:
     """Leave the single trials out where they are too many for one page."""
     searched = [
         curve["search"]

@@ -199,7 +199,7 @@ def test_too_many_trials_are_left_out_and_said(
 ) -> None:
     monkeypatch.setattr(module, "MOST_TRIED", 10)
     many = copy.deepcopy(made)
-    module._spare(many)
+    module.spare(many)
     assert many["spared"] == 2 * made["about"]["trials"]  # at both goals
     assert not any(c["search"]["tried"] for c in many["panels"][0]["views"][0]["curves"])
     assert "are too many for one page" in render.contents(many)

@@ -57,6 +57,11 @@ def test_it_draws_what_was_measured(show: Show, file: Path, made: dict[str, Any]
         assert y == pytest.approx(known, rel=1e-9)
     assert len(seen.traces("p0-steps", "strips")) >= 4
     assert seen.layout("p0-steps")["x"] == "batch size (examples)"
+    offered = seen.page.evaluate(
+        "[...document.querySelectorAll('#p0-steps .modebar-btn')].map((b) => b.dataset.title)"
+    )
+    assert "Reset axes" in offered
+    assert not [title for title in offered if "Share" in title or "plotly" in title.lower()]
     for chart in ("p0-rates", "p0-budget", "p0-tried"):
         seen.drawn(chart)
     assert seen.traces("p0-rates", "rates")[0]["x"] == list(reported.SIZES)

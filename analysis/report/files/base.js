@@ -145,6 +145,8 @@ function tint(colour, share) {
   return "#" + mixed.map((value) => value.toString(16).padStart(2, "0")).join("");
 }
 
+const FONT = "system-ui, -apple-system, Segoe UI, Roboto, Helvetica, Arial, sans-serif";
+
 /** What every chart's layout begins with. */
 function layout(width, height, more) {
   const colours = ink();
@@ -156,9 +158,9 @@ function layout(width, height, more) {
       margin: { l: width < 520 ? 48 : 62, r: 10, t: 12, b: 46 },
       paper_bgcolor: colours.paper,
       plot_bgcolor: colours.paper,
-      font: { family: "system-ui, -apple-system, Segoe UI, Roboto, Helvetica, Arial, sans-serif", size: 12, color: colours.soft },
+      font: { family: FONT, size: 12, color: colours.soft },
       hovermode: "closest",
-      hoverlabel: { align: "left", bgcolor: colours.raised, bordercolor: colours.line, font: { color: colours.ink, size: 12 } },
+      hoverlabel: { align: "left", bgcolor: colours.raised, bordercolor: colours.line, font: { family: FONT, color: colours.ink, size: 12 } },
       showlegend: false,
       dragmode: width < 520 ? false : "zoom",
       modebar: { color: colours.line, activecolor: colours.ink, bgcolor: "rgba(0,0,0,0)" },

@@ -19,7 +19,8 @@ function draw(node) {
   }
   if (!node.dataset.drawn) node.replaceChildren();
   const config = {
-    displaylogo: false, responsive: false, scrollZoom: false, displayModeBar: width < 520 ? false : "hover",
+    // Nothing of this page goes anywhere: the library would offer to send charts to its makers.
+    showSendToCloud: false, plotlyServerURL: "", displaylogo: false, responsive: false, scrollZoom: false, displayModeBar: width < 520 ? false : "hover",
     modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"], toImageButtonOptions: { format: "svg", filename: node.id },
   };
   window.Plotly.react(node, figure.data, figure.layout, config);

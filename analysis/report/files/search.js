@@ -158,7 +158,7 @@ function triedFigure(panel, width) {
   });
   traces.push({
     meta: "reached", mode: "markers", x: hits.map(rate), y: hits.map((i) => found.steps[i]),
-    marker: { symbol: one.marker, size: hits.map((i) => (found.steps[i] === best ? 12 : 8)), color: one.colour, line: { width: 1, color: colours.paper } },
+    marker: { symbol: one.marker, opacity: 1, size: hits.map((i) => (found.steps[i] === best ? 12 : 8)), color: one.colour, line: { width: 1, color: colours.paper } },
     customdata: hits.map(text), hovertemplate: "%{customdata}<extra></extra>",
   });
   const range = [Math.min(...x) / 1.4, Math.max(...x) * 1.4];

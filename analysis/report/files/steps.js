@@ -303,6 +303,7 @@ function keyOf(panel, figure) {
   if (curves.some((curve) => (curve.points.left_out || []).some(Boolean))) words.push("hollow: rises off the plateau, left out of the fit");
   if (there("censored")) words.push("↑: target not reached");
   if (there("published")) words.push("open hexagons: published");
+  else if (choice(panel).overlay !== "") words.push("the published curve has no value to divide by at this batch size, and is not drawn");
   const lost = curves.length - new Set(figure.data.filter((trace) => trace.meta === "points").map((trace) => trace.name)).size;
   if (lost > 0) words.push(lost + " curves have no value to divide by, and are not drawn");
   return words;
