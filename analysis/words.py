@@ -8,3 +8,23 @@ from collections.abc import Sequence
 def sizes(some: Sequence[int]) -> str:
     """``batch size 8``, ``batch sizes 8, 16``."""
     return ("batch size " if len(some) == 1 else "batch sizes ") + ", ".join(map(str, some))
+
+
+def interval(value: float | None, low: float | None, high: float | None) -> str:
+    """``64 [48, 90]`` where it is reached; ``≥ 48`` or ``≤ 90`` where it is bounded."""
+    if low is not None and high is not None:
+        ends = f"[{short(low)}, {short(high)}]"
+        return f"{short(value)} {ends}" if value is not None else ends
+    if low is not None:
+        return f"≥ {short(low)}"
+    if high is not None:
+        return f"≤ {short(high)}"
+    return "open"
+
+
+def short(number: float) -> str:
+    """Whole from 10 on, three significant digits at most, thousands apart."""
+    if number < 10:
+        return f"{number:.3g}"
+    digits = len(str(int(number))) - 3
+    return f"{round(number, -max(digits, 0)):,.0f}"

@@ -18,12 +18,14 @@ if TYPE_CHECKING:
         plot,
         query,
         regimes,
+        report,
         status,
         sweep,
         take_in,
         trial,
     )
     from batchscale.api import listing as list
+    from batchscale.outward import export, serve
     from batchscale.run import Run
     from experiments.errors import ExperimentError
     from results.errors import ResultsError
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "check": "batchscale.api:check",
+    "export": "batchscale.outward:export",
     "laws": "batchscale.api:laws",
     "list": "batchscale.api:listing",
     "new": "batchscale.api:new",
@@ -40,6 +43,8 @@ _HOMES = {
     "plot": "batchscale.api:plot",
     "query": "batchscale.api:query",
     "regimes": "batchscale.api:regimes",
+    "report": "batchscale.api:report",
+    "serve": "batchscale.outward:serve",
     "status": "batchscale.api:status",
     "sweep": "batchscale.api:sweep",
     "take_in": "batchscale.api:take_in",
@@ -62,6 +67,7 @@ __all__ = [
     "Workload",
     "WorkloadError",
     "check",
+    "export",
     "laws",
     "list",
     "new",
@@ -69,6 +75,8 @@ __all__ = [
     "plot",
     "query",
     "regimes",
+    "report",
+    "serve",
     "status",
     "sweep",
     "take_in",

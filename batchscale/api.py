@@ -320,6 +320,34 @@ def draw(
     )[1]
 
 
+def report(
+    *sources: str | Path | Run,
+    target: str | None = None,
+    where: str | None = None,
+    by: Sequence[str] | None = None,
+    baseline: str | None = None,
+    tolerance: float = 0.2,
+    estimator: str | None = None,
+    title: str | None = None,
+    output: str | Path = "report.html",
+) -> Path:
+    """Write one self-contained HTML page: findings, interactive curves, tables, sources.
+
+    Args:
+        title: its heading, instead of one made of the workloads' names.
+        output: the file; its folder is made.
+
+    The others are those of ``regimes``. Without a ``baseline`` curves are held against sgd, or
+    else the first of their workload.
+
+    Raises:
+        ResultsError: a source that is none, no curve, or a place that cannot be written to.
+    """
+    from batchscale.curves import report
+
+    return report(sources, target, where, by, baseline, tolerance, estimator, title, output)
+
+
 def query(sql: str, source: str | Path | None = None) -> pd.DataFrame:
     """The answer to one SELECT over studies, trials, measurements and sources.
 
@@ -364,8 +392,8 @@ def listing(kind: str) -> dict[str, str]:
     """The names there are of a kind, each with one line.
 
     Args:
-        kind: ``workloads``, ``optimizers``, ``schedules``, ``figures``, ``experiments`` or
-            ``imports``.
+        kind: ``workloads``, ``optimizers``, ``schedules``, ``figures``, ``experiments``,
+            ``imports`` or ``exports``.
     """
     from batchscale.errors import CommandError
     from batchscale.names import KINDS

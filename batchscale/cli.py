@@ -13,7 +13,9 @@ from typing import Annotated, Any
 
 import typer
 
+from batchscale.exporting import export
 from batchscale.importing import import_
+from batchscale.live.command import serve
 from batchscale.options import (
     Baseline,
     By,
@@ -39,6 +41,7 @@ from batchscale.options import (
     columns,
     seconds,
 )
+from batchscale.reporting import report
 
 app = typer.Typer(
     name="batchscale",
@@ -342,6 +345,9 @@ def plot(
         print(f"wrote {path}")
 
 
+command("report")(report)
+
+
 @command("query")
 def query(
     sql: Annotated[
@@ -363,6 +369,8 @@ def query(
 
 
 command("import")(import_)
+command("export")(export)
+command("serve")(serve)
 
 
 @command("list")
@@ -371,7 +379,7 @@ def listing(
         str,
         typer.Argument(
             metavar="KIND",
-            help="workloads, optimizers, schedules, figures, experiments or imports.",
+            help="workloads, optimizers, schedules, figures, experiments, imports or exports.",
         ),
     ],
     format: Fmt = "table",

@@ -122,6 +122,40 @@ def material(
     return Material(opened, asked)
 
 
+def report(
+    sources: Sources,
+    target: str | None,
+    where: str | None,
+    by: Sequence[str] | None,
+    baseline: str | None,
+    tolerance: float,
+    estimator: str | None,
+    title: str | None,
+    output: str | Path,
+) -> Path:
+    """Write the report of what is asked for; its path.
+
+    Raises:
+        ResultsError: as ``located`` does, or a place that cannot be written to.
+        CommandError: a file that is no page.
+    """
+    from analysis.report import page, payload
+
+    path = Path(output)
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise CommandError(
+            f"cannot write a report as {path.name}", hint="give it a name that ends in .html"
+        )
+    shown = material(sources, target, where, by, baseline, tolerance, estimator)
+    text = page(payload(shown, title=title))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"cannot write {path}: {error.strerror or error}") from error
+    return path
+
+
 def _unfitted(
     curve: Curve, tolerance: float, definition: str | None, error: Exception
 ) -> dict[str, Any]:

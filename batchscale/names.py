@@ -47,6 +47,13 @@ def imports() -> dict[str, str]:
     return {name: kind.summary for name, kind in KINDS.items()}
 
 
+def exports() -> dict[str, str]:
+    """What ``batchscale export`` writes."""
+    from results.exports import KINDS
+
+    return {name: kind.summary for name, kind in KINDS.items()}
+
+
 KINDS: Mapping[str, Callable[[], dict[str, str]]] = {
     "workloads": workloads,
     "optimizers": optimizers,
@@ -54,6 +61,7 @@ KINDS: Mapping[str, Callable[[], dict[str, str]]] = {
     "figures": figures,
     "experiments": experiments,
     "imports": imports,
+    "exports": exports,
 }
 
 

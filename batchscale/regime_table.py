@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from analysis import words
 from batchscale.tables import Format, render, text
 
 QUANTITIES = (
@@ -110,15 +111,7 @@ def label(curve: Curve, shown: Sequence[str]) -> str:
 
 def interval(quantity: Mapping[str, float | None]) -> str:
     """``64 [48, 90]`` where it is reached; ``≥ 48`` or ``≤ 90`` where it is bounded."""
-    value, low, high = quantity["value"], quantity["low"], quantity["high"]
-    if low is not None and high is not None:
-        ends = f"[{_short(low)}, {_short(high)}]"
-        return f"{_short(value)} {ends}" if value is not None else ends
-    if low is not None:
-        return f"≥ {_short(low)}"
-    if high is not None:
-        return f"≤ {_short(high)}"
-    return "open"
+    return words.interval(quantity["value"], quantity["low"], quantity["high"])
 
 
 def _words(name: str, value: Any) -> str:
@@ -208,11 +201,3 @@ def _notes(curves: Sequence[Curve], shown: Sequence[str]) -> list[str]:
         whose = "" if len(names) == len(curves) else f"{'; '.join(names)}: "
         lines.append(f"- {whose}{note}")
     return ["", *lines] if lines else []
-
-
-def _short(number: float) -> str:
-    """Whole from 10 on, three significant digits at most, thousands apart."""
-    if number < 10:
-        return f"{number:.3g}"
-    digits = len(str(int(number))) - 3
-    return f"{round(number, -max(digits, 0)):,.0f}"

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from experiments.driver.sweep import Summary
+    from results.exports import Exported
     from results.reader import Results
 
 
@@ -111,6 +112,32 @@ class Run:
             figure, self, target=target, where=where, by=by, baseline=baseline,
             tolerance=tolerance, estimator=estimator, width=width,
             style=style, output=output, ax=ax,
+        )  # fmt: skip
+
+    def export(self, kind: str, *, output: str | Path, where: str | None = None) -> Exported:
+        """Write it in the form that another program reads: see `batchscale.export`."""
+        from batchscale import outward
+
+        return outward.export(kind, self, output=output, where=where)
+
+    def report(
+        self,
+        output: str | Path = "report.html",
+        *,
+        target: str | None = None,
+        where: str | None = None,
+        by: Sequence[str] | None = None,
+        baseline: str | None = None,
+        tolerance: float = 0.2,
+        estimator: str | None = None,
+        title: str | None = None,
+    ) -> Path:
+        """Write a page of these results: see `batchscale.report`."""
+        from batchscale import api
+
+        return api.report(
+            self, target=target, where=where, by=by, baseline=baseline, tolerance=tolerance,
+            estimator=estimator, title=title, output=output,
         )  # fmt: skip
 
     def __repr__(self) -> str:

@@ -109,27 +109,20 @@ def summary(run: Run) -> int:
 
 def status(found: Status, format: Format) -> str:
     """Where a results folder stands: its experiments, the packs that run, the time left."""
-    studies = found.studies
-    counts = ["wanted", "done", "reached", "infeasible", "dominated", "failed", "running", "left"]
     if format in ("csv", "json"):
-        return frame(studies, format)
-    groups = [n for n in ("experiment", "workload", "optimizer") if n in studies]
-    table = studies.groupby(groups, sort=False, dropna=False)
-    rows = table[counts].sum()
-    rows.insert(0, "studies", table.size())
-    text = frame(rows.reset_index(), format)
+        return frame(found.studies, format)
+    text = frame(found.algorithms, format)
     if format != "table":
         return text
     if len(found.packs):
-        text += f"\n{frame(_running(found), format)}"
+        packs = found.running
+        shown = [*_PACK, "best", "machine"]
+        words = [f"{seconds:.0f} s ago" for seconds in packs["silent"]]
+        text += f"\n{frame(packs[shown].assign(last_word=words), format)}"
     return f"{text}\n{_left(found)}\n"
 
 
-def _running(found: Status) -> pd.DataFrame:
-    names = ["experiment", "study", "optimizer", "batch_size"]
-    packs = found.packs.merge(found.studies[names], on=["experiment", "study"], how="left")
-    shown = packs[["experiment", "optimizer", "batch_size", "trials", "step", "best", "machine"]]
-    return shown.assign(last_word=[f"{seconds:.0f} s ago" for seconds in packs["silent"]])
+_PACK = ["experiment", "optimizer", "batch_size", "trials", "step"]
 
 
 def _left(found: Status) -> str:

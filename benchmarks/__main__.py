@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import torch
 
-from benchmarks import demo, engines, published, scale, search, sweeps, tuners
+from benchmarks import demo, engines, published, report, scale, search, sweeps, tuners
 from benchmarks.page import PAGE, table, write
 
 
@@ -29,6 +29,7 @@ PARTS: dict[str, Callable[[], list[dict[str, object]]]] = {
     "tuners": tuners.rows,
     "scale": scale.rows,
     "published": published.rows,
+    "report": report.rows,
     "gpu": on_a_gpu,
 }
 

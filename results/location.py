@@ -101,6 +101,18 @@ class Location:
             else "name the folder that a sweep was given as --results",
         )
 
+    def empty(self) -> bool:
+        """Whether there is nothing: no such folder, or one without files and folders.
+
+        Raises:
+            ResultsError: it cannot be read.
+        """
+        with _reading(self.root):
+            kind = self.filesystem.get_file_info(self.path).type
+            if kind == fs.FileType.Directory:
+                return not self._children()
+        return bool(kind == fs.FileType.NotFound)
+
     def make(self, folder: str) -> None:
         """Create a folder and bring it to the disk (object stores have none)."""
         if self.local:

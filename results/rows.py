@@ -60,14 +60,16 @@ class Live:
 
 def measurements(files: ds.Dataset, live: Live, columns: Sequence[str]) -> pa.Table:
     """The wanted columns of all live measurements, in the order of the files."""
-    read = list(dict.fromkeys([*columns, "trial", "run"]))
-
-    def kept() -> Iterator[pa.RecordBatch]:
-        for many in _gathered(files.to_batches(columns=read)):
-            yield from live.keep(pa.Table.from_batches(many)).select(list(columns)).to_batches()
-
+    batches = (batch for many in kept(files, live, columns) for batch in many.to_batches())
     schema = pa.schema([SCHEMAS["measurements"].field(name) for name in columns])
-    return pa.Table.from_batches(kept(), schema=schema)
+    return pa.Table.from_batches(batches, schema=schema)
+
+
+def kept(files: ds.Dataset, live: Live, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """The same, some hundred thousand rows at a time."""
+    read = list(dict.fromkeys([*columns, "trial", "run"]))
+    for many in _gathered(files.to_batches(columns=read)):
+        yield live.keep(pa.Table.from_batches(many)).select(list(columns))
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:

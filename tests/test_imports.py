@@ -61,7 +61,7 @@ def test_the_analysis_group_has_what_reading_results_imports() -> None:
     named = {text.split(">=")[0].lower() for text in groups["analysis"]}
     brought = {"numpy"}  # by pandas
     used = {
-        name
+        name.lower()
         for path in MODULES
         if path.relative_to(ROOT).parts[0] in ("results", "analysis")
         for name in imported(path)

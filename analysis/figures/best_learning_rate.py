@@ -27,12 +27,13 @@ from analysis.figures.style import (
 from analysis.groups import labels
 from analysis.material import Material
 from analysis.points import Point
+from analysis.rates import LINEAR, SQUARE_ROOT, best_rates, level
 from analysis.regimes import Regimes
 from results.errors import ResultsError
 
 _RULES = (
-    ("linear rule", 1.0, (0, (4, 2))),
-    ("square-root rule", 0.5, (0, (1, 1.3))),
+    ("linear rule", LINEAR, (0, (4, 2))),
+    ("square-root rule", SQUARE_ROOT, (0, (1, 1.3))),
 )
 
 
@@ -44,7 +45,8 @@ def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
     over the batch sizes up to the critical one (all, where none is known), each with its level
     alone free: that the smallest batch size was lucky tilts neither.
     """
-    rated = [(c, f) for c, f in zip(shown.curves, shown.regimes, strict=True) if _rates(c)[0].size]
+    both = zip(shown.curves, shown.regimes, strict=True)
+    rated = [(curve, found) for curve, found in both if best_rates(curve)[0].size]
     if not rated:
         raise ResultsError(
             "no learning rates to draw", hint="this figure needs trials of a search, not steps"
@@ -92,39 +94,20 @@ def numbers(shown: Material) -> pd.DataFrame:
             }
         )
         for name, power, _ in _RULES:
-            level = _level(curve, found, power)
             column = name.replace("-", "_").replace(" ", "_")
-            frame[column] = level * frame["batch_size"].astype(float) ** power
+            frame[column] = level(curve, found, power) * frame["batch_size"].astype(float) ** power
         frames.append(frame)
     return pd.concat(frames, ignore_index=True)
 
 
-def _rates(curve: Curve) -> tuple[np.ndarray, np.ndarray]:
-    """Batch sizes and best rates, (n,) each."""
-    pairs = [(point.batch_size, point.rates[0]) for point in curve.points if point.rates]
-    both = np.array(pairs, dtype=float).reshape(-1, 2)
-    return both[:, 0], both[:, 1]
-
-
-def _level(curve: Curve, found: Regimes | None, power: float) -> float:
-    """The rule's rate at batch size 1."""
-    sizes, rates = _rates(curve)
-    if not len(sizes):
-        return float("nan")
-    critical = found.critical_batch_size.value if found else None
-    within = sizes <= critical if critical is not None else np.full(len(sizes), True)
-    within = within if within.sum() >= 2 else np.full(len(sizes), True)
-    return float(np.exp((np.log(rates) - power * np.log(sizes))[within].mean()))
-
-
 def _panel(ax: Axes, curve: Curve, found: Regimes | None, one: Look, text: str) -> None:
-    sizes, _ = _rates(curve)
+    sizes, _ = best_rates(curve)
     ax.set_xscale("log", base=2)
     ax.set_yscale("log", base=2)
     grid(ax)
     ends = np.array([sizes.min(), sizes.max()])
     for _, power, dashes in _RULES:
-        ax.plot(ends, _level(curve, found, power) * ends**power, color=INK, linewidth=stroke(0.9),
+        ax.plot(ends, level(curve, found, power) * ends**power, color=INK, linewidth=stroke(0.9),
                 linestyle=dashes, zorder=2)  # fmt: skip
     if found is not None and found.critical_batch_size.value is not None:
         critical = found.critical_batch_size

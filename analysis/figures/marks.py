@@ -16,10 +16,11 @@ from matplotlib.path import Path
 from analysis.curves import Curve
 from analysis.edges import Edge
 from analysis.figures.page import mark, scaled, stroke
-from analysis.figures.strips import HATCH, stretches
+from analysis.figures.strips import HATCH
 from analysis.figures.style import FAINT, INK, Look, tint
 from analysis.regimes import Regimes
 from analysis.repeats import Repeats
+from analysis.stretches import stretches
 
 _BESIDE = 0.22
 """Doublings of the batch size to the right of a point at which its repeats stand."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,6 +11,7 @@ from matplotlib.patheffects import withStroke
 from analysis.figures.page import mark, stroke, unit
 from analysis.figures.style import INK, Look, inches, tint
 from analysis.regimes import Interval, Regimes
+from analysis.stretches import stretches
 
 SHADES = (0.50, 0.24, 0.08)
 """How much of the colour each regime keeps, perfect scaling first: told apart without colour."""
@@ -26,41 +26,6 @@ NAMES = (
 HATCH = "////"
 _LETTER = 0.052
 """Inches that a letter of a heading takes, about."""
-
-
-@dataclass(frozen=True)
-class Stretch:
-    """A regime over batch sizes; ``sure`` if it was reached, else it is merely bounded."""
-
-    regime: int
-    low: float
-    high: float
-    sure: bool
-
-
-def stretches(found: Regimes) -> list[Stretch]:
-    """The regimes of a curve over the batch sizes that reached the target; none of no width."""
-    first, last = map(float, found.fitted_over)
-    perfect, maximal = found.perfect_scaling_until, found.maximal_parallelism_from
-    end, start = _at(perfect, first), _at(maximal, last)
-    all_ = [
-        Stretch(0, first, end, perfect.reached),
-        Stretch(1, end, start, _apart(perfect, maximal)),
-        Stretch(2, start, last, maximal.reached),
-    ]
-    return [one for one in all_ if one.high > one.low * (1 + 1e-9)]
-
-
-def _apart(perfect: Interval, maximal: Interval) -> bool:
-    """Whether batch sizes of neither regime lie between the two, whatever else is open."""
-    if perfect.high is None or maximal.low is None:
-        return False
-    return perfect.high <= maximal.low
-
-
-def _at(end: Interval, otherwise: float) -> float:
-    """Where to draw an end of a regime: its estimate, or the bound that is known."""
-    return next((x for x in (end.value, end.low, end.high) if x is not None), otherwise)
 
 
 def strips(

@@ -16,6 +16,7 @@ import pandas as pd
 from experiments.driver.rounds import Record, bar, feasible
 from results.claims import Claims
 from results.location import Location
+from results.reader import Results
 from results.reader import open as open_results
 
 _COLUMNS = [
@@ -53,6 +54,21 @@ class Status:
     """Seconds that one worker would take for the rest; ``None`` before any trial has ended."""
 
     @property
+    def algorithms(self) -> pd.DataFrame:
+        """``studies`` added up: a row an experiment, workload and optimizer."""
+        groups = ["experiment", "workload", "optimizer"]
+        table = self.studies.groupby(groups, sort=False, dropna=False)
+        rows = table[_COUNTS].sum()
+        rows.insert(0, "studies", table.size())
+        return rows.reset_index()
+
+    @property
+    def running(self) -> pd.DataFrame:
+        """``packs`` with the optimizer and batch_size of their studies."""
+        names = ["experiment", "study", "optimizer", "batch_size"]
+        return self.packs.merge(self.studies[names], on=["experiment", "study"], how="left")
+
+    @property
     def left(self) -> int:
         """Feasible trials that lack."""
         return int(self.studies["left"].sum())
@@ -64,13 +80,14 @@ class Status:
         return self.work_seconds / running if running and self.work_seconds is not None else None
 
 
-def status(source: str | Path) -> Status:
-    """Read where the experiments of a results folder or URI stand.
+def status(source: str | Path | Results) -> Status:
+    """Read where the experiments of a results folder or URI stand; of results that were opened
+    before, what runs now.
 
     Raises:
         ResultsError: it is none.
     """
-    run = open_results(source)
+    run = source if isinstance(source, Results) else open_results(source)
     planned = run.studies.drop_duplicates(["experiment", "study"], keep="last")
     planned = planned[planned["experiment_yaml"].notna()]
     trials = run.trials[_COLUMNS]
@@ -94,8 +111,8 @@ def status(source: str | Path) -> Status:
 
 
 _SHOWN = ["experiment", "study", "workload", "optimizer", "schedule", "batch_size"]
-_STUDY_COLUMNS = [*_SHOWN, "wanted", "done", "reached", "infeasible", "dominated", "failed"]
-_STUDY_COLUMNS += ["running", "left", "trial_seconds"]
+_COUNTS = ["wanted", "done", "reached", "infeasible", "dominated", "failed", "running", "left"]
+_STUDY_COLUMNS = [*_SHOWN, *_COUNTS, "trial_seconds"]
 _PACK_COLUMNS = ["pack", "experiment", "study", "machine", "trials", "step", "best", "silent"]
 
 

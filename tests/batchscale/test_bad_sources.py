@@ -138,6 +138,18 @@ def test_an_unknown_figure_and_a_wrong_place(command: Command, small: Path, here
     assert not [path for path in here.iterdir() if path.suffix]
 
 
+def test_a_report_that_cannot_be_made(command: Command, small: Path, here: Path) -> None:
+    clear(command("report", small, "-o", "a.pdf"), "a.pdf", hint=".html")
+    clear(command("report", "nowhere"), "nowhere", hint="")
+    clear(command("report", small, "--target", "validation_error"), "is not METRIC", hint="0.05")
+    clear(command("report", small, "--baseline", "sdg"), "'sdg'", hint="sgd")
+    clear(command("report", small, "--tolerance", "0"), "tolerance 0", hint="0.2")
+    clear(command("report", small, "--estimator", "mean"), "mean", hint="")
+    (here / "full").write_text("")
+    clear(command("report", small, "-o", "full/a.html"), "cannot write full/a.html")
+    assert [path.name for path in here.iterdir()] == ["full"]
+
+
 @pytest.mark.parametrize(
     ("options", "parts", "hint"),
     [

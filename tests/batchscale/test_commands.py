@@ -19,7 +19,18 @@ from tests.batchscale.conftest import EXPERIMENT, Command
 def test_help_lists_the_commands(command: Command) -> None:
     answer = command("--help")
     assert answer.status == 0
-    names = ["sweep", "status", "trial", "check", "new", "regimes", "plot", "query", "list"]
+    names = [
+        "sweep",
+        "status",
+        "trial",
+        "check",
+        "new",
+        "regimes",
+        "plot",
+        "report",
+        "query",
+        "list",
+    ]
     assert all(f"  {name} " in answer.out for name in names)
     assert all(command(name, "--help").status == 0 for name in names)
 
@@ -290,3 +301,14 @@ def test_python_m_batchscale_and_a_closed_pipe(small: Path) -> None:
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
     assert done.stdout.startswith("experiment,study,")
     assert not done.stderr
+
+
+def test_a_report_goes_where_it_is_told(command: Command, small: Path, here: Path) -> None:
+    answer = command("report", small, "-o", "pages/mine.html", "--title", "Mine & yours")
+    assert answer.status == 0, answer.err
+    assert answer.out == "wrote pages/mine.html\n"
+    text = (here / "pages" / "mine.html").read_text(encoding="utf-8")
+    assert "<h1>Mine &amp; yours</h1>" in text
+    assert "only 4 trials" in text
+    for curve in bs.regimes(small):
+        assert f'"label":"{curve["optimizer"]}"' in text

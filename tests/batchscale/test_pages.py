@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 import shutil
+import threading
+import urllib.request
 from pathlib import Path
 
 import pytest
 
 import batchscale as bs
 import experiments.training.check
+from batchscale.live.serving import Served
 from experiments.config.combinations import combinations
 from experiments.config.experiment import Experiment
 from experiments.config.file import parse
@@ -25,6 +28,15 @@ LANGUAGES = {"python", "yaml", "csv", "sh", "text"}
 
 UNPROBED = dict.fromkeys(("docs/first-hour.md", "docs/running.md"), ("--set", "engine=module"))
 """Of many short studies most of the time would go into asking which engine is faster."""
+
+
+def answer_once(served: Served) -> None:
+    """``serve`` until its page was asked for once."""
+    thread = threading.Thread(target=served.server.handle_request)
+    thread.start()
+    with urllib.request.urlopen(served.server.url, timeout=60) as answer:
+        assert b"<!DOCTYPE html>" in answer.read()
+    thread.join()
 
 
 def run(page: str) -> bool:
@@ -48,6 +60,7 @@ def test_a_page_runs_as_written(
     """Without Ray, which the README's sweeps go through, and without long probes of speed. Where a
     page speaks of results/runs and does not sweep, a small sweep lies there."""
     monkeypatch.setattr(experiments.training.check, "_RATE_SECONDS", 0.02)
+    monkeypatch.setattr(Served, "forever", answer_once)
     if not sweeps(page) and "results/runs" in (ROOT / page).read_text(encoding="utf-8"):
         shutil.copytree(request.getfixturevalue("small"), here / "results" / "runs")
     if page == "docs/results.md":
@@ -74,6 +87,10 @@ def published(here: Path) -> None:
     assert (here / "runs" / "trials" / "mine").is_dir()
 
 
+def exported(here: Path) -> None:
+    assert len(list(here.glob("tensorboard/*/*/*/events.*"))) == 32
+
+
 def style(here: Path) -> None:
     for name in ("forest.pdf", "slide.png", "steps.svg", "serif.pdf", "three.pdf"):
         assert (here / name).stat().st_size > 5_000
@@ -82,6 +99,7 @@ def style(here: Path) -> None:
 CHECKS = {
     "docs/first-hour.md": first_hour,
     "docs/published.md": published,
+    "docs/results.md": exported,
     "docs/style.md": style,
 }
 

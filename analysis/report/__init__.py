@@ -1,0 +1,9 @@
+"""One self-contained page of what results say: findings, interactive curves, tables, sources.
+
+``payload`` is everything that the page shows, as plain values; ``page`` makes HTML of it.
+"""
+
+from analysis.report.page import page
+from analysis.report.payload import payload
+
+__all__ = ["page", "payload"]

@@ -1,0 +1,147 @@
+"""What a view of curves says in sentences, intervals first, and what is to be known beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from analysis.comparisons import Comparison, compare
+from analysis.curves import Curve
+from analysis.regimes import Interval, Regimes
+from analysis.report.panels import View
+from analysis.words import interval
+
+FEW = 10
+"""Trials a point below which a best of N is called that of a small N."""
+
+_ENDS = {
+    "critical batch size": "critical batch size",
+    "perfect scaling until": "end of perfect scaling",
+    "maximal parallelism from": "start of maximal parallelism",
+}
+_ESTIMATORS = {
+    "run": "every run a point",
+    "minimum": "best of {} trials at each batch size",
+    "best_of_10": "expected best of 10 of {} trials at each batch size",
+    "median_of_searches": "median best of {} trials at each batch size",
+}
+
+
+def baseline(view: View, asked: str | None) -> str | None:
+    """The curve that the others of a view are held against: the one asked for, else sgd, else the
+    first that could be fitted; None where there is nothing to compare."""
+    fitted = [curve for curve, found in view.pairs if found is not None]
+    if asked is not None:
+        return view.names.get(asked, asked)
+    if len(fitted) < 2:
+        return None
+    return "sgd" if any(c.group.get("optimizer") == "sgd" for c in fitted) else fitted[0].label
+
+
+def comparisons(view: View, against: str | None) -> list[Comparison | None]:
+    """Each curve against the baseline, None where there is none."""
+    if against is None:
+        return [None] * len(view.pairs)
+    return compare(view.curves, view.found, against)
+
+
+def findings(view: View, looks: Sequence[int]) -> list[dict[str, Any]]:
+    """A curve each: its label, what was located (name, interval, whether reached), and on what
+    that rests."""
+    return [
+        {
+            "label": curve.label,
+            "look": look,
+            "parts": _parts(curve, found),
+            "rests": _rests(curve, found),
+        }
+        for (curve, found), look in zip(view.pairs, looks, strict=True)
+    ]
+
+
+def compared(held: Sequence[Comparison | None]) -> list[str]:
+    """The sentences of the comparisons that have a baseline."""
+    return [f"{one.sentence}." for one in held if one is not None and one.baseline is not None]
+
+
+def warnings(view: View, held: Sequence[Comparison | None]) -> list[dict[str, Any]]:
+    """Each note once with the curves that it is about; none are named where it is of all.
+
+    First what no curve says of itself: unequal N, and small N.
+    """
+    everyone = [curve.label for curve in view.curves]
+    about: dict[str, list[str]] = dict.fromkeys(_unequal(view), everyone)
+    for (curve, found), one in zip(view.pairs, held, strict=True):
+        notes = found.notes if found else (_unfitted(curve), *curve.notes)
+        more = one.notes if one is not None else ()
+        for note in filter(None, (_few(curve), *notes, *more)):
+            whose = about.setdefault(note, [])
+            if curve.label not in whose:
+                whose.append(curve.label)
+    return [
+        {"text": text, "curves": [] if len(whose) == len(everyone) else whose}
+        for text, whose in about.items()
+    ]
+
+
+def _parts(curve: Curve, found: Regimes | None) -> list[dict[str, str]]:
+    if found is None:
+        return []
+    unit = f"{curve.example_unit}s"
+    return [
+        _part("critical batch size", found.critical_batch_size, unit),
+        _part("perfect scaling until", found.perfect_scaling_until, ""),
+        _part("maximal parallelism from", found.maximal_parallelism_from, ""),
+    ]
+
+
+def _part(name: str, found: Interval, unit: str) -> dict[str, str]:
+    text = interval(found.value, found.low, found.high)
+    if text == "open":
+        return {"name": _ENDS[name], "text": "unknown", "unit": "", "is": "open"}
+    return {
+        "name": name,
+        "text": text,
+        "unit": unit,
+        "is": "reached" if found.reached else "bounded",
+    }
+
+
+def _rests(curve: Curve, found: Regimes | None) -> str:
+    sizes = curve.batch_sizes
+    many = f"{len(sizes)} batch sizes, {min(sizes):,} to {max(sizes):,}"
+    if len(sizes) == 1:
+        many = f"batch size {sizes[0]:,} alone"
+    words = [many, _ESTIMATORS[curve.named].format(curve.trials)]
+    if found is not None and found.min_steps.high is not None:
+        least = found.min_steps
+        words.append(f"{interval(least.value, least.low, least.high)} steps at the plateau")
+    if curve.censored:
+        words.append("target not reached at " + ", ".join(f"{size:,}" for size in curve.censored))
+    return "; ".join(words)
+
+
+def _unfitted(curve: Curve) -> str:
+    count = len({point.batch_size for point in curve.points if not point.censored})
+    reached = ("no batch size", "one batch size", "two batch sizes")[min(count, 2)]
+    return f"{reached} reached the target, and the regimes need three"
+
+
+def _few(curve: Curve) -> str | None:
+    if curve.repeats or curve.trials >= FEW:
+        return None
+    return (
+        f"each point is the best of only {curve.trials} trials: it lies above what a longer search "
+        "would find, and scatters more"
+    )
+
+
+def _unequal(view: View) -> list[str]:
+    """Whether the curves' points are of unequal numbers of trials."""
+    counts = sorted({curve.trials for curve in view.curves if not curve.repeats})
+    if len(counts) < 2:
+        return []
+    return [
+        f"unequal N: points are the best of {counts[0]} to {counts[-1]} trials; the best of fewer "
+        "lies higher, so compare plateaus with care"
+    ]

@@ -1,0 +1,98 @@
+"""Where the numbers of a report come from: experiment files, environment, sources."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import pandas as pd
+
+from analysis.material import Material
+from results.schema import SCHEMA_VERSION
+
+_COLUMNS = {
+    "engine": "engine",
+    "device": "device",
+    "world_size": "devices a model",
+    "precision": "precision",
+    "evaluation_ratio": "evaluation grid, ratio",
+    "search": "search",
+    "commit": "git commit",
+}
+_MOST = 6
+"""Values of a column that are listed."""
+
+
+def program() -> str:
+    """The version that makes the report."""
+    try:
+        return version("batchscale")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def experiments(material: Material) -> list[dict[str, str]]:
+    """Each experiment file once, as it was resolved."""
+    studies = material.studies
+    some = studies.loc[studies["experiment_yaml"].notna(), ["experiment", "experiment_yaml"]]
+    return [
+        {"name": str(name), "yaml": str(text)}
+        for name, text in some.drop_duplicates().itertuples(index=False)
+    ]
+
+
+def environment(material: Material) -> list[dict[str, str]]:
+    """What the trials ran on, a line each; several values with the trials of each."""
+    trials = material.trials
+    rows = [
+        {"name": name, "text": text}
+        for column, name in _COLUMNS.items()
+        if column in trials and (text := _values(trials[column]))
+    ]
+    packages: dict[str, Counter[str]] = {}
+    for versions, count in trials["versions"].dropna().value_counts().items():
+        for package, number in json.loads(str(versions)).items():
+            packages.setdefault(package, Counter())[str(number)] += int(count)
+    rows += [{"name": package, "text": _counted(found)} for package, found in packages.items()]
+    rows.append({"name": "results schema", "text": f"version {SCHEMA_VERSION}"})
+    rows.append({"name": "this report", "text": f"batchscale {program()}"})
+    return rows
+
+
+def sources(material: Material) -> list[dict[str, Any]]:
+    """The rows of ``sources`` that trials of the report come from."""
+    named = set(material.trials["source"].dropna())
+    frames = [one.sources for one in material.opened]
+    rows = [row for frame in frames for row in frame.to_dict("records")]
+    found = {row["source"]: row for row in rows if row["source"] in named}
+    return [
+        {
+            name: _text(row.get(name))
+            for name in ("source", "citation", "licence", "address", "notes")
+        }
+        for row in found.values()
+    ]
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _values(cells: pd.Series) -> str:
+    some = cells.dropna()
+    counts: Counter[str] = Counter()
+    for value, count in some.value_counts().items():
+        text = f"{value:g}" if isinstance(value, (int, float)) else str(value)
+        counts[text] += int(count)
+    return _counted(counts)
+
+
+def _counted(counts: Counter[str]) -> str:
+    if len(counts) == 1:
+        return next(iter(counts))
+    usual = counts.most_common(_MOST)
+    words = [f"{value} ({count:,} trials)" for value, count in usual]
+    more = len(counts) - len(usual)
+    return ", ".join([*words, f"and {more} more"] if more else words)

@@ -1,0 +1,118 @@
+"""The tables of the page: texts as people read them, and the numbers that they sort by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from analysis.comparisons import Comparison, words
+from analysis.points import Point
+from analysis.regimes import Interval
+from analysis.report import series
+from analysis.report.compact import compact
+from analysis.report.panels import View
+from analysis.words import interval, short
+
+_NAMES = {
+    "perfect_scaling_until": "perfect scaling until",
+    "critical_batch_size": "critical batch size",
+    "maximal_parallelism_from": "maximal parallelism from",
+    "min_steps": "min steps",
+    "min_examples": "min examples",
+}
+
+Cell = tuple[str, float | str | None]
+"""What is shown, and what it sorts by (None: last)."""
+
+
+def regimes(view: View) -> dict[str, Any]:
+    """A row a curve, an interval a cell."""
+    rows: list[list[Cell]] = []
+    for curve, found in view.pairs:
+        label, sizes = curve.label, curve.batch_sizes
+        many = f"{min(sizes):,}–{max(sizes):,} ({len(sizes)})"
+        cells: list[Cell] = [(label, label), (many, len(sizes)), _whole(curve.trials)]
+        cells += [_interval(getattr(found, name)) if found else ("", None) for name in _NAMES]
+        cells.append((str(found.best["form"]), None) if found else ("", None))
+        rows.append(cells)
+    names = ["curve", "batch sizes", "N", *_NAMES.values(), "fitted form"]
+    return _table("Regimes", names, rows, words=("curve", "fitted form"))
+
+
+def points(view: View) -> dict[str, Any]:
+    """A row a batch size: the steps, their bracket and error bar, and the trial behind them."""
+    rows: list[list[Cell]] = []
+    for curve in view.curves:
+        rows += [[(curve.label, curve.label), *_point(point)] for point in curve.points]
+    names = ["curve", "batch size", "steps", "last miss", "error bar", "examples", "N", "hits",
+             "infeasible", "best metaparameters", "trial", "on the edge"]  # fmt: skip
+    return _table(
+        "Points", names, rows, words=("curve", "best metaparameters", "trial", "on the edge")
+    )
+
+
+def comparisons(held: Sequence[Comparison | None]) -> dict[str, Any]:
+    """A row a curve held against a baseline: the ratio of each quantity."""
+    rows: list[list[Cell]] = []
+    for one in held:
+        if one is not None and one.baseline is not None:
+            cells: list[Cell] = [(one.label, one.label), (one.baseline, one.baseline)]
+            rows.append([*cells, *(_ratio(one.ratios[name]) for name in _NAMES)])
+    names = ["curve", "over", *_NAMES.values()]
+    return _table("Ratios", names, rows, words=("curve", "over"))
+
+
+def _table(
+    caption: str, names: Sequence[str], rows: list[list[Cell]], *, words: Sequence[str]
+) -> dict[str, Any]:
+    """Columns where no row has anything are left out."""
+    full = [i for i in range(len(names)) if any(row[i][0] for row in rows)]
+    return {
+        "caption": caption,
+        "columns": [{"name": names[i], "text": names[i] in words} for i in full],
+        "rows": [[[row[i][0], compact(row[i][1])] for i in full] for row in rows],
+    }
+
+
+def _whole(number: float | None) -> Cell:
+    return ("", None) if number is None else (f"{number:,.0f}", number)
+
+
+def _number(number: float | None) -> Cell:
+    """Steps: whole ones in full, others as short as they are known."""
+    if number is None:
+        return "", None
+    return (f"{number:,.0f}" if float(number).is_integer() else short(number)), number
+
+
+def _interval(found: Interval) -> Cell:
+    ends = (found.value, found.low, found.high)
+    return interval(*ends), next((end for end in ends if end is not None), None)
+
+
+def _ratio(found: Interval) -> Cell:
+    ends = (found.value, found.low, found.high)
+    at = next((end for end in ends if end is not None), None)
+    return (words(found) if found.low is not None or found.high is not None else "open"), at
+
+
+def _point(point: Point) -> list[Cell]:
+    bar = point.bar
+    told = ""
+    if bar is not None and bar[1] != bar[0]:
+        told = f"[{short(bar[0])}, {short(bar[1]) if bar[1] != float('inf') else '∞'}]"
+    steps: Cell = ("not reached", None) if point.steps is None else _number(point.steps)
+    share = point.infeasible / point.ran if point.ran else None
+    return [
+        _whole(point.batch_size),
+        steps,
+        _number(point.last_miss),
+        (told, bar[0] if bar else None),
+        _number(None if point.steps is None else point.steps * point.batch_size),
+        _whole(point.trials),
+        _whole(point.hits),
+        ("" if share is None or point.runs else f"{share:.0%}", share),
+        (series.words(point), None),
+        (point.trial or "", None),
+        ("; ".join(edge.told for edge in point.edges), None),
+    ]

@@ -1,0 +1,67 @@
+"""``batchscale export KIND SOURCE -o DIR``: results in the form that another program reads."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from batchscale.options import Where
+
+if TYPE_CHECKING:
+    from results.exports import Exported
+
+_SECONDS = 10.0
+_MANY = 1_000
+"""Runs of which TensorBoard is known to take minutes to load."""
+
+
+class Told:
+    """Says every ten seconds how far a long export is."""
+
+    def __init__(self) -> None:
+        self._said = time.monotonic()
+
+    def __call__(self, done: Exported) -> None:
+        if time.monotonic() - self._said >= _SECONDS:
+            self._said = time.monotonic()
+            text = f"{done.trials:,} of {done.of:,} trials, {done.measurements:,} measurements"
+            print(text, file=sys.stderr, flush=True)
+
+
+def export(
+    kind: Annotated[
+        str, typer.Argument(metavar="KIND", help="For which program: batchscale list exports.")
+    ],
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="A results folder or URI, `own`, or a CSV or Parquet file of whole curves.",
+        ),
+    ],
+    output: Annotated[
+        str,
+        typer.Option("--output", "-o", metavar="DIR", help="A new folder, or an earlier export's."),
+    ],
+    where: Where = None,
+) -> None:
+    """Write results for another program: TensorBoard. The same again changes nothing."""
+    from batchscale import outward
+
+    done = outward.export(kind, source, output=output, where=where, progress=Told())
+    what = f"{done.trials:,} trials with {done.measurements:,} measurements"
+    if done.changed == done.trials:
+        print(f"exported {what} to {done.output}")
+    elif done.changed:
+        print(f"exported {what} to {done.output}, {done.changed:,} of them new or changed")
+    else:
+        print(f"{done.output} has these {what} already")
+    print(f"next: tensorboard --logdir {done.output}")
+    if done.trials > _MANY:
+        print(
+            f"note: TensorBoard is slow with {done.trials:,} runs; --where picks some",
+            file=sys.stderr,
+        )

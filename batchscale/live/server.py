@@ -1,0 +1,185 @@
+"""Serves the page and its state, and nothing else: to read, to this machine unless told otherwise.
+
+A page of another site must not read results through the reader's browser: on loopback the host that
+a request names has to be this machine, whatever name an attacker's server gives it.
+"""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import socket
+import sys
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from batchscale.errors import CommandError, one_line
+from batchscale.live.shown import Answer, Shown
+
+STATE = "/state.json"
+PORT = 8080
+_TRIED = 100
+"""Ports from ``PORT`` on that are tried."""
+_SECONDS = 30.0
+"""A connection that is silent for so long is closed."""
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; script-src 'unsafe-inline'; "
+    "style-src 'unsafe-inline'; img-src data: blob:; connect-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+
+class Server(ThreadingHTTPServer):
+    """Answers from ``shown``; closed by ``server_close``.
+
+    ``port`` None is the first free one from ``PORT`` on, 0 any free one.
+
+    Raises:
+        CommandError: the port is taken or forbidden, or ``host`` is no address of this machine.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, shown: Shown, host: str = "127.0.0.1", port: int | None = None) -> None:
+        self.shown = shown
+        self.host = host
+        address = _address(host)
+        self.address_family = address[0]
+        self.loopback = ipaddress.ip_address(address[1]).is_loopback
+        wanted = range(PORT, PORT + _TRIED) if port is None else [port]
+        for number in wanted:
+            try:
+                super().__init__((address[1], number), Handler)
+            except OSError as error:
+                if error.errno == errno.EADDRINUSE and number != wanted[-1]:
+                    continue
+                raise _refused(host, number, error, told=port is not None) from error
+            return
+
+    @property
+    def port(self) -> int:
+        """The port that it listens at."""
+        return int(self.server_address[1])
+
+    @property
+    def url(self) -> str:
+        """Where a browser of this machine finds it; by this machine's name, if others can too."""
+        every = ipaddress.ip_address(str(self.server_address[0])).is_unspecified
+        host = socket.gethostname() if every else self.host
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}/"
+
+    def allows(self, host: str) -> bool:
+        """Whether a request may name this host."""
+        if not self.loopback:
+            return True
+        name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
+        if name.lower() in ("localhost", self.host.lower()):
+            return True
+        try:
+            return ipaddress.ip_address(name.strip("[]")).is_loopback
+        except ValueError:
+            return False
+
+    def server_bind(self) -> None:
+        """Bind without asking a name server what this machine is called."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+        self.server_name, self.server_port = self.host, self.port
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
+        """A reader that went away is none; anything else is a line."""
+        error = sys.exception()
+        if error is not None and not isinstance(error, OSError):
+            print(f"error: {one_line(error)}", file=sys.stderr)
+
+
+class Handler(BaseHTTPRequestHandler):
+    """GET and HEAD of the page and of its state."""
+
+    server: Server
+    protocol_version = "HTTP/1.1"
+    timeout = _SECONDS
+    server_version = "batchscale"
+    sys_version = ""
+
+    def do_GET(self) -> None:
+        """The page, its state, or what is wrong with the request."""
+        hosts = self.headers.get_all("Host", [])
+        if len(hosts) != 1 or not self.server.allows(hosts[0]):
+            return self._plain(HTTPStatus.FORBIDDEN, "this host is not served here")
+        path = self.path.partition("?")[0]
+        if path == "/":
+            return self._answer(self.server.shown.page)
+        if path == STATE:
+            return self._answer(self.server.shown.state)
+        return self._plain(HTTPStatus.NOT_FOUND, "there is / and /state.json")
+
+    do_HEAD = do_GET  # noqa: N815
+
+    def _refuse(self) -> None:
+        self._plain(HTTPStatus.METHOD_NOT_ALLOWED, "it is only to read", Allow="GET, HEAD")
+
+    do_POST = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = do_TRACE = do_CONNECT = _refuse  # noqa: N815
+
+    def _answer(self, answer: Answer) -> None:
+        known = [tag.strip() for tag in self.headers.get("If-None-Match", "").split(",")]
+        if answer.tag in known:
+            return self._send(HTTPStatus.NOT_MODIFIED, b"", {"ETag": answer.tag})
+        headers = {"Content-Type": answer.kind, "ETag": answer.tag}
+        return self._send(HTTPStatus.OK, answer.body, headers)
+
+    def _plain(self, status: HTTPStatus, text: str, **headers: str) -> None:
+        # What a refused request still carries is not read: the connection ends.
+        self.close_connection = True
+        headers = {"Content-Type": "text/plain; charset=utf-8", "Connection": "close", **headers}
+        self._send(status, f"{text}\n".encode(), headers)
+
+    def _send(self, status: HTTPStatus, body: bytes, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in {**_HEADERS, **headers}.items():
+            self.send_header(name, value)
+        if status != HTTPStatus.NOT_MODIFIED:
+            self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Requests are not news."""
+
+
+def _address(host: str) -> tuple[socket.AddressFamily, str]:
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        raise CommandError(
+            f"--host {host} is no address of this machine",
+            hint="127.0.0.1 for this machine alone, 0.0.0.0 for every network it is in",
+        ) from None
+    family, _, _, _, address = found[0]
+    return family, str(address[0])
+
+
+def _refused(host: str, port: int, error: OSError, *, told: bool) -> CommandError:
+    if error.errno == errno.EADDRINUSE and told:
+        return CommandError(
+            f"port {port} of {host} is in use", hint="another --port, or none: a free one is taken"
+        )
+    if error.errno == errno.EADDRINUSE:
+        return CommandError(f"ports {PORT} to {port} of {host} are all in use", hint="--port 0")
+    if error.errno == errno.EACCES:
+        return CommandError(
+            f"port {port} of {host} may not be used: permission denied",
+            hint="ports from 1024 on are anybody's",
+        )
+    return CommandError(
+        f"cannot listen at {host}: {error.strerror or error}",
+        hint="127.0.0.1 for this machine alone, 0.0.0.0 for every network it is in",
+    )
