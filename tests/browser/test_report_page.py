@@ -231,7 +231,6 @@ def test_a_phone_scrolls_down_alone(show: Show, file: Path) -> None:
 
 def test_on_paper_it_is_light_whole_and_without_controls(show: Show, file: Path) -> None:
     seen = show(file, width=700, color_scheme="dark")
-    seen.until("window.Plotly !== undefined")
     seen.page.emulate_media(media="print", color_scheme="dark")
     seen.until("document.querySelectorAll('.chart[data-drawn]').length === 4")
     assert seen.page.evaluate("getComputedStyle(document.body).backgroundColor") == (

@@ -4,10 +4,28 @@ const FIGURES = { steps: stepsFigure, rates: ratesFigure, budget: budgetFigure, 
 const PAPER = 660;
 let near = null;
 
+/** Run the charting library, once. It is large: texts, tables and controls do not wait for it. */
+function library() {
+  const kept = document.getElementById("plotly");
+  if (window.Plotly || !kept) return;
+  document.head.append(element("script", {}, kept.textContent));
+  kept.remove();
+}
+
+/** After what is on the screen now has been painted. */
+function soon(task) {
+  const channel = new MessageChannel();
+  channel.port1.onmessage = () => {
+    channel.port1.close();
+    task();
+  };
+  channel.port2.postMessage(null);
+}
+
 /** Draw a chart, or say that there is nothing to draw. */
 function draw(node) {
   const panel = panelOf(node.dataset.of);
-  if (!panel || !window.Plotly) return;
+  if (!panel) return;
   const width = chosen.printing ? printed(node) : Math.floor(node.clientWidth);
   if (width < 50) return;
   const figure = FIGURES[node.dataset.chart](panel, width);
@@ -17,6 +35,7 @@ function draw(node) {
     delete node.dataset.drawn;
     return;
   }
+  library();
   if (!node.dataset.drawn) node.replaceChildren();
   const config = {
     // Nothing of this page goes anywhere: the library would offer to send charts to its makers.
@@ -84,13 +103,12 @@ function build() {
         if (!each.isIntersecting) continue;
         near.unobserve(each.target);
         each.target.dataset.near = "yes";
-        draw(each.target);
+        soon(() => draw(each.target));
       }
     },
     { rootMargin: "300px" },
   );
-  // Texts, controls and tables are there before the charting library, which is large, is read.
-  if (window.Plotly) document.querySelectorAll(".chart").forEach((node) => near.observe(node));
+  document.querySelectorAll(".chart").forEach((node) => near.observe(node));
   renewAll();
 }
 
@@ -118,9 +136,8 @@ function start() {
   window.matchMedia("print").addEventListener("change", (event) => print(event.matches));
   window.addEventListener("beforeprint", () => print(true));
   window.addEventListener("afterprint", () => print(false));
-  window.addEventListener("plotly", () => {
-    document.querySelectorAll(".chart").forEach((node) => near && near.observe(node));
-  });
+  // Ahead of the first chart that is scrolled to, once nothing else is to be done.
+  window.addEventListener("load", () => window.requestIdleCallback && window.requestIdleCallback(library));
   const address = embedded("live");
   if (address) ask(address);
 }
