@@ -272,13 +272,24 @@ def plot(
     baseline: str | None = None,
     tolerance: float = 0.2,
     estimator: str | None = None,
+    under: Sequence[str] | None = None,
     output: str | Path | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw a figure; where ``output`` is given, also write it, with its numbers beside it."""
+    """Draw a figure; where ``output`` is given, also write it, with its numbers beside it.
+
+    Args:
+        figure: ``list("figures")``.
+        sources: as of ``regimes``, likewise ``target`` … ``estimator``.
+        under: budgets, ``["5000 steps", "10 epochs"]``: what trials had within them.
+        output: a file to write; else none.
+        ax: axes to draw on, where the figure is of one panel.
+    """
     from batchscale.curves import figure as drawn
 
-    return drawn(figure, sources, target, where, by, baseline, tolerance, estimator, output, ax)[0]
+    return drawn(
+        figure, sources, target, where, by, baseline, tolerance, estimator, output, ax, under
+    )[0]
 
 
 def draw(
@@ -290,6 +301,7 @@ def draw(
     baseline: str | None = None,
     tolerance: float = 0.2,
     estimator: str | None = None,
+    under: Sequence[str] | None = None,
     output: str | Path | None = None,
 ) -> list[Path]:
     """Draw a figure into ``output``, else a PDF of its name, its numbers beside it; the paths."""
@@ -299,7 +311,9 @@ def draw(
 
     matplotlib.use("agg")
     path = output or f"{figure}.pdf"
-    return drawn(figure, sources, target, where, by, baseline, tolerance, estimator, path, None)[1]
+    return drawn(
+        figure, sources, target, where, by, baseline, tolerance, estimator, path, None, under
+    )[1]
 
 
 def query(sql: str, source: str | Path | None = None) -> pd.DataFrame:

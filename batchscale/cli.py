@@ -31,6 +31,7 @@ from batchscale.options import (
     Sources,
     TargetOption,
     Tolerance,
+    Under,
     Where,
     assignments,
     chosen,
@@ -316,6 +317,7 @@ def plot(
     baseline: Baseline = None,
     tolerance: Tolerance = 0.2,
     estimator: Estimator = None,
+    under: Under = None,
     output: Out = None,
 ) -> None:
     """Draw a figure, and write its numbers beside it."""
@@ -330,6 +332,7 @@ def plot(
         baseline=baseline,
         tolerance=tolerance,
         estimator=estimator,
+        under=under,
         output=output,
     )
     for path in paths:

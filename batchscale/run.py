@@ -99,6 +99,7 @@ class Run:
         baseline: str | None = None,
         tolerance: float = 0.2,
         estimator: str | None = None,
+        under: Sequence[str] | None = None,
         output: str | Path | None = None,
         ax: Axes | None = None,
     ) -> Axes:
@@ -107,7 +108,7 @@ class Run:
 
         return api.plot(
             figure, self, target=target, where=where, by=by, baseline=baseline,
-            tolerance=tolerance, estimator=estimator, output=output, ax=ax,
+            tolerance=tolerance, estimator=estimator, under=under, output=output, ax=ax,
         )  # fmt: skip
 
     def __repr__(self) -> str:

@@ -30,7 +30,7 @@ from analysis.points import Point
 from analysis.regimes import Regimes
 from results.errors import ResultsError
 
-_RULES = (
+RULES = (
     ("linear rule", 1.0, (0, (4, 2))),
     ("square-root rule", 0.5, (0, (1, 1.3))),
 )
@@ -62,9 +62,9 @@ def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
         unit = f" ({units.pop()}s)" if len(units) == 1 else ""
         axes[-1].set_xlabel(f"batch size{unit}")
         if ax is None:
-            axes[0].get_figure().supylabel(_measure(rated[0][0]), fontsize=8)  # type: ignore[union-attr]
+            axes[0].get_figure().supylabel(measure(rated[0][0]), fontsize=8)  # type: ignore[union-attr]
         else:
-            ax.set_ylabel(_measure(rated[0][0]))
+            ax.set_ylabel(measure(rated[0][0]))
         _legend(axes[0], [curve for curve, _ in rated], alone=ax is not None)
     return axes[0]
 
@@ -89,10 +89,9 @@ def numbers(shown: Material) -> pd.DataFrame:
                 "edges": ["; ".join(edge.told for edge in point.edges) for point in points],
             }
         )
-        for name, power, _ in _RULES:
-            level = _level(curve, found, power)
+        for name, power, _ in RULES:
             column = name.replace("-", "_").replace(" ", "_")
-            frame[column] = level * frame["batch_size"].astype(float) ** power
+            frame[column] = level(curve, found, power) * frame["batch_size"].astype(float) ** power
         frames.append(frame)
     return pd.concat(frames, ignore_index=True)
 
@@ -104,8 +103,9 @@ def _rates(curve: Curve) -> tuple[np.ndarray, np.ndarray]:
     return both[:, 0], both[:, 1]
 
 
-def _level(curve: Curve, found: Regimes | None, power: float) -> float:
-    """The rule's rate at batch size 1."""
+def level(curve: Curve, found: Regimes | None, power: float) -> float:
+    """The rate at batch size 1 of a rule, (rate at 1) · B^``power``: fitted in log learning rate
+    over the batch sizes up to the critical one, or all where none is known."""
     sizes, rates = _rates(curve)
     if not len(sizes):
         return float("nan")
@@ -121,8 +121,8 @@ def _panel(ax: Axes, curve: Curve, found: Regimes | None, one: Look, text: str) 
     ax.set_yscale("log", base=2)
     grid(ax)
     ends = np.array([sizes.min(), sizes.max()])
-    for _, power, dashes in _RULES:
-        ax.plot(ends, _level(curve, found, power) * ends**power, color=INK, linewidth=0.9,
+    for _, power, dashes in RULES:
+        ax.plot(ends, level(curve, found, power) * ends**power, color=INK, linewidth=0.9,
                 linestyle=dashes, zorder=2)  # fmt: skip
     if found is not None and found.critical_batch_size.value is not None:
         critical = found.critical_batch_size
@@ -153,7 +153,8 @@ def _point(ax: Axes, point: Point, one: Look) -> None:
     marks.ring(ax, at, point.rates[0], [e for e in point.edges if e.dimension == "learning_rate"])
 
 
-def _measure(curve: Curve) -> str:
+def measure(curve: Curve) -> str:
+    """What the vertical axis shows."""
     divided = any(point.effective_learning_rate is not None for point in curve.points)
     return "best effective learning rate" if divided else "best learning rate"
 
@@ -161,7 +162,7 @@ def _measure(curve: Curve) -> str:
 def _legend(ax: Axes, curves: Sequence[Curve], *, alone: bool) -> None:
     handles: list[Artist] = [
         Line2D([], [], color=INK, linewidth=0.9, linestyle=dashes, label=name)
-        for name, _, dashes in _RULES
+        for name, _, dashes in RULES
     ]
     handles.append(Line2D([], [], color=FAINT, linewidth=0.8, label="critical batch size"))
     edges = [e for c in curves for p in c.points for e in p.edges]

@@ -15,6 +15,7 @@ from matplotlib.lines import Line2D
 
 from analysis.curves import Curve
 from analysis.figures import marks, strips
+from analysis.figures.perfect import perfect_examples
 from analysis.figures.style import (
     ABOVE,
     COLUMN,
@@ -223,7 +224,7 @@ def _limits(ax: Axes, curves: Sequence[Curve]) -> None:
 def _line(ax: Axes, curve: Curve, found: Regimes, one: Look) -> None:
     x = np.geomspace(*found.fitted_over, 256)
     ax.plot(x, found.steps(x), color=one.colour, linestyle=one.line, zorder=4)
-    fitted = _perfect_line(curve, found)
+    fitted = perfect_examples(curve, found)
     if fitted is not None:
         # Down to somewhat under the plateau, where the gap to the curve has been seen.
         end = min(max(x), fitted / (0.55 * min(found.steps(x))))
@@ -231,19 +232,6 @@ def _line(ax: Axes, curve: Curve, found: Regimes, one: Look) -> None:
             [min(x), end], [fitted / min(x), fitted / end], color=one.colour, linewidth=0.8,
             linestyle=(0, (4, 3)), alpha=0.75, zorder=2,
         )  # fmt: skip
-
-
-def _perfect_line(curve: Curve, found: Regimes) -> float | None:
-    """Examples to target under perfect scaling: the mean of log B·S over its range."""
-    until = found.perfect_scaling_until
-    end = until.value if until.value is not None else until.low
-    if end is None:
-        return None
-    sizes, steps = curve.to_fit()
-    within = sizes <= end * (1 + 1e-9)
-    if not within.any():
-        return None
-    return float(np.exp(np.log(sizes[within] * steps[within]).mean()))
 
 
 def _legend(ax: Axes, pairs: Pairs, looks: Sequence[Look], more: Sequence[Artist] = ()) -> None:
@@ -260,7 +248,7 @@ def _legend(ax: Axes, pairs: Pairs, looks: Sequence[Look], more: Sequence[Artist
         )
         for (_, found), one, text in zip(pairs, looks, _labels(pairs), strict=True)
     ]
-    if any(found is not None and _perfect_line(curve, found) for curve, found in pairs):
+    if any(found is not None and perfect_examples(curve, found) for curve, found in pairs):
         handles.append(
             Line2D([], [], color=INK, linewidth=0.8, linestyle=(0, (4, 3)), label="perfect scaling")
         )
