@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -110,7 +111,7 @@ def within(trials: pd.DataFrame, limits: Sequence[Limit]) -> pd.DataFrame:
     past = trials["stop_reason"].eq("dominated").to_numpy() & (numbers("steps_run") >= last)
     cut = late | past
     steps, miss = (np.where(late, np.nan, numbers(n)) for n in ("steps_to_target", "last_miss"))
-    changed: dict[str, object] = {
+    changed: dict[str, Any] = {
         "steps_to_target": steps,
         "last_miss": miss,
         "status": trials["status"].mask(cut, "COMPLETE"),

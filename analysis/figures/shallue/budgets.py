@@ -67,7 +67,7 @@ def two(trials: pd.DataFrame, curve: Curve) -> list[Limit]:
     middle = at[len(at) // 2]
     steps = float(np.median([one.steps for one in middle.tried if one.steps is not None]))
     unit = second_unit(trials)
-    mine = trials[trials["trial"].eq(middle.tried[0].trial)].iloc[:1]
+    mine = trials[trials["trial"].isin([middle.tried[0].trial])].iloc[:1]
     amount = float(in_unit(mine, np.array([steps]), unit)[0])
     return [Limit(amount=nearest(amount), unit=unit), Limit(amount=nearest(steps), unit="steps")]
 

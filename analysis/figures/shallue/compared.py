@@ -28,11 +28,13 @@ _NAMED = ("workload", "dataset", "model")
 
 @dataclass(frozen=True, kw_only=True)
 class Varying:
-    """What tells the lines of a panel apart; all else is the same for them, but for targets."""
+    """What tells the lines of a panel apart; all else is the same for them."""
 
     columns: frozenset[str]
     name: str = ""
     """What a panel is called by it: ``width``."""
+    goals: bool = False
+    """Whether targets may differ within a panel: those of other models and data sets may."""
     must: tuple[str, ...] = ()
     """Columns of which at least one has to differ within a panel; none: any of them all."""
 
@@ -131,11 +133,11 @@ def grouped(
     Where two searches answer the same question, the panel is divided by experiment.
     """
     found = []
-    for key, some in _by(pairs, varying.columns, _APART):
+    for key, some in _by(pairs, varying, _APART):
         lines = [_values(curve, varying.columns) for curve, _ in some]
         parts = [(key, some)]
         if len(set(lines)) < len(lines) and not all(foreign(c) for c, _ in some):
-            parts = _by(some, varying.columns, ())
+            parts = _by(some, varying, ())
         found += [(each, mine) for each, mine in parts if _many(mine, varying) >= least]
     return found
 
@@ -150,19 +152,26 @@ def _many(pairs: Sequence[Pair], varying: Varying) -> int:
 
 
 def _by(
-    pairs: Sequence[Pair], lines: frozenset[str], apart: Sequence[str]
+    pairs: Sequence[Pair], varying: Varying, apart: Sequence[str]
 ) -> list[tuple[dict[str, Any], list[Pair]]]:
-    """By what the curves are besides ``lines`` and ``apart``; a source is told by those of one
-    workload alone."""
+    """By what the curves are besides what varies and ``apart``, whoever measured them. The curves
+    of others, whose goals are what they are, stand with those of ours."""
     parts: dict[tuple[Any, ...], list[Pair]] = {}
+    ours = not all(foreign(curve) for curve, _ in pairs)
     for pair in pairs:
+        curve = pair[0]
         held = {
             name: value
-            for name, value in pair[0].group.items()
-            if name not in lines and name not in apart and name != "source" and value is not None
+            for name, value in curve.group.items()
+            if name not in varying.columns and name not in apart and name != "source"
         }
-        parts.setdefault(tuple(held.items()), []).append(pair)
-    return [(dict(key), some) for key, some in parts.items()]
+        kept = [(name, value) for name, value in held.items() if value is not None]
+        goal = None if varying.goals or (ours and foreign(curve)) else str(curve.target)
+        parts.setdefault((*kept, ("target", goal)), []).append(pair)
+    return [
+        ({name: value for name, value in key if name != "target"}, some)
+        for key, some in parts.items()
+    ]
 
 
 def _values(curve: Curve, columns: frozenset[str]) -> tuple[str, ...]:

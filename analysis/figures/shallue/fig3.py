@@ -15,12 +15,15 @@ def varying(shown: Material) -> Sequence[Varying]:
     data = set(of_data(shown))
     by = [name for name in shown.asked.by or () if name in fields]
     if by:
-        return [Varying(columns=frozenset({name}), name=name) for name in by]
+        return [Varying(columns=frozenset({name}), name=name, goals=True) for name in by]
     model = [name for name in fields if name not in data]
     columns = frozenset({"workload", "model", *model})
     return [
-        *(Varying(columns=frozenset({name}), name=name.rpartition(".")[2]) for name in model),
-        Varying(columns=columns, name="model", must=("workload", "model")),
+        *(
+            Varying(columns=frozenset({name}), name=name.rpartition(".")[2], goals=True)
+            for name in model
+        ),
+        Varying(columns=columns, name="model", goals=True, must=("workload", "model")),
     ]
 
 

@@ -62,7 +62,11 @@ def chosen(curves: Sequence[Curve]) -> list[int]:
 
 def draw(rows: Sequence[Row], ax: Axes | None) -> Axes:
     """A panel a batch size of each row."""
-    blocks = [[(_title(row, point), point) for point in row.points] for row in rows if row.points]
+    blocks = [
+        [(_title(row, point, place), point) for place, point in enumerate(row.points)]
+        for row in rows
+        if row.points
+    ]
     return search_scatter.draw_blocks(blocks, ax=ax, across=max(map(len, blocks)))
 
 
@@ -78,6 +82,7 @@ def numbers(rows: Sequence[Row]) -> pd.DataFrame:
     )
 
 
-def _title(row: Row, point: Point) -> str:
+def _title(row: Row, point: Point, place: int) -> str:
+    """The row's text stands over its first panel, and has the room of all."""
     size = f"B = {plain(point.batch_size)}"
-    return f"{row.text}\n{size}" if row.text else size
+    return f"{row.text}\n{size}" if row.text and not place else size

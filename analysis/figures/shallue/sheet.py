@@ -358,11 +358,10 @@ def _beneath(
             figure.set_size_inches(width, height + 0.16 * rows)
     if foot:
         figure.supxlabel(foot, fontsize=6, color=FAINT, x=0.01, ha="left")
-    for one in axes:
-        spec = one.get_subplotspec()
-        assert spec is not None
-        left = [a for a in axes if a is not one and _left_of(a, one)]
-        if left and left[-1].get_ylabel() == one.get_ylabel():
+    said = [one.get_ylabel() for one in axes]
+    for one, text in zip(axes, said, strict=True):
+        left = [t for other, t in zip(axes, said, strict=True) if _left_of(other, one)]
+        if left and left[-1] == text:
             one.set_ylabel("")
     under = [any(_above(one, other) for other in axes) for one in axes]
     for one, covered in zip(axes, under, strict=True):
