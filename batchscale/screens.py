@@ -55,7 +55,8 @@ def plan(found: pd.DataFrame, format: Format) -> str:
     shown = found.drop(columns="worker_hours")
     shown["memory"] = [_mebibytes(count) for count in found["memory"]]
     shown["at_most"] = [clock(hours * 3600) for hours in found["worker_hours"]]
-    same = [n for n in shown.columns if n not in _PLANNED and shown[n].nunique(dropna=False) == 1]
+    # As text: a field may be a list.
+    same = [n for n in shown.columns if n not in _PLANNED and shown[n].map(str).nunique() == 1]
     text = frame(shown.drop(columns=same), format)
     if format != "table":
         return text

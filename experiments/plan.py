@@ -54,6 +54,8 @@ class Study:
     trials: int
     """Feasible trials wanted."""
     budget_steps: int
+    train_examples: int | None = None
+    """Of the training split: what an epoch is; ``None`` where it was not counted."""
     targets: tuple[Target, ...]
     """Easiest first, all of one metric; the last one is recorded with the trial."""
     stop_at_target: bool = True

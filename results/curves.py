@@ -44,7 +44,7 @@ _COLUMNS = (
     *(name for name in GROUP_COLUMNS if name not in {"study", "fields", "batch_size"}),
     *_METAPARAMETERS,
     *_TARGET,
-    *("seed", "precision", "device", "engine", "world_size", "last_miss"),
+    *("seed", "precision", "device", "engine", "world_size", "last_miss", "train_examples"),
 )
 _HIGHER = ("accuracy", "precision", "recall", "auc", "bleu", "f1", "score")
 

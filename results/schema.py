@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from results.errors import ResultsError
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 VERSION_KEY = b"batchscale.schema"
 TABLE_KEY = b"batchscale.table"
 REPLACES_KEY = b"batchscale.replaces"
@@ -57,6 +57,7 @@ _GROUP: dict[str, pa.DataType] = {
 _PLAN: dict[str, pa.DataType] = {
     "trials_wanted": _COUNT,
     "budget_steps": _COUNT,
+    "train_examples": _COUNT,  # of the training split: what an epoch is
     "evaluation_ratio": _NUMBER,
     "keep": _COUNT,
     "stop_at_target": _FLAG,

@@ -178,7 +178,8 @@ def make(
             sizes[key] = len(train[0] if isinstance(train, tuple) else train)  # type: ignore[arg-type]
         for batch_size in _batch_sizes(experiment, sizes[key]):
             steps = _budget_steps(experiment, batch_size, sizes[key])
-            plans.append(_plan(experiment, combination, batch_size, steps, source))
+            plan = _plan(experiment, combination, batch_size, steps, sizes[key], source)
+            plans.append(plan)
     return plans
 
 
@@ -205,6 +206,7 @@ def _plan(
     combination: Combination,
     batch_size: int,
     budget_steps: int,
+    train_examples: int,
     source: str | None,
 ) -> StudyPlan:
     ghost = combination.technique.get("ghost_batch")
@@ -242,6 +244,7 @@ def _plan(
         batch_size=batch_size,
         trials=trials,
         budget_steps=budget_steps,
+        train_examples=train_examples,
         targets=experiment.targets,
         stop_at_target=experiment.stop_at_target,
         keep=experiment.keep,

@@ -135,7 +135,8 @@ def own_frame(frame: TracebackType | None) -> TracebackType | None:
 
 
 def is_users(filename: str) -> bool:
-    if filename.startswith("<"):
+    # A library's compiled code calls its frames by sources that are not here: pandas/_libs/x.pxi.
+    if filename.startswith("<") or not filename.endswith(".py"):
         return False
     path = Path(filename).resolve()
     if any(path.is_relative_to(_ROOT / package) for package in OURS):

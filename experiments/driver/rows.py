@@ -37,6 +37,7 @@ def study_columns(study: Study, workload: Workload) -> dict[str, Any]:
         "fields": dict(workload.fields),
         "trials_wanted": study.trials,
         "budget_steps": study.budget_steps,
+        "train_examples": study.train_examples,
         "evaluation_ratio": study.evaluation_ratio,
         "keep": study.keep,
         "stop_at_target": study.stop_at_target,

@@ -234,6 +234,7 @@ def study_row(study: StudyFolder, experiment: str) -> dict[str, Any]:
     """The row of ``studies``; its columns that trials have too are those of its trials."""
     dataset, model = facts.plain_name(study.dataset), facts.plain_name(study.model)
     goal = None if study.collection else facts.goal(study.dataset, study.model)
+    examples = None if study.collection else facts.TRAIN_EXAMPLES.get(study.dataset)
     space = search_space(study)
     decays = any(name in space for name in ("decay", "decay_steps"))
     return {
@@ -249,6 +250,7 @@ def study_row(study: StudyFolder, experiment: str) -> dict[str, Any]:
         "fields": {"collection": study.collection} if study.collection else None,
         "trials_wanted": facts.trials_wanted(study.dataset, study.model, study.optimizer),
         "budget_steps": study.train_steps or None,
+        "train_examples": examples,
         "stop_at_target": False,
         "search": "quasi_random",
         "targets": [goal] if goal else None,

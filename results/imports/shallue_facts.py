@@ -26,6 +26,9 @@ COLLECTIONS = ("mnist_subsets", "imagenet_subsets", "solution_quality")
 OPTIMIZERS = {"sgd": "sgd", "momentum": "momentum", "nesterov_momentum": "nesterov"}
 """The release's names, and those of the optimizers that compute the same here."""
 
+TRAIN_EXAMPLES = {"mnist": 55_000, "fashion_mnist": 55_000, "cifar_10": 45_000}
+"""Training examples, where the paper says them; the special sub-trees have others."""
+
 _NAMES = {"cifar_10": "cifar10", "resnet_8": "resnet8", "simple_cnn_base": "simple-cnn"}
 
 METAPARAMETERS = {

@@ -1,8 +1,10 @@
 """``python -m results.own.make RESULTS_FOLDER ... [--to FOLDER]``: package what was swept.
 
 Of every experiment of the folders the finished studies and their trials that count, with ``source``
-set; those of an experiment that is there already go. What says where and how fast it ran stays out,
-and so do measurements: they are a hundred times the rest. The same folders make the same bytes.
+set; those of an experiment that is there already go. What says where and how fast it ran stays out.
+Measurements come with the studies that train past their target (``stop_at_target: false``), which
+another target or a budget can be asked of; of the others they are a hundred times the rest, and
+stay out. The same folders make the same bytes.
 """
 
 from __future__ import annotations
@@ -40,6 +42,12 @@ LEFT_OUT = (
     "train_seconds",
 )
 """What is true of the machine or of one run on it."""
+
+_MEASURED = "Steps to target of every trial, and its measurements."
+_UNMEASURED = (
+    "Steps to target of every trial; measurements are not packaged, so that another target cannot "
+    "be asked of it."
+)
 
 _PATH = re.compile(r"(?:^|[\s'\"=:(\[])(?:/(?!/)[^\s/'\"]+/|~/|[A-Za-z]:\\)")
 """A path of a file system: an absolute one, or one of a home folder."""
@@ -102,9 +110,25 @@ def _tables(opened: Results, experiment: str) -> dict[str, pa.Table]:
     keys = ("place", "role", "search_seed", "enlargement", "index", "trial")
     trials = trials.append_column("place", place).sort_by([(key, "ascending") for key in keys])
     kept = {"studies": _plain("studies", studies), "trials": _plain("trials", trials)}
+    measured = _measurements(opened, trials)
+    if measured is not None:
+        kept["measurements"] = measured
     for name, rows in kept.items():
         _no_place(name, rows)
-    return {**kept, "sources": _source(experiment, kept["trials"])}
+    return {**kept, "sources": _source(experiment, kept["trials"], measured is not None)}
+
+
+def _measurements(opened: Results, trials: pa.Table) -> pa.Table | None:
+    """Of the trials that were trained past their target, by trial and step; None if none was."""
+    beyond = trials.filter(pc.equal(trials["stop_at_target"], False))
+    if not beyond.num_rows:
+        return None
+    part = opened.with_trials(beyond.select(opened.trial_rows.column_names))
+    found = part.read_measurements(SCHEMAS["measurements"].names)
+    rows = pa.Table.from_pandas(found, schema=SCHEMAS["measurements"], preserve_index=False)
+    place = pc.index_in(rows["trial"], beyond["trial"].combine_chunks())
+    rows = rows.append_column("place", place)
+    return _plain("measurements", rows.sort_by([("place", "ascending"), ("step", "ascending")]))
 
 
 def _finished(studies: pa.Table, trials: pa.Table) -> pa.Array:
@@ -124,7 +148,7 @@ def _finished(studies: pa.Table, trials: pa.Table) -> pa.Array:
 
 def _plain(name: str, rows: pa.Table) -> pa.Table:
     """The rows with their source, and without what is not true of them elsewhere."""
-    fixed = {"source": SOURCE, **({"run": SOURCE} if name == "trials" else {})}
+    fixed = {"source": SOURCE, "run": SOURCE}
     columns = []
     for field in SCHEMAS[name]:
         if field.name in LEFT_OUT:
@@ -136,7 +160,7 @@ def _plain(name: str, rows: pa.Table) -> pa.Table:
     return pa.table(columns, schema=SCHEMAS[name])
 
 
-def _source(experiment: str, trials: pa.Table) -> pa.Table:
+def _source(experiment: str, trials: pa.Table, measured: bool) -> pa.Table:
     versions = sorted({text for text in trials["versions"].to_pylist() if text})
     last = max(trials["time"].to_pylist())
     row = {
@@ -146,8 +170,8 @@ def _source(experiment: str, trials: pa.Table) -> pa.Table:
         "licence": "Apache-2.0",
         "address": None,
         "checksum": f"sha256:{_digest(trials)}",
-        "notes": "Steps to target of every trial; measurements are not packaged, so that another "
-        f"target cannot be asked of it. Versions: {'; '.join(versions) or 'not recorded'}",
+        "notes": f"{_MEASURED if measured else _UNMEASURED} "
+        f"Versions: {'; '.join(versions) or 'not recorded'}",
         "time": last,
     }
     return table("sources", [row])

@@ -39,6 +39,19 @@ def test_a_dry_run_says_what_and_writes_nothing(command: Command, here: Path) ->
     assert [path.name for path in here.iterdir()] == ["small.yaml"]
 
 
+def test_a_plan_shows_a_field_that_is_a_list(command: Command, here: Path) -> None:
+    (here / "two.yaml").write_text(
+        "workload: digits-fc\ngrid:\n  batch_size: [64]\n  optimizer: [sgd]\n"
+        "  widths: [[16], [32, 16]]\ntrials: 1\n"
+    )
+    answer = command("sweep", "two.yaml", "--dry-run")
+    assert answer.status == 0, answer.err
+    assert [line.split("64 ")[0].split()[1:] for line in answer.out.splitlines()[2:4]] == [
+        ["[16]"],
+        ["[32,", "16]"],
+    ]
+
+
 def test_a_sweep_again_trains_nothing(command: Command, small: Path) -> None:
     file = small.parent / "small.yaml"
     answer = command("sweep", file, "--results", small, "--address", "none")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from batchscale.errors import CommandError, report, user_frames
+from experiments.driver.failures import is_users
 from results.errors import ResultsError
 
 
@@ -98,3 +99,8 @@ def test_a_file_that_does_not_parse_is_shown(
     error.__traceback__ = None
     report(error)
     assert "mine.py" in capsys.readouterr().err
+
+
+def test_a_librarys_compiled_code_is_not_the_users() -> None:
+    assert not is_users("pandas/_libs/hashtable_class_helper.pxi")
+    assert is_users("my_model.py")

@@ -49,6 +49,32 @@ def test_what_counts_arrives_with_its_source(folder: Path, tmp_path: Path) -> No
     assert mine.measurements.empty
 
 
+def test_measurements_come_with_what_goes_past_its_target(folder: Path, tmp_path: Path) -> None:
+    row = synthetic.trial_row("mnist-fc", "adam", 16, 1)
+    study = synthetic.study_row("mnist-fc", "adam", 16, trials_wanted=1)
+    looks = [
+        {"trial": row["trial"], "step": step, "examples": 16 * step, "train_seconds": 0.1,
+         "validation_error": 1 / step, "metrics": {"validation_margin": float(step)}}
+        for step in (1, 2, 4)
+    ]  # fmt: skip
+    for name, stops in (("on", False), ("off", True)):
+        store = Store(tmp_path / name)
+        store.add_studies([{**study, "stop_at_target": stops}])
+        trial = {**row, "stop_at_target": stops}
+        store.commit("synthetic", measurements=looks[::-1], trials=[trial])
+        make([tmp_path / name], tmp_path / f"own-{name}")
+    assert results.open(tmp_path / "own-off").measurements.empty
+    on = results.open(tmp_path / "own-on")
+    found = on.measurements
+    assert found["step"].tolist() == [1, 2, 4]
+    assert found["validation_error"].tolist() == [1, 0.5, 0.25]
+    assert found["metrics"].notna().all()
+    assert found["train_seconds"].isna().all()
+    assert set(found["run"]) == {SOURCE}
+    assert "and its measurements" in on.sources["notes"].iloc[0]
+    assert on.with_target("validation_error < 0.3").trials["steps_to_target"].tolist() == [4]
+
+
 def test_unfinished_studies_stay_out(folder: Path, tmp_path: Path) -> None:
     """A curve is cut to the trials that all of its batch sizes share."""
     more = synthetic.study_row("digits-mlp", "sgd", 8, trials_wanted=5)

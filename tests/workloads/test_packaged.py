@@ -14,6 +14,8 @@ from workloads.digits import splits as digits
 
 STORED = {
     "digits": ((64,), torch.float32),
+    "mnist-8x8": ((64,), torch.float32),
+    "fashion-mnist-8x8": ((64,), torch.float32),
     "mnist": ((1, 28, 28), torch.uint8),
     "fashion-mnist": ((1, 28, 28), torch.uint8),
     "cifar10": ((3, 32, 32), torch.uint8),
@@ -65,6 +67,8 @@ def workload(request):
     [
         ("digits-mlp", {}, 4_810),
         ("digits-softmax", {}, 650),
+        ("digits-fc", {}, 4_810),
+        ("mnist8-fc", {"widths": [16, 8]}, 1_266),
         ("mnist-fc", {}, 814_090),
         ("mnist-fc", {"widths": [64, 64, 64]}, 59_210),
         ("mnist-simple-cnn", {}, 3_274_634),

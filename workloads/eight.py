@@ -1,0 +1,90 @@
+"""ReLU multilayer perceptrons on three sets of 8×8 images: small enough to ask much of in minutes.
+
+scikit-learn's digits are 32×32 bitmaps whose 4×4 blocks were counted. MNIST and Fashion-MNIST are
+brought to the same size alike: a border of two pixels, then the mean of each 4×4 block.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import nn
+from torch.nn import functional as F
+
+from workloads.base import Batch, Classification
+from workloads.data import images
+from workloads.digits import splits
+
+
+@functools.cache
+def pooled(name: str) -> dict[str, Batch]:
+    """The splits of an image set of 28×28 pixels: x float32 (N, 64) in [0, 1], y int64 (N,)."""
+    found = {}
+    for split, (x, y) in images(name).items():
+        framed = F.pad(x, (2, 2, 2, 2)).unfold(2, 4, 4).unfold(3, 4, 4)
+        found[split] = (framed.float().mean((-2, -1)).flatten(1) / 255, y)
+    return found
+
+
+class _EightFC(Classification):
+    """``widths`` are those of the hidden layers; ``subset`` is how many of the training examples
+    are used (the first ones of the split, which is in random order), all unless told."""
+
+    model_name = "fc"
+    version = "1"
+    widths: tuple[Annotated[int, Field(ge=1)], ...] = (64,)
+    subset: Annotated[int, Field(ge=10)] | None = None
+
+    def model(self) -> nn.Module:
+        """A new model."""
+        layers: list[nn.Module] = []
+        before = 64
+        for width in self.widths:
+            layers += [nn.Linear(before, width), nn.ReLU()]
+            before = width
+        return nn.Sequential(*layers, nn.Linear(before, 10))
+
+    def _of(self, found: Mapping[str, Batch]) -> Mapping[str, Batch]:
+        if self.subset is None:
+            return found
+        return {**found, "train": tuple(part[: self.subset] for part in found["train"])}
+
+
+class DigitsFC(_EightFC):
+    """On scikit-learn's digits, 64-64-10 unless told: 4,810 parameters."""
+
+    target = "validation_error < 0.04"
+    dataset = "digits"
+    version = "1"
+
+    def data(self) -> Mapping[str, Batch]:
+        """1,297 and 500 examples: x float32 (N, 64), y int64 (N,)."""
+        return self._of(splits())
+
+
+class MNIST8FC(_EightFC):
+    """On MNIST at 8×8 pixels."""
+
+    target = "validation_error < 0.06"
+    dataset = "mnist-8x8"
+    version = "1"
+
+    def data(self) -> Mapping[str, Batch]:
+        """55,000 / 5,000 / 10,000 examples: x float32 (N, 64), y int64 (N,)."""
+        return self._of(pooled("mnist"))
+
+
+class FashionMNIST8FC(_EightFC):
+    """On Fashion-MNIST at 8×8 pixels."""
+
+    target = "validation_error < 0.2"
+    dataset = "fashion-mnist-8x8"
+    version = "1"
+
+    def data(self) -> Mapping[str, Batch]:
+        """55,000 / 5,000 / 10,000 examples: x float32 (N, 64), y int64 (N,)."""
+        return self._of(pooled("fashion-mnist"))
