@@ -18,7 +18,18 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullForm
 
 from analysis.figures import marks
 from analysis.figures.shallue.panel import Line, Panel
-from analysis.figures.style import COLUMN, FAINT, INK, Look, context, grid, log2_axis, look, tint
+from analysis.figures.style import (
+    COLUMN,
+    FAINT,
+    INK,
+    Look,
+    context,
+    grid,
+    log2_axis,
+    look,
+    plain,
+    tint,
+)
 from results.errors import ResultsError
 
 DASHES = (0, (4, 2.5))
@@ -51,16 +62,18 @@ def draw(panels: Sequence[Panel], ax: Axes | None = None, foot: str = "") -> Axe
             )
         shared = _shared(panels)
         looks = [_looks(panel, shared) for panel in panels]
-        heads = _heads(panels, _letters(1 if ax is not None else across(panels)))
+        n = 1 if ax is not None else across(panels)
+        heads = _heads(panels, _letters(n))
         axes = [ax] if ax is not None else _sheet(panels, _room(heads))
         units = {panel.unit for panel in panels}
         for one, panel, mine in zip(axes, panels, looks, strict=True):
-            _panel(one, panel, mine, _peers(panel, panels))
+            _panel(one, panel, mine, _peers(panel, panels), n)
             one.set_xlabel(_batch_size(units if ax is None else {panel.unit}))
-            if ax is not None or shared is None:
-                handles = _handles([(panel, mine)])
-                if len(handles) > 1 or ax is not None or len(panel.lines) > 1:
-                    one.legend(handles=handles, loc="best", fontsize=6, **_TIGHT)
+            if ax is not None:
+                one.legend(handles=_handles([(panel, mine)]), loc="best", fontsize=6, **_TIGHT)
+            elif shared is None and len(panel.lines) > 1:
+                handles = _of_lines([(panel, mine)])
+                one.legend(handles=handles, loc="best", fontsize=6, **_TIGHT)
         for one, head in zip(axes, heads, strict=True):
             _title(one, head, max(len(note) for _, note in heads))
         if ax is None:
@@ -88,6 +101,16 @@ def across(panels: Sequence[Panel]) -> int:
     return min((3, 2) if count <= 4 else (3, 4), key=lambda n: (-count % n, n != 3))
 
 
+def _width(n: int) -> float:
+    """Inches between the axes' ends of a panel, ``n`` in a row, about."""
+    return _page(n) / n - 0.45
+
+
+def _page(n: int) -> float:
+    """Inches of a figure of ``n`` panels in a row: one column of print, or two."""
+    return COLUMN if n == 1 else 2 * COLUMN + 0.2
+
+
 def _sheet(panels: Sequence[Panel], room: float) -> list[Axes]:
     n = across(panels)
     rows = sorted({panel.wide for panel in panels})
@@ -100,7 +123,7 @@ def _sheet(panels: Sequence[Panel], room: float) -> list[Axes]:
     else:
         places = [divmod(i, n) for i in range(len(panels))]
     down = 1 + max(row for row, _ in places)
-    width = COLUMN if n == 1 else 2 * COLUMN + 0.2
+    width = _page(n)
     height = _PANEL * (1.2 if n < 3 else 1.0)
     figure = plt.figure(figsize=(width, (height + room) * down + 0.3), layout="constrained")
     spec = figure.add_gridspec(down, n)
@@ -115,11 +138,13 @@ def _peers(panel: Panel, panels: Sequence[Panel]) -> list[Line]:
     return [line for one in ([panel] if panel.counted else same) for line in one.lines]
 
 
-def _panel(ax: Axes, panel: Panel, looks: Sequence[Look], peers: Sequence[Line]) -> None:
+def _panel(ax: Axes, panel: Panel, looks: Sequence[Look], peers: Sequence[Line], n: int) -> None:
     sizes = [dot.batch_size for line in panel.lines for dot in line.dots]
     ax.set_xscale("log", base=2)
     ax.set_xlim(min(sizes) / 1.6, max(sizes) * 1.6)
-    log2_axis(ax.xaxis, min(sizes), max(sizes), most=6)
+    # What the longest number leaves room for.
+    room = _width(n) / (0.075 * len(plain(max(sizes))) + 0.08)
+    log2_axis(ax.xaxis, min(sizes), max(sizes), most=max(2, min(7, int(room))))
     top = _limits(ax, panel, peers)
     grid(ax)
     low, _ = ax.get_ylim()
@@ -247,7 +272,7 @@ def _unreached(ax: Axes, line: Line, one: Look, top: float, place: int) -> None:
 
 def _letters(n: int) -> tuple[int, int]:
     """Letters of a title and of a note that panels have room for, ``n`` in a row."""
-    width = (COLUMN if n == 1 else 2 * COLUMN + 0.2) / n - 0.45
+    width = _width(n)
     return int(width / 0.062), int(width / 0.05)
 
 
@@ -305,17 +330,27 @@ def _looks(panel: Panel, shared: Sequence[str] | None) -> list[Look]:
     return found
 
 
-def _handles(parts: Sequence[tuple[Panel, Sequence[Look]]], *, plain: bool = False) -> list[Artist]:
-    """Legend handles, each text once; with ``plain`` those of published lines alone."""
+def _of_lines(
+    parts: Sequence[tuple[Panel, Sequence[Look]]], *, plain: bool = False
+) -> list[Artist]:
+    """Legend handles of lines, each text once; with ``plain`` of published ones alone."""
     handles: dict[str, Artist] = {}
     for panel, looks in parts:
         for line, one in zip(panel.lines, looks, strict=True):
-            if line.source is None and plain:
-                continue
-            handles.setdefault(
-                line.label,
-                Line2D([], [], linewidth=0.9, label=line.label, **_mark(line, one)),
-            )
+            if line.source is not None or not plain:
+                handle = Line2D([], [], linewidth=0.9, label=line.label, **_mark(line, one))
+                handles.setdefault(line.label, handle)
+    return list(handles.values())
+
+
+def _handles(
+    parts: Sequence[tuple[Panel, Sequence[Look]]], shared: Sequence[str] | None = ("",)
+) -> list[Artist]:
+    """Legend handles of lines (where one legend has them), of perfect scaling, and of marks."""
+    handles: dict[str, Artist] = {}
+    if shared is not None:
+        found = _of_lines(parts, plain=not shared)
+        handles = {str(handle.get_label()): handle for handle in found}
     lines = [line for panel, _ in parts for line in panel.lines]
     if any(line.perfect is not None and line.source is None for line in lines):
         handles["perfect scaling"] = Line2D(
@@ -346,16 +381,16 @@ def _beneath(
     figure = axes[0].get_figure(root=True)
     assert isinstance(figure, Figure)
     wide = figure.get_size_inches()[0] > 1.2 * COLUMN
-    if shared is not None:
-        handles = _handles(list(zip(panels, looks, strict=True)), plain=not shared)
-        if handles:
-            rows = -(-len(handles) // (5 if wide else 2))
-            figure.legend(
-                handles=handles, loc="outside lower center", ncols=-(-len(handles) // rows),
-                fontsize=_LEGEND, columnspacing=1.4, **_TIGHT,
-            )  # fmt: skip
-            width, height = figure.get_size_inches()
-            figure.set_size_inches(width, height + 0.16 * rows)
+    one_panel = len(panels) == 1
+    handles = _handles(list(zip(panels, looks, strict=True)), None if one_panel else shared)
+    if handles:
+        rows = -(-len(handles) // (5 if wide else 2))
+        figure.legend(
+            handles=handles, loc="outside lower center", ncols=-(-len(handles) // rows),
+            fontsize=_LEGEND, columnspacing=1.4, **_TIGHT,
+        )  # fmt: skip
+        width, height = figure.get_size_inches()
+        figure.set_size_inches(width, height + 0.16 * rows)
     if foot:
         figure.supxlabel(foot, fontsize=6, color=FAINT, x=0.01, ha="left")
     said = [one.get_ylabel() for one in axes]
