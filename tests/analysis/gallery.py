@@ -44,7 +44,7 @@ class Sweep:
 GOALS = ("validation_error < 0.2", "validation_error < 0.1", "validation_error < 0.06")
 SWEEPS = (
     Sweep(experiment="goals", targets=GOALS, fields={"width": 64}),
-    Sweep(experiment="goals", targets=GOALS, fields={"width": 64}, optimizer="momentum", knee=240.0),
+    Sweep(experiment="goals", targets=GOALS, fields={"width": 64}, optimizer="momentum", knee=240),
     Sweep(experiment="widths", fields={"width": 16}, knee=25.0, floor=0.05),
     Sweep(experiment="widths", fields={"width": 16}, knee=80.0, floor=0.05, optimizer="momentum"),
     Sweep(experiment="softmax", workload="digits-softmax", model="softmax", knee=30.0, floor=0.06),

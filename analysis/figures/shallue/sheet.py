@@ -69,8 +69,11 @@ def draw(panels: Sequence[Panel], ax: Axes | None = None, foot: str = "") -> Axe
         for one, panel, mine in zip(axes, panels, looks, strict=True):
             _panel(one, panel, mine, _peers(panel, panels), n)
             one.set_xlabel(_batch_size(units if ax is None else {panel.unit}))
-            if ax is not None:
-                one.legend(handles=_handles([(panel, mine)]), loc="best", fontsize=6, **_TIGHT)
+            if ax is not None or len(panels) == 1:
+                told = ("",) if len(panel.lines) > 1 else None
+                one.legend(
+                    handles=_handles([(panel, mine)], told), loc="best", fontsize=6, **_TIGHT
+                )
             elif shared is None and len(panel.lines) > 1:
                 handles = _of_lines([(panel, mine)])
                 one.legend(handles=handles, loc="best", fontsize=6, **_TIGHT)
@@ -292,12 +295,12 @@ def _room(heads: Sequence[tuple[list[str], list[str]]]) -> float:
 
 def _title(ax: Axes, head: tuple[list[str], list[str]], notes: int) -> None:
     title, note = head
-    pad = 4 + 8 * notes + (1.5 if notes else 0)
+    pad = 4 + 8 * notes + (3 if notes else 0)
     ax.set_title("\n".join(title), color=INK, fontsize=7.5, pad=pad)
     # Notes hang from the title, so that those of one line stand beside each other's first.
     if note:
         ax.annotate(
-            "\n".join(note), (0, 1), xytext=(0, pad - 2), xycoords="axes fraction", va="top",
+            "\n".join(note), (0, 1), xytext=(0, pad - 3.5), xycoords="axes fraction", va="top",
             textcoords="offset points", fontsize=6, color=FAINT, annotation_clip=False,
         )  # fmt: skip
 
@@ -381,9 +384,8 @@ def _beneath(
     figure = axes[0].get_figure(root=True)
     assert isinstance(figure, Figure)
     wide = figure.get_size_inches()[0] > 1.2 * COLUMN
-    one_panel = len(panels) == 1
-    handles = _handles(list(zip(panels, looks, strict=True)), None if one_panel else shared)
-    if handles:
+    handles = _handles(list(zip(panels, looks, strict=True)), shared)
+    if handles and len(panels) > 1:
         rows = -(-len(handles) // (5 if wide else 2))
         figure.legend(
             handles=handles, loc="outside lower center", ncols=-(-len(handles) // rows),
