@@ -96,13 +96,21 @@ class Material:
     @cached_property
     def curves(self) -> list[Curve]:
         """Steps to target over batch sizes: see ``analysis.curves``."""
+        return self._curves(self.looks)
+
+    @cached_property
+    def trials_of_curves(self) -> list[Curve]:
+        """The curves without what measurements add to them, which regimes alone need."""
+        return self.curves if "curves" in self.__dict__ else self._curves(None)
+
+    def _curves(self, looks: Looks | None) -> list[Curve]:
         asked = self.asked
         if not self.sources:
             raise ResultsError("no curve to draw")
         return curves(
             within(self.trials, asked.under),
             studies=self.studies,
-            measurements=self.looks,
+            measurements=looks,
             by=asked.by,
             baseline=asked.baseline,
             estimator=asked.estimator,

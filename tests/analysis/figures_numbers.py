@@ -17,14 +17,15 @@ from analysis.material import Asked, Material
 
 FOLDER = Path(__file__).parent / "figures_reference"
 SOURCES = {
-    "published": ("published", "source IN ('shallue_2019_digitized', 'zhang_2024')"),
-    "goals": ("own", "experiment = 'gallery-goals'"),
+    "published": ("published", "dataset IN ('mnist', 'lm1b')"),
+    "sgd": ("own", "experiment = 'gallery-goals' AND optimizer = 'sgd'"),
+    "goals": ("own", "experiment = 'gallery-goals' AND optimizer <> 'nesterov'"),
 }
 DRAWN = {
     "published": ("shallue-fig1", "shallue-fig3", "shallue-fig4"),
+    "sgd": ("shallue-fig2",),
     "goals": (
         "shallue-fig1",
-        "shallue-fig2",
         "shallue-fig4",
         "shallue-fig8",
         "shallue-fig9",

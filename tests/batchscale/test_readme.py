@@ -80,6 +80,17 @@ def test_the_page_of_published_curves_runs_as_written(command: Command, here: Pa
     assert (here / "runs" / "trials" / "mine").is_dir()
 
 
+def test_the_page_of_figures_runs_as_written(
+    command: Command, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the fits, which take most of the time and are held by other tests."""
+    from analysis.material import Material
+
+    monkeypatch.setattr(Material, "regimes", property(lambda shown: [None] * len(shown.curves)))
+    ran = run_page("docs/figures.md", command, here)
+    assert len(list((here / "figures").glob("*.png"))) == len(ran) == 12
+
+
 @pytest.mark.usefixtures("here")
 def test_the_demo_runs_on_its_small_experiment(command: Command) -> None:
     """The Makefile's own lines, with ``digits-small`` in the place of ``digits``."""

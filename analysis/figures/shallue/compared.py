@@ -35,6 +35,8 @@ class Varying:
     """What a panel is called by it: ``width``."""
     goals: bool = False
     """Whether targets may differ within a panel: those of other models and data sets may."""
+    none: str = ""
+    """What a line is called whose one column is null."""
     must: tuple[str, ...] = ()
     """Columns of which at least one has to differ within a panel; none: any of them all."""
 
@@ -95,7 +97,7 @@ class Compared:
 
     def _panel(self, title: str, one: Varying, pairs: Sequence[Pair], shown: Material) -> Panel:
         mine = [pair for pair in pairs if not foreign(pair[0])] or list(pairs)
-        texts = line_labels([curve for curve, _ in mine], one.columns)
+        texts = line_labels([curve for curve, _ in mine], one.columns, one.none)
         lines = [
             line_of(curve, found, text) for (curve, found), text in zip(mine, texts, strict=True)
         ]
@@ -192,10 +194,15 @@ def _once(
     return found
 
 
-def line_labels(curves: Sequence[Curve], columns: frozenset[str]) -> list[str]:
+def line_labels(curves: Sequence[Curve], columns: frozenset[str], none: str = "") -> list[str]:
     """What tells the lines of a panel apart, with the goal where goals differ."""
     groups = [
-        {name: value for name, value in curve.group.items() if name in columns} for curve in curves
+        {
+            name: none if none and value is None else _said(name, value)
+            for name, value in curve.group.items()
+            if name in columns
+        }
+        for curve in curves
     ]
     for name in _NAMED[::-1]:
         # A model's name says its fields too, where it has one of its own.
@@ -206,6 +213,12 @@ def line_labels(curves: Sequence[Curve], columns: frozenset[str]) -> list[str]:
         groups = [{**group, "workload": None} for group in groups]
     goals = [goal(curve) for curve in curves]
     return labels(groups, goals if len(set(goals)) > 1 else ())
+
+
+def _said(name: str, value: Any) -> Any:
+    """A field's text with its name: ``widths [64, 64]``."""
+    known = name in _NAMED or name in ALGORITHM or name in _APART or name == "source"
+    return value if known or not isinstance(value, str) else f"{name.rpartition('.')[2]} {value}"
 
 
 def titles(keys: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 
 from analysis.figures.shallue import fig3, scatter
 from analysis.figures.shallue.compared import grouped, line_labels, plain_by
+from analysis.figures.shallue.panel import once
 from analysis.material import Material
 from results.errors import ResultsError
 
@@ -23,9 +24,10 @@ def numbers(shown: Material) -> pd.DataFrame:
     return scatter.numbers(_rows(shown))
 
 
+@once
 def _rows(shown: Material) -> list[scatter.Row]:
     shown = plain_by(shown)
-    pairs = [(curve, None) for curve in scatter.searched(shown.curves)]
+    pairs = [(curve, None) for curve in scatter.searched(shown.trials_of_curves)]
     rows: list[scatter.Row] = []
     seen: set[int] = set()
     for varying in fig3.varying(shown):

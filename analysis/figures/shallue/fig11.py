@@ -12,7 +12,7 @@ from analysis.best_metric import BestCurve, best_metrics
 from analysis.figures.shallue import best, sheet
 from analysis.figures.shallue.budgets import series
 from analysis.figures.shallue.compared import titles
-from analysis.figures.shallue.panel import Panel, tabulate
+from analysis.figures.shallue.panel import Panel, once, tabulate
 from analysis.limits import Limit
 from analysis.material import Material
 from results.errors import ResultsError
@@ -35,6 +35,7 @@ def numbers(shown: Material) -> pd.DataFrame:
     return tabulate(_panels(_found(shown)))
 
 
+@once
 def _found(shown: Material) -> list[list[BestCurve]]:
     """By curve and unit, in a row of panels each curve."""
     limits: Sequence[Limit] = shown.asked.under or series(shown.trials)

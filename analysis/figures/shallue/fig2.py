@@ -13,7 +13,7 @@ from analysis.curves import Curve
 from analysis.figures.shallue import sheet
 from analysis.figures.shallue.compared import titles
 from analysis.figures.shallue.lines import beside, line_of
-from analysis.figures.shallue.panel import Panel, tabulate
+from analysis.figures.shallue.panel import Panel, once, tabulate
 from analysis.material import Material
 from analysis.regimes import Regimes
 from results.errors import ResultsError
@@ -50,6 +50,7 @@ def numbers(shown: Material) -> pd.DataFrame:
     )
 
 
+@once
 def _panels(shown: Material) -> tuple[list[Panel], list[LeftOut]]:
     groups: dict[tuple[Any, ...], list[Pair]] = {}
     lost: list[LeftOut] = []

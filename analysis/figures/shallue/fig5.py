@@ -5,7 +5,14 @@ from __future__ import annotations
 from analysis.figures.shallue.compared import Compared, Varying
 
 FIGURE = Compared(
-    varying=(Varying(columns=frozenset({"workload", "dataset"}), goals=True, must=("dataset",)),),
+    varying=(
+        Varying(
+            columns=frozenset({"workload", "dataset"}),
+            name="data set",
+            goals=True,
+            must=("dataset",),
+        ),
+    ),
     needs="no model on two data sets to compare",
     hint="this figure needs curves of one model and optimizer that differ in the data set",
     over_one=True,

@@ -13,7 +13,15 @@ def _varying(shown: Material) -> Sequence[Varying]:
     """The fields that --by names, else those that choose examples."""
     by = [name for name in shown.asked.by or () if name in fields_of(shown.curves)]
     fields = by or of_data(shown)
-    return [Varying(columns=frozenset({name})) for name in fields]
+    return [
+        Varying(
+            columns=frozenset({name}),
+            name=name.rpartition(".")[2],
+            goals=True,
+            none="whole data set",
+        )
+        for name in fields
+    ]
 
 
 FIGURE = Compared(

@@ -14,7 +14,7 @@ from analysis.curves import Curve
 from analysis.figures.shallue import best, sheet
 from analysis.figures.shallue.compared import ALGORITHM, titles
 from analysis.figures.shallue.lines import line_of
-from analysis.figures.shallue.panel import Panel, tabulate
+from analysis.figures.shallue.panel import Panel, once, tabulate
 from analysis.figures.shallue.subsets import is_smoothing
 from analysis.groups import widen
 from analysis.limits import Limit
@@ -66,6 +66,7 @@ def column(trials: pd.DataFrame) -> str:
     )
 
 
+@once
 def _parts(shown: Material) -> list[_Part]:
     name = column(shown.trials)
     by = shown.asked.by or ALGORITHM & {n for n in shown.trials if shown.trials[n].notna().any()}

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 
 from analysis.figures.shallue import scatter
 from analysis.figures.shallue.budgets import two
+from analysis.figures.shallue.panel import once
 from analysis.groups import labels
 from analysis.material import Material
 
@@ -24,13 +25,14 @@ def numbers(shown: Material) -> pd.DataFrame:
     return scatter.numbers(_rows(shown))
 
 
+@once
 def _rows(shown: Material) -> list[scatter.Row]:
-    every = scatter.searched(shown.under().curves)
+    every = scatter.searched(shown.under().trials_of_curves)
     rows = []
     texts = labels([curve.group for curve in every])
     for curve, text in zip(every, texts, strict=True):
         for limit in shown.asked.under or two(shown.trials, curve):
-            same = next(c for c in shown.under(limit).curves if c.group == curve.group)
+            same = next(c for c in shown.under(limit).trials_of_curves if c.group == curve.group)
             words = [text] if len(every) > 1 else []
             rows.append(
                 scatter.Row(

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 
 from analysis.edges import Edge
+from analysis.material import Material
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +107,20 @@ def normalized(panel: Panel) -> Panel | None:
         lines.append(replace(line, dots=dots, perfect=float(at)))
     measure = f"{panel.measure} / those at B = {at:,}" if at >= 1 else panel.measure
     return replace(panel, lines=tuple(lines), measure=measure, one_perfect=True)
+
+
+def once(make: Callable[[Material], T]) -> Callable[[Material], T]:
+    """``make`` of each material once: a figure and its numbers are of the same."""
+    key = f"{make.__module__}.{make.__name__}"
+
+    @wraps(make)
+    def kept(shown: Material) -> T:
+        if key not in shown.__dict__:
+            shown.__dict__[key] = make(shown)
+        held: T = shown.__dict__[key]
+        return held
+
+    return kept
 
 
 COLUMNS = ("panel", "line", "source", "batch_size", "value", "low", "high", "perfect_scaling")
