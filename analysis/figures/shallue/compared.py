@@ -45,8 +45,8 @@ class Varying:
 class Compared:
     """A figure of panels by some columns with lines by others."""
 
-    varying: Sequence[Varying] | Callable[[Material], Sequence[Varying]]
-    """What its panels compare; or what says it of the results."""
+    varying: Sequence[Varying] | Callable[[Material, Sequence[str]], Sequence[Varying]]
+    """What its panels compare; or what says it of the results and the columns of ``--by``."""
     needs: str
     """What there has to be, where there is nothing to draw."""
     hint: str
@@ -71,9 +71,10 @@ class Compared:
         Raises:
             ResultsError: there is nothing to draw.
         """
+        named = shown.asked.by or ()
         shown = plain_by(shown)
         pairs = list(zip(shown.curves, shown.regimes, strict=True))
-        varying = self.varying(shown) if callable(self.varying) else self.varying
+        varying = self.varying(shown, named) if callable(self.varying) else self.varying
         parts = [
             (one, key, some) for one in varying for key, some in grouped(pairs, one, self.least)
         ]

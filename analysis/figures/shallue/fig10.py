@@ -26,11 +26,12 @@ def numbers(shown: Material) -> pd.DataFrame:
 
 @once
 def _rows(shown: Material) -> list[scatter.Row]:
+    named = shown.asked.by or ()
     shown = plain_by(shown)
     pairs = [(curve, None) for curve in scatter.searched(shown.trials_of_curves)]
     rows: list[scatter.Row] = []
     seen: set[int] = set()
-    for varying in fig3.varying(shown):
+    for varying in fig3.varying(shown, named):
         for _, some in grouped(pairs, varying, 2):
             curves = [curve for curve, _ in some]
             if {id(curve) for curve in curves} <= seen:

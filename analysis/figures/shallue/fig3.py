@@ -9,11 +9,11 @@ from analysis.figures.shallue.subsets import is_smoothing, of_data
 from analysis.material import Material
 
 
-def varying(shown: Material) -> Sequence[Varying]:
+def varying(shown: Material, named: Sequence[str]) -> Sequence[Varying]:
     """Models by name, whatever their fields are; then each field of a model."""
     fields = [name for name in fields_of(shown.curves) if not is_smoothing(name)]
     data = set(of_data(shown))
-    by = [name for name in shown.asked.by or () if name in fields]
+    by = [name for name in named if name in fields]
     if by:
         return [Varying(columns=frozenset({name}), name=name, goals=True) for name in by]
     model = [name for name in fields if name not in data]

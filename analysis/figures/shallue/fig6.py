@@ -9,9 +9,9 @@ from analysis.figures.shallue.subsets import of_data
 from analysis.material import Material
 
 
-def _varying(shown: Material) -> Sequence[Varying]:
+def _varying(shown: Material, named: Sequence[str]) -> Sequence[Varying]:
     """The fields that --by names, else those that choose examples."""
-    by = [name for name in shown.asked.by or () if name in fields_of(shown.curves)]
+    by = [name for name in named if name in fields_of(shown.curves)]
     fields = by or of_data(shown)
     return [
         Varying(
