@@ -14,6 +14,8 @@ import pandas as pd
 import pytest
 
 import results
+from experiments.config import packaged
+from experiments.config.file import load
 from results.errors import ResultsError
 from results.location import PACKAGED
 from results.own.make import LEFT_OUT, SOURCE, main, make, tables
@@ -49,7 +51,7 @@ def test_what_counts_arrives_with_its_source(folder: Path, tmp_path: Path) -> No
     assert mine.measurements.empty
 
 
-def test_measurements_come_with_what_goes_past_its_target(folder: Path, tmp_path: Path) -> None:
+def test_measurements_come_with_what_goes_past_its_target(tmp_path: Path) -> None:
     row = synthetic.trial_row("mnist-fc", "adam", 16, 1)
     study = synthetic.study_row("mnist-fc", "adam", 16, trials_wanted=1)
     looks = [
@@ -192,4 +194,23 @@ def test_the_packaged_data_names_no_machine(own: results.Results) -> None:
 
 def test_the_packaged_data_is_small() -> None:
     sizes = [file.stat().st_size for file in PACKAGED["own"].rglob("*.parquet")]
-    assert sum(sizes) < 1_000_000
+    assert sum(sizes) < 1_500_000
+
+
+RECIPES = ROOT / "results" / "own" / "experiments"
+
+
+def test_the_file_of_every_packaged_experiment_is_there(own: results.Results) -> None:
+    files = {path.stem for path in RECIPES.glob("*.yaml")}
+    assert set(own.studies["experiment"]) == files | {"digits"}
+    assert "digits" in packaged.names()
+
+
+@pytest.mark.parametrize("name", ["gallery-goals", "gallery-models", "gallery-smoothing"])
+def test_a_packaged_experiment_is_what_its_file_says(own: results.Results, name: str) -> None:
+    """A study that two experiments share was trained once, and stands with the first."""
+    studies = own.studies
+    planned = {plan.study.id for plan in load(RECIPES / f"{name}.yaml").plans()}
+    mine = set(studies[studies["experiment"] == name]["study"])
+    assert mine <= planned <= set(studies["study"])
+    assert len(mine) >= 21
