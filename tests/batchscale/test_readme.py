@@ -88,7 +88,7 @@ def test_the_page_of_figures_runs_as_written(
 
     monkeypatch.setattr(Material, "regimes", property(lambda shown: [None] * len(shown.curves)))
     ran = run_page("docs/figures.md", command, here)
-    assert len(list((here / "figures").glob("*.png"))) == len(ran) == 12
+    assert len(list((here / "figures").glob("*.png"))) == len(ran) == 13
 
 
 @pytest.mark.usefixtures("here")

@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from string import ascii_lowercase
 from textwrap import wrap
-from typing import Any
 
 import numpy as np
 from matplotlib import pyplot as plt
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.markers import CARETUPBASE
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
 from analysis.figures import marks
+from analysis.figures.shallue.legends import (
+    DASHES,
+    TIGHT,
+    handles_of,
+    mark,
+    of_lines,
+    shared_labels,
+)
 from analysis.figures.shallue.panel import Line, Panel
 from analysis.figures.style import (
     COLUMN,
@@ -32,14 +37,11 @@ from analysis.figures.style import (
 )
 from results.errors import ResultsError
 
-DASHES = (0, (4, 2.5))
 _MARKERS = "^v><DsoP"
 _PANEL = 1.62
 """Inches of a panel's height, its title and numbers without."""
 _TEXT, _LINE = 0.26, 0.125
 """Inches of the numbers under a panel, and of a line of its title."""
-_SHARED = 6
-"""Lines up to which one legend for all panels is read easily."""
 _LEGEND = 6.5
 
 
@@ -60,7 +62,7 @@ def draw(panels: Sequence[Panel], ax: Axes | None = None, foot: str = "") -> Axe
                 f"{len(panels)} panels do not go on one pair of axes",
                 hint="choose one with --where, or leave ax out",
             )
-        shared = _shared(panels)
+        shared = shared_labels(panels)
         looks = [_looks(panel, shared) for panel in panels]
         n = 1 if ax is not None else across(panels)
         heads = _heads(panels, _letters(n))
@@ -72,19 +74,16 @@ def draw(panels: Sequence[Panel], ax: Axes | None = None, foot: str = "") -> Axe
             if ax is not None or len(panels) == 1:
                 told = ("",) if len(panel.lines) > 1 else None
                 one.legend(
-                    handles=_handles([(panel, mine)], told), loc="best", fontsize=6, **_TIGHT
+                    handles=handles_of([(panel, mine)], told), loc="best", fontsize=6, **TIGHT
                 )
             elif shared is None and len(panel.lines) > 1:
-                handles = _of_lines([(panel, mine)])
-                one.legend(handles=handles, loc="best", fontsize=6, **_TIGHT)
+                handles = of_lines([(panel, mine)])
+                one.legend(handles=handles, loc="best", fontsize=6, **TIGHT)
         for one, head in zip(axes, heads, strict=True):
             _title(one, head, max(len(note) for _, note in heads))
         if ax is None:
             _beneath(axes, panels, looks, shared, foot)
         return axes[0]
-
-
-_TIGHT: dict[str, Any] = {"handletextpad": 0.5, "labelspacing": 0.3, "borderpad": 0.2}
 
 
 def _letter(i: int) -> str:
@@ -220,7 +219,7 @@ def _line(ax: Axes, line: Line, one: Look) -> None:
             if open_above:
                 ax.plot([dot.batch_size], [end], marker=CARETUPBASE, markersize=3, color=pale,
                         zorder=2)  # fmt: skip
-        ax.plot([dot.batch_size], [dot.value], zorder=4 if line.source else 5, **_mark(line, one))
+        ax.plot([dot.batch_size], [dot.value], zorder=4 if line.source else 5, **mark(line, one))
         marks.ring(ax, dot.batch_size, dot.value, dot.edges)
 
 
@@ -232,18 +231,6 @@ def _runs(line: Line) -> list[list[tuple[int, float]]]:
         else:
             runs[-1].append((dot.batch_size, dot.value))
     return [run for run in runs if len(run) > 1]
-
-
-def _mark(line: Line, one: Look) -> dict[str, Any]:
-    hollow = line.source is not None
-    return {
-        "marker": one.marker,
-        "color": one.colour,
-        "markersize": 3.6 if hollow else 4.4,
-        "markerfacecolor": "white" if hollow else one.colour,
-        "markeredgecolor": one.colour if hollow else "white",
-        "markeredgewidth": 0.7 if hollow else 0.4,
-    }
 
 
 def _perfect(ax: Axes, line: Line, one: Look, low: float, *, single: bool) -> None:
@@ -264,8 +251,8 @@ def _unreached(ax: Axes, line: Line, one: Look, top: float, place: int) -> None:
     for dot in line.dots:
         if not dot.reached:
             at = dot.batch_size * aside
-            mark = {**_mark(line, one), "markerfacecolor": "white", "markeredgecolor": one.colour}
-            ax.plot([at], [top], linestyle="none", zorder=5, **{**mark, "markeredgewidth": 0.8})
+            hollow = {**mark(line, one), "markerfacecolor": "white", "markeredgecolor": one.colour}
+            ax.plot([at], [top], linestyle="none", zorder=5, **{**hollow, "markeredgewidth": 0.8})
             ax.annotate(
                 "", (at, top), xytext=(0, 8), textcoords="offset points", zorder=4,
                 arrowprops={"arrowstyle": "<-", "color": one.colour, "linewidth": 0.7,
@@ -305,19 +292,6 @@ def _title(ax: Axes, head: tuple[list[str], list[str]], notes: int) -> None:
         )  # fmt: skip
 
 
-def _shared(panels: Sequence[Panel]) -> list[str] | None:
-    """The labels of all panels where one legend can hold them; else each has its own."""
-    if len(panels) == 1:
-        return None
-    order = list(dict.fromkeys(one.label for p in panels for one in p.lines if not one.source))
-    most = max(len([one for one in p.lines if not one.source]) for p in panels)
-    if most == 1:
-        # A panel a line: nothing has to be told apart.
-        return []
-    places = [sum(label in (x.label for x in p.lines) for p in panels) for label in order]
-    return order if len(order) <= max(_SHARED, most) and max(places) > 1 else None
-
-
 def _looks(panel: Panel, shared: Sequence[str] | None) -> list[Look]:
     mine = [line.label for line in panel.lines if line.source is None]
     order = list(shared) if shared else mine
@@ -333,46 +307,6 @@ def _looks(panel: Panel, shared: Sequence[str] | None) -> list[Look]:
     return found
 
 
-def _of_lines(
-    parts: Sequence[tuple[Panel, Sequence[Look]]], *, plain: bool = False
-) -> list[Artist]:
-    """Legend handles of lines, each text once; with ``plain`` of published ones alone."""
-    handles: dict[str, Artist] = {}
-    for panel, looks in parts:
-        for line, one in zip(panel.lines, looks, strict=True):
-            if line.source is not None or not plain:
-                handle = Line2D([], [], linewidth=0.9, label=line.label, **_mark(line, one))
-                handles.setdefault(line.label, handle)
-    return list(handles.values())
-
-
-def _handles(
-    parts: Sequence[tuple[Panel, Sequence[Look]]], shared: Sequence[str] | None = ("",)
-) -> list[Artist]:
-    """Legend handles of lines (where one legend has them), of perfect scaling, and of marks."""
-    handles: dict[str, Artist] = {}
-    if shared is not None:
-        found = _of_lines(parts, plain=not shared)
-        handles = {str(handle.get_label()): handle for handle in found}
-    lines = [line for panel, _ in parts for line in panel.lines]
-    if any(line.perfect is not None and line.source is None for line in lines):
-        handles["perfect scaling"] = Line2D(
-            [], [], color=INK, linewidth=0.8, linestyle=DASHES, label="perfect scaling"
-        )
-    if any(not dot.reached for line in lines for dot in line.dots):
-        handles["target not reached"] = Line2D(
-            [], [], color=FAINT, linestyle="none", marker="$\\uparrow$", markersize=5.5,
-            markeredgewidth=0.3, label="target not reached",
-        )  # fmt: skip
-    for rule in (rule for panel, _ in parts for rule in panel.rules):
-        handles.setdefault(
-            rule.name,
-            Line2D([], [], color=INK, linewidth=0.8, linestyle=rule.dashes, label=rule.name),
-        )
-    rings = marks.rings([edge for line in lines for dot in line.dots for edge in dot.edges])
-    return [*handles.values(), *rings]
-
-
 def _beneath(
     axes: Sequence[Axes],
     panels: Sequence[Panel],
@@ -384,12 +318,12 @@ def _beneath(
     figure = axes[0].get_figure(root=True)
     assert isinstance(figure, Figure)
     wide = figure.get_size_inches()[0] > 1.2 * COLUMN
-    handles = _handles(list(zip(panels, looks, strict=True)), shared)
+    handles = handles_of(list(zip(panels, looks, strict=True)), shared)
     if handles and len(panels) > 1:
         rows = -(-len(handles) // (5 if wide else 2))
         figure.legend(
             handles=handles, loc="outside lower center", ncols=-(-len(handles) // rows),
-            fontsize=_LEGEND, columnspacing=1.4, **_TIGHT,
+            fontsize=_LEGEND, columnspacing=1.4, **TIGHT,
         )  # fmt: skip
         width, height = figure.get_size_inches()
         figure.set_size_inches(width, height + 0.16 * rows)
