@@ -3,15 +3,17 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 RESULTS := $(or $(BATCHSCALE_RESULTS),results/runs)
-CODE := batchscale workloads experiments results analysis tests benchmarks
+CODE := batchscale workloads experiments results analysis tests benchmarks docs
 
-.PHONY: help install demo test browser bench truth lint clean
+.PHONY: help install demo test browser bench truth docs gallery lint clean
 
 help:
 	@echo "make demo    train 12 batch sizes x 3 optimizers on digits, locate the regimes, draw them"
 	@echo "make test    the tests          make bench   the table of docs/benchmarks.md"
 	@echo "make browser the tests that open pages in a headless Chromium"
 	@echo "make truth   what the intervals are worth: docs/truth.md, by simulation (22 minutes of processor time)"
+	@echo "make docs    the documentation as a site, in build/docs"
+	@echo "make gallery every figure of docs/gallery.md and its numbers, in figures/gallery"
 	@echo "make lint    ruff and mypy      make clean   everything that can be made again, but no results"
 
 install: $(STAMP)
@@ -42,6 +44,13 @@ bench: $(STAMP)
 
 truth: $(STAMP)
 	$(BIN)/python -m analysis.truth
+
+docs: $(STAMP)
+	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet docs build/docs
+	@echo "build/docs/index.html"
+
+gallery: $(STAMP)
+	$(BIN)/python docs/gallery.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check $(CODE)

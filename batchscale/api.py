@@ -73,7 +73,7 @@ def sweep(
         settings: keys of an experiment file; what is none of them is an axis of its grid.
 
     Returns:
-        The results, with ``summary``: what was done.
+        The results; their ``summary`` says what was done.
 
     Raises:
         ExperimentError, WorkloadError, ResultsError: a clear error of the user's.

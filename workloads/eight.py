@@ -10,7 +10,6 @@ import functools
 from collections.abc import Mapping
 from typing import Annotated
 
-import torch
 from pydantic import Field
 from torch import nn
 from torch.nn import functional as F

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import re
 import shlex
+import signal
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
+import pytest
 from typer.main import get_command
 
+from batchscale import display
 from batchscale.cli import app
+from experiments.driver import events
+from tests.batchscale.conftest import Answer, Command
 
 ROOT = Path(__file__).resolve().parents[2]
+NO_RAY = ("--address", "none")
 _FENCE = re.compile(r"^```(\w+)[ ]?([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -34,6 +42,75 @@ def blocks(page: str) -> list[Block]:
     """The blocks of a page of the repository, in order."""
     text = (ROOT / page).read_text(encoding="utf-8")
     return [Block(*match.groups()) for match in _FENCE.finditer(text)]
+
+
+def run_page(page: str, command: Command, here: Path, *where: str) -> list[str]:
+    """Run the page's blocks in order, sweeps at ``where``; the commands that were run.
+
+    A block with a file's name is written to that file. ``sh interrupted`` gets a Ctrl-C at its
+    first finished trial; ``sh cloud`` is not run here, `parse_cloud` reads it.
+    """
+    ran = []
+    scope: dict[str, Any] = {"__name__": "__main__"}
+    for block in blocks(page):
+        if block.language in ("python", "yaml", "csv") and block.title:
+            (here / block.title).write_text(block.text)
+        elif block.language == "python":
+            run_python(block.text, page, scope)
+        elif block.language == "sh" and block.title != "cloud":
+            for line in block.lines:
+                if line.startswith("make "):
+                    made_by_make(line)
+                else:
+                    _ran(line, block.title, command, where)
+                    ran.append(line)
+    return ran
+
+
+def run_python(text: str, name: str, scope: dict[str, Any]) -> None:
+    """Run a program of a page in ``scope``, and close its figures."""
+    exec(compile(text, name, "exec"), scope)
+    plt.close("all")
+
+
+def made_by_make(line: str) -> None:
+    """A ``make`` command: a target that ``make help`` lists, or the install that all begin with."""
+    (target,) = line.removeprefix("make ").split()
+    said = subprocess.run(
+        ["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    assert target == "install" or f"make {target} " in said, line
+
+
+def _ran(line: str, title: str, command: Command, where: tuple[str, ...]) -> None:
+    assert line.startswith("batchscale "), line
+    words = shlex.split(line)[1:]
+    words += where if words[0] == "sweep" else ()
+    if title == "interrupted":
+        answer = _interrupted(command, words)
+        assert "interrupted: the same command goes on from here" in answer.err
+    else:
+        answer = command(*words)
+    assert answer.status == (130 if title == "interrupted" else 0), f"{line}\n{answer.err}"
+    assert "Traceback" not in answer.err
+
+
+def _interrupted(command: Command, words: list[str]) -> Answer:
+    """The command with a real SIGINT when its first trial has finished."""
+    told: list[object] = []
+    shown = display.Display.__call__
+
+    def once(self: display.Display, event: events.Event) -> None:
+        shown(self, event)
+        if isinstance(event, events.TrialFinished) and not told:
+            told.append(event)
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(display.Display, "__call__", once)
+        answer = command(*words)
+    assert told
+    return answer
 
 
 def parse_ours(words: list[str]) -> None:
@@ -72,8 +149,6 @@ def parse_cloud(line: str) -> None:
 
 def demo_commands() -> Iterator[list[str]]:
     """What ``make demo`` runs once everything is installed."""
-    import subprocess
-
     done = subprocess.run(
         ["make", "--dry-run", "demo"], cwd=ROOT, capture_output=True, text=True, check=True
     )
