@@ -123,9 +123,7 @@ def curves(
     """
     if trials.empty:
         raise ResultsError("no trials to make a curve of", hint="see batchscale status")
-    wide = widen(trials)
-    newest, note = _newest(wide.frame, by or ())
-    wide = replace(wide, frame=_in_order(newest))
+    wide, note = prepared(trials, by)
     groups = grouping(wide, by)
     _check_looks(wide.frame)
     if studies is not None:
@@ -142,6 +140,14 @@ def curves(
     if note:
         found = [replace(curve, notes=(*curve.notes, note)) for curve in found]
     return found if baseline is None else _baseline_first(found, baseline)
+
+
+def prepared(trials: pd.DataFrame, by: Sequence[str] | None) -> tuple[Wide, str | None]:
+    """``trials`` with every column that is read, those of the newest code alone, and a note if
+    others are left out."""
+    wide = widen(trials)
+    newest, note = _newest(wide.frame, by or ())
+    return replace(wide, frame=_in_order(newest)), note
 
 
 def _with_coarse(

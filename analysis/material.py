@@ -16,6 +16,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.curves import Curve, curves
+from analysis.limits import Limit, within
 from analysis.regimes import Regimes, TooFewBatchSizesError, regimes
 from results.errors import ResultsError
 from results.looks import Looks
@@ -39,6 +40,8 @@ class Asked:
     baseline: str | None = None
     estimator: str | None = None
     tolerance: float = 0.2
+    under: tuple[Limit, ...] = ()
+    """Budgets: what a figure makes of several is its own; a curve of steps holds to all."""
 
 
 class Material:
@@ -93,13 +96,21 @@ class Material:
     @cached_property
     def curves(self) -> list[Curve]:
         """Steps to target over batch sizes: see ``analysis.curves``."""
+        return self._curves(self.looks)
+
+    @cached_property
+    def trials_of_curves(self) -> list[Curve]:
+        """The curves without what measurements add to them, which regimes alone need."""
+        return self.curves if "curves" in self.__dict__ else self._curves(None)
+
+    def _curves(self, looks: Looks | None) -> list[Curve]:
         asked = self.asked
         if not self.sources:
             raise ResultsError("no curve to draw")
         return curves(
-            self.trials,
+            within(self.trials, asked.under),
             studies=self.studies,
-            measurements=self.looks,
+            measurements=looks,
             by=asked.by,
             baseline=asked.baseline,
             estimator=asked.estimator,
@@ -130,6 +141,22 @@ class Material:
         """The trials for which an SQL condition holds too."""
         both = where if self.asked.where is None else f"({self.asked.where}) AND ({where})"
         return Material(self.sources, replace(self.asked, where=both))
+
+    def under(self, *limits: Limit) -> Material:
+        """The same results under these budgets instead."""
+        return self._asked(replace(self.asked, under=limits))
+
+    def each_by(self, by: Sequence[str] | None) -> Material:
+        """The same results, with these columns a curve each instead."""
+        return self._asked(replace(self.asked, by=None if by is None else tuple(by)))
+
+    def _asked(self, asked: Asked) -> Material:
+        """The same trials, divided otherwise: what was read is not read again."""
+        other = Material(self.sources, asked)
+        for name in ("opened", "studies", "trials", "published"):
+            if name in self.__dict__:
+                other.__dict__[name] = self.__dict__[name]
+        return other
 
     @cached_property
     def published(self) -> list[Curve]:

@@ -45,8 +45,14 @@ def _at(end: Interval, otherwise: float) -> float:
     return next((x for x in (end.value, end.low, end.high) if x is not None), otherwise)
 
 
-def perfect_examples(curve: Curve, found: Regimes) -> float | None:
-    """Examples to target under perfect scaling: the mean of log B·S over its range."""
+def perfect_examples(curve: Curve, found: Regimes | None) -> float | None:
+    """Examples to target under perfect scaling: the mean of log B·S over its range.
+
+    A line through the smallest batch size would tilt with one lucky point. None where no range of
+    perfect scaling is known.
+    """
+    if found is None:
+        return None
     until = found.perfect_scaling_until
     end = until.value if until.value is not None else until.low
     if end is None:

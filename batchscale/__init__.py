@@ -15,16 +15,15 @@ if TYPE_CHECKING:
         laws,
         new,
         open,
-        plot,
         query,
         regimes,
-        report,
         status,
         sweep,
         take_in,
         trial,
     )
     from batchscale.api import listing as list
+    from batchscale.figures import plot, report
     from batchscale.outward import export, serve
     from batchscale.run import Run
     from experiments.errors import ExperimentError
@@ -40,10 +39,10 @@ _HOMES = {
     "list": "batchscale.api:listing",
     "new": "batchscale.api:new",
     "open": "batchscale.api:open",
-    "plot": "batchscale.api:plot",
+    "plot": "batchscale.figures:plot",
     "query": "batchscale.api:query",
     "regimes": "batchscale.api:regimes",
-    "report": "batchscale.api:report",
+    "report": "batchscale.figures:report",
     "serve": "batchscale.outward:serve",
     "status": "batchscale.api:status",
     "sweep": "batchscale.api:sweep",

@@ -34,6 +34,7 @@ from batchscale.options import (
     Style,
     TargetOption,
     Tolerance,
+    Under,
     Where,
     Width,
     assignments,
@@ -321,14 +322,15 @@ def plot(
     baseline: Baseline = None,
     tolerance: Tolerance = 0.2,
     estimator: Estimator = None,
+    under: Under = None,
     width: Width = None,
     style: Style = None,
     output: Out = None,
 ) -> None:
     """Draw a figure, and write its numbers beside it."""
-    from batchscale import api
+    from batchscale import figures
 
-    paths = api.draw(
+    paths = figures.draw(
         figure,
         *sources,
         target=target,
@@ -337,6 +339,7 @@ def plot(
         baseline=baseline,
         tolerance=tolerance,
         estimator=estimator,
+        under=under,
         width=width,
         style=style,
         output=output,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import analysis
 import results
 from analysis import Curve
+from analysis.limits import Limit
 from analysis.material import Asked, Material
 from batchscale.errors import CommandError
 from batchscale.run import Run
@@ -106,6 +107,7 @@ def material(
     baseline: str | None = None,
     tolerance: float = 0.2,
     estimator: str | None = None,
+    under: Sequence[str] | None = None,
 ) -> Material:
     """All sources as one dataset, and what is asked of it."""
     if not sources:
@@ -118,6 +120,7 @@ def material(
         baseline=baseline,
         estimator=estimator,
         tolerance=tolerance,
+        under=tuple(Limit.parse(text) for text in under or ()),
     )
     return Material(opened, asked)
 
@@ -192,6 +195,7 @@ def figure(
     estimator: str | None,
     output: str | Path | None,
     ax: Axes | None,
+    under: Sequence[str] | None = None,
     width: str | float | None = None,
     style: str | Path | None = None,
 ) -> tuple[Axes, list[Path]]:
@@ -202,7 +206,7 @@ def figure(
     """
     from analysis import figures
 
-    shown = material(sources, target, where, by, baseline, tolerance, estimator)
+    shown = material(sources, target, where, by, baseline, tolerance, estimator, under)
     drawn = figures.draw(name, shown, ax=ax, width=width, style=style)
     if output is None:
         return drawn, []

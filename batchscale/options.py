@@ -82,6 +82,15 @@ Style = Annotated[
         help="A matplotlib style sheet, or the name of one: what it sets wins.",
     ),
 ]
+Under = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--under",
+        metavar="BUDGET",
+        help='What trials had within a budget: "5000 steps", "10 epochs" or "1e6 examples". '
+        "Give it once a budget.",
+    ),
+]
 Definition = Annotated[
     str | None,
     typer.Option(

@@ -34,9 +34,9 @@ def report(
     ] = "report.html",
 ) -> None:
     """Write one self-contained page: findings, interactive curves, tables."""
-    from batchscale import api
+    from batchscale import figures
 
-    path = api.report(
+    path = figures.report(
         *sources,
         target=target,
         where=where,

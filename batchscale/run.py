@@ -100,17 +100,18 @@ class Run:
         baseline: str | None = None,
         tolerance: float = 0.2,
         estimator: str | None = None,
+        under: Sequence[str] | None = None,
         width: str | float | None = None,
         style: str | Path | None = None,
         output: str | Path | None = None,
         ax: Axes | None = None,
     ) -> Axes:
         """Draw a figure: see `batchscale.plot`."""
-        from batchscale import api
+        from batchscale import figures
 
-        return api.plot(
+        return figures.plot(
             figure, self, target=target, where=where, by=by, baseline=baseline,
-            tolerance=tolerance, estimator=estimator, width=width,
+            tolerance=tolerance, estimator=estimator, under=under, width=width,
             style=style, output=output, ax=ax,
         )  # fmt: skip
 
@@ -133,9 +134,9 @@ class Run:
         title: str | None = None,
     ) -> Path:
         """Write a page of these results: see `batchscale.report`."""
-        from batchscale import api
+        from batchscale import figures
 
-        return api.report(
+        return figures.report(
             self, target=target, where=where, by=by, baseline=baseline, tolerance=tolerance,
             estimator=estimator, title=title, output=output,
         )  # fmt: skip

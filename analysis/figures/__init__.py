@@ -33,6 +33,19 @@ _FIGURES = {
     "landscape": ("landscape", "learning rate against steps to target, the best marked"),
     "training": ("training", "training curves of every trial, with the best and its bracket"),
     "search": ("search_scatter", "learning rate and momentum of every trial, and its fate"),
+    "shallue-fig1": ("shallue.fig1", "Shallue et al. 2019: steps to target, a panel a workload"),
+    "shallue-fig2": ("shallue.fig2", "… the same for several goals a workload"),
+    "shallue-fig3": ("shallue.fig3", "… models compared: families, widths, depths"),
+    "shallue-fig4": ("shallue.fig4", "… optimizers compared"),
+    "shallue-fig5": ("shallue.fig5", "… data sets compared"),
+    "shallue-fig6": ("shallue.fig6", "… subsets of one data set"),
+    "shallue-fig7": ("shallue.fig7", "… label smoothing: best metric, and steps to target"),
+    "shallue-fig8": ("shallue.fig8", "… best effective learning rate, and the two rules"),
+    "shallue-fig9": ("shallue.fig9", "… learning rate and momentum under budgets: --under"),
+    "shallue-fig10": ("shallue.fig10", "… learning rate and momentum across model sizes"),
+    "shallue-fig11": ("shallue.fig11", "… best metric under step and epoch budgets: --under"),
+    "shallue-best-learning-rate": ("shallue.best_rate", "… best learning rate by batch size"),
+    "shallue-best-momentum": ("shallue.best_momentum", "… best momentum by batch size"),
 }
 
 FORMATS = (".pdf", ".png", ".svg")

@@ -31,7 +31,7 @@ from analysis.rates import LINEAR, SQUARE_ROOT, best_rates, level
 from analysis.regimes import Regimes
 from results.errors import ResultsError
 
-_RULES = (
+RULES = (
     ("linear rule", LINEAR, (0, (4, 2))),
     ("square-root rule", SQUARE_ROOT, (0, (1, 1.3))),
 )
@@ -65,10 +65,10 @@ def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
             figure = axes[0].get_figure(root=True)
             assert figure is not None
             figure.supxlabel(f"batch size{unit}")
-            figure.supylabel(_measure(rated[0][0]))
+            figure.supylabel(measure(rated[0][0]))
         else:
             ax.set_xlabel(f"batch size{unit}")
-            ax.set_ylabel(_measure(rated[0][0]))
+            ax.set_ylabel(measure(rated[0][0]))
         _legend(axes[0], [curve for curve, _ in rated], alone=ax is not None)
     return axes[0]
 
@@ -93,7 +93,7 @@ def numbers(shown: Material) -> pd.DataFrame:
                 "edges": ["; ".join(edge.told for edge in point.edges) for point in points],
             }
         )
-        for name, power, _ in _RULES:
+        for name, power, _ in RULES:
             column = name.replace("-", "_").replace(" ", "_")
             frame[column] = level(curve, found, power) * frame["batch_size"].astype(float) ** power
         frames.append(frame)
@@ -106,7 +106,7 @@ def _panel(ax: Axes, curve: Curve, found: Regimes | None, one: Look, text: str) 
     ax.set_yscale("log", base=2)
     grid(ax)
     ends = np.array([sizes.min(), sizes.max()])
-    for _, power, dashes in _RULES:
+    for _, power, dashes in RULES:
         ax.plot(ends, level(curve, found, power) * ends**power, color=INK, linewidth=stroke(0.9),
                 linestyle=dashes, zorder=2)  # fmt: skip
     if found is not None and found.critical_batch_size.value is not None:
@@ -138,7 +138,8 @@ def _point(ax: Axes, point: Point, one: Look) -> None:
     marks.ring(ax, at, point.rates[0], [e for e in point.edges if e.dimension == "learning_rate"])
 
 
-def _measure(curve: Curve) -> str:
+def measure(curve: Curve) -> str:
+    """What the vertical axis shows."""
     divided = any(point.effective_learning_rate is not None for point in curve.points)
     return "best effective learning rate" if divided else "best learning rate"
 
@@ -146,7 +147,7 @@ def _measure(curve: Curve) -> str:
 def _legend(ax: Axes, curves: Sequence[Curve], *, alone: bool) -> None:
     handles: list[Artist] = [
         Line2D([], [], color=INK, linewidth=stroke(0.9), linestyle=dashes, label=name)
-        for name, _, dashes in _RULES
+        for name, _, dashes in RULES
     ]
     handles.append(Line2D([], [], color=FAINT, linewidth=stroke(0.8), label="critical batch size"))
     edges = [e for c in curves for p in c.points for e in p.edges]

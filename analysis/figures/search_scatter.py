@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 
-from analysis.curves import Curve
 from analysis.figures.page import COLUMN, context, room, scaled, stroke, unit, width
 from analysis.figures.style import ABOVE, FAINT, INK, LOOKS, log10_axis, plain, tint
 from analysis.groups import labels
@@ -64,7 +63,32 @@ def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
             "no trials with a learning rate and a momentum to draw",
             hint="this figure needs a search that tunes both: optimizer momentum or nesterov",
         )
-    panels = [(curve, point) for curve in placed for point in curve.points if _placed(point)]
+    texts = labels([curve.group for curve in placed])
+    blocks = [
+        [
+            (
+                f"{text}, B = {_size(point)}" if len(placed) > 1 else f"batch size {_size(point)}",
+                point,
+            )
+            for point in curve.points
+            if _placed(point)
+        ]
+        for curve, text in zip(placed, texts, strict=True)
+    ]
+    return draw_blocks(blocks, ax=ax)
+
+
+def draw_blocks(
+    blocks: Sequence[Sequence[tuple[str, Point]]], *, ax: Axes | None = None, across: int = 0
+) -> Axes:
+    """A panel of each title and point, over the same axes; each block begins a row.
+
+    ``across``: panels in a row, else what leaves few places empty.
+
+    Raises:
+        ResultsError: several panels, and one pair of axes to draw them on.
+    """
+    panels = [panel for block in blocks for panel in block]
     with context():
         if ax is not None:
             if len(panels) > 1:
@@ -74,23 +98,40 @@ def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
                 )
             axes, rows = [ax], [[ax]]
         else:
-            axes, rows = _grid(placed)
+            axes, rows = _grid([len(block) for block in blocks], across)
         limits = _limits([one for _, point in panels for one in _placed(point)])
-        texts = dict(zip(map(id, placed), labels([curve.group for curve in placed]), strict=True))
-        for one, (curve, point) in zip(axes, panels, strict=True):
-            size = plain(point.batch_size)
-            text = f"{texts[id(curve)]}, B = {size}" if len(placed) > 1 else f"batch size {size}"
+        for one, (text, point) in zip(axes, panels, strict=True):
             _panel(one, point, text, limits, named=one is axes[0])
         _name(axes, rows, alone=ax is not None)
         _legend(axes[0], [point for _, point in panels], alone=ax is not None)
     return axes[0]
 
 
+def has_momentum(point: Point) -> bool:
+    """Whether any of its trials has a place in this figure."""
+    return bool(_placed(point))
+
+
+def _size(point: Point) -> str:
+    return plain(point.batch_size)
+
+
 def numbers(shown: Material) -> pd.DataFrame:
     """A row a trial that ran, also of curves without a momentum."""
     rows = [
+        {"curve": curve.label, **row}
+        for curve in shown.curves
+        for point in curve.points
+        for row in rows_of(point)
+    ]
+    names = ("curve", "batch_size", "trial", "became", "steps", "learning_rate", "momentum")
+    return pd.DataFrame(rows, columns=[*names, "effective_learning_rate", "best"])
+
+
+def rows_of(point: Point) -> list[dict[str, Any]]:
+    """A row a trial of one batch size that ran."""
+    return [
         {
-            "curve": curve.label,
             "batch_size": point.batch_size,
             "trial": one.trial,
             "became": one.became,
@@ -100,12 +141,8 @@ def numbers(shown: Material) -> pd.DataFrame:
             "effective_learning_rate": _effective(one),
             "best": one is _best(point),
         }
-        for curve in shown.curves
-        for point in curve.points
         for one in point.tried
     ]
-    names = ("curve", "batch_size", "trial", "became", "steps", "learning_rate", "momentum")
-    return pd.DataFrame(rows, columns=[*names, "effective_learning_rate", "best"])
 
 
 def _placed(point: Point) -> list[Tried]:
@@ -124,14 +161,14 @@ def _best(point: Point) -> Tried | None:
     return min(hits, key=lambda one: one.steps or 0.0, default=None)
 
 
-def _grid(curves: Sequence[Curve]) -> tuple[list[Axes], list[list[Axes]]]:
-    """Axes of all panels, and by row; each curve begins a row."""
-    counts = [sum(bool(_placed(point)) for point in curve.points) for curve in curves]
-    need = _SIZE * min(max(counts), _ACROSS) + 0.5
-    most = min(max(counts), max(1, int((room(need) - 0.4) / _LEAST)))
+def _grid(counts: Sequence[int], fixed: int) -> tuple[list[Axes], list[list[Axes]]]:
+    """Axes of all panels, and by row; of each block so many, and it begins a row. ``fixed``:
+    panels in a row, if there is room."""
+    need = _SIZE * (fixed or min(max(counts), _ACROSS)) + 0.5
+    most = min(fixed or max(counts), max(1, int((room(need) - 0.4) / _LEAST)))
     # As few across as take no more rows: fewer empty places.
-    rows_of = {n: sum(-(-count // n) for count in counts) for n in range(1, most + 1)}
-    across = min(n for n, rows in rows_of.items() if rows == rows_of[most])
+    needed = {n: sum(-(-count // n) for count in counts) for n in range(1, most + 1)}
+    across = min(n for n, rows in needed.items() if rows == needed[most])
     down = [-(-count // across) for count in counts]
     figure, all_ = plt.subplots(
         sum(down), across, sharex=True, sharey=True, squeeze=False, layout="constrained",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -125,6 +126,14 @@ def _plain_curve() -> Callable[..., Curve]:
 @pytest.fixture(name="looks", scope="session")
 def _looks() -> Callable[..., np.ndarray]:
     return looks
+
+
+@pytest.fixture(scope="session")
+def paper_results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A results folder with something for every figure of the paper; read only."""
+    from tests.analysis import gallery
+
+    return gallery.write(tmp_path_factory.mktemp("paper") / "runs")
 
 
 @pytest.fixture

@@ -211,6 +211,17 @@ def test_the_figures_of_a_search(command: Command, small: Path, here: Path) -> N
         assert (here / f"{figure}.csv").is_file()
 
 
+def test_a_plot_under_budgets(command: Command, small: Path, here: Path) -> None:
+    under = ("--under", "40 steps", "--under", "2 epochs")
+    answer = command("plot", "shallue-fig11", small, *under, "-o", "best.png")
+    assert answer.status == 0, answer.err
+    rows = list(csv.DictReader(io.StringIO((here / "best.csv").read_text())))
+    assert {row["under"] for row in rows} == {"40 steps", "2 epochs"}
+    wrong = command("plot", "steps", small, "--under", "5 hours")
+    assert wrong.status == 1
+    assert wrong.err.splitlines()[0] == "error: 'hours' is no unit of a budget"
+
+
 def test_a_plot_goes_where_it_is_told(command: Command, small: Path, here: Path) -> None:
     answer = command("plot", "steps", small, "-o", "figures/mine.png")
     assert answer.out == "wrote figures/mine.png\nwrote figures/mine.csv\n"

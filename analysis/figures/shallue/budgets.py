@@ -1,0 +1,77 @@
+"""Budgets to show where none is asked for: round ones that the trials were trained for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from analysis.curves import Curve
+from analysis.limits import Limit
+
+_SERIES = 4
+_APART = 4.0
+"""Each budget over the next smaller one, about."""
+
+
+def series(trials: pd.DataFrame) -> list[Limit]:
+    """Budgets of steps, then of epochs (of examples where the training set's size is not known),
+    smallest first; the largest is the one that every batch size was trained for."""
+    return [*_of(trials, "steps"), *_of(trials, second_unit(trials))]
+
+
+def second_unit(trials: pd.DataFrame) -> str:
+    """Epochs where they are known, else examples."""
+    known = "train_examples" in trials and bool(trials["train_examples"].notna().all())
+    return "epochs" if known else "examples"
+
+
+def _of(trials: pd.DataFrame, unit: str) -> list[Limit]:
+    searched = trials[trials["role"].isin(("search", "extension")) | trials["role"].isna()]
+    budget = pd.to_numeric(searched["budget_steps"]).astype(float)
+    ran = pd.to_numeric(searched["steps_run"]).astype(float)
+    amount = in_unit(searched, budget.fillna(ran).to_numpy(dtype=float), unit)
+    # Of the largest of each batch size the least.
+    each = pd.Series(amount).groupby(searched["batch_size"].to_numpy()).max().dropna()
+    if each.empty or each.min() <= 0:
+        return []
+    top = float(each.min())
+    tops = [rounded(top / _APART**i) for i in reversed(range(_SERIES))]
+    least = 1.0 if unit != "epochs" else 0.0
+    return [Limit(amount=one, unit=unit) for one in dict.fromkeys(tops) if one >= least]
+
+
+def in_unit(trials: pd.DataFrame, steps: np.ndarray, unit: str) -> np.ndarray:
+    """``steps`` of each trial in steps, epochs or examples; (n,)."""
+    if unit == "steps":
+        return steps
+    examples: np.ndarray = steps * trials["batch_size"].to_numpy(dtype=float)
+    if unit == "examples":
+        return examples
+    return examples / pd.to_numeric(trials["train_examples"]).to_numpy(dtype=float)
+
+
+def rounded(value: float) -> float:
+    """The largest 1, 2 or 5 times a power of ten that is not above ``value``."""
+    power = 10.0 ** np.floor(np.log10(value))
+    head = max(one for one in (1.0, 2.0, 5.0) if one * power <= value * (1 + 1e-9))
+    # As it is written: 0.1, not the nearest product.
+    return float(f"{head * power:.3g}")
+
+
+def two(trials: pd.DataFrame, curve: Curve) -> list[Limit]:
+    """A budget of epochs (or examples) and one of steps that are the same at the middle batch size
+    of ``curve``: there half of the trials that reach the target reach it within them, about."""
+    at = [point for point in curve.points if any(one.steps for one in point.tried)]
+    if not at:
+        return []
+    middle = at[len(at) // 2]
+    steps = float(np.median([one.steps for one in middle.tried if one.steps is not None]))
+    unit = second_unit(trials)
+    mine = trials[trials["trial"].isin([middle.tried[0].trial])].iloc[:1]
+    amount = float(in_unit(mine, np.array([steps]), unit)[0])
+    return [Limit(amount=nearest(amount), unit=unit), Limit(amount=nearest(steps), unit="steps")]
+
+
+def nearest(value: float) -> float:
+    """``value`` to two digits."""
+    return float(f"{value:.2g}")

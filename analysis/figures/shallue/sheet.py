@@ -1,0 +1,366 @@
+"""Panels on a sheet: rows and columns that fit, lines with triangles, what they are beneath."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from string import ascii_lowercase
+from textwrap import wrap
+
+import numpy as np
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.markers import CARETUPBASE
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
+
+from analysis.figures import marks
+from analysis.figures.shallue.legends import (
+    DASHES,
+    TIGHT,
+    handles_of,
+    mark,
+    of_lines,
+    shared_labels,
+)
+from analysis.figures.shallue.panel import Line, Panel
+from analysis.figures.style import (
+    COLUMN,
+    FAINT,
+    INK,
+    Look,
+    context,
+    grid,
+    log2_axis,
+    look,
+    plain,
+    tint,
+)
+from results.errors import ResultsError
+
+_MARKERS = "^v><DsoP"
+_PANEL = 1.62
+"""Inches of a panel's height, its title and numbers without."""
+_TEXT, _LINE = 0.26, 0.125
+"""Inches of the numbers under a panel, and of a line of its title."""
+_LEGEND = 6.5
+
+
+def look_of(i: int) -> Look:
+    """The ``i``-th line's: triangles first, joined by whole lines."""
+    return Look(look(i).colour, _MARKERS[i % len(_MARKERS)], "-")
+
+
+def draw(panels: Sequence[Panel], ax: Axes | None = None, foot: str = "") -> Axes:
+    """The panels on a new figure, or the only one on ``ax``; ``foot`` stands beneath.
+
+    Raises:
+        ResultsError: several panels, and one pair of axes to draw them on.
+    """
+    with context():
+        if ax is not None and len(panels) > 1:
+            raise ResultsError(
+                f"{len(panels)} panels do not go on one pair of axes",
+                hint="choose one with --where, or leave ax out",
+            )
+        shared = shared_labels(panels)
+        looks = [_looks(panel, shared) for panel in panels]
+        n = 1 if ax is not None else across(panels)
+        heads = _heads(panels, _letters(n))
+        axes = [ax] if ax is not None else _sheet(panels, _room(heads))
+        units = {panel.unit for panel in panels}
+        for one, panel, mine in zip(axes, panels, looks, strict=True):
+            _panel(one, panel, mine, _peers(panel, panels), n)
+            one.set_xlabel(_batch_size(units if ax is None else {panel.unit}))
+            if ax is not None or len(panels) == 1:
+                told = ("",) if len(panel.lines) > 1 else None
+                one.legend(
+                    handles=handles_of([(panel, mine)], told), loc="best", fontsize=6, **TIGHT
+                )
+            elif shared is None and len(panel.lines) > 1:
+                handles = of_lines([(panel, mine)])
+                one.legend(handles=handles, loc="best", fontsize=6, **TIGHT)
+        for one, head in zip(axes, heads, strict=True):
+            _title(one, head, max(len(note) for _, note in heads))
+        if ax is None:
+            _beneath(axes, panels, looks, shared, foot)
+        return axes[0]
+
+
+def _letter(i: int) -> str:
+    many = len(ascii_lowercase)
+    return (ascii_lowercase[i // many - 1] if i >= many else "") + ascii_lowercase[i % many]
+
+
+def across(panels: Sequence[Panel]) -> int:
+    """Panels in a row: as the rows mean, else what fits two columns of print and leaves few
+    places empty."""
+    rows = [panel.wide for panel in panels]
+    if len(set(rows)) > 1:
+        return max(rows.count(row) for row in rows)
+    count = len(panels)
+    if count <= 3:
+        return count
+    return min((3, 2) if count <= 4 else (3, 4), key=lambda n: (-count % n, n != 3))
+
+
+def _width(n: int) -> float:
+    """Inches between the axes' ends of a panel, ``n`` in a row, about."""
+    return _page(n) / n - 0.45
+
+
+def _page(n: int) -> float:
+    """Inches of a figure of ``n`` panels in a row: one column of print, or two."""
+    return COLUMN if n == 1 else 2 * COLUMN + 0.2
+
+
+def _sheet(panels: Sequence[Panel], room: float) -> list[Axes]:
+    n = across(panels)
+    rows = sorted({panel.wide for panel in panels})
+    places: list[tuple[int, int]] = []
+    if len(rows) > 1:
+        seen: dict[int, int] = {}
+        for panel in panels:
+            places.append((rows.index(panel.wide), seen.get(panel.wide, 0)))
+            seen[panel.wide] = places[-1][1] + 1
+    else:
+        places = [divmod(i, n) for i in range(len(panels))]
+    down = 1 + max(row for row, _ in places)
+    width = _page(n)
+    height = _PANEL * (1.2 if n < 3 else 1.0)
+    figure = plt.figure(figsize=(width, (height + room) * down + 0.3), layout="constrained")
+    spec = figure.add_gridspec(down, n)
+    axes = [figure.add_subplot(spec[place]) for place in places]
+    figure.set_layout_engine("constrained", hspace=0.04, wspace=0.03)
+    return axes
+
+
+def _peers(panel: Panel, panels: Sequence[Panel]) -> list[Line]:
+    """The lines that share the vertical axis: a metric is read across a row."""
+    same = [one for one in panels if one.wide == panel.wide and one.measure == panel.measure]
+    return [line for one in ([panel] if panel.counted else same) for line in one.lines]
+
+
+def _panel(ax: Axes, panel: Panel, looks: Sequence[Look], peers: Sequence[Line], n: int) -> None:
+    sizes = [dot.batch_size for line in panel.lines for dot in line.dots]
+    ax.set_xscale("log", base=2)
+    ax.set_xlim(min(sizes) / 1.6, max(sizes) * 1.6)
+    # What the longest number leaves room for.
+    room = _width(n) / (0.075 * len(plain(max(sizes))) + 0.08)
+    log2_axis(ax.xaxis, min(sizes), max(sizes), most=max(2, min(7, int(room))))
+    top = _limits(ax, panel, peers)
+    grid(ax)
+    low, _ = ax.get_ylim()
+    ends = np.array([min(sizes), max(sizes)], dtype=float)
+    for rule in panel.rules:
+        ax.plot(ends, rule.level * ends**rule.power, color=INK, linewidth=0.8, zorder=2,
+                linestyle=rule.dashes)  # fmt: skip
+    for place, (line, one) in enumerate(zip(panel.lines, looks, strict=True)):
+        _line(ax, line, one)
+        if line.perfect is not None and line.source is None and not (panel.one_perfect and place):
+            single = panel.one_perfect or len([x for x in panel.lines if not x.source]) == 1
+            _perfect(ax, line, one, low, single=single)
+        if top is not None:
+            _unreached(ax, line, one, top, place)
+    ax.set_ylabel(panel.measure)
+
+
+def _limits(ax: Axes, panel: Panel, peers: Sequence[Line]) -> float | None:
+    """Sets the vertical limits; where marks of targets not reached stand, if there are any."""
+    values = [x for line in peers for x in line.values().values()]
+    bars = [x for line in peers for dot in line.dots if dot.bar for x in dot.bar]
+    known = [x for x in [*values, *bars] if np.isfinite(x) and (x > 0 or not panel.counted)] or [
+        1.0
+    ]
+    low, high = min(known), max(known)
+    lost = any(not dot.reached for line in panel.lines for dot in line.dots)
+    if panel.counted:
+        ax.set_yscale("log", base=2)
+        top = high * 2.0
+        ax.set_ylim(low / 1.6, high * (3.6 if lost else 1.6))
+        log2_axis(ax.yaxis, low / 1.6, high * 1.3, most=6)
+        return top if lost else None
+    if low > 0 and high / low > 4:
+        ax.set_yscale("log")
+        ax.set_ylim(low / 1.25, high * 1.25)
+        _decimal(ax, low / 1.25, high * 1.25)
+    else:
+        room = 0.08 * (high - low) or 0.1 * abs(high) or 1.0
+        ax.set_ylim(low - room, high + room)
+        ax.yaxis.set_major_locator(MaxNLocator(5))
+    return None
+
+
+def _decimal(ax: Axes, low: float, high: float) -> None:
+    """1, 2, 5 of each decade as plain numbers; 1 alone where there are many."""
+    decades = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
+    heads = (1, 2, 5) if high / low < 300 else (1,)
+    ticks = [head * 10.0**power for power in decades for head in heads]
+    ax.yaxis.set_major_locator(FixedLocator([tick for tick in ticks if low <= tick <= high]))
+    ax.yaxis.set_minor_locator(NullLocator())
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    ax.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _line(ax: Axes, line: Line, one: Look) -> None:
+    """Dots and their bars, joined between neighbours that both have a value."""
+    for run in _runs(line):
+        ax.plot(
+            [size for size, _ in run], [value for _, value in run], color=one.colour,
+            linewidth=0.9, zorder=3 if line.source else 4,
+        )  # fmt: skip
+    for dot in line.dots:
+        if dot.value is None:
+            continue
+        if dot.bar is not None:
+            open_above = not np.isfinite(dot.bar[1])
+            end = dot.value * 1.25 if open_above else dot.bar[1]
+            pale = tint(one.colour, 0.55)
+            ax.plot([dot.batch_size] * 2, [dot.bar[0], end], color=pale, linewidth=0.9, zorder=2)
+            if open_above:
+                ax.plot([dot.batch_size], [end], marker=CARETUPBASE, markersize=3, color=pale,
+                        zorder=2)  # fmt: skip
+        ax.plot([dot.batch_size], [dot.value], zorder=4 if line.source else 5, **mark(line, one))
+        marks.ring(ax, dot.batch_size, dot.value, dot.edges)
+
+
+def _runs(line: Line) -> list[list[tuple[int, float]]]:
+    runs: list[list[tuple[int, float]]] = [[]]
+    for dot in line.dots:
+        if dot.value is None:
+            runs.append([])
+        else:
+            runs[-1].append((dot.batch_size, dot.value))
+    return [run for run in runs if len(run) > 1]
+
+
+def _perfect(ax: Axes, line: Line, one: Look, low: float, *, single: bool) -> None:
+    """Down to the foot of the panel; of several, somewhat under the line that it belongs to."""
+    assert line.perfect is not None
+    sizes = [dot.batch_size for dot in line.dots]
+    least = low if single else max(low, 0.55 * min(line.values().values(), default=low))
+    end = min(max(sizes) * 1.6, line.perfect / least)
+    ax.plot(
+        [min(sizes), end], [line.perfect / min(sizes), line.perfect / end], linestyle=DASHES,
+        color=INK if single else tint(one.colour, 0.6), linewidth=0.8 if single else 0.7, zorder=2,
+    )  # fmt: skip
+
+
+def _unreached(ax: Axes, line: Line, one: Look, top: float, place: int) -> None:
+    """An open mark with an arrow up where the target was not reached; lines beside each other."""
+    aside = 2.0 ** (0.25 * place)
+    for dot in line.dots:
+        if not dot.reached:
+            at = dot.batch_size * aside
+            hollow = {**mark(line, one), "markerfacecolor": "white", "markeredgecolor": one.colour}
+            ax.plot([at], [top], linestyle="none", zorder=5, **{**hollow, "markeredgewidth": 0.8})
+            ax.annotate(
+                "", (at, top), xytext=(0, 8), textcoords="offset points", zorder=4,
+                arrowprops={"arrowstyle": "<-", "color": one.colour, "linewidth": 0.7,
+                            "shrinkA": 0, "shrinkB": 2, "mutation_scale": 5},
+            )  # fmt: skip
+
+
+def _letters(n: int) -> tuple[int, int]:
+    """Letters of a title and of a note that panels have room for, ``n`` in a row."""
+    width = _width(n)
+    return int(width / 0.062), int(width / 0.05)
+
+
+def _heads(panels: Sequence[Panel], room: tuple[int, int]) -> list[tuple[list[str], list[str]]]:
+    """The lines of each panel's title and of its note."""
+    letters = [f"({_letter(i)}) " if len(panels) > 1 else "" for i in range(len(panels))]
+    return [
+        (wrap(letter + panel.title, room[0]), wrap(panel.note, room[1]))
+        for letter, panel in zip(letters, panels, strict=True)
+    ]
+
+
+def _room(heads: Sequence[tuple[list[str], list[str]]]) -> float:
+    """Inches that titles and the numbers of the axes take, a row of panels."""
+    return _TEXT + _LINE * (max(len(a) for a, _ in heads) + max(len(b) for _, b in heads))
+
+
+def _title(ax: Axes, head: tuple[list[str], list[str]], notes: int) -> None:
+    title, note = head
+    pad = 4 + 8 * notes + (3 if notes else 0)
+    ax.set_title("\n".join(title), color=INK, fontsize=7.5, pad=pad)
+    # Notes hang from the title, so that those of one line stand beside each other's first.
+    if note:
+        ax.annotate(
+            "\n".join(note), (0, 1), xytext=(0, pad - 3.5), xycoords="axes fraction", va="top",
+            textcoords="offset points", fontsize=6, color=FAINT, annotation_clip=False,
+        )  # fmt: skip
+
+
+def _looks(panel: Panel, shared: Sequence[str] | None) -> list[Look]:
+    mine = [line.label for line in panel.lines if line.source is None]
+    order = list(shared) if shared else mine
+    # In a panel of its own line, what the others show is not told by colour.
+    place = {label: i for i, label in enumerate(order)} if shared != [] else dict.fromkeys(mine, 0)
+    found = []
+    for i, line in enumerate(panel.lines):
+        if line.source is None:
+            found.append(look_of(place[line.label]))
+        else:
+            beside = place.get(line.alike or "", i)
+            found.append(Look(FAINT, _MARKERS[beside % len(_MARKERS)], "-"))
+    return found
+
+
+def _beneath(
+    axes: Sequence[Axes],
+    panels: Sequence[Panel],
+    looks: Sequence[Sequence[Look]],
+    shared: Sequence[str] | None,
+    foot: str,
+) -> None:
+    """The legend of all panels, and the foot; names of axes once a row and a column."""
+    figure = axes[0].get_figure(root=True)
+    assert isinstance(figure, Figure)
+    wide = figure.get_size_inches()[0] > 1.2 * COLUMN
+    handles = handles_of(list(zip(panels, looks, strict=True)), shared)
+    if handles and len(panels) > 1:
+        rows = -(-len(handles) // (5 if wide else 2))
+        figure.legend(
+            handles=handles, loc="outside lower center", ncols=-(-len(handles) // rows),
+            fontsize=_LEGEND, columnspacing=1.4, **TIGHT,
+        )  # fmt: skip
+        width, height = figure.get_size_inches()
+        figure.set_size_inches(width, height + 0.16 * rows)
+    if foot:
+        figure.supxlabel(foot, fontsize=6, color=FAINT, x=0.01, ha="left")
+    said = [one.get_ylabel() for one in axes]
+    for one, text in zip(axes, said, strict=True):
+        left = [t for other, t in zip(axes, said, strict=True) if _left_of(other, one)]
+        if left and left[-1] == text:
+            one.set_ylabel("")
+    under = [any(_above(one, other) for other in axes) for one in axes]
+    for one, covered in zip(axes, under, strict=True):
+        if covered:
+            one.set_xlabel("")
+
+
+def _left_of(a: Axes, b: Axes) -> bool:
+    first, second = a.get_subplotspec(), b.get_subplotspec()
+    assert first is not None
+    assert second is not None
+    return (
+        first.rowspan.start == second.rowspan.start and first.colspan.start < second.colspan.start
+    )
+
+
+def _above(a: Axes, b: Axes) -> bool:
+    first, second = a.get_subplotspec(), b.get_subplotspec()
+    assert first is not None
+    assert second is not None
+    return (
+        first.colspan.start == second.colspan.start and first.rowspan.start < second.rowspan.start
+    )
+
+
+def _batch_size(units: Set[str]) -> str:
+    return (
+        f"batch size ({next(iter(units))}s)"
+        if len(units) == 1 and "" not in units
+        else "batch size"
+    )

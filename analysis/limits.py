@@ -1,0 +1,123 @@
+"""Budgets that results are asked under: "5000 steps", "10 epochs", "1e6 examples".
+
+A search that trained on past its target has the answer for every smaller budget too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from results.errors import ResultsError
+
+UNITS = ("steps", "epochs", "examples")
+_EXAMPLE = 'for example: --under "5000 steps" --under "10 epochs"'
+_PATTERN = re.compile(r"^\s*(\d[\d,_]*(?:\.\d*)?|\.\d+)((?:[eE][-+]?\d+)?)\s*([A-Za-z]*)\s*$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limit:
+    """At most so many steps, epochs of the training set, or examples."""
+
+    amount: float
+    unit: str
+    """One of ``UNITS``."""
+
+    @classmethod
+    def parse(cls, text: str | Limit) -> Limit:
+        """Read ``"5000 steps"``, ``"10 epochs"`` or ``"1e6 examples"``.
+
+        Raises:
+            ResultsError: the text is none of these.
+        """
+        if isinstance(text, Limit):
+            return text
+        match = _PATTERN.match(text)
+        if not match:
+            raise ResultsError(f"{text!r} is no budget", hint=_EXAMPLE)
+        unit = match[3].lower()
+        unit = unit if unit.endswith("s") or not unit else f"{unit}s"
+        if unit not in UNITS:
+            near = get_close_matches(unit, UNITS, n=1)
+            said = f"{text!r} has no unit" if not unit else f"{match[3]!r} is no unit of a budget"
+            raise ResultsError(said, hint=f"did you mean {near[0]}?" if near else _EXAMPLE)
+        amount = float(re.sub("[,_]", "", match[1]) + match[2])
+        if not 0 < amount < np.inf:
+            raise ResultsError(f"a budget of {text!r} is none", hint=_EXAMPLE)
+        return cls(amount=amount, unit=unit)
+
+    def steps(self, batch_size: NDArray[np.float64], train: NDArray[np.float64]) -> NDArray:
+        """The last step within it; (n,) of batch sizes and of examples in the training set.
+
+        An epoch is ``train`` examples, whatever a short last batch leaves out of it. NaN where it
+        is in epochs and the training set's size is NaN.
+        """
+        if self.unit == "steps":
+            return np.floor(np.full(len(batch_size), self.amount))
+        examples = self.amount * (train if self.unit == "epochs" else 1.0)
+        # 3 epochs of 1,000 examples are 30 steps of 100, whatever the last bit says.
+        return np.floor(examples / batch_size * (1 + 1e-12))
+
+    def __str__(self) -> str:
+        amount = f"{self.amount:,.0f}" if self.amount == round(self.amount) else f"{self.amount:g}"
+        return f"{amount} {self.unit[:-1] if self.amount == 1 else self.unit}"
+
+
+def steps_within(trials: pd.DataFrame, limit: Limit) -> NDArray[np.float64]:
+    """The last step of each trial within ``limit``, by its batch size and training set; (n,).
+
+    Raises:
+        ResultsError: the limit is in epochs, and the size of a training set is not recorded.
+    """
+    sizes = trials["batch_size"].to_numpy(dtype=float)
+    known = "train_examples" in trials
+    train = trials["train_examples"] if known else pd.Series(np.nan, trials.index)
+    found = limit.steps(sizes, pd.to_numeric(train).to_numpy(dtype=float, na_value=np.nan))
+    lacking = np.isnan(found)
+    if lacking.any():
+        named = sorted({str(name) for name in trials["workload"][lacking].dropna()})
+        of = f" of {', '.join(named[:3])}" if named else ""
+        raise ResultsError(
+            f"{limit}: the size of the training set{of} is not recorded",
+            hint='say it in examples: --under "1e6 examples"; or leave those out with --where',
+        )
+    return found
+
+
+def within(trials: pd.DataFrame, limits: Sequence[Limit]) -> pd.DataFrame:
+    """``trials`` as if what was reached beyond any of ``limits`` had not been.
+
+    One that reached its target later did not reach it; one that was dominated beyond the limit
+    did not either, and that is known. Infeasible ones stay so, whenever they diverged.
+
+    Raises:
+        ResultsError: as ``steps_within``.
+    """
+    if not limits:
+        return trials
+    last = np.min([steps_within(trials, limit) for limit in limits], axis=0)
+
+    def numbers(name: str) -> NDArray[np.float64]:
+        return pd.to_numeric(trials[name]).to_numpy(dtype=float, na_value=np.nan)
+
+    late = numbers("steps_to_target") > last
+    past = trials["stop_reason"].eq("dominated").to_numpy() & (numbers("steps_run") >= last)
+    cut = late | past
+    steps, miss = (np.where(late, np.nan, numbers(n)) for n in ("steps_to_target", "last_miss"))
+    changed: dict[str, Any] = {
+        "steps_to_target": steps,
+        "last_miss": miss,
+        "status": trials["status"].mask(cut, "COMPLETE"),
+        "stop_reason": trials["stop_reason"].mask(cut, "budget"),
+    }
+    for name in ("refined_steps", "refined_last_miss"):
+        if name in trials:
+            changed[name] = np.where(late, np.nan, numbers(name))
+    return trials.assign(**changed)

@@ -1,0 +1,310 @@
+"""The figures of Shallue et al. 2019 from any results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import results
+from analysis import Curve, figures
+from analysis.figures.shallue import sheet
+from analysis.figures.shallue.panel import Dot, Line, Panel, normalized
+from analysis.limits import Limit
+from analysis.material import Asked, Material
+from results.errors import ResultsError
+from tests.analysis import gallery
+
+pytestmark = pytest.mark.usefixtures("closed_figures")
+NAMES = [name for name in figures.names() if name.startswith("shallue-")]
+
+
+@pytest.fixture(autouse=True)
+def unfitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without regimes, which take most of the time: the reference numbers have perfect scaling."""
+    monkeypatch.setattr(Material, "regimes", property(lambda shown: [None] * len(shown.curves)))
+
+
+@pytest.fixture(scope="module")
+def every(paper_results: Path) -> Material:
+    return Material([results.open(paper_results)])
+
+
+def of(paper_results: Path, where: str, **asked: Any) -> Material:
+    return Material([results.open(paper_results)], Asked(where=where, **asked))
+
+
+def texts(ax: Any) -> list[str]:
+    from matplotlib.text import Text
+
+    figure = ax.get_figure(root=True)
+    figure.draw_without_rendering()
+    return [t.get_text() for t in figure.findobj(Text) if t.get_visible() and t.get_text()]
+
+
+def test_all_of_them_are_there() -> None:
+    assert [
+        *(f"shallue-fig{i}" for i in range(1, 12)),
+        "shallue-best-learning-rate",
+        "shallue-best-momentum",
+    ] == NAMES
+
+
+@pytest.mark.parametrize("name", ["shallue-fig1", "shallue-fig7", "shallue-fig10"])
+def test_nothing_that_is_written_leaves_the_page(every: Material, name: str) -> None:
+    figure = figures.draw(name, every).get_figure(root=True)
+    assert figure is not None
+    figure.draw_without_rendering()
+    page = figure.bbox.padded(2)
+    for legend in figure.legends:
+        box = legend.get_window_extent()
+        assert page.x0 <= box.x0
+        assert box.x1 <= page.x1
+    for one in figure.axes:
+        for text in (one.title, one.xaxis.label, one.yaxis.label):
+            box = text.get_window_extent()
+            if text.get_text():
+                assert page.x0 <= box.x0, text.get_text()
+                assert box.x1 <= page.x1, text.get_text()
+                assert box.y1 <= page.y1, text.get_text()
+
+
+def test_a_panel_is_a_workload_and_the_published_curve_stands_beside(paper_results: Path) -> None:
+    shown = of(paper_results, "experiment IN ('stopping', 'softmax')")
+    ax = figures.draw("shallue-fig1", shown)
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    assert len(figure.axes) == 2
+    words = texts(ax)
+    assert {"(a) digits-softmax", "(b) cifar10-resnet8", "validation_error < 0.3"} <= {*words}
+    assert "Shallue et al. 2019" in words
+    frame = figures.numbers("shallue-fig1", shown)
+    beside = frame[frame["source"].notna()]
+    known = results.open("published").trials
+    known = known[(known["workload"] == "cifar10-resnet8") & (known["optimizer"] == "sgd")]
+    assert beside["value"].tolist() == known.sort_values("batch_size")["steps_to_target"].tolist()
+    own = frame[frame["source"].isna() & (frame["panel"] == "cifar10-resnet8")]
+    (curve,) = (c for c in shown.curves if c.group["workload"] == "cifar10-resnet8")
+    assert own["value"].tolist() == [point.steps for point in curve.points]
+    assert own["low"].tolist() == [point.bar[0] for point in curve.points if point.bar]
+
+
+def test_goals_are_recomputed_and_those_that_cannot_be_are_told(
+    paper_results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from results.target import Target
+
+    shown = of(paper_results, "experiment = 'goals' AND optimizer = 'sgd'")
+    goals = [Target.parse(text) for text in (*gallery.GOALS[1:], "validation_loss < 1")]
+    monkeypatch.setattr(Material, "goals", property(lambda _: goals))
+    frame = figures.numbers("shallue-fig2", shown)
+    for goal in gallery.GOALS[1:]:
+        (curve,) = shown.at(goal).trials_of_curves
+        line = frame[frame["target"] == goal]
+        assert line["value"].tolist() == [point.steps for point in curve.points]
+    lost = frame[frame["batch_size"].isna()]
+    assert lost["target"].tolist() == ["validation_loss < 1"]
+    assert "validation_loss" in lost["note"].iloc[0]
+    assert any("1 goal is left out" in text for text in texts(figures.draw("shallue-fig2", shown)))
+
+
+def test_models_are_over_one_batch_size_that_all_share(paper_results: Path) -> None:
+    shown = of(paper_results, "experiment IN ('widths', 'goals', 'softmax')")
+    frame = figures.numbers("shallue-fig3", shown)
+    assert set(frame["panel"]) == {
+        "digits-mlp, sgd, by width",
+        "digits-mlp, momentum, by width",
+        "digits, sgd, by model",
+    }
+    for _, line in frame.groupby(["panel", "line"]):
+        at = line["normalized_at"].iloc[0]
+        unit = line.loc[line["batch_size"] == at, "steps"].item()
+        assert line["value"].tolist() == pytest.approx((line["steps"] / unit).tolist())
+        assert line["perfect_scaling"].tolist() == pytest.approx((at / line["batch_size"]).tolist())
+
+
+def test_optimizers_data_sets_and_subsets(every: Material, paper_results: Path) -> None:
+    four = figures.numbers("shallue-fig4", every)
+    lines = set(four.loc[four["panel"].str.contains("64"), "line"])
+    assert lines == {"sgd", "momentum"}  # nesterov was held to another goal
+    five = figures.numbers("shallue-fig5", every)
+    assert set(five["line"]) == {"fashion8, < 0.3", "digits, < 0.06"}
+    six = figures.numbers("shallue-fig6", every)
+    assert set(six["line"]) == {
+        "examples 300, < 0.1",
+        "examples 600, < 0.1",
+        "whole data set, < 0.06",
+    }
+    named = of(paper_results, "experiment = 'widths'", by=("width",))
+    with pytest.raises(ResultsError, match="no subsets of one data set"):
+        figures.numbers("shallue-fig6", named)
+    wide = of(paper_results, "experiment IN ('widths', 'goals')", by=("width",))
+    assert set(figures.numbers("shallue-fig6", wide)["curve_width"]) == {16, 64}
+
+
+def test_label_smoothing_is_by_value_within_the_search(every: Material) -> None:
+    frame = figures.numbers("shallue-fig7", every)
+    best = frame[frame["measure"] == "best validation error"]
+    assert best.groupby("line")["value"].min().round(6).tolist() == [0.03, 0.024]
+    steps = frame[frame["measure"] == "steps to target"]
+    trials = every.trials
+    for row in steps.itertuples():
+        mine = trials[
+            (trials["label_smoothing"] == float(row.line.split()[-1]))
+            & (trials["batch_size"] == row.batch_size)
+            & (trials["status"] == "COMPLETE")
+        ].sort_values("index")
+        assert row.value == mine["steps_to_target"].iloc[: int(row.trials)].min()
+
+
+def test_a_search_under_budgets(every: Material, paper_results: Path) -> None:
+    where = "experiment = 'goals' AND optimizer = 'momentum'"
+    limits = tuple(map(Limit.parse, ("150 steps", "20000 examples")))
+    shown = of(paper_results, where, under=limits)
+    frame = figures.numbers("shallue-fig9", shown)
+    assert set(frame["row"]) == {"150 steps", "20,000 examples"}
+    trials = shown.trials.set_index("trial")
+    for row in frame.itertuples():
+        last = 150 if "steps" in row.row else 20_000 // row.batch_size
+        reached = trials.loc[row.trial, "steps_to_target"] <= last
+        assert (row.became == "reached") == reached
+    assert frame["batch_size"].nunique() == 4
+    free = figures.numbers("shallue-fig9", shown.under())
+    assert len(set(free["row"])) == 2
+    ten = figures.numbers("shallue-fig10", every)
+    assert set(ten["row"]) == {"width 64, < 0.06", "width 16, < 0.1"}
+
+
+def test_the_best_metric_under_budgets_has_gaps_where_trials_were_stopped(
+    paper_results: Path,
+) -> None:
+    limits = (Limit.parse("40 steps"), Limit.parse("20 epochs"))
+    shown = of(paper_results, "experiment = 'stopping'", under=limits)
+    frame = figures.numbers("shallue-fig11", shown)
+    assert set(frame["under"]) == {"40 steps", "20 epochs"}
+    gone = frame["value"].isna()
+    assert gone.any()
+    assert not gone.all()
+    assert frame.loc[gone, "note"].str.contains("stopped at the target").all()
+    assert (frame.loc[gone, "unknown_trials"] > 0).all()
+    assert any(
+        "points are not known" in text for text in texts(figures.draw("shallue-fig11", shown))
+    )
+
+
+def test_best_metaparameters_are_those_of_the_best_trial(every: Material) -> None:
+    trials = every.trials.set_index("trial")
+    points = {point.trial: point for curve in every.curves for point in curve.points}
+    rates = figures.numbers("shallue-best-learning-rate", every)
+    want = {trials.loc[name, "learning_rate"] for name in points if name}
+    assert set(rates["value"].dropna()) == want
+    momenta = figures.numbers("shallue-best-momentum", every)
+    known = momenta[momenta["momentum"].notna()]
+    assert known["value"].tolist() == pytest.approx((1 - known["momentum"]).tolist())
+    assert set(known["line"]) == {"momentum", "nesterov"}
+    eight = figures.numbers("shallue-fig8", every)
+    assert eight.equals(figures.numbers("learning_rate", every))
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("shallue-fig2", "no workload with steps to several goals"),
+        ("shallue-fig3", "no two models of one data set"),
+        ("shallue-fig4", "no two optimizers on one workload"),
+        ("shallue-fig5", "no model on two data sets"),
+        ("shallue-fig6", "no subsets of one data set"),
+        ("shallue-fig7", "no two values of label smoothing"),
+        ("shallue-fig9", "no trials with a learning rate and a momentum"),
+        ("shallue-fig10", "no trials with a learning rate and a momentum"),
+        ("shallue-best-momentum", "no best trial has a momentum"),
+    ],
+)
+def test_where_there_is_nothing_to_draw_it_says_what_it_needs(
+    paper_results: Path, name: str, said: str
+) -> None:
+    with pytest.raises(ResultsError, match=said) as caught:
+        figures.draw(name, of(paper_results, "experiment = 'softmax'"))
+    assert str(caught.value.hint).startswith("this figure needs")
+
+
+def test_without_measurements_no_best_metric_is_known(tmp_path: Path) -> None:
+    file = tmp_path / "steps.csv"
+    file.write_text("batch_size,steps\n8,100\n16,50\n32,30\n")
+    shown = Material([results.open(file)], Asked(under=(Limit.parse("9 steps"),)))
+    with pytest.raises(ResultsError, match="no best metric under 9 steps is known") as caught:
+        figures.draw("shallue-fig11", shown)
+    assert "measurements" in str(caught.value.hint)
+    for name in ("shallue-fig8", "shallue-best-learning-rate"):
+        with pytest.raises(ResultsError, match="learning rate"):
+            figures.draw(name, shown)
+    # Steps beyond a budget were not reached.
+    late = figures.numbers("shallue-fig1", shown.under(Limit.parse("60 steps")))
+    assert late["value"].fillna(0).tolist() == [0, 50, 30]
+
+
+def line(values: list[float | None], label: str = "a") -> Line:
+    sizes = [2**i for i in range(len(values))]
+    dots = tuple(
+        Dot(batch_size=size, value=value, reached=value is not None)
+        for size, value in zip(sizes, values, strict=True)
+    )
+    return Line(label=label, dots=dots)
+
+
+def test_no_line_is_drawn_through_a_gap() -> None:
+    panel = Panel(title="t", lines=(line([64, 32, None, 8, 4]),), measure="steps to target")
+    ax = sheet.draw([panel])
+    joined = [np.asarray(one.get_xdata()).tolist() for one in ax.lines if len(one.get_xdata()) == 2]
+    assert [1, 2] in joined
+    assert [8, 16] in joined
+    assert not any(a <= 2 and b >= 8 for a, b in joined)
+    hollow = [one for one in ax.lines if one.get_markerfacecolor() == "white"]
+    assert [np.asarray(one.get_xdata()).tolist() for one in hollow] == [[4]]
+    assert "target not reached" in texts(ax)
+
+
+def test_panels_without_a_shared_batch_size_are_not_normalized() -> None:
+    both = (line([64, None, 16], "a"), line([None, 32, 24], "b"))
+    panel = normalized(Panel(title="t", lines=both, measure="steps"))
+    assert panel is not None
+    assert panel.measure == "steps / those at B = 4"
+    assert panel.lines[0].values() == {1: 4.0, 4: 1.0}
+    apart = (line([64, None], "a"), line([None, 32], "b"))
+    assert normalized(Panel(title="t", lines=apart, measure="steps")) is None
+
+
+def test_many_panels_make_rows_and_columns_that_fit(plain_curve: Callable[..., Curve]) -> None:
+    from matplotlib import pyplot as plt
+
+    def count(n: int) -> int:
+        panels = [Panel(title=str(i), lines=(line([4, 2]),), measure="m") for i in range(n)]
+        return sheet.across(panels)
+
+    assert [count(n) for n in (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16)] == [
+        1,
+        2,
+        3,
+        2,
+        3,
+        3,
+        4,
+        4,
+        3,
+        3,
+        4,
+    ]
+    two = [
+        plain_curve([1, 2, 4], [64, 32, 17], group={"workload": name, "optimizer": "sgd"})
+        for name in "ab"
+    ]
+    ax = plt.figure().add_subplot()
+    with pytest.raises(ResultsError, match="2 panels do not go on one pair of axes"):
+        figures.draw("shallue-fig1", two, ax=ax)
+    frame = figures.numbers("shallue-fig1", two)
+    assert frame.groupby("panel")["value"].apply(list).tolist() == [[64, 32, 17]] * 2
+    assert pd.isna(frame["source"]).all()
