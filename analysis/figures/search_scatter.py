@@ -89,6 +89,8 @@ def draw_blocks(
         ResultsError: several panels, and one pair of axes to draw them on.
     """
     panels = [panel for block in blocks for panel in block]
+    if all(len(block) == 1 for block in blocks):
+        blocks, across = [panels], 0
     with context():
         if ax is not None:
             if len(panels) > 1:

@@ -223,11 +223,15 @@ def _said(name: str, value: Any) -> Any:
 
 
 def titles(keys: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:
-    """What each panel is of: its workload, else data set or model, then what tells it apart."""
+    """What each panel is of: its workload, else data set or model, then what tells it from others
+    of that."""
     first = [_first(key) for _, key in keys]
     names = list(dict.fromkeys(name for _, key in keys for name in key if name not in _NAMED))
-    telling = [name for name in names if len({str(key.get(name)) for _, key in keys}) > 1]
-    rest = [labels_of({name: key[name] for name in telling if name in key}) for _, key in keys]
+    rest = []
+    for (_, key), start in zip(keys, first, strict=True):
+        alike = [other for (_, other), its in zip(keys, first, strict=True) if its == start]
+        telling = [name for name in names if len({str(one.get(name)) for one in alike}) > 1]
+        rest.append(labels_of({name: key[name] for name in telling if name in key}))
     return [
         ", ".join(filter(None, (start, more, f"by {name}" if name else "")))
         for (name, _), start, more in zip(keys, first, rest, strict=True)

@@ -9,6 +9,8 @@ from matplotlib.artist import Artist
 from matplotlib.lines import Line2D
 
 from analysis.figures import marks
+from analysis.figures.page import mark as size
+from analysis.figures.page import stroke
 from analysis.figures.shallue.panel import Line, Panel
 from analysis.figures.style import FAINT, INK, Look
 
@@ -26,10 +28,10 @@ def mark(line: Line, one: Look) -> dict[str, Any]:
     return {
         "marker": one.marker,
         "color": one.colour,
-        "markersize": 3.6 if hollow else 4.4,
+        "markersize": size(3.6 if hollow else 4.4),
         "markerfacecolor": "white" if hollow else one.colour,
         "markeredgecolor": one.colour if hollow else "white",
-        "markeredgewidth": 0.7 if hollow else 0.4,
+        "markeredgewidth": stroke(0.7 if hollow else 0.4),
     }
 
 
@@ -52,7 +54,7 @@ def of_lines(parts: Sequence[tuple[Panel, Sequence[Look]]], *, plain: bool = Fal
     for panel, looks in parts:
         for line, one in zip(panel.lines, looks, strict=True):
             if line.source is not None or not plain:
-                handle = Line2D([], [], linewidth=0.9, label=line.label, **mark(line, one))
+                handle = Line2D([], [], linewidth=stroke(0.9), label=line.label, **mark(line, one))
                 handles.setdefault(line.label, handle)
     return list(handles.values())
 
@@ -68,17 +70,25 @@ def handles_of(
     lines = [line for panel, _ in parts for line in panel.lines]
     if any(line.perfect is not None and line.source is None for line in lines):
         handles["perfect scaling"] = Line2D(
-            [], [], color=INK, linewidth=0.8, linestyle=DASHES, label="perfect scaling"
+            [], [], color=INK, linewidth=stroke(0.8), linestyle=DASHES, label="perfect scaling"
         )
     if any(not dot.reached for line in lines for dot in line.dots):
         handles["target not reached"] = Line2D(
-            [], [], color=FAINT, linestyle="none", marker="$\\uparrow$", markersize=5.5,
-            markeredgewidth=0.3, label="target not reached",
-        )  # fmt: skip
+            [],
+            [],
+            color=FAINT,
+            linestyle="none",
+            marker="$\\uparrow$",
+            markersize=size(5.5),
+            markeredgewidth=stroke(0.3),
+            label="target not reached",
+        )
     for rule in (rule for panel, _ in parts for rule in panel.rules):
         handles.setdefault(
             rule.name,
-            Line2D([], [], color=INK, linewidth=0.8, linestyle=rule.dashes, label=rule.name),
+            Line2D(
+                [], [], color=INK, linewidth=stroke(0.8), linestyle=rule.dashes, label=rule.name
+            ),
         )
     rings = marks.rings([edge for line in lines for dot in line.dots for edge in dot.edges])
     return [*handles.values(), *rings]

@@ -14,6 +14,9 @@ from matplotlib.markers import CARETUPBASE
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
 from analysis.figures import marks
+from analysis.figures.page import COLUMN, context, stroke, unit, width
+from analysis.figures.page import mark as size
+from analysis.figures.shallue.layout import across, letters, need, panel_width, places
 from analysis.figures.shallue.legends import (
     DASHES,
     TIGHT,
@@ -24,11 +27,9 @@ from analysis.figures.shallue.legends import (
 )
 from analysis.figures.shallue.panel import Line, Panel
 from analysis.figures.style import (
-    COLUMN,
     FAINT,
     INK,
     Look,
-    context,
     grid,
     log2_axis,
     look,
@@ -65,8 +66,8 @@ def draw(panels: Sequence[Panel], ax: Axes | None = None, foot: str = "") -> Axe
         shared = shared_labels(panels)
         looks = [_looks(panel, shared) for panel in panels]
         n = 1 if ax is not None else across(panels)
-        heads = _heads(panels, _letters(n))
-        axes = [ax] if ax is not None else _sheet(panels, _room(heads))
+        heads = _heads(panels, letters(n))
+        axes = [ax] if ax is not None else _sheet(panels, n, _room(heads))
         units = {panel.unit for panel in panels}
         for one, panel, mine in zip(axes, panels, looks, strict=True):
             _panel(one, panel, mine, _peers(panel, panels), n)
@@ -74,11 +75,14 @@ def draw(panels: Sequence[Panel], ax: Axes | None = None, foot: str = "") -> Axe
             if ax is not None or len(panels) == 1:
                 told = ("",) if len(panel.lines) > 1 else None
                 one.legend(
-                    handles=handles_of([(panel, mine)], told), loc="best", fontsize=6, **TIGHT
+                    handles=handles_of([(panel, mine)], told),
+                    loc="best",
+                    fontsize=6 * unit(),
+                    **TIGHT,
                 )
             elif shared is None and len(panel.lines) > 1:
                 handles = of_lines([(panel, mine)])
-                one.legend(handles=handles, loc="best", fontsize=6, **TIGHT)
+                one.legend(handles=handles, loc="best", fontsize=6 * unit(), **TIGHT)
         for one, head in zip(axes, heads, strict=True):
             _title(one, head, max(len(note) for _, note in heads))
         if ax is None:
@@ -91,45 +95,15 @@ def _letter(i: int) -> str:
     return (ascii_lowercase[i // many - 1] if i >= many else "") + ascii_lowercase[i % many]
 
 
-def across(panels: Sequence[Panel]) -> int:
-    """Panels in a row: as the rows mean, else what fits two columns of print and leaves few
-    places empty."""
-    rows = [panel.wide for panel in panels]
-    if len(set(rows)) > 1:
-        return max(rows.count(row) for row in rows)
-    count = len(panels)
-    if count <= 3:
-        return count
-    return min((3, 2) if count <= 4 else (3, 4), key=lambda n: (-count % n, n != 3))
-
-
-def _width(n: int) -> float:
-    """Inches between the axes' ends of a panel, ``n`` in a row, about."""
-    return _page(n) / n - 0.45
-
-
-def _page(n: int) -> float:
-    """Inches of a figure of ``n`` panels in a row: one column of print, or two."""
-    return COLUMN if n == 1 else 2 * COLUMN + 0.2
-
-
-def _sheet(panels: Sequence[Panel], room: float) -> list[Axes]:
-    n = across(panels)
-    rows = sorted({panel.wide for panel in panels})
-    places: list[tuple[int, int]] = []
-    if len(rows) > 1:
-        seen: dict[int, int] = {}
-        for panel in panels:
-            places.append((rows.index(panel.wide), seen.get(panel.wide, 0)))
-            seen[panel.wide] = places[-1][1] + 1
-    else:
-        places = [divmod(i, n) for i in range(len(panels))]
-    down = 1 + max(row for row, _ in places)
-    width = _page(n)
+def _sheet(panels: Sequence[Panel], n: int, room: float) -> list[Axes]:
+    at = places(panels, n)
+    down = 1 + max(row for row, _ in at)
     height = _PANEL * (1.2 if n < 3 else 1.0)
-    figure = plt.figure(figsize=(width, (height + room) * down + 0.3), layout="constrained")
+    figure = plt.figure(
+        figsize=(width(need(n)), ((height + room) * down + 0.3) * unit()), layout="constrained"
+    )
     spec = figure.add_gridspec(down, n)
-    axes = [figure.add_subplot(spec[place]) for place in places]
+    axes = [figure.add_subplot(spec[place]) for place in at]
     figure.set_layout_engine("constrained", hspace=0.04, wspace=0.03)
     return axes
 
@@ -145,15 +119,21 @@ def _panel(ax: Axes, panel: Panel, looks: Sequence[Look], peers: Sequence[Line],
     ax.set_xscale("log", base=2)
     ax.set_xlim(min(sizes) / 1.6, max(sizes) * 1.6)
     # What the longest number leaves room for.
-    room = _width(n) / (0.075 * len(plain(max(sizes))) + 0.08)
+    room = panel_width(n) / (0.075 * len(plain(max(sizes))) + 0.08)
     log2_axis(ax.xaxis, min(sizes), max(sizes), most=max(2, min(7, int(room))))
     top = _limits(ax, panel, peers)
     grid(ax)
     low, _ = ax.get_ylim()
     ends = np.array([min(sizes), max(sizes)], dtype=float)
     for rule in panel.rules:
-        ax.plot(ends, rule.level * ends**rule.power, color=INK, linewidth=0.8, zorder=2,
-                linestyle=rule.dashes)  # fmt: skip
+        ax.plot(
+            ends,
+            rule.level * ends**rule.power,
+            color=INK,
+            linewidth=stroke(0.8),
+            zorder=2,
+            linestyle=rule.dashes,
+        )
     for place, (line, one) in enumerate(zip(panel.lines, looks, strict=True)):
         _line(ax, line, one)
         if line.perfect is not None and line.source is None and not (panel.one_perfect and place):
@@ -205,9 +185,12 @@ def _line(ax: Axes, line: Line, one: Look) -> None:
     """Dots and their bars, joined between neighbours that both have a value."""
     for run in _runs(line):
         ax.plot(
-            [size for size, _ in run], [value for _, value in run], color=one.colour,
-            linewidth=0.9, zorder=3 if line.source else 4,
-        )  # fmt: skip
+            [size for size, _ in run],
+            [value for _, value in run],
+            color=one.colour,
+            linewidth=stroke(0.9),
+            zorder=3 if line.source else 4,
+        )
     for dot in line.dots:
         if dot.value is None:
             continue
@@ -215,10 +198,18 @@ def _line(ax: Axes, line: Line, one: Look) -> None:
             open_above = not np.isfinite(dot.bar[1])
             end = dot.value * 1.25 if open_above else dot.bar[1]
             pale = tint(one.colour, 0.55)
-            ax.plot([dot.batch_size] * 2, [dot.bar[0], end], color=pale, linewidth=0.9, zorder=2)
+            ax.plot(
+                [dot.batch_size] * 2, [dot.bar[0], end], color=pale, linewidth=stroke(0.9), zorder=2
+            )
             if open_above:
-                ax.plot([dot.batch_size], [end], marker=CARETUPBASE, markersize=3, color=pale,
-                        zorder=2)  # fmt: skip
+                ax.plot(
+                    [dot.batch_size],
+                    [end],
+                    marker=CARETUPBASE,
+                    markersize=size(3),
+                    color=pale,
+                    zorder=2,
+                )
         ax.plot([dot.batch_size], [dot.value], zorder=4 if line.source else 5, **mark(line, one))
         marks.ring(ax, dot.batch_size, dot.value, dot.edges)
 
@@ -240,9 +231,13 @@ def _perfect(ax: Axes, line: Line, one: Look, low: float, *, single: bool) -> No
     least = low if single else max(low, 0.55 * min(line.values().values(), default=low))
     end = min(max(sizes) * 1.6, line.perfect / least)
     ax.plot(
-        [min(sizes), end], [line.perfect / min(sizes), line.perfect / end], linestyle=DASHES,
-        color=INK if single else tint(one.colour, 0.6), linewidth=0.8 if single else 0.7, zorder=2,
-    )  # fmt: skip
+        [min(sizes), end],
+        [line.perfect / min(sizes), line.perfect / end],
+        linestyle=DASHES,
+        color=INK if single else tint(one.colour, 0.6),
+        linewidth=stroke(0.8 if single else 0.7),
+        zorder=2,
+    )
 
 
 def _unreached(ax: Axes, line: Line, one: Look, top: float, place: int) -> None:
@@ -252,26 +247,36 @@ def _unreached(ax: Axes, line: Line, one: Look, top: float, place: int) -> None:
         if not dot.reached:
             at = dot.batch_size * aside
             hollow = {**mark(line, one), "markerfacecolor": "white", "markeredgecolor": one.colour}
-            ax.plot([at], [top], linestyle="none", zorder=5, **{**hollow, "markeredgewidth": 0.8})
+            ax.plot(
+                [at],
+                [top],
+                linestyle="none",
+                zorder=5,
+                **{**hollow, "markeredgewidth": stroke(0.8)},
+            )
             ax.annotate(
-                "", (at, top), xytext=(0, 8), textcoords="offset points", zorder=4,
-                arrowprops={"arrowstyle": "<-", "color": one.colour, "linewidth": 0.7,
-                            "shrinkA": 0, "shrinkB": 2, "mutation_scale": 5},
-            )  # fmt: skip
-
-
-def _letters(n: int) -> tuple[int, int]:
-    """Letters of a title and of a note that panels have room for, ``n`` in a row."""
-    width = _width(n)
-    return int(width / 0.062), int(width / 0.05)
+                "",
+                (at, top),
+                xytext=(0, 8),
+                textcoords="offset points",
+                zorder=4,
+                arrowprops={
+                    "arrowstyle": "<-",
+                    "color": one.colour,
+                    "linewidth": stroke(0.7),
+                    "shrinkA": 0,
+                    "shrinkB": 2,
+                    "mutation_scale": 5,
+                },
+            )
 
 
 def _heads(panels: Sequence[Panel], room: tuple[int, int]) -> list[tuple[list[str], list[str]]]:
     """The lines of each panel's title and of its note."""
-    letters = [f"({_letter(i)}) " if len(panels) > 1 else "" for i in range(len(panels))]
+    begins = [f"({_letter(i)}) " if len(panels) > 1 else "" for i in range(len(panels))]
     return [
         (wrap(letter + panel.title, room[0]), wrap(panel.note, room[1]))
-        for letter, panel in zip(letters, panels, strict=True)
+        for letter, panel in zip(begins, panels, strict=True)
     ]
 
 
@@ -282,14 +287,21 @@ def _room(heads: Sequence[tuple[list[str], list[str]]]) -> float:
 
 def _title(ax: Axes, head: tuple[list[str], list[str]], notes: int) -> None:
     title, note = head
-    pad = 4 + 8 * notes + (3 if notes else 0)
-    ax.set_title("\n".join(title), color=INK, fontsize=7.5, pad=pad)
+    pad = (4 + 8 * notes + (3 if notes else 0)) * unit()
+    ax.set_title("\n".join(title), color=INK, fontsize=7.5 * unit(), pad=pad)
     # Notes hang from the title, so that those of one line stand beside each other's first.
     if note:
         ax.annotate(
-            "\n".join(note), (0, 1), xytext=(0, pad - 3.5), xycoords="axes fraction", va="top",
-            textcoords="offset points", fontsize=6, color=FAINT, annotation_clip=False,
-        )  # fmt: skip
+            "\n".join(note),
+            (0, 1),
+            xytext=(0, pad - 3.5 * unit()),
+            xycoords="axes fraction",
+            va="top",
+            textcoords="offset points",
+            fontsize=6 * unit(),
+            color=FAINT,
+            annotation_clip=False,
+        )
 
 
 def _looks(panel: Panel, shared: Sequence[str] | None) -> list[Look]:
@@ -317,18 +329,22 @@ def _beneath(
     """The legend of all panels, and the foot; names of axes once a row and a column."""
     figure = axes[0].get_figure(root=True)
     assert isinstance(figure, Figure)
-    wide = figure.get_size_inches()[0] > 1.2 * COLUMN
+    wide = figure.get_size_inches()[0] > 1.2 * COLUMN * unit()
     handles = handles_of(list(zip(panels, looks, strict=True)), shared)
     if handles and len(panels) > 1:
         rows = -(-len(handles) // (5 if wide else 2))
         figure.legend(
-            handles=handles, loc="outside lower center", ncols=-(-len(handles) // rows),
-            fontsize=_LEGEND, columnspacing=1.4, **TIGHT,
-        )  # fmt: skip
-        width, height = figure.get_size_inches()
-        figure.set_size_inches(width, height + 0.16 * rows)
+            handles=handles,
+            loc="outside lower center",
+            ncols=-(-len(handles) // rows),
+            fontsize=_LEGEND * unit(),
+            columnspacing=1.4,
+            **TIGHT,
+        )
+        across_, height = figure.get_size_inches()
+        figure.set_size_inches(across_, height + 0.16 * rows * unit())
     if foot:
-        figure.supxlabel(foot, fontsize=6, color=FAINT, x=0.01, ha="left")
+        figure.supxlabel(foot, fontsize=6 * unit(), color=FAINT, x=0.01, ha="left")
     said = [one.get_ylabel() for one in axes]
     for one, text in zip(axes, said, strict=True):
         left = [t for other, t in zip(axes, said, strict=True) if _left_of(other, one)]
