@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True)
 class Look:
-    """``light`` is the colour on white (seaborn's colour-blind palette), ``dark`` its lighter kin
+    """``light`` is the colour on white, as the figures have it, ``dark`` its lighter kin
     on a dark screen; ``marker`` and ``dash`` are plotly's names."""
 
     light: str
@@ -20,10 +20,10 @@ class Look:
 
 
 LOOKS = (
-    Look("#0173b2", "#4ba6de", "circle", "solid"),
+    Look("#016297", "#4ba6de", "circle", "solid"),
     Look("#d55e00", "#f08a3c", "square", "dashdot"),
     Look("#029e73", "#35c79d", "triangle-up", "dot"),
-    Look("#cc78bc", "#e3a2d6", "diamond", "longdash"),
+    Look("#d48cc6", "#e3a2d6", "diamond", "longdash"),
     Look("#de8f05", "#f2b84b", "triangle-down", "longdashdot"),
     Look("#56b4e9", "#a6d9f7", "cross", "dash"),
     Look("#000000", "#f2f2f2", "x", "8px,3px,2px,3px"),

@@ -17,7 +17,9 @@ from results.location import PACKAGED
 ONE = """\
 - section: Regimes
   entries:
-    - {name: one, command: batchscale plot rates own, caption: 'A "b" `c`. D.'}
+    - name: one
+      command: batchscale plot rates own --where optimizer=\\'adam\\'
+      caption: 'A "b" `c`. D.'
 """
 
 
@@ -79,14 +81,14 @@ def test_an_entry_is_made_with_its_numbers(
     assert said.startswith("[ 1/1] one ")
     assert "removed gone.png" in said
     assert [path.name for path in (elsewhere / "img").iterdir()] == ["one.png"]
-    assert (elsewhere / "gallery" / "one.csv").read_text().startswith("curve,batch_size,")
+    assert (elsewhere / "gallery" / "one.csv").read_text().startswith("curve,")
     with Image.open(elsewhere / "gallery" / "one.png") as whole:
         inches = whole.width / whole.info["dpi"][0]
     with Image.open(elsewhere / "img" / "one.png") as small:
         assert small.width == 2 * round(inches * gallery.SHOWN)
     page = (elsewhere / "gallery.md").read_text()
     assert 'alt="A &quot;b&quot; c."' in page
-    assert "```sh\nbatchscale plot rates own -o one.pdf\n```" in page
+    assert "```sh\nbatchscale plot rates own --where optimizer=\\'adam\\' -o one.pdf\n```" in page
 
 
 def test_a_command_that_fails_is_told_and_the_status_is_1(

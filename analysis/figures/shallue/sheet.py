@@ -44,6 +44,8 @@ _PANEL = 1.62
 _TEXT, _LINE = 0.26, 0.125
 """Inches of the numbers under a panel, and of a line of its title."""
 _LEGEND = 6.5
+_UNIT = 1.35
+"""Inches of a panel under which what examples are is left out."""
 
 
 def look_of(i: int) -> Look:
@@ -71,7 +73,8 @@ def draw(panels: Sequence[Panel], ax: Axes | None = None, foot: str = "") -> Axe
         units = {panel.unit for panel in panels}
         for one, panel, mine in zip(axes, panels, looks, strict=True):
             _panel(one, panel, mine, _peers(panel, panels), n)
-            one.set_xlabel(_batch_size(units if ax is None else {panel.unit}))
+            shared_unit = units if ax is None else {panel.unit}
+            one.set_xlabel(_batch_size(shared_unit if panel_width(n) > _UNIT else set()))
             if ax is not None or len(panels) == 1:
                 told = ("",) if len(panel.lines) > 1 else None
                 one.legend(
