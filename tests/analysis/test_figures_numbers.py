@@ -1,4 +1,4 @@
-"""The paper's figures of packaged data show what they showed: see ``tests.analysis.reference``."""
+"""Figures of packaged data show what they showed: see ``tests.analysis.reference``."""
 
 from __future__ import annotations
 
@@ -15,6 +15,18 @@ SOURCES = {
     "published": ("published", "dataset IN ('mnist', 'lm1b')"),
     "sgd": ("own", "experiment = 'gallery-goals' AND optimizer = 'sgd'"),
     "goals": ("own", "experiment = 'gallery-goals' AND optimizer <> 'nesterov'"),
+    "models": ("own", "experiment = 'gallery-models' AND batch_size IN (16, 128, 1024)"),
+    "sets": (
+        "own",
+        "experiment IN ('gallery-goals', 'gallery-mnist', 'gallery-fashion') "
+        "AND optimizer = 'sgd' AND batch_size IN (32, 128, 1024)",
+    ),
+    "subsets": ("own", "experiment = 'gallery-subsets' AND batch_size IN (32, 128, 2048)"),
+    "smoothing": ("own", "experiment = 'gallery-smoothing' AND batch_size IN (16, 128, 1024)"),
+    "demo": (
+        "own",
+        "experiment = 'digits' AND optimizer = 'momentum' AND batch_size IN (1, 32, 1024)",
+    ),
 }
 DRAWN = (
     ("published", "shallue-fig1"),
@@ -28,6 +40,16 @@ DRAWN = (
     ("goals", "shallue-fig11"),
     ("goals", "shallue-best-learning-rate"),
     ("goals", "shallue-best-momentum"),
+    ("models", "shallue-fig3"),
+    ("models", "shallue-fig10"),
+    ("sets", "shallue-fig5"),
+    ("subsets", "shallue-fig6"),
+    ("smoothing", "shallue-fig7"),
+    ("demo", "steps"),
+    ("demo", "learning_rate"),
+    ("demo", "budget"),
+    ("demo", "rates"),
+    ("demo", "search"),
 )
 KEPT = {"shallue-fig9": ["curve", "row", "batch_size", "became", "steps", "best"]}
 """Columns of a figure that has many: those that say what it shows."""
@@ -47,5 +69,12 @@ def test_numbers_do_not_change_silently(source: str, name: str) -> None:
 
 
 def test_each_reference_is_of_a_figure_that_is_guarded() -> None:
-    there = {path.stem for path in FOLDER.glob("*-shallue-*.csv")}
+    there = {path.stem for path in FOLDER.glob("*-*.csv")}
     assert there == {f"{source}-{name}" for source, name in DRAWN}
+
+
+def test_every_figure_is_guarded() -> None:
+    there = {path.stem for path in FOLDER.glob("*.csv")}
+    assert all(
+        any(one == name or one.endswith(f"-{name}") for one in there) for name in figures.names()
+    )
