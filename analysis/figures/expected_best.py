@@ -14,8 +14,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from analysis.curves import Curve
-from analysis.figures.page import COLUMN, context, mark, stroke
-from analysis.figures.style import FAINT, INK, SIZES, grid, left_column, log2_axis, panels, tiles
+from analysis.figures.page import COLUMN, context, stroke
+from analysis.figures.style import FAINT, INK, SIZES, grid, left_column, panels, size_bar, tiles
 from analysis.groups import labels
 from analysis.material import Material
 from analysis.trials_needed import ENOUGH, Budget
@@ -148,11 +148,7 @@ def _legend(
     ]  # fmt: skip
     figure = axes[0].get_figure(root=True)
     assert isinstance(figure, Figure)
-    bar = figure.colorbar(colours, ax=list(axes), pad=0.02, aspect=28, shrink=0.9)
-    log2_axis(bar.ax.yaxis, *span)
-    bar.ax.tick_params(length=mark(2), width=stroke(0.6))
-    bar.outline.set_linewidth(stroke(0.4))
-    bar.set_label("batch size")
+    size_bar(axes, colours, span)
     if alone:
         axes[0].legend(handles=handles, loc="upper right")
         return

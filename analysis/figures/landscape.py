@@ -24,6 +24,7 @@ from analysis.figures.style import (
     log2_axis,
     log10_axis,
     panels,
+    size_bar,
     tiles,
 )
 from analysis.groups import labels
@@ -178,11 +179,7 @@ def _legend(
     ]  # fmt: skip
     figure = axes[0].get_figure(root=True)
     assert isinstance(figure, Figure)
-    bar = figure.colorbar(colours, ax=list(axes), pad=0.02, aspect=28, shrink=0.9)
-    log2_axis(bar.ax.yaxis, *span)
-    bar.ax.tick_params(length=mark(2), width=stroke(0.6))
-    bar.outline.set_linewidth(stroke(0.4))
-    bar.set_label("batch size")
+    size_bar(axes, colours, span)
     if alone:
         axes[0].legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.08), ncols=2)
         return

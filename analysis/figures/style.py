@@ -11,12 +11,15 @@ import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LinearSegmentedColormap, to_hex, to_rgb
+from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
 from analysis.figures.page import (
     COLUMN,
     context,
+    mark,
     own_cycle,
     room,
     sheet,
@@ -209,3 +212,14 @@ def left_column(axes: Sequence[Axes]) -> list[Axes]:
     return [
         one for one, spec in zip(axes, specs, strict=True) if spec is None or spec.is_first_col()
     ]
+
+
+def size_bar(axes: Sequence[Axes], colours: ScalarMappable, span: tuple[float, float]) -> None:
+    """A bar of batch sizes' colours beside all panels; ``span``: the least and the largest."""
+    figure = axes[0].get_figure(root=True)
+    assert isinstance(figure, Figure)
+    bar = figure.colorbar(colours, ax=list(axes), pad=0.02, aspect=28, shrink=0.9)
+    log2_axis(bar.ax.yaxis, *span)
+    bar.ax.tick_params(length=mark(2), width=stroke(0.6))
+    bar.outline.set_linewidth(stroke(0.4))
+    bar.set_label("batch size")
