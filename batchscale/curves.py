@@ -150,7 +150,7 @@ def report(
             f"cannot write a report as {path.name}", hint="give it a name that ends in .html"
         )
     shown = material(sources, target, where, by, baseline, tolerance, estimator)
-    text = page(payload(shown, title=title))
+    text = page(payload(shown, title=title, pictures=True))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

@@ -59,7 +59,7 @@ def test_what_reads_results_never_names_torch_or_ray(path: Path) -> None:
 def test_the_analysis_group_has_what_reading_results_imports() -> None:
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
     named = {text.split(">=")[0].lower() for text in groups["analysis"]}
-    brought = {"numpy"}  # by pandas
+    brought = {"numpy", "pil"}  # by pandas, and by matplotlib
     used = {
         name.lower()
         for path in MODULES

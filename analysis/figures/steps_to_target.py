@@ -60,47 +60,9 @@ def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
                 )
             _alone(ax, panels[0])
             return ax
-        need = COLUMN * min(len(panels), 2)
-        across = min(len(panels), max(1, int(room(need) / _LEAST + 0.01)))
-        down = -(-len(panels) // across)
-        most = max(len(pairs) for pairs in panels)
-        low = _STRIP * most + 0.16 if most > 1 else 0.3
-        handles = marks.explained(curves, regimes)
-        legend = 0.16 * -(-len(handles) // 2)
-        # Legends above full axes take their room from the figure, not from the strips.
-        above = [len(pairs) + 1 for pairs in panels if len(pairs) > _FULL]
-        legend += down * 0.17 * -(-max(above, default=0) // 2)
-        figure = plt.figure(
-            figsize=(width(need), ((_PANEL + low + 0.62) * down + legend) * unit()),
-            layout="constrained",
-        )
-        outer = figure.add_gridspec(down, across)
         # A training algorithm looks the same in every panel.
         order = list(dict.fromkeys(text for pairs in panels for text in names(pairs)))
-        both = [
-            _with_strip(
-                figure,
-                outer[i // across, i % across],
-                pairs,
-                [look(order.index(text)) for text in names(pairs)],
-                low,
-            )
-            for i, pairs in enumerate(panels)
-        ]
-        if handles:
-            figure.legend(
-                handles=handles, loc="outside lower center", ncols=2 * across, fontsize="small",
-                columnspacing=1.2, handletextpad=0.5,
-            )  # fmt: skip
-        for i, ((top, _), pairs) in enumerate(zip(both, panels, strict=True)):
-            wrap = len(caption(pairs)) > _WIDE * room(need) / across / COLUMN
-            top.set_title(caption(pairs, wrap=wrap), color=FAINT, fontsize="small", pad=5)
-            if i % across:
-                top.set_ylabel("")
-        figure.draw_without_rendering()  # lays out: the headings must know their room
-        for (_, beneath), pairs in zip(both, panels, strict=True):
-            _headings(beneath, [found for _, found in pairs])
-        return both[0][0]
+        return sheet(panels, [[look(order.index(text)) for text in names(p)] for p in panels])
 
 
 def numbers(shown: Material) -> pd.DataFrame:
@@ -115,6 +77,44 @@ def numbers(shown: Material) -> pd.DataFrame:
         frame["censored"] = frame["steps"].isna()
         frames.append(frame)
     return pd.concat(frames, ignore_index=True)
+
+
+def sheet(panels: Sequence[Pairs], looks: Sequence[Sequence[Look]]) -> Axes:
+    """A figure of these panels, each curve with its look; the axes of the first of them."""
+    need = COLUMN * min(len(panels), 2)
+    across = min(len(panels), max(1, int(room(need) / _LEAST + 0.01)))
+    down = -(-len(panels) // across)
+    most = max(len(pairs) for pairs in panels)
+    low = _STRIP * most + 0.16 if most > 1 else 0.3
+    curves = [curve for pairs in panels for curve, _ in pairs]
+    handles = marks.explained(curves, [found for pairs in panels for _, found in pairs])
+    legend = 0.16 * -(-len(handles) // 2)
+    # Legends above full axes take their room from the figure, not from the strips.
+    above = [len(pairs) + 1 for pairs in panels if len(pairs) > _FULL]
+    legend += down * 0.17 * -(-max(above, default=0) // 2)
+    figure = plt.figure(
+        figsize=(width(need), ((_PANEL + low + 0.62) * down + legend) * unit()),
+        layout="constrained",
+    )
+    outer = figure.add_gridspec(down, across)
+    both = [
+        _with_strip(figure, outer[i // across, i % across], pairs, looks[i], low)
+        for i, pairs in enumerate(panels)
+    ]
+    if handles:
+        figure.legend(
+            handles=handles, loc="outside lower center", ncols=2 * across, fontsize="small",
+            columnspacing=1.2, handletextpad=0.5,
+        )  # fmt: skip
+    for i, ((top, _), pairs) in enumerate(zip(both, panels, strict=True)):
+        wrap = len(caption(pairs)) > _WIDE * room(need) / across / COLUMN
+        top.set_title(caption(pairs, wrap=wrap), color=FAINT, fontsize="small", pad=5)
+        if i % across:
+            top.set_ylabel("")
+    figure.draw_without_rendering()  # lays out: the headings must know their room
+    for (_, beneath), pairs in zip(both, panels, strict=True):
+        _headings(beneath, [found for _, found in pairs])
+    return both[0][0]
 
 
 def _with_strip(

@@ -7,11 +7,14 @@ from typing import Any
 
 from analysis.report import render
 
+_RENDERED = ("html", "pictures")
+"""What is in the page's texts already."""
+
 
 def page(payload: dict[str, Any] | None, *, live: str | None = None) -> str:
     """One HTML file: texts and tables, the data, plotly.js and a script that draws.
 
-    Without JavaScript all of the text is there, and the charts say what they lack.
+    Without JavaScript all of the text is there, and a picture of each curve if the payload has it.
 
     Args:
         payload: of ``analysis.report.payload``; None while a page that is ``live`` has none yet.
@@ -20,7 +23,7 @@ def page(payload: dict[str, Any] | None, *, live: str | None = None) -> str:
     """
     drawn = None
     if payload is not None:
-        drawn = {name: value for name, value in payload.items() if name != "html"}
+        drawn = {name: value for name, value in payload.items() if name not in _RENDERED}
     return render.whole(
         payload,
         live=live,

@@ -16,6 +16,7 @@ from analysis.report import findings, provenance, tables
 from analysis.report.bibtex import bibtex
 from analysis.report.looks import numbered, palette
 from analysis.report.panels import Panel, View, panels
+from analysis.report.pictures import MOST_SHOWN, picture
 from analysis.report.render import contents
 from analysis.report.series import overlay, series
 
@@ -23,8 +24,12 @@ MOST_TRIED = 40_000
 """Trials that the search charts hold in all: beyond, they are left out and the page says so."""
 
 
-def payload(material: Material, *, title: str | None = None) -> dict[str, Any]:
+def payload(
+    material: Material, *, title: str | None = None, pictures: bool = False
+) -> dict[str, Any]:
     """All of the page; ``analysis.report.page`` makes HTML of it.
+
+    ``pictures``: with a drawing of each panel's chart, there before any script has run.
 
     Raises:
         ResultsError: no trials, or none that make a curve.
@@ -38,10 +43,16 @@ def payload(material: Material, *, title: str | None = None) -> dict[str, Any]:
         "about": _about(material),
         "tolerance": material.asked.tolerance,
         "looks": palette(),
+        "most_shown": MOST_SHOWN,
         "panels": [
             _panel(i, part, look, material.asked.baseline)
             for i, (part, look) in enumerate(zip(parts, looks, strict=True))
         ],
+        "pictures": {
+            f"p{i}": picture(_first(part), look)
+            for i, (part, look) in enumerate(zip(parts, looks, strict=True))
+            if pictures
+        },
         "published": [overlay(curve) for curve in published],
         "experiments": provenance.experiments(material),
         "environment": provenance.environment(material),

@@ -34,7 +34,7 @@ def material(tmp_path_factory: pytest.TempPathFactory) -> Material:
 
 @pytest.fixture(scope="module")
 def made(material: Material) -> dict[str, Any]:
-    return payload(material)
+    return payload(material, pictures=True)
 
 
 def near(one: Any, other: Any) -> bool:
@@ -143,11 +143,11 @@ def test_the_page_is_one_file_that_asks_nothing_of_a_network(made: dict[str, Any
     assert "default-src 'none'" in head
     assert "connect-src 'none'" in head
     assert "connect-src 'self'" in page(made, live="/state.json").split("<script", 1)[0]
-    for tag in ('<link rel="stylesheet', "<img", "<script src", "<iframe", "@import"):
+    for tag in ('<link rel="stylesheet', '<img src="http', "<script src", "<iframe", "@import"):
         assert tag not in text.replace(render.plotly(), "")
     held = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
     assert held is not None
-    assert json.loads(held[1]) == {k: v for k, v in made.items() if k != "html"}
+    assert json.loads(held[1]) == {k: v for k, v in made.items() if k not in ("html", "pictures")}
 
 
 def test_a_live_page_may_begin_with_nothing() -> None:
@@ -214,7 +214,11 @@ def test_without_javascript_findings_and_tables_are_there(made: dict[str, Any]) 
     for each in view["findings"]:
         for part in each["parts"]:
             assert f"{part['name']} {part['text']}" in text
-    assert "drawn by JavaScript" in text
+    assert made["html"].count("<img") == made["html"].count(made["pictures"]["p0"]) == 1
+    assert "drawn by JavaScript" not in text
+    plain = render.contents({**made, "pictures": {}})
+    assert "drawn by JavaScript" in plain
+    assert "<img" not in plain
     assert parsed.found.count("table") == sum(
         len(view["tables"]) for view in made["panels"][0]["views"]
     )

@@ -15,10 +15,10 @@ const chosen = { theme: "auto", panels: {}, sorted: {}, printing: false };
 function choice(panel) {
   if (!chosen.panels[panel.id]) {
     const view = panel.views[0];
-    const many = view.curves.length > MOST_SHOWN;
+    const many = view.curves.length > data.most_shown;
     chosen.panels[panel.id] = {
       view: view.id,
-      hidden: new Set(many ? view.curves.slice(MOST_SHOWN).map((curve) => curve.label) : []),
+      hidden: new Set(many ? view.curves.slice(data.most_shown).map((curve) => curve.label) : []),
       y: "steps",
       relative: "none",
       base: null,
@@ -30,9 +30,6 @@ function choice(panel) {
   if (!panel.views.some((view) => view.id === mine.view)) mine.view = panel.views[0].id;
   return mine;
 }
-
-// So many curves are shown at first; the others can be switched on.
-const MOST_SHOWN = 12;
 
 function panelOf(id) {
   return data.panels.find((panel) => panel.id === id);

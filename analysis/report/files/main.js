@@ -12,14 +12,18 @@ function library() {
   kept.remove();
 }
 
-/** After what is on the screen now has been painted. */
-function soon(task) {
-  const channel = new MessageChannel();
-  channel.port1.onmessage = () => {
-    channel.port1.close();
-    task();
-  };
-  channel.port2.postMessage(null);
+/** After what is on the screen now has been painted, and the picture of a chart with it. */
+async function painted(node) {
+  const picture = node.querySelector("img");
+  if (picture) await picture.decode().catch(() => null);
+  await new Promise((shown) => {
+    const channel = new MessageChannel();
+    channel.port1.onmessage = () => {
+      channel.port1.close();
+      shown();
+    };
+    window.requestAnimationFrame(() => channel.port2.postMessage(null));
+  });
 }
 
 /** Draw a chart, or say that there is nothing to draw. */
@@ -103,7 +107,7 @@ function build() {
         if (!each.isIntersecting) continue;
         near.unobserve(each.target);
         each.target.dataset.near = "yes";
-        soon(() => draw(each.target));
+        painted(each.target).then(() => draw(each.target));
       }
     },
     { rootMargin: "300px" },
@@ -137,7 +141,7 @@ function start() {
   window.addEventListener("beforeprint", () => print(true));
   window.addEventListener("afterprint", () => print(false));
   // Ahead of the first chart that is scrolled to, once nothing else is to be done.
-  window.addEventListener("load", () => window.requestIdleCallback && window.requestIdleCallback(library));
+  window.addEventListener("load", () => painted(document.body).then(() => window.requestIdleCallback && window.requestIdleCallback(library)));
   const address = embedded("live");
   if (address) ask(address);
 }

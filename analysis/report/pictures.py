@@ -1,0 +1,46 @@
+"""A panel's chart as a picture: what the page shows until its script has run, and where none runs.
+
+plotly.js takes seconds on a slow machine, so the same curves stand there at once, drawn by
+``plot steps``. They are PNGs of 256 colours: a browser lays each SVG out as a page of its
+own, and ten of them take it longer than all the rest of a page.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Sequence
+from typing import Any
+
+from analysis.report.panels import View
+
+MOST_SHOWN = 12
+"""So many curves of a panel are shown at first; the others can be switched on."""
+
+_DPI = 200
+"""1,400 pixels across, for some thousand of a wide screen's."""
+
+
+def picture(view: View, looks: Sequence[int]) -> str:
+    """The first curves of ``view`` as the address of a PNG, each with the look of its number."""
+    import matplotlib as mpl
+    from matplotlib import pyplot as plt
+    from PIL import Image
+
+    from analysis.figures import page, steps_to_target
+    from analysis.figures.style import look
+
+    held = io.BytesIO()
+    # The page's own look, whatever the user's settings are: it stands beside the page's charts.
+    with plt.ioff(), mpl.rc_context():
+        mpl.rcdefaults()
+        with page.on(page.page("two-columns")), page.context():
+            shown = [look(i) for i in looks[:MOST_SHOWN]]
+            axes = steps_to_target.sheet([view.pairs[:MOST_SHOWN]], [shown])
+            figure: Any = axes.get_figure(root=True)
+            figure.set_layout_engine("none")  # it is laid out already
+            figure.savefig(held, format="png", transparent=True, dpi=_DPI)
+            plt.close(figure)
+    small = io.BytesIO()
+    Image.open(held).quantize(256).save(small, "png", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(small.getvalue()).decode()
