@@ -18,6 +18,7 @@ import pandas as pd
 from analysis.curves import Curve, curves
 from analysis.limits import Limit, within
 from analysis.regimes import Regimes, TooFewBatchSizesError, regimes
+from analysis.telling import each
 from results.errors import ResultsError
 from results.looks import Looks
 from results.reader import Results
@@ -119,7 +120,7 @@ class Material:
     @cached_property
     def regimes(self) -> list[Regimes | None]:
         """Those of each curve; None for one of too few batch sizes."""
-        return [self._located(curve) for curve in self.curves]
+        return [self._located(curve) for curve in each(self.curves, "curves fitted")]
 
     @cached_property
     def goals(self) -> list[Target]:

@@ -43,6 +43,7 @@ from batchscale.options import (
     seconds,
 )
 from batchscale.reporting import report
+from batchscale.telling import told
 
 app = typer.Typer(
     name="batchscale",
@@ -277,6 +278,7 @@ def new(
 
 
 @command("regimes")
+@told()
 def regimes(
     sources: Sources,
     target: TargetOption = None,
@@ -311,6 +313,7 @@ def regimes(
 
 
 @command("plot")
+@told()
 def plot(
     figure: Annotated[
         str, typer.Argument(metavar="FIGURE", help="The figure: batchscale list figures.")

@@ -11,6 +11,7 @@ import results
 from analysis import Curve
 from analysis.limits import Limit
 from analysis.material import Asked, Material
+from analysis.telling import each
 from batchscale.errors import CommandError
 from batchscale.run import Run
 
@@ -88,7 +89,7 @@ def _located(
         analysis.definitions.named(definition)
     found: list[analysis.Regimes | None] = []
     failures: dict[int, analysis.TooFewBatchSizesError] = {}
-    for i, curve in enumerate(curves):
+    for i, curve in enumerate(each(curves, "curves fitted")):
         try:
             found.append(analysis.regimes(curve, tolerance=tolerance, definition=definition))
         except analysis.TooFewBatchSizesError as error:

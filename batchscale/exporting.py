@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 import sys
-import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from batchscale.options import Where
+from batchscale.telling import Told
 
 if TYPE_CHECKING:
     from results.exports import Exported
 
-_SECONDS = 10.0
 _MANY = 1_000
 """Runs of which TensorBoard is known to take minutes to load."""
 
 
-class Told:
-    """Says every ten seconds how far a long export is."""
-
-    def __init__(self) -> None:
-        self._said = time.monotonic()
-
-    def __call__(self, done: Exported) -> None:
-        if time.monotonic() - self._said >= _SECONDS:
-            self._said = time.monotonic()
-            text = f"{done.trials:,} of {done.of:,} trials, {done.measurements:,} measurements"
-            print(text, file=sys.stderr, flush=True)
+def _so_far(done: Exported) -> str:
+    return f"{done.trials:,} of {done.of:,} trials, {done.measurements:,} measurements"
 
 
 def export(
@@ -51,7 +41,7 @@ def export(
     """Write results for another program: TensorBoard. The same again changes nothing."""
     from batchscale import outward
 
-    done = outward.export(kind, source, output=output, where=where, progress=Told())
+    done = outward.export(kind, source, output=output, where=where, progress=Told(_so_far))
     what = f"{done.trials:,} trials with {done.measurements:,} measurements"
     if done.changed == done.trials:
         print(f"exported {what} to {done.output}")

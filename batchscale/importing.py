@@ -3,33 +3,23 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from batchscale.options import Results
+from batchscale.telling import Told
 
 if TYPE_CHECKING:
     from results.imports.landing import Imported
 
 
 _SHOWN = 20
-_SECONDS = 10.0
 
 
-class Told:
-    """Says every ten seconds how far a long import is."""
-
-    def __init__(self) -> None:
-        self._said = time.monotonic()
-
-    def __call__(self, done: Imported) -> None:
-        if time.monotonic() - self._said >= _SECONDS:
-            self._said = time.monotonic()
-            text = f"{done.trials:,} trials, {done.measurements:,} measurements"
-            print(text, file=sys.stderr, flush=True)
+def _so_far(done: Imported) -> str:
+    return f"{done.trials:,} trials, {done.measurements:,} measurements"
 
 
 def import_(
@@ -70,7 +60,7 @@ def import_(
         name=name,
         citation=citation,
         licence=licence,
-        progress=Told() if long else None,
+        progress=Told(_so_far) if long else None,
     )
     for what, why in found.refused[:_SHOWN]:
         print(f"left out {what}: {why}", file=sys.stderr)

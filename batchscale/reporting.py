@@ -16,8 +16,10 @@ from batchscale.options import (
     Where,
     columns,
 )
+from batchscale.telling import told
 
 
+@told()
 def report(
     sources: Sources,
     target: TargetOption = None,

@@ -19,6 +19,7 @@ from analysis.report.panels import Panel, View, panels
 from analysis.report.pictures import MOST_SHOWN, picture
 from analysis.report.render import contents
 from analysis.report.series import overlay, series
+from analysis.telling import each
 
 MOST_TRIED = 40_000
 """Trials that the search charts hold in all: beyond, they are left out and the page says so."""
@@ -37,6 +38,7 @@ def payload(
     parts = panels(material)
     looks = numbered([[curve.label for curve in _first(part).curves] for part in parts])
     published = material.published
+    drawn = list(zip(parts, looks, strict=True)) if pictures else []
     found: dict[str, Any] = {
         "title": title or _title(parts),
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -50,8 +52,7 @@ def payload(
         ],
         "pictures": {
             f"p{i}": picture(_first(part), look)
-            for i, (part, look) in enumerate(zip(parts, looks, strict=True))
-            if pictures
+            for i, (part, look) in enumerate(each(drawn, "panels drawn"))
         },
         "published": [overlay(curve) for curve in published],
         "experiments": provenance.experiments(material),
