@@ -138,6 +138,20 @@ def test_status_first_then_the_report_and_choices_stay(
     assert seen.page.locator("details[open]", has_text="points, and the trial").count() == 1
 
 
+def test_an_unfolded_list_stays_open(served: tuple[Server, Seen], made: dict[str, Any]) -> None:
+    server, seen = served
+    server.state, server.tag = {"payload": made, "status": STATUS}, "b"
+    again(seen, server)
+    seen.page.locator("#p0 select").first.click()
+    asked = len(server.asked)
+    seen.page.clock.run_for(5100)
+    seen.page.wait_for_timeout(200)
+    assert len(server.asked) == asked
+    assert seen.page.locator("select:open").count() == 1
+    seen.page.keyboard.press("Escape")
+    again(seen, server)
+
+
 def test_nothing_new_is_not_sent_again_and_silence_is_said(
     served: tuple[Server, Seen],
 ) -> None:

@@ -3,7 +3,16 @@
 const EVERY = 5000;
 let etag = null;
 
+/** Whether a list is unfolded: a page made anew would close it. */
+function choosing() {
+  return CSS.supports("selector(:open)") && document.querySelector("select:open") !== null;
+}
+
 async function ask(address) {
+  if (choosing()) {
+    window.setTimeout(() => ask(address), EVERY);
+    return;
+  }
   try {
     const answer = await fetch(address, { headers: etag ? { "If-None-Match": etag } : {}, cache: "no-store" });
     if (answer.status === 304) {
