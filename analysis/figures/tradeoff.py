@@ -27,8 +27,8 @@ _PANEL, _LEAST = 2.5, 2.6
 """Inches of a panel: its height, and what it needs across."""
 _FULL = 4
 """Curves whose names have room within the axes."""
-_APART = 0.17
-"""Inches between the batch sizes that are told."""
+_GROUND: dict[str, Any] = {"frameon": True, "framealpha": 1, "edgecolor": "none", "fancybox": False}
+"""A legend that hides what is behind it."""
 
 
 def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
@@ -124,7 +124,8 @@ def _panel(ax: Axes, pairs: Pairs, looks: Sequence[Look]) -> None:
         for (_, found), one, text in zip(pairs, looks, names(pairs), strict=True)
     ]  # fmt: skip
     if len(pairs) > 1:
-        ax.add_artist(ax.legend(handles=handles, loc="upper right"))
+        # Of its own ground: the lines of equal batch sizes pass behind it.
+        ax.legend(handles=handles, loc="upper right", **_GROUND)
 
 
 def _limits(ax: Axes, pairs: Pairs) -> None:
@@ -322,10 +323,13 @@ def _legend(ax: Axes, found: Sequence[Regimes], *, alone: bool) -> None:
     assert figure is not None
     if alone:
         beneath = ScaledTranslation(0, -0.42 * unit(), figure.dpi_scale_trans)
+        names = ax.get_legend()
         ax.legend(
             handles=handles[:-1], loc="upper left", bbox_to_anchor=(0, 0), borderaxespad=0,
             bbox_transform=ax.transAxes + beneath,
         )  # fmt: skip
+        if names is not None:
+            ax.add_artist(names)  # which the second one has put in its place
         return
     wide = figure.get_size_inches()[0] / unit() > 1.5 * COLUMN
     figure.legend(
