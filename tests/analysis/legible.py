@@ -47,8 +47,9 @@ def faults(figure: Figure) -> list[str]:
         for text, shape in shapes:
             if id(text) not in own and _meet(_inner(legend), shape):
                 found.append(f"{_said(text)} is under the legend of {_first(legend)}")
+    inner = [(legend, _inner(legend)) for legend in legends]
     for line in lines:
-        found += _covered(line, words, legends)
+        found += _covered(line, words, inner)
     for legend in legends:
         found += _lying(legend)
     return found
@@ -124,7 +125,9 @@ def _near(shapes: list[np.ndarray]) -> list[tuple[int, int]]:
     return [(i, j) for i, j in np.argwhere(~(apart | apart.T)) if i < j]
 
 
-def _covered(line: Line2D, words: list[Text], legends: list[Legend]) -> Iterator[str]:
+def _covered(
+    line: Line2D, words: list[Text], legends: list[tuple[Legend, np.ndarray]]
+) -> Iterator[str]:
     """Words and legends of the same axes that are over a line's marks."""
     if line.get_marker() in ("None", None, "", " ", "|", "_") or line.axes is None:
         return
@@ -136,9 +139,11 @@ def _covered(line: Line2D, words: list[Text], legends: list[Legend]) -> Iterator
     root = line.axes.get_figure(root=True)
     assert root is not None
     radius = line.get_markersize() / 2 * root.dpi / 72
-    for legend in legends:
-        around = _shrunk(_inner(legend), -0.8 * radius)
-        if legend.axes is line.axes and any(_holds(around, point) for point in at):
+    for legend, inner in legends:
+        if legend.axes is not line.axes:
+            continue
+        around = _shrunk(inner, -0.8 * radius)
+        if any(_holds(around, point) for point in at):
             yield f"marks of {line.get_label()!r} are under the legend of {_first(legend)}"
     for text in words:
         if text.axes is line.axes and text in line.axes.texts:

@@ -9,9 +9,9 @@ from textwrap import wrap
 from matplotlib.axes import Axes
 from matplotlib.text import Annotation
 
+from analysis.figures.colours import faint, ink
 from analysis.figures.page import unit
 from analysis.figures.shallue.panel import Panel
-from analysis.figures.style import FAINT, INK
 
 _TEXT, _LINE = 0.26, 0.125
 """Inches of the numbers under a panel, and of a line of its title."""
@@ -42,7 +42,7 @@ def title(
     """The title and, under it, the note, ``lift`` points over their usual place."""
     words, note = head
     pad = (4 + 8 * notes + (3 if notes else 0)) * unit() + lift
-    ax.set_title("\n".join(words), color=INK, fontsize=7.5 * unit(), pad=pad)
+    ax.set_title("\n".join(words), color=ink(), fontsize=7.5 * unit(), pad=pad)
     # Notes hang from the title, so that those of one line stand beside each other's first.
     if not note:
         return None
@@ -54,6 +54,6 @@ def title(
         va="top",
         textcoords="offset points",
         fontsize=6 * unit(),
-        color=FAINT,
+        color=faint(),
         annotation_clip=False,
     )

@@ -15,10 +15,11 @@ from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 
 from analysis.figures import clear, marks
+from analysis.figures.colours import faint, ground, ink
 from analysis.figures.page import mark as size
 from analysis.figures.page import stroke, unit
 from analysis.figures.shallue.panel import Line, Panel
-from analysis.figures.style import FAINT, INK, Look
+from analysis.figures.style import Look
 
 DASHES = (0, (4, 2.5))
 """Of perfect scaling."""
@@ -35,8 +36,8 @@ def mark(line: Line, one: Look) -> dict[str, Any]:
         "marker": one.marker,
         "color": one.colour,
         "markersize": size(3.6 if hollow else 4.4),
-        "markerfacecolor": "white" if hollow else one.colour,
-        "markeredgecolor": one.colour if hollow else "white",
+        "markerfacecolor": ground() if hollow else one.colour,
+        "markeredgecolor": one.colour if hollow else ground(),
         "markeredgewidth": stroke(0.7 if hollow else 0.4),
     }
 
@@ -76,13 +77,13 @@ def handles_of(
     lines = [line for panel, _ in parts for line in panel.lines]
     if any(line.perfect is not None and line.source is None for line in lines):
         handles["perfect scaling"] = Line2D(
-            [], [], color=INK, linewidth=stroke(0.8), linestyle=DASHES, label="perfect scaling"
+            [], [], color=ink(), linewidth=stroke(0.8), linestyle=DASHES, label="perfect scaling"
         )
     if any(not dot.reached for line in lines for dot in line.dots):
         handles["target not reached"] = Line2D(
             [],
             [],
-            color=FAINT,
+            color=faint(),
             linestyle="none",
             marker="$\\uparrow$",
             markersize=size(5.5),
@@ -93,7 +94,7 @@ def handles_of(
         handles.setdefault(
             rule.name,
             Line2D(
-                [], [], color=INK, linewidth=stroke(0.8), linestyle=rule.dashes, label=rule.name
+                [], [], color=ink(), linewidth=stroke(0.8), linestyle=rule.dashes, label=rule.name
             ),
         )
     rings = marks.rings([edge for line in lines for dot in line.dots for edge in dot.edges])

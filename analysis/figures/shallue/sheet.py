@@ -14,7 +14,8 @@ from matplotlib.markers import CARETUPBASE
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
 from analysis.figures import marks
-from analysis.figures.page import COLUMN, context, stroke, unit, width
+from analysis.figures.colours import faint, ground, ink, tint
+from analysis.figures.page import COLUMN, context, stroke, tall, unit, width
 from analysis.figures.page import mark as size
 from analysis.figures.shallue.heads import heads, room, title
 from analysis.figures.shallue.layout import across, letters, need, panel_width, places
@@ -29,14 +30,11 @@ from analysis.figures.shallue.legends import (
 )
 from analysis.figures.shallue.panel import Line, Panel
 from analysis.figures.style import (
-    FAINT,
-    INK,
     Look,
     grid,
     log2_axis,
     look,
     plain,
-    tint,
 )
 from results.errors import ResultsError
 
@@ -108,7 +106,8 @@ def _sheet(panels: Sequence[Panel], n: int, above: float) -> list[Axes]:
     down = 1 + max(row for row, _ in at)
     height = _PANEL * (1.2 if n < 3 else 1.0)
     figure = plt.figure(
-        figsize=(width(need(n)), ((height + above) * down + 0.3) * unit()), layout="constrained"
+        figsize=(width(need(n)), tall(((height + above) * down + 0.3) * unit())),
+        layout="constrained",
     )
     spec = figure.add_gridspec(down, n)
     axes = [figure.add_subplot(spec[place]) for place in at]
@@ -137,7 +136,7 @@ def _panel(ax: Axes, panel: Panel, looks: Sequence[Look], peers: Sequence[Line],
         ax.plot(
             ends,
             rule.level * ends**rule.power,
-            color=INK,
+            color=ink(),
             linewidth=stroke(0.8),
             zorder=2,
             linestyle=rule.dashes,
@@ -242,7 +241,7 @@ def _perfect(ax: Axes, line: Line, one: Look, low: float, *, single: bool) -> No
         [min(sizes), end],
         [line.perfect / min(sizes), line.perfect / end],
         linestyle=DASHES,
-        color=INK if single else tint(one.colour, 0.6),
+        color=ink() if single else tint(one.colour, 0.6),
         linewidth=stroke(0.8 if single else 0.7),
         zorder=2,
     )
@@ -254,7 +253,7 @@ def _unreached(ax: Axes, line: Line, one: Look, top: float, place: int) -> None:
     for dot in line.dots:
         if not dot.reached:
             at = dot.batch_size * aside
-            hollow = {**mark(line, one), "markerfacecolor": "white", "markeredgecolor": one.colour}
+            hollow = {**mark(line, one), "markerfacecolor": ground(), "markeredgecolor": one.colour}
             ax.plot(
                 [at],
                 [top],
@@ -290,7 +289,7 @@ def _looks(panel: Panel, shared: Sequence[str] | None) -> list[Look]:
             found.append(look_of(place[line.label]))
         else:
             beside = place.get(line.alike or "", i)
-            found.append(Look(FAINT, _MARKERS[beside % len(_MARKERS)], "-"))
+            found.append(Look(faint(), _MARKERS[beside % len(_MARKERS)], "-"))
     return found
 
 
@@ -321,7 +320,7 @@ def _beneath(
     if foot:
         across = figure.get_size_inches()[0] / unit()
         foot = "\n".join(wrap(foot, int(across / _LETTER)))
-        figure.supxlabel(foot, fontsize=6 * unit(), color=FAINT, x=0.01, ha="left")
+        figure.supxlabel(foot, fontsize=6 * unit(), color=faint(), x=0.01, ha="left")
     said = [one.get_ylabel() for one in axes]
     for one, text in zip(axes, said, strict=True):
         left = [t for other, t in zip(axes, said, strict=True) if _left_of(other, one)]
