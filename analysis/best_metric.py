@@ -264,7 +264,7 @@ def _unknown(runs: Runs, row: np.intp, last: float) -> str | None:
     if runs.diverged[row]:
         return DIVERGED
     stops = runs.rows["stop_at_target"][row] if "stop_at_target" in runs.rows else None
-    goes_on = stops is not None and stops == stops and not stops
+    goes_on = not pd.isna(stops) and not stops
     if runs.rows["stop_reason"][row] == "target" and not goes_on:
         return AT_TARGET
     return SOONER if np.isfinite(last) else None

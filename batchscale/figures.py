@@ -5,6 +5,7 @@ The others are in `api`.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -79,11 +80,12 @@ def draw(
     """Draw a figure into ``output``, else a PDF of its name, its numbers beside it; the paths."""
     import matplotlib
 
+    from analysis.figures.page import longer
     from batchscale.curves import figure as drawn
 
     matplotlib.use("agg")
     path = output or f"{figure}.pdf"
-    return drawn(
+    axes, written = drawn(
         figure,
         sources,
         target,
@@ -97,7 +99,11 @@ def draw(
         under,
         width,
         style,
-    )[1]
+    )
+    whole = axes.get_figure(root=True)
+    if whole is not None and (said := longer(whole)):
+        print(f"note: {path} is {said}", file=sys.stderr)
+    return written
 
 
 def report(

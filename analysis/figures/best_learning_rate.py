@@ -13,10 +13,9 @@ from matplotlib.patheffects import withStroke
 
 from analysis.curves import Curve
 from analysis.figures import marks
+from analysis.figures.colours import faint, grey, ground, ink
 from analysis.figures.page import context, stroke
 from analysis.figures.style import (
-    FAINT,
-    INK,
     Look,
     grid,
     log2_axis,
@@ -107,13 +106,13 @@ def _panel(ax: Axes, curve: Curve, found: Regimes | None, one: Look, text: str) 
     grid(ax)
     ends = np.array([sizes.min(), sizes.max()])
     for _, power, dashes in RULES:
-        ax.plot(ends, level(curve, found, power) * ends**power, color=INK, linewidth=stroke(0.9),
+        ax.plot(ends, level(curve, found, power) * ends**power, color=ink(), linewidth=stroke(0.9),
                 linestyle=dashes, zorder=2)  # fmt: skip
     if found is not None and found.critical_batch_size.value is not None:
         critical = found.critical_batch_size
-        ax.axvline(critical.value, color=FAINT, linewidth=stroke(0.8), zorder=1)  # type: ignore[arg-type]
+        ax.axvline(critical.value, color=faint(), linewidth=stroke(0.8), zorder=1)  # type: ignore[arg-type]
         if critical.low is not None and critical.high is not None:
-            ax.axvspan(critical.low, critical.high, color="#ececec", linewidth=0, zorder=0)
+            ax.axvspan(critical.low, critical.high, color=grey("#ececec"), linewidth=0, zorder=0)
     for point in curve.points:
         if point.rates:
             _point(ax, point, one)
@@ -125,7 +124,7 @@ def _panel(ax: Axes, curve: Curve, found: Regimes | None, one: Look, text: str) 
     ax.text(
         0.98, 0.06, text if divided else f"{text} (plain rate)", transform=ax.transAxes,
         ha="right", va="bottom", color=one.colour, fontsize="medium", fontweight="bold",
-        path_effects=[withStroke(linewidth=stroke(2), foreground="white")],
+        path_effects=[withStroke(linewidth=stroke(2), foreground=ground())],
     )  # fmt: skip
 
 
@@ -133,7 +132,7 @@ def _point(ax: Axes, point: Point, one: Look) -> None:
     at = point.batch_size
     ax.plot([at, at], [min(point.rates), max(point.rates)], color=one.colour, linewidth=stroke(0.8),
             zorder=3)  # fmt: skip
-    ax.plot([at], [point.rates[0]], marker=one.marker, color=one.colour, markeredgecolor="white",
+    ax.plot([at], [point.rates[0]], marker=one.marker, color=one.colour, markeredgecolor=ground(),
             markeredgewidth=stroke(0.5), zorder=4)  # fmt: skip
     marks.ring(ax, at, point.rates[0], [e for e in point.edges if e.dimension == "learning_rate"])
 
@@ -146,10 +145,12 @@ def measure(curve: Curve) -> str:
 
 def _legend(ax: Axes, curves: Sequence[Curve], *, alone: bool) -> None:
     handles: list[Artist] = [
-        Line2D([], [], color=INK, linewidth=stroke(0.9), linestyle=dashes, label=name)
+        Line2D([], [], color=ink(), linewidth=stroke(0.9), linestyle=dashes, label=name)
         for name, _, dashes in RULES
     ]
-    handles.append(Line2D([], [], color=FAINT, linewidth=stroke(0.8), label="critical batch size"))
+    handles.append(
+        Line2D([], [], color=faint(), linewidth=stroke(0.8), label="critical batch size")
+    )
     edges = [e for c in curves for p in c.points for e in p.edges]
     handles += marks.rings([e for e in edges if e.dimension == "learning_rate"])
     if alone:

@@ -14,8 +14,9 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from analysis.curves import Curve
+from analysis.figures.colours import faint, ink
 from analysis.figures.page import COLUMN, context, stroke
-from analysis.figures.style import FAINT, INK, SIZES, grid, left_column, panels, size_bar, tiles
+from analysis.figures.style import grid, left_column, panels, size_bar, size_colours, tiles
 from analysis.groups import labels
 from analysis.material import Material
 from analysis.trials_needed import ENOUGH, Budget
@@ -41,7 +42,7 @@ def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
     with context():
         axes = panels(ax, len(checked), lambda: _grid(len(checked)))
         span = _span(checked)
-        colours = ScalarMappable(LogNorm(*span), SIZES)
+        colours = ScalarMappable(LogNorm(*span), size_colours())
         texts = labels([curve.group for curve in checked])
         for one, curve, text in zip(axes, checked, texts, strict=True):
             _panel(one, curve, text, colours)
@@ -121,16 +122,16 @@ def _panel(ax: Axes, curve: Curve, text: str, colours: ScalarMappable) -> None:
         n = np.linspace(first, last, 200)
         ratios = [np.interp(n, each.shares, each.expected) / each.expected[-1] for _, each in found]
         mean = np.exp(np.mean(np.log(ratios), axis=0))
-        ax.plot(n, mean, color=INK, linewidth=stroke(1.8), zorder=4)
-    ax.axhline(1 + ENOUGH, color=FAINT, linewidth=stroke(0.8), linestyle=(0, (4, 2)), zorder=2)
-    ax.axvline(trials / 2, color=FAINT, linewidth=stroke(0.8), zorder=2)
+        ax.plot(n, mean, color=ink(), linewidth=stroke(1.8), zorder=4)
+    ax.axhline(1 + ENOUGH, color=faint(), linewidth=stroke(0.8), linestyle=(0, (4, 2)), zorder=2)
+    ax.axvline(trials / 2, color=faint(), linewidth=stroke(0.8), zorder=2)
     least = min(each.shares[0] for _, each in found)
     ax.set_xlim(min(least, trials / 2) - 0.02 * trials, trials * 1.01)
     ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     ax.yaxis.set_major_locator(MaxNLocator(6))
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.4g}"))
     ax.set_xlabel("trials n")
-    ax.set_title(f"{text}, N = {trials}", color=INK)
+    ax.set_title(f"{text}, N = {trials}", color=ink())
 
 
 def _highest(curve: Curve) -> float:
@@ -141,9 +142,9 @@ def _legend(
     axes: Sequence[Axes], colours: ScalarMappable, span: tuple[float, float], *, alone: bool
 ) -> None:
     handles = [
-        Line2D([], [], color=INK, linewidth=stroke(1.8), label="geometric mean"),
-        Line2D([], [], color=FAINT, linewidth=stroke(0.8), label="half of the trials"),
-        Line2D([], [], color=FAINT, linewidth=stroke(0.8), linestyle=(0, (4, 2)),
+        Line2D([], [], color=ink(), linewidth=stroke(1.8), label="geometric mean"),
+        Line2D([], [], color=faint(), linewidth=stroke(0.8), label="half of the trials"),
+        Line2D([], [], color=faint(), linewidth=stroke(0.8), linestyle=(0, (4, 2)),
                label=f"{ENOUGH:.0%} more steps"),
     ]  # fmt: skip
     figure = axes[0].get_figure(root=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from analysis.curves import Curve
 from analysis.groups import labels
 from analysis.regimes import Regimes
@@ -57,8 +59,13 @@ def batch_size(pairs: Pairs) -> str:
     return f"batch size ({units.pop()}s)" if len(units) == 1 else "batch size"
 
 
-def caption(pairs: Pairs, *, wrap: bool = False) -> str:
-    """Workload, target and what stands for a batch size; on two lines if ``wrap``."""
+MANY = 6
+"""Panels from which on each is smaller, so that more stand across."""
+
+
+def caption(pairs: Pairs, *, letters: float = np.inf) -> str:
+    """Workload, target and what stands for a batch size; on as many lines as it takes where each
+    has room for so many ``letters``."""
     curves = [curve for curve, _ in pairs]
     words = [str(curves[0].group["workload"])] if curves[0].group.get("workload") else []
     if curves[0].target is not None:
@@ -67,6 +74,7 @@ def caption(pairs: Pairs, *, wrap: bool = False) -> str:
     many = f"{n[0]}" if len(n) == 1 else f"{n[0]}–{n[-1]}"
     named = "run" if any(curve.repeats for curve in curves) else curves[0].estimator
     words.append(_ESTIMATORS[named].format(many))
-    if wrap and len(words) > 2:
-        return words[0] + "\n" + " · ".join(words[1:])
-    return " · ".join(words)
+    whole, rest = " · ".join(words), " · ".join(words[1:])
+    if len(whole) <= letters or len(words) < 2:
+        return whole
+    return words[0] + "\n" + (rest if len(rest) <= letters else rest.replace(" · ", "\n"))

@@ -16,9 +16,20 @@ from matplotlib.lines import Line2D
 from analysis.comparisons import Comparison, compare, words
 from analysis.curves import Curve, is_baseline
 from analysis.estimate import QUANTITIES
+from analysis.figures.colours import faint, grey, ground, ink, seen, tint
 from analysis.figures.facets import facets, names
-from analysis.figures.page import COLUMN, TWO_COLUMNS, context, mark, room, stroke, unit, width
-from analysis.figures.style import FAINT, INK, LOOKS, log2_axis, log10_axis, tint
+from analysis.figures.page import (
+    COLUMN,
+    TWO_COLUMNS,
+    context,
+    mark,
+    room,
+    stroke,
+    tall,
+    unit,
+    width,
+)
+from analysis.figures.style import LOOKS, log2_axis, log10_axis
 from analysis.material import Material
 from analysis.regimes import Interval, Regimes
 from results.errors import ResultsError
@@ -70,7 +81,7 @@ def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
         else:
             _, made = plt.subplots(
                 1, 1 + both, sharey=True, squeeze=False, layout="constrained",
-                figsize=(width(need), height),
+                figsize=(width(need), tall(height)),
             )  # fmt: skip
             axes = list(made[0])
         if both or not compared:
@@ -191,16 +202,16 @@ def _batch_sizes(ax: Axes, rows: Sequence[_Row]) -> None:
         if curve is None:
             continue
         tested = curve.batch_sizes
-        ax.plot([tested[0], tested[-1]], [at, at], color="#ededed", linewidth=stroke(6.5),
+        ax.plot([tested[0], tested[-1]], [at, at], color=grey("#ededed"), linewidth=stroke(6.5),
                 solid_capstyle="butt", zorder=1)  # fmt: skip
         if row.found is None:
             continue
         span = tested[0], tested[-1]
         for name, up, caret in _ENDS:
-            _interval(ax, _quantity(row.found, name), at + up, span, colour=tint(INK, 0.5),
+            _interval(ax, _quantity(row.found, name), at + up, span, colour=tint(ink(), 0.5),
                       line=0.7, marker=caret, size=3.4)  # fmt: skip
         critical = _quantity(row.found, "critical_batch_size")
-        _interval(ax, critical, at, span, colour=_COLOUR, line=1.6, marker="o", size=4)
+        _interval(ax, critical, at, span, colour=seen(_COLOUR), line=1.6, marker="o", size=4)
     units = {row.curve.example_unit for row in rows if row.curve}
     ax.set_xlabel(f"batch size ({units.pop()}s)" if len(units) == 1 else "batch size")
     _told(ax, [(at, _numbers(row)) for at, row in _at(rows) if row.curve])
@@ -214,14 +225,14 @@ def _ratios(ax: Axes, rows: Sequence[_Row], baseline: str) -> None:
     ax.set_xscale("log")
     ax.set_xlim(low, high)
     log10_axis(ax.xaxis, low, high, most=5)
-    ax.axvline(1, color=FAINT, linewidth=stroke(0.8), linestyle=(0, (4, 2)), zorder=1)
+    ax.axvline(1, color=faint(), linewidth=stroke(0.8), linestyle=(0, (4, 2)), zorder=1)
     for at, _, one in found:
-        _interval(ax, one, at, (low, high), colour=_COLOUR, line=1.6, marker="o", size=4)
+        _interval(ax, one, at, (low, high), colour=seen(_COLOUR), line=1.6, marker="o", size=4)
     ax.set_xlabel(f"critical batch size over {baseline}'s")
     told = [(at, words(one) if one.low or one.high else "unknown") for at, _, one in found]
     bases = [at for at, row in _at(rows) if row.base]
     ax.plot([1] * len(bases), bases, linestyle="none", marker="o", markersize=mark(4),
-            color=_COLOUR, markerfacecolor="white", zorder=5)  # fmt: skip
+            color=seen(_COLOUR), markerfacecolor=ground(), zorder=5)  # fmt: skip
     told += [(at, "baseline") for at in bases]
     _told(ax, told)
 
@@ -261,7 +272,7 @@ def _interval(
                     markeredgewidth=0, zorder=4, clip_on=False)  # fmt: skip
     if one.value is not None:
         ax.plot([one.value], [at], marker=marker, markersize=mark(size), color=colour,
-                markeredgecolor="white", markeredgewidth=stroke(0.4), zorder=5)  # fmt: skip
+                markeredgecolor=ground(), markeredgewidth=stroke(0.4), zorder=5)  # fmt: skip
 
 
 def _told(ax: Axes, told: Sequence[tuple[float, str]]) -> None:
@@ -303,7 +314,7 @@ def _names(ax: Axes, rows: Sequence[_Row]) -> None:
         if row.curve is None:
             ax.annotate(
                 row.text, (0, at - 0.08), xycoords=ax.get_yaxis_transform(), fontsize="small",
-                va="center", ha="left", color=INK, fontweight="bold", annotation_clip=False,
+                va="center", ha="left", color=ink(), fontweight="bold", annotation_clip=False,
             )  # fmt: skip
 
 
@@ -329,14 +340,14 @@ def _legend(
 ) -> None:
     if compared and not both:
         return
-    pale: dict[str, Any] = {"color": tint(INK, 0.5), "linewidth": stroke(0.7),
+    pale: dict[str, Any] = {"color": tint(ink(), 0.5), "linewidth": stroke(0.7),
                             "markersize": mark(3.4)}  # fmt: skip
     level = next(row.found.level for row in rows if row.found)
     handles: list[Artist] = [
-        Line2D([], [], color=_COLOUR, linewidth=stroke(1.6), marker="o", markersize=mark(4),
-               markeredgecolor="white", markeredgewidth=stroke(0.4),
+        Line2D([], [], color=seen(_COLOUR), linewidth=stroke(1.6), marker="o", markersize=mark(4),
+               markeredgecolor=ground(), markeredgewidth=stroke(0.4),
                label=f"critical batch size, {100 * level:g} %"),
-        Line2D([], [], color="#ededed", linewidth=stroke(6.5), label="tested",
+        Line2D([], [], color=grey("#ededed"), linewidth=stroke(6.5), label="tested",
                solid_capstyle="butt"),
         Line2D([], [], marker=4, label="perfect scaling until", **pale),
         Line2D([], [], marker=5, label="maximal from", **pale),

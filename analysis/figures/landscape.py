@@ -14,17 +14,16 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from analysis.curves import Curve
+from analysis.figures.colours import faint, ink
 from analysis.figures.page import COLUMN, context, mark, stroke, unit
 from analysis.figures.style import (
-    FAINT,
-    INK,
-    SIZES,
     grid,
     left_column,
     log2_axis,
     log10_axis,
     panels,
     size_bar,
+    size_colours,
     tiles,
 )
 from analysis.groups import labels
@@ -60,11 +59,11 @@ def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
         )  # fmt: skip
         sizes = [point.batch_size for curve in searched for point in curve.points]
         span = min(sizes), max(max(sizes), 2 * min(sizes))
-        colours = ScalarMappable(LogNorm(*span), SIZES)
+        colours = ScalarMappable(LogNorm(*span), size_colours())
         texts = labels([curve.group for curve in searched])
         for one, curve, text in zip(axes, searched, texts, strict=True):
             _panel(one, curve, colours)
-            one.set_title(text, color=INK, fontsize="small", pad=3 * unit())
+            one.set_title(text, color=ink(), fontsize="small", pad=3 * unit())
             one.set_xlabel(_measure(curve))
         for one in left_column(axes):
             one.set_ylabel("steps to target")
@@ -141,7 +140,7 @@ def _panel(ax: Axes, curve: Curve, colours: ScalarMappable) -> None:
     log2_axis(ax.yaxis, low, high, most=6)
     grid(ax)
     if more:
-        ax.axhline(high, color=FAINT, linewidth=stroke(0.5), zorder=1)
+        ax.axhline(high, color=faint(), linewidth=stroke(0.5), zorder=1)
     for point in curve.points:
         colour = colours.to_rgba(np.array(point.batch_size))
         for name, marker in (("not reached", "_"), ("infeasible", "x")):
@@ -156,7 +155,7 @@ def _panel(ax: Axes, curve: Curve, colours: ScalarMappable) -> None:
         best = _best(point)
         if best is not None:
             ax.plot(*_places([best]), marker="o", markersize=mark(5.5), zorder=5,
-                    color=colour, markeredgecolor=INK, markeredgewidth=stroke(0.9))  # fmt: skip
+                    color=colour, markeredgecolor=ink(), markeredgewidth=stroke(0.9))  # fmt: skip
 
 
 def _legend(
@@ -168,11 +167,11 @@ def _legend(
     alone: bool,
 ) -> None:
     there = {one.became for curve in curves for point in curve.points for one in point.tried}
-    dot: dict[str, Any] = {"linestyle": "none", "color": FAINT}
+    dot: dict[str, Any] = {"linestyle": "none", "color": faint()}
     handles = [
         Line2D([], [], marker="o", markersize=mark(2.6), label="target reached", **dot),
         Line2D([], [], marker="o", markersize=mark(5.5), label="best", **dot,
-               markeredgecolor=INK, markeredgewidth=stroke(0.9)),
+               markeredgecolor=ink(), markeredgewidth=stroke(0.9)),
         *(Line2D([], [], marker=marker, markersize=mark(3.5), label=name, **dot,
                  markeredgewidth=stroke(0.8))
           for name, marker in (("not reached", "_"), ("infeasible", "x")) if name in there),

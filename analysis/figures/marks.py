@@ -15,9 +15,10 @@ from matplotlib.path import Path
 
 from analysis.curves import Curve
 from analysis.edges import Edge
+from analysis.figures.colours import faint, grey, ground, ink, tint
 from analysis.figures.page import mark, scaled, stroke
 from analysis.figures.strips import HATCH
-from analysis.figures.style import FAINT, INK, Look, tint
+from analysis.figures.style import Look
 from analysis.regimes import Regimes
 from analysis.repeats import Repeats
 from analysis.stretches import stretches
@@ -52,9 +53,9 @@ def points(ax: Axes, curve: Curve, found: Regimes | None, look: Look, *, place: 
                 [steps],
                 marker=look.marker,
                 color=look.colour,
-                markerfacecolor="white" if hollow else look.colour,
+                markerfacecolor=ground() if hollow else look.colour,
                 markeredgewidth=stroke(0.9) if hollow else 0.5,
-                markeredgecolor=look.colour if hollow else "white",
+                markeredgecolor=look.colour if hollow else ground(),
                 zorder=5,
             )
         ring(ax, at, point.steps, point.edges)
@@ -68,12 +69,17 @@ def ring(ax: Axes, x: float, y: float, edges: Sequence[Edge]) -> None:
     if edges:
         sure = any(edge.verdict == "edge" for edge in edges)
         ax.plot(
-            [x], [y], zorder=6, markersize=mark(8), **scaled(_RINGS["edge" if sure else "near"])
+            [x],
+            [y],
+            zorder=6,
+            markersize=mark(8),
+            markeredgecolor=ink(),
+            **scaled(_RINGS["edge" if sure else "near"]),
         )
 
 
 _DOTS = Path.make_compound_path(*(Path.arc(at, at + 14) for at in range(0, 360, 30)))
-_RING: Any = {"markerfacecolor": "none", "markeredgecolor": INK, "linestyle": "none"}
+_RING: Any = {"markerfacecolor": "none", "linestyle": "none"}
 _RINGS: dict[str, Any] = {
     "edge": {**_RING, "marker": "o", "markeredgewidth": 0.7},
     "near": {**_RING, "marker": _DOTS, "markeredgewidth": 0.8},
@@ -85,7 +91,14 @@ def rings(edges: Sequence[Edge]) -> list[Artist]:
     """Legend handles for the rings that ``edges`` bring."""
     there = {edge.verdict for edge in edges}
     return [
-        Line2D([], [], label=words, markersize=mark(7), **scaled(_RINGS[verdict]))
+        Line2D(
+            [],
+            [],
+            label=words,
+            markersize=mark(7),
+            markeredgecolor=ink(),
+            **scaled(_RINGS[verdict]),
+        )
         for verdict, words in _ON.items()
         if verdict in there
     ]
@@ -113,7 +126,7 @@ def censored(ax: Axes, curves: Sequence[Curve], looks: Sequence[Look], top: floa
         for at in curve.censored:
             ax.plot(
                 [at * aside], [top], marker=look.marker, color=look.colour, linestyle="none",
-                markerfacecolor="white", markeredgewidth=stroke(0.9), zorder=5,
+                markerfacecolor=ground(), markeredgewidth=stroke(0.9), zorder=5,
             )  # fmt: skip
             ax.annotate(
                 "", (at * aside, top), xytext=(0, mark(9)), textcoords="offset points", zorder=4,
@@ -130,23 +143,28 @@ def explained(
     """Legend handles, in grey, for the marks that are there (with ``strips``, for theirs)."""
 
     def key(label: str, marker: str, **options: Any) -> Line2D:
-        usual = {"color": FAINT, "linestyle": "none", "markerfacecolor": "white", "markersize": 4}
+        usual = {
+            "color": faint(),
+            "linestyle": "none",
+            "markerfacecolor": ground(),
+            "markersize": 4,
+        }
         return Line2D([], [], marker=marker, label=label, **scaled({**usual, **options}))
 
     handles: list[Artist] = []
     known = [found for found in regimes if found and found.critical_batch_size.value is not None]
     if known:
-        whole = {"linestyle": "-", "markerfacecolor": FAINT}
+        whole = {"linestyle": "-", "markerfacecolor": faint()}
         handles.append(key(f"critical batch size, {_level(regimes)}", "o", **whole))
     if strips and any(found is not None for found in regimes):
-        ends = {"linestyle": "-", "linewidth": 0.7, "color": INK, "markersize": 3.5}
+        ends = {"linestyle": "-", "linewidth": 0.7, "color": ink(), "markersize": 3.5}
         handles.append(key(f"ends of regimes, {_level(regimes)}", "|", **ends))
         if not all(one.sure for found in regimes if found for one in stretches(found)):
             handles.append(
                 Patch(
                     hatch=HATCH,
-                    facecolor="#e4e4e4",
-                    edgecolor=FAINT,
+                    facecolor=grey("#e4e4e4"),
+                    edgecolor=faint(),
                     linewidth=0,
                     label="bounded, not reached",
                 )

@@ -36,6 +36,10 @@ SHEET = Path(__file__).with_name("batchscale.mplstyle")
 _WIDTHS = {"column": (COLUMN, 1.0), "two-columns": (TWO_COLUMNS, 1.0), "slide": (10.0, 1.8)}
 """Inches, and how many times larger type, lines and marks are: 14 points on a slide."""
 _LEAST, _MOST = 2.5, 24.0
+_PAGE_TALL = 9.7
+"""Inches of A4 between its margins."""
+_TALLEST = 200.0
+"""Inches: 14,400 points, the limit of PDF; a PNG of 300 dots an inch has one at 218."""
 _SCALED = (
     "font.size", "lines.linewidth", "lines.markersize", "axes.linewidth", "grid.linewidth",
     "patch.linewidth", "hatch.linewidth", "axes.titlepad", "axes.labelpad",
@@ -124,6 +128,31 @@ def width(need: float = COLUMN) -> float:
 def room(need: float = COLUMN) -> float:
     """The same in inches of the style sheet's type: fewer where type is larger."""
     return width(need) / unit()
+
+
+def tall(inches: float) -> float:
+    """The height of a new figure, if it can be one.
+
+    Raises:
+        ResultsError: taller than the tallest page that a PDF may have.
+    """
+    if inches > _TALLEST:
+        raise ResultsError(
+            f"this figure would be {inches:.0f} inches tall, and no PDF is more than {_TALLEST:g}",
+            hint="choose what it shows with --where, or take a larger --width",
+        )
+    return inches
+
+
+def longer(figure: Figure) -> str:
+    """What to say of a figure that is taller than a page of print; nothing of one that fits."""
+    height = float(figure.get_size_inches()[1])
+    if height <= _PAGE_TALL:
+        return ""
+    return (
+        f"{height:.0f} inches tall, more than the {_PAGE_TALL:g} of a page: "
+        "choose what it shows with --where, or take a larger --width"
+    )
 
 
 def unit() -> float:

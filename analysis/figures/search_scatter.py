@@ -14,8 +14,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 
-from analysis.figures.page import COLUMN, context, room, scaled, stroke, unit, width
-from analysis.figures.style import ABOVE, FAINT, INK, LOOKS, log10_axis, plain, tint
+from analysis.figures.colours import faint, grey, ground, ink, seen, tint
+from analysis.figures.page import COLUMN, context, room, scaled, stroke, tall, unit, width
+from analysis.figures.style import ABOVE, LOOKS, log10_axis, plain
 from analysis.groups import labels
 from analysis.material import Material
 from analysis.points import Point
@@ -30,18 +31,24 @@ _SIZE = 1.45
 _LEAST = 1.3
 """Inches of a panel across."""
 
-_MARKS: dict[str, dict[str, Any]] = {
-    "reached": {"marker": "o", "markersize": 3.4, "markerfacecolor": _BLUE,
-                "markeredgecolor": "white", "markeredgewidth": 0.3, "zorder": 5},
-    "not reached": {"marker": "o", "markersize": 3.0, "markerfacecolor": "white",
-                    "markeredgecolor": tint(_BLUE, 0.7), "markeredgewidth": 0.6, "zorder": 4},
-    "dominated": {"marker": ".", "markersize": 4.0, "markerfacecolor": FAINT,
+
+def _look(name: str) -> dict[str, Any]:
+    """How the marks of a class look."""
+    looks: dict[str, dict[str, Any]] = {
+    "reached": {"marker": "o", "markersize": 3.4, "markerfacecolor": seen(_BLUE),
+                "markeredgecolor": ground(), "markeredgewidth": 0.3, "zorder": 5},
+    "not reached": {"marker": "o", "markersize": 3.0, "markerfacecolor": ground(),
+                    "markeredgecolor": tint(seen(_BLUE), 0.7), "markeredgewidth": 0.6, "zorder": 4},
+    "dominated": {"marker": ".", "markersize": 4.0, "markerfacecolor": faint(),
                   "markeredgecolor": "none", "zorder": 3},
-    "infeasible": {"marker": "x", "markersize": 3.2, "markeredgecolor": _VERMILION,
+    "infeasible": {"marker": "x", "markersize": 3.2, "markeredgecolor": seen(_VERMILION),
                    "markeredgewidth": 0.8, "zorder": 4},
-    "best": {"marker": "*", "markersize": 9, "markerfacecolor": _ORANGE,
-             "markeredgecolor": INK, "markeredgewidth": 0.6, "zorder": 6},
-}  # fmt: skip
+    "best": {"marker": "*", "markersize": 9, "markerfacecolor": seen(_ORANGE),
+             "markeredgecolor": ink(), "markeredgewidth": 0.6, "zorder": 6},
+    }  # fmt: skip
+    return scaled(looks[name])
+
+
 _WORDS = {
     "reached": "target reached",
     "not reached": "not reached",
@@ -174,7 +181,7 @@ def _grid(counts: Sequence[int], fixed: int) -> tuple[list[Axes], list[list[Axes
     down = [-(-count // across) for count in counts]
     figure, all_ = plt.subplots(
         sum(down), across, sharex=True, sharey=True, squeeze=False, layout="constrained",
-        figsize=(width(need), (_SIZE * sum(down) + 0.95) * unit()),
+        figsize=(width(need), tall((_SIZE * sum(down) + 0.95) * unit())),
     )  # fmt: skip
     rows: list[list[Axes]] = []
     for count in counts:
@@ -213,12 +220,12 @@ def _panel(
     _marks(ax, [one for one in _placed(point) if one is _best(point)], "best")
     log10_axis(ax.xaxis, *across, most=3)
     log10_axis(ax.yaxis, *up, most=4)
-    ax.set_title(text, color=INK, fontsize="small", pad=3)
+    ax.set_title(text, color=ink(), fontsize="small", pad=3)
 
 
 def _marks(ax: Axes, trials: Sequence[Tried], name: str) -> None:
     rest = [1 - one.momentum for one in trials if one.momentum is not None]
-    ax.plot([one.learning_rate for one in trials], rest, linestyle="none", **scaled(_MARKS[name]))  # type: ignore[arg-type]
+    ax.plot([one.learning_rate for one in trials], rest, linestyle="none", **_look(name))  # type: ignore[arg-type]
 
 
 def _equal_rates(
@@ -240,7 +247,11 @@ def _equal_rates(
         if high <= low * 1.02:
             continue
         ax.plot(
-            [low, high], [low / rate, high / rate], color="#cfcfcf", linewidth=stroke(0.6), zorder=1
+            [low, high],
+            [low / rate, high / rate],
+            color=grey("#cfcfcf"),
+            linewidth=stroke(0.6),
+            zorder=1,
         )
         for at in np.geomspace(low, high, 12)[:-1] if trials else ():
             (x,), (y,) = _parts([at], across), _parts([at / rate], up)
@@ -252,8 +263,8 @@ def _equal_rates(
                 continue
             ax.annotate(
                 f"{rate:g}", (at, at / rate), xytext=(2, 2), textcoords="offset points",
-                fontsize="x-small", color=INK, zorder=7,
-                path_effects=[withStroke(linewidth=stroke(1.6), foreground="white")],
+                fontsize="x-small", color=ink(), zorder=7,
+                path_effects=[withStroke(linewidth=stroke(1.6), foreground=ground())],
             )  # fmt: skip
             break
 
@@ -283,12 +294,15 @@ def _legend(ax: Axes, points: Sequence[Point], *, alone: bool) -> None:
     there = {one.became for point in points for one in point.tried}
     names = [*(name for name in CLASSES if name in there), "best"]
     handles = [
-        Line2D([], [], linestyle="none", label=_WORDS[name], **scaled(_MARKS[name]))
-        for name in names
+        Line2D([], [], linestyle="none", label=_WORDS[name], **_look(name)) for name in names
     ]
     handles.append(
         Line2D(
-            [], [], color="#cfcfcf", linewidth=stroke(0.8), label="equal effective learning rate"
+            [],
+            [],
+            color=grey("#cfcfcf"),
+            linewidth=stroke(0.8),
+            label="equal effective learning rate",
         )
     )
     if alone:

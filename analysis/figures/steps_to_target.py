@@ -15,16 +15,16 @@ from matplotlib.lines import Line2D
 
 from analysis.curves import Curve
 from analysis.figures import marks, strips
-from analysis.figures.facets import Pairs, batch_size, caption, facets, names
-from analysis.figures.page import COLUMN, context, room, stroke, unit, width
+from analysis.figures.colours import faint, ground, ink
+from analysis.figures.facets import MANY, Pairs, batch_size, caption, facets, names
+from analysis.figures.page import COLUMN, context, room, stroke, tall, unit, width
 from analysis.figures.style import (
     ABOVE,
-    FAINT,
-    INK,
     Look,
     grid,
     log2_axis,
     look,
+    plain,
 )
 from analysis.material import Material
 from analysis.regimes import Regimes
@@ -35,8 +35,14 @@ _PANEL = 2.35
 _STRIP = 0.22
 _LEAST = 2.7
 """Inches of a panel across."""
-_WIDE = 56
-"""Letters of a caption that one column of print has room for."""
+_SMALL = 1.8, 2.3
+"""Inches of one of many panels: its height, and across."""
+_KEY = 1.7
+"""Inches of an entry of the legend."""
+_AXIS = 0.75
+"""Inches of the names and numbers beside a panel."""
+_LETTER = 0.0473
+"""Inches of a letter of a caption, about."""
 _FULL = 3
 """Curves whose legend has room within the axes."""
 
@@ -82,10 +88,11 @@ def numbers(shown: Material) -> pd.DataFrame:
 def sheet(panels: Sequence[Pairs], looks: Sequence[Sequence[Look]]) -> Axes:
     """A figure of these panels, each curve with its look; the axes of the first of them."""
     need = COLUMN * min(len(panels), 2)
-    across = min(len(panels), max(1, int(room(need) / _LEAST + 0.01)))
+    many = len(panels) > MANY
+    high, least = _SMALL if many else (_PANEL, _LEAST)
+    across = min(len(panels), max(1, int(room(need) / least + 0.01)))
     down = -(-len(panels) // across)
-    most = max(len(pairs) for pairs in panels)
-    low = _STRIP * most + 0.16 if most > 1 else 0.3
+    lows = [_low(panels[i * across : (i + 1) * across]) for i in range(down)]
     curves = [curve for pairs in panels for curve, _ in pairs]
     handles = marks.explained(curves, [found for pairs in panels for _, found in pairs])
     legend = 0.16 * -(-len(handles) // 2)
@@ -93,22 +100,25 @@ def sheet(panels: Sequence[Pairs], looks: Sequence[Sequence[Look]]) -> Axes:
     above = [len(pairs) + 1 for pairs in panels if len(pairs) > _FULL]
     legend += down * 0.17 * -(-max(above, default=0) // 2)
     figure = plt.figure(
-        figsize=(width(need), ((_PANEL + low + 0.62) * down + legend) * unit()),
+        figsize=(width(need), tall(((high + 0.62) * down + sum(lows) + legend) * unit())),
         layout="constrained",
     )
-    outer = figure.add_gridspec(down, across)
+    outer = figure.add_gridspec(down, across, height_ratios=[high + 0.62 + low for low in lows])
+    wide = room(need) / across
     both = [
-        _with_strip(figure, outer[i // across, i % across], pairs, looks[i], low)
+        _with_strip(
+            figure, outer[i // across, i % across], pairs, looks[i], (high, lows[i // across]), wide
+        )
         for i, pairs in enumerate(panels)
     ]
     if handles:
         figure.legend(
-            handles=handles, loc="outside lower center", ncols=2 * across, fontsize="small",
-            columnspacing=1.2, handletextpad=0.5,
+            handles=handles, loc="outside lower center", ncols=max(2, int(room(need) / _KEY)),
+            fontsize="small", columnspacing=1.2, handletextpad=0.5,
         )  # fmt: skip
     for i, ((top, _), pairs) in enumerate(zip(both, panels, strict=True)):
-        wrap = len(caption(pairs)) > _WIDE * room(need) / across / COLUMN
-        top.set_title(caption(pairs, wrap=wrap), color=FAINT, fontsize="small", pad=5)
+        said = caption(pairs, letters=(wide - _AXIS) / _LETTER)
+        top.set_title(said, color=faint(), fontsize="small", pad=5)
         if i % across:
             top.set_ylabel("")
     figure.draw_without_rendering()  # lays out: the headings must know their room
@@ -117,13 +127,25 @@ def sheet(panels: Sequence[Pairs], looks: Sequence[Sequence[Look]]) -> Axes:
     return both[0][0]
 
 
+def _low(panels: Sequence[Pairs]) -> float:
+    """Inches of the strips of a row of panels."""
+    most = max(len(pairs) for pairs in panels)
+    return _STRIP * most + 0.16 if most > 1 else 0.3
+
+
 def _with_strip(
-    figure: Figure, spec: SubplotSpec, pairs: Pairs, looks: Sequence[Look], low: float
+    figure: Figure,
+    spec: SubplotSpec,
+    pairs: Pairs,
+    looks: Sequence[Look],
+    heights: tuple[float, float],
+    wide: float,
 ) -> tuple[Axes, Axes]:
-    inner = spec.subgridspec(2, 1, height_ratios=[_PANEL, low], hspace=0.02)
+    # What is between the two is a part of the whole figure, however many rows that has.
+    inner = spec.subgridspec(2, 1, height_ratios=heights, hspace=0.02 / spec.get_gridspec().nrows)
     ax = figure.add_subplot(inner[0])
     beneath = figure.add_subplot(inner[1], sharex=ax)
-    _panel(ax, pairs, looks)
+    _panel(ax, pairs, looks, wide)
     _legend(ax, pairs, looks)
     ax.tick_params(labelbottom=False)
     strips.strips(beneath, [found for _, found in pairs], names(pairs), looks)
@@ -138,11 +160,11 @@ def _headings(beneath: Axes, regimes: Sequence[Regimes | None]) -> None:
             strips.headings(beneath, found, row)
 
 
-def _panel(ax: Axes, pairs: Pairs, looks: Sequence[Look]) -> None:
+def _panel(ax: Axes, pairs: Pairs, looks: Sequence[Look], wide: float = COLUMN) -> None:
     curves, regimes = [curve for curve, _ in pairs], [found for _, found in pairs]
     ax.set_xscale("log", base=2)
     ax.set_yscale("log", base=2)
-    _limits(ax, curves)
+    _limits(ax, curves, wide)
     grid(ax)
     if len(pairs) == 1 and regimes[0] is not None:
         strips.shade(ax, regimes[0])
@@ -161,11 +183,12 @@ def _alone(ax: Axes, pairs: Pairs) -> None:
     _panel(ax, pairs, looks)
     strips.criticals(ax, regimes, looks)
     _legend(ax, pairs, looks, marks.explained(curves, regimes, strips=False))
-    ax.set_title(caption(pairs), color=FAINT, fontsize="small", pad=5)
+    ax.set_title(caption(pairs), color=faint(), fontsize="small", pad=5)
     ax.set_xlabel(batch_size(pairs))
 
 
-def _limits(ax: Axes, curves: Sequence[Curve]) -> None:
+def _limits(ax: Axes, curves: Sequence[Curve], wide: float) -> None:
+    """``wide``: inches of the style sheet's type that the panel has across, its numbers too."""
     sizes = [size for curve in curves for size in curve.batch_sizes]
     steps = [p.steps for curve in curves for p in curve.points if p.steps] or [1.0]
     bars = [x for c in curves for p in c.points if p.bar for x in p.bar if np.isfinite(x) and x > 0]
@@ -175,7 +198,9 @@ def _limits(ax: Axes, curves: Sequence[Curve]) -> None:
     headroom = 4.0 if any(curve.censored for curve in curves) else 1.5
     ax.set_xlim(min(sizes) / 1.5, max(sizes) * 1.5)
     ax.set_ylim(low / 1.7, high * headroom)
-    log2_axis(ax.xaxis, min(sizes), max(sizes))
+    # As many numbers as have room beside each other.
+    most = (wide - _AXIS) / (0.06 * len(plain(max(sizes))) + 0.05)
+    log2_axis(ax.xaxis, min(sizes), max(sizes), most=max(2, min(7, int(most))))
     log2_axis(ax.yaxis, low / 1.7, high * 1.2, most=8)
 
 
@@ -201,7 +226,7 @@ def _legend(ax: Axes, pairs: Pairs, looks: Sequence[Look], more: Sequence[Artist
             linestyle=one.line if found else "none",
             label=text,
             marker=one.marker,
-            markeredgecolor="white",
+            markeredgecolor=ground(),
             markeredgewidth=stroke(0.5),
         )
         for (_, found), one, text in zip(pairs, looks, names(pairs), strict=True)
@@ -211,7 +236,7 @@ def _legend(ax: Axes, pairs: Pairs, looks: Sequence[Look], more: Sequence[Artist
             Line2D(
                 [],
                 [],
-                color=INK,
+                color=ink(),
                 linewidth=stroke(0.8),
                 linestyle=(0, (4, 3)),
                 label="perfect scaling",

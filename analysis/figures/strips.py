@@ -8,8 +8,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patheffects import withStroke
 
+from analysis.figures.colours import ground, ink, tint
 from analysis.figures.page import mark, stroke, unit
-from analysis.figures.style import INK, Look, inches, tint
+from analysis.figures.style import Look, inches
 from analysis.regimes import Interval, Regimes
 from analysis.stretches import stretches
 
@@ -43,17 +44,17 @@ def strips(
             ax.barh(
                 row, one.high - one.low, left=one.low, height=0.84, zorder=2,
                 color=tint(look.colour, SHADES[one.regime]),
-                edgecolor="white" if one.sure else tint(look.colour, 0.75),
+                edgecolor=ground() if one.sure else tint(look.colour, 0.75),
                 hatch=None if one.sure else HATCH, linewidth=0,
             )  # fmt: skip
         # One above the other: wide intervals overlap.
-        _whisker(ax, found.perfect_scaling_until, row + 0.23, found, colour=INK, width=0.7)
-        _whisker(ax, found.maximal_parallelism_from, row - 0.23, found, colour=INK, width=0.7)
+        _whisker(ax, found.perfect_scaling_until, row + 0.23, found, colour=ink(), width=0.7)
+        _whisker(ax, found.maximal_parallelism_from, row - 0.23, found, colour=ink(), width=0.7)
         _whisker(ax, found.critical_batch_size, row, found, colour=look.colour, width=1.4, cap=4.5)
         if found.critical_batch_size.value is not None:
             ax.plot(
                 [found.critical_batch_size.value], [row], marker=look.marker, markersize=mark(4),
-                color=look.colour, markeredgecolor="white", markeredgewidth=stroke(0.6), zorder=6,
+                color=look.colour, markeredgecolor=ground(), markeredgewidth=stroke(0.6), zorder=6,
             )  # fmt: skip
     ax.set_ylim(-0.6, count - 0.4)
     ax.set_yticks(range(count), [label.replace(", ", ",\n") for label in labels][::-1])
@@ -78,7 +79,7 @@ def _whisker(
     first, last = found.fitted_over
     low = first if end.low is None else end.low
     high = last if end.high is None else end.high
-    halo = [withStroke(linewidth=stroke(width + 1.1), foreground="white")]
+    halo = [withStroke(linewidth=stroke(width + 1.1), foreground=ground())]
     ax.plot([low, high], [row, row], color=colour, linewidth=stroke(width), zorder=4,
             solid_capstyle="butt", path_effects=halo)  # fmt: skip
     for x in (end.low, end.high):
@@ -109,7 +110,7 @@ def criticals(ax: Axes, regimes: Sequence[Regimes | None], looks: Sequence[Look]
         row = low * (low / high) ** (0.045 * (i + 0.3))
         _whisker(ax, found.critical_batch_size, row, found, colour=look.colour, width=1.4, cap=4.5)
         ax.plot([found.critical_batch_size.value], [row], marker=look.marker, color=look.colour,
-                markeredgecolor="white", markeredgewidth=stroke(0.6), zorder=6)  # fmt: skip
+                markeredgecolor=ground(), markeredgewidth=stroke(0.6), zorder=6)  # fmt: skip
 
 
 def headings(ax: Axes, found: Regimes, row: float) -> None:
@@ -122,7 +123,7 @@ def headings(ax: Axes, found: Regimes, row: float) -> None:
         if fitting:
             ax.text(
                 np.sqrt(one.low * one.high), row + 0.46, fitting[0], ha="center", va="bottom",
-                fontsize="x-small", color=INK,
+                fontsize="x-small", color=ink(),
             )  # fmt: skip
 
 

@@ -12,10 +12,12 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import LinearSegmentedColormap, to_hex, to_rgb
+from matplotlib.colors import LinearSegmentedColormap, to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
+from analysis.figures import page
+from analysis.figures.colours import FAINT, INK, dark, grid_colour, tint
 from analysis.figures.page import (
     COLUMN,
     context,
@@ -29,10 +31,7 @@ from analysis.figures.page import (
 )
 from results.errors import ResultsError
 
-__all__ = ("COLUMN", "context")  # with the rest, for those who draw figures
-
-INK = "#333333"
-FAINT = "#8a8a8a"
+__all__ = ("COLUMN", "FAINT", "INK", "context", "tint")  # with the rest, for those who draw figures
 
 ABOVE: Any = {
     "loc": "lower left", "bbox_to_anchor": (0, 1.07), "ncols": 2,
@@ -68,8 +67,13 @@ told apart by whoever sees no red, no green or no blue too."""
 
 
 _VIRIDIS = plt.get_cmap("viridis")
-SIZES = LinearSegmentedColormap.from_list("sizes", _VIRIDIS(np.linspace(0.0, 0.88, 64)))
-"""The colours of batch sizes; without the yellow, which white paper swallows."""
+
+
+def size_colours() -> LinearSegmentedColormap:
+    """The colours of batch sizes; without the yellow, which white paper swallows, or the violet,
+    which black does."""
+    ends = (0.28, 1.0) if dark() else (0.0, 0.88)
+    return LinearSegmentedColormap.from_list("sizes", _VIRIDIS(np.linspace(*ends, 64)))
 
 
 def look(i: int) -> Look:
@@ -82,12 +86,6 @@ def look(i: int) -> Look:
         colours = mpl.rcParams["axes.prop_cycle"].by_key().get("color", colours)
     again = LOOKS[(i + i // len(colours)) % len(LOOKS)]
     return Look(to_hex(colours[i % len(colours)]), again.marker, again.line)
-
-
-def tint(colour: str, share: float) -> tuple[float, float, float]:
-    """``colour`` on white paper, opaque: transparency does not survive every printer."""
-    red, green, blue = (1 - share * (1 - part) for part in to_rgb(colour))
-    return red, green, blue
 
 
 def log2_axis(axis: Axis, low: float, high: float, most: int = 7) -> None:
@@ -144,7 +142,7 @@ def inches(ax: Axes) -> tuple[float, float]:
 
 def grid(ax: Axes) -> None:
     """Faint lines at the numbers of the axes, under everything."""
-    ax.grid(True, color="#e6e6e6", linewidth=stroke(0.5), zorder=0)
+    ax.grid(True, color=grid_colour(), linewidth=stroke(0.5), zorder=0)
     ax.set_axisbelow(True)
 
 
@@ -189,7 +187,7 @@ def tiles(
     across = -(-count // down)
     figure, made = plt.subplots(
         down, across, sharex=sharex, sharey=sharey, squeeze=False, layout="constrained",
-        figsize=(width(need), (tall * down + extra) * unit()),
+        figsize=(width(need), page.tall((tall * down + extra) * unit())),
     )  # fmt: skip
     flat = list(made.ravel())
     for spare in flat[count:]:

@@ -16,19 +16,22 @@ from matplotlib.patheffects import withStroke
 from matplotlib.transforms import Bbox, ScaledTranslation
 
 from analysis.curves import Curve
-from analysis.figures.facets import Pairs, caption, facets, names
+from analysis.figures.colours import faint, grey, ground, ink
+from analysis.figures.facets import MANY, Pairs, caption, facets, names
 from analysis.figures.page import COLUMN, context, mark, room, stroke, unit
-from analysis.figures.style import FAINT, INK, Look, grid, log10_axis, look, plain, tiles
+from analysis.figures.style import Look, grid, log10_axis, look, plain, tiles
 from analysis.material import Material
 from analysis.regimes import Regimes
 from results.errors import ResultsError
 
 _PANEL, _LEAST = 2.5, 2.6
 """Inches of a panel: its height, and what it needs across."""
+_SMALL = 2.0, 2.3
+"""The same of one of many."""
 _FULL = 4
 """Curves whose names have room within the axes."""
-_APART = 0.17
-"""Inches between the batch sizes that are told."""
+_GROUND: dict[str, Any] = {"frameon": True, "framealpha": 1, "edgecolor": "none", "fancybox": False}
+"""A legend that hides what is behind it."""
 
 
 def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
@@ -54,17 +57,21 @@ def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
                 )
             axes = [ax]
         else:
+            many = len(panels) > MANY
             most = max(len(pairs) for pairs in panels)
             extra = 0.45 + (0.14 * most if most > _FULL else 0)
             axes = tiles(
-                len(panels), _PANEL, extra=extra, least=_LEAST, need=need, sharex=False,
+                len(panels), _SMALL[0] if many else _PANEL, extra=extra,
+                least=_SMALL[1] if many else _LEAST, need=need, sharex=False,
             )  # fmt: skip
         order = list(dict.fromkeys(text for pairs in panels for text in names(pairs)))
         for one, pairs in zip(axes, panels, strict=True):
             looks = [look(order.index(text)) for text in names(pairs)]
             _panel(one, pairs, looks)
-            wrap = len(caption(pairs)) > 17 * one.get_position().width * room(need)
-            one.set_title(caption(pairs, wrap=wrap), color=FAINT, fontsize="small", pad=5 * unit())
+            letters = 17 * one.get_position().width * room(need)
+            one.set_title(
+                caption(pairs, letters=letters), color=faint(), fontsize="small", pad=5 * unit()
+            )
         _legend(axes[0], [one for one in regimes if one], alone=ax is not None)
         if ax is None:
             figure = axes[0].get_figure(root=True)
@@ -111,20 +118,21 @@ def _panel(ax: Axes, pairs: Pairs, looks: Sequence[Look]) -> None:
             hollow = size in left_out
             ax.plot(
                 [steps * size], [steps], marker=one.marker,
-                color=one.colour, markerfacecolor="white" if hollow else one.colour,
-                markeredgecolor=one.colour if hollow else "white", markersize=mark(3.6),
+                color=one.colour, markerfacecolor=ground() if hollow else one.colour,
+                markeredgecolor=one.colour if hollow else ground(), markersize=mark(3.6),
                 markeredgewidth=stroke(0.8 if hollow else 0.4), zorder=5,
             )  # fmt: skip
     ax.set_xlabel("examples to target")
     ax.set_ylabel("steps to target")
     handles = [
         Line2D([], [], color=one.colour, linestyle=one.line if found else "none",
-               marker=one.marker, markersize=mark(3.6), markeredgecolor="white",
+               marker=one.marker, markersize=mark(3.6), markeredgecolor=ground(),
                markeredgewidth=stroke(0.4), label=text)
         for (_, found), one, text in zip(pairs, looks, names(pairs), strict=True)
     ]  # fmt: skip
     if len(pairs) > 1:
-        ax.add_artist(ax.legend(handles=handles, loc="upper right"))
+        # Of its own ground: the lines of equal batch sizes pass behind it.
+        ax.legend(handles=handles, loc="upper right", **_GROUND)
 
 
 def _limits(ax: Axes, pairs: Pairs) -> None:
@@ -157,7 +165,7 @@ def _equal_sizes(ax: Axes, pairs: Pairs) -> list[tuple[float, float, float]]:
         size = 2.0**power
         start, end = max(left, size * low), min(right, size * high)
         if end > start:
-            ax.plot([start, end], [start / size, end / size], color="#dcdcdc",
+            ax.plot([start, end], [start / size, end / size], color=grey("#dcdcdc"),
                     linewidth=stroke(0.6), zorder=1)  # fmt: skip
             found.append((size, start / size, end / size))
     return found
@@ -180,7 +188,7 @@ def _frontier(ax: Axes, found: Regimes, one: Look) -> None:
     critical = found.critical_batch_size.value
     if critical is not None:
         at = float(found.steps([critical])[0])
-        ax.plot([critical * at], [at], marker=one.marker, markersize=mark(7.5), color="white",
+        ax.plot([critical * at], [at], marker=one.marker, markersize=mark(7.5), color=ground(),
                 markeredgecolor=one.colour, markeredgewidth=stroke(1.3), zorder=6)  # fmt: skip
 
 
@@ -207,7 +215,7 @@ def _told(ax: Axes, pairs: Pairs) -> None:
         taken += _dashes(ax, pairs)
         for power, first, last in lines:
             text = f"B = {plain(power)}"
-            pale: dict[str, Any] = {"bold": False, "colour": FAINT}
+            pale: dict[str, Any] = {"bold": False, "colour": faint()}
             for steps in np.geomspace(first, last, 9):
                 if _tell(ax, power, steps, text, taken, places=((1, -0.3), (-1, 0.3)), **pale):
                     break
@@ -257,7 +265,7 @@ def _tell(
     taken: list[np.ndarray],
     *,
     bold: bool,
-    colour: str = INK,
+    colour: str = "",
     places: Sequence[tuple[float, float]] = (),
 ) -> bool:
     """Beside its point, where no other point or word is; whether there was such a place."""
@@ -287,9 +295,9 @@ def _tell(
             continue
         ax.annotate(
             text, (size * steps, steps), xytext=(middle - at) * 72 / dpi, ha="center", va="center",
-            textcoords="offset points", fontsize="small", zorder=7, color=colour,
+            textcoords="offset points", fontsize="small", zorder=7, color=colour or ink(),
             fontweight="bold" if bold else "normal",
-            path_effects=[withStroke(linewidth=stroke(1.8), foreground="white")],
+            path_effects=[withStroke(linewidth=stroke(1.8), foreground=ground())],
         )  # fmt: skip
         taken += [middle + np.array([part * wide / 2, 0]) for part in (-1, -0.5, 0, 0.5, 1)]
         return True
@@ -308,11 +316,11 @@ def _short(number: float) -> str:
 
 def _legend(ax: Axes, found: Sequence[Regimes], *, alone: bool) -> None:
     handles: list[Artist] = [
-        Line2D([], [], linestyle="none", marker="o", markersize=mark(7), markerfacecolor="white",
-               markeredgecolor=FAINT, markeredgewidth=stroke(1.3), label="critical batch size"),
-        Line2D([], [], color=FAINT, linewidth=stroke(0.7), linestyle=(0, (4, 3)),
+        Line2D([], [], linestyle="none", marker="o", markersize=mark(7), markerfacecolor=ground(),
+               markeredgecolor=faint(), markeredgewidth=stroke(1.3), label="critical batch size"),
+        Line2D([], [], color=faint(), linewidth=stroke(0.7), linestyle=(0, (4, 3)),
                label="least steps, least examples"),
-        Line2D([], [], color="#dcdcdc", linewidth=stroke(0.8), label="equal batch size"),
+        Line2D([], [], color=grey("#dcdcdc"), linewidth=stroke(0.8), label="equal batch size"),
     ]  # fmt: skip
     if all(one.min_steps.value is None and one.min_examples.value is None for one in found):
         del handles[1]
@@ -322,10 +330,13 @@ def _legend(ax: Axes, found: Sequence[Regimes], *, alone: bool) -> None:
     assert figure is not None
     if alone:
         beneath = ScaledTranslation(0, -0.42 * unit(), figure.dpi_scale_trans)
+        names = ax.get_legend()
         ax.legend(
             handles=handles[:-1], loc="upper left", bbox_to_anchor=(0, 0), borderaxespad=0,
             bbox_transform=ax.transAxes + beneath,
         )  # fmt: skip
+        if names is not None:
+            ax.add_artist(names)  # which the second one has put in its place
         return
     wide = figure.get_size_inches()[0] / unit() > 1.5 * COLUMN
     figure.legend(

@@ -15,17 +15,15 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from analysis.curves import Curve
+from analysis.figures.colours import faint, ground, ink, seen, tint
 from analysis.figures.page import context, mark, stroke, unit
 from analysis.figures.style import (
-    FAINT,
-    INK,
     LOOKS,
     grid,
     left_column,
     log10_axis,
     plain,
     tiles,
-    tint,
 )
 from analysis.groups import labels
 from analysis.looks import Looks
@@ -41,12 +39,17 @@ _TALL, _LEAST = 1.45, 1.55
 """Inches of a panel: its height, and what it needs across."""
 
 _BLUE, _VERMILION = LOOKS[0].colour, LOOKS[1].colour
-_COLOURS: dict[str, Any] = {
-    "reached": tint(_BLUE, 0.4),
-    "not reached": tint(FAINT, 0.55),
-    "dominated": tint(FAINT, 0.55),
-    "infeasible": tint(_VERMILION, 0.6),
-}
+
+
+def _colours() -> dict[str, Any]:
+    return {
+        "reached": tint(seen(_BLUE), 0.4),
+        "not reached": tint(faint(), 0.55),
+        "dominated": tint(faint(), 0.55),
+        "infeasible": tint(seen(_VERMILION), 0.6),
+    }
+
+
 _WORDS = {
     "reached": "target reached",
     "not reached": "not reached",
@@ -191,18 +194,22 @@ def _draw(ax: Axes, panel: _Panel, title: str) -> None:
         lines = [looks.T for trial, looks in panel.looks.items()
                  if became[trial] == name and trial != point.trial]  # fmt: skip
         ax.add_collection(
-            LineCollection(lines, colors=[_COLOURS[name]], linewidths=stroke(0.5), zorder=2),
+            LineCollection(lines, colors=[_colours()[name]], linewidths=stroke(0.5), zorder=2),
             autolim=False,
         )
-    ax.axhline(target.value, color=INK, linewidth=stroke(0.8), linestyle=(0, (4, 2)), zorder=3)
+    ax.axhline(target.value, color=ink(), linewidth=stroke(0.8), linestyle=(0, (4, 2)), zorder=3)
     best = panel.looks.get(str(point.trial))
     if best is not None:
-        ax.plot(*best, color=INK, linewidth=stroke(1.2), zorder=5)
+        ax.plot(*best, color=ink(), linewidth=stroke(1.2), zorder=5)
         _bracket(ax, point, best)
     elif point.censored:
         ax.text(0.97, 0.94, "target not reached", transform=ax.transAxes, ha="right", va="top",
                 fontsize="small")  # fmt: skip
-    ax.set_title(title, color=INK, fontsize="small", pad=3 * unit())
+    ax.set_title(title, color=ink(), fontsize="small", pad=3 * unit())
+
+
+def _between() -> Any:
+    return tint(seen(LOOKS[4].colour), 0.35)
 
 
 def _bracket(ax: Axes, point: Point, best: np.ndarray) -> None:
@@ -211,12 +218,12 @@ def _bracket(ax: Axes, point: Point, best: np.ndarray) -> None:
     if first is None:
         return
     low = point.last_miss or 0.0
-    ax.axvspan(max(low, 0.5), first, color=tint(LOOKS[4].colour, 0.35), linewidth=0, zorder=1)
-    for step, face in ((low, "white"), (first, INK)):
+    ax.axvspan(max(low, 0.5), first, color=_between(), linewidth=0, zorder=1)
+    for step, face in ((low, ground()), (first, ink())):
         at = np.flatnonzero(best[0] == step)
         if len(at):
             ax.plot(
-                [step], [best[1][at[0]]], marker="o", markersize=mark(3.4), color=INK,
+                [step], [best[1][at[0]]], marker="o", markersize=mark(3.4), color=ink(),
                 markerfacecolor=face, markeredgewidth=stroke(0.8), zorder=6,
             )  # fmt: skip
 
@@ -266,26 +273,27 @@ def _crosses(ax: Axes, panel: _Panel) -> None:
         looks = panel.looks.get(str(one.trial))
         if one.became == "infeasible" and looks is not None:
             ax.plot(
-                [looks[0, -1]], [np.clip(looks[1, -1], low, high)], marker="x", color=_VERMILION,
-                markersize=mark(3.4), markeredgewidth=stroke(0.8), zorder=4, clip_on=False,
+                [looks[0, -1]], [np.clip(looks[1, -1], low, high)], marker="x",
+                color=seen(_VERMILION), markersize=mark(3.4), markeredgewidth=stroke(0.8),
+                zorder=4, clip_on=False,
             )  # fmt: skip
 
 
 def _legend(ax: Axes, panels: Sequence[_Panel], *, alone: bool) -> None:
     there = {one.became for panel in panels for one in panel.point.tried}
     handles: list[Artist] = [
-        Line2D([], [], color=INK, linewidth=stroke(1.2), label="best trial"),
-        Patch(facecolor=tint(LOOKS[4].colour, 0.35), linewidth=0, label="last miss to first hit"),
-        Line2D([], [], color=INK, linewidth=stroke(0.8), linestyle=(0, (4, 2)), label="target"),
+        Line2D([], [], color=ink(), linewidth=stroke(1.2), label="best trial"),
+        Patch(facecolor=_between(), linewidth=0, label="last miss to first hit"),
+        Line2D([], [], color=ink(), linewidth=stroke(0.8), linestyle=(0, (4, 2)), label="target"),
     ]
     if all(panel.point.censored for panel in panels):
         handles = handles[2:]
     for name in CLASSES:
         if name in there:
-            cross: dict[str, Any] = {"marker": "x", "markeredgecolor": _VERMILION,
+            cross: dict[str, Any] = {"marker": "x", "markeredgecolor": seen(_VERMILION),
                                      "markersize": mark(3.4)}  # fmt: skip
             handles.append(
-                Line2D([], [], color=_COLOURS[name], linewidth=stroke(0.9), label=_WORDS[name],
+                Line2D([], [], color=_colours()[name], linewidth=stroke(0.9), label=_WORDS[name],
                        **(cross if name == "infeasible" else {}))
             )  # fmt: skip
     if alone:

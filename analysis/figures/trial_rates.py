@@ -14,16 +14,14 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
 
 from analysis.curves import Curve
+from analysis.figures.colours import faint, ground, ink, seen, tint
 from analysis.figures.page import context
 from analysis.figures.style import (
     ABOVE,
-    FAINT,
-    INK,
     LOOKS,
     panels,
     plain,
     tiles,
-    tint,
 )
 from analysis.groups import labels
 from analysis.material import Material
@@ -32,13 +30,16 @@ from results.errors import ResultsError
 
 _BLUE, _VERMILION = LOOKS[0].colour, LOOKS[1].colour
 
-PATCHES: dict[str, dict[str, Any]] = {
-    "reached": {"facecolor": _BLUE, "edgecolor": _BLUE},
-    "not reached": {"facecolor": tint(_BLUE, 0.25), "edgecolor": tint(_BLUE, 0.25)},
-    "dominated": {"facecolor": "white", "edgecolor": FAINT, "hatch": "//////"},
-    "infeasible": {"facecolor": _VERMILION, "edgecolor": _VERMILION},
-}
-"""How each class is filled; told apart without colour too."""
+
+def patches() -> dict[str, dict[str, Any]]:
+    """How each class is filled; told apart without colour too."""
+    return {
+        "reached": {"facecolor": seen(_BLUE), "edgecolor": seen(_BLUE)},
+        "not reached": {"facecolor": tint(seen(_BLUE), 0.25), "edgecolor": tint(seen(_BLUE), 0.25)},
+        "dominated": {"facecolor": ground(), "edgecolor": faint(), "hatch": "//////"},
+        "infeasible": {"facecolor": seen(_VERMILION), "edgecolor": seen(_VERMILION)},
+    }
+
 
 WORDS = {
     "reached": "target reached",
@@ -102,7 +103,7 @@ def _panel(ax: Axes, curve: Curve, text: str, sizes: Sequence[int]) -> None:
     under = np.zeros(len(found))
     for name in CLASSES:
         part = np.array([each[name] for _, each in found])
-        ax.bar(at, part, bottom=under, width=0.8, linewidth=0, **PATCHES[name])
+        ax.bar(at, part, bottom=under, width=0.8, linewidth=0, **patches()[name])
         under += part
     ax.set_ylim(0, 1)
     ax.set_xlim(-0.6, len(sizes) - 0.4)
@@ -115,13 +116,15 @@ def _panel(ax: Axes, curve: Curve, text: str, sizes: Sequence[int]) -> None:
     ax.set_yticks([0, 0.5, 1])
     ran = sorted({len(point.tried) for point in curve.points if point.tried})
     count = f"{ran[0]}" if len(ran) == 1 else f"{ran[0]}–{ran[-1]}"
-    ax.set_title(f"{text}, {count} trials a batch size", color=INK, fontsize="small", pad=3)
+    ax.set_title(f"{text}, {count} trials a batch size", color=ink(), fontsize="small", pad=3)
 
 
 def _legend(ax: Axes, figure: Figure, curves: Sequence[Curve], *, alone: bool) -> None:
     there = {one.became for curve in curves for point in curve.points for one in point.tried}
     handles = [
-        Patch(label=WORDS[name], linewidth=0, **PATCHES[name]) for name in CLASSES if name in there
+        Patch(label=WORDS[name], linewidth=0, **patches()[name])
+        for name in CLASSES
+        if name in there
     ]
     if alone:
         ax.legend(handles=handles, **ABOVE)

@@ -1,22 +1,25 @@
 """Can a figure be read? Everything that is written in it is drawn once, and its place is kept.
 
 A fault is a word cut by the page, two words on each other, a legend over words that are not its
-own, or words over a curve's marks. Ticks beyond the limits of an axis are not drawn, and so not
-looked at.
+own or over lines, error bars or marks, or words over a curve's marks. Ticks beyond the limits of an
+axis are not drawn, and so not looked at. Lines that lead the eye, behind all else, may pass under a
+legend with a ground of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import combinations
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from matplotlib.collections import LineCollection
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
-from matplotlib.text import Text
+from matplotlib.text import Annotation, Text
 
 _SLACK = 0.12
 """The part of a line of text that is not ink: boxes may meet by that much."""
@@ -33,9 +36,9 @@ def faults(figure: Figure) -> list[str]:
         if not inside.all():
             found.append(f"{_said(text)} is cut by the page")
     shapes = [(text, _shrunk(_corners(text), _SLACK * _height(text))) for text in words]
-    for (one, mine), (other, theirs) in combinations(shapes, 2):
-        if _meet(mine, theirs):
-            found.append(f"{_said(one)} and {_said(other)} are on each other")
+    for i, j in _near([shape for _, shape in shapes]):
+        if _meet(shapes[i][1], shapes[j][1]):
+            found.append(f"{_said(shapes[i][0])} and {_said(shapes[j][0])} are on each other")
     for legend in legends:
         own = {id(text) for text in legend.findobj(Text)}
         box = _box(legend.get_window_extent())
@@ -44,12 +47,87 @@ def faults(figure: Figure) -> list[str]:
         for text, shape in shapes:
             if id(text) not in own and _meet(_inner(legend), shape):
                 found.append(f"{_said(text)} is under the legend of {_first(legend)}")
+    inner = [(legend, _inner(legend)) for legend in legends]
     for line in lines:
-        found += _covered(line, words, legends)
+        found += _covered(line, words, inner)
+    for legend in legends:
+        found += _lying(legend)
     return found
 
 
-def _covered(line: Line2D, words: list[Text], legends: list[Legend]) -> Iterator[str]:
+def _lying(legend: Legend) -> Iterator[str]:
+    """Lines and error bars of its axes that a legend is over, each once by its colour."""
+    if legend.axes is None:
+        return
+    low, high = _inner(legend)[[0, 2]]
+    said = set()
+    for colour, behind, path in _paths(legend.axes):
+        if behind and legend.get_frame_on():
+            continue
+        if any(_crosses(part, low, high) for part in path) and colour not in said:
+            said.add(colour)
+            yield f"a line of {colour} is under the legend of {_first(legend)}"
+
+
+def _paths(ax: Any) -> Iterator[tuple[str, bool, list[np.ndarray]]]:
+    """What is drawn of the lines of axes: colour, whether it is behind all else, and the pieces
+    between neighbours in pixels, (2, 2) each."""
+    for line in ax.get_lines():
+        if line.get_visible() and line.get_linestyle() not in ("None", "", " "):
+            at = line.get_transform().transform(np.asarray(line.get_xydata(), dtype=float))
+            yield to_hex(line.get_color()), line.get_zorder() <= 1, _pieces(ax, at)
+    for many in ax.collections:
+        if isinstance(many, LineCollection) and many.get_visible():
+            for path in many.get_segments():
+                at = many.get_transform().transform(np.asarray(path, dtype=float))
+                yield to_hex(many.get_colors()[0]), many.get_zorder() <= 1, _pieces(ax, at)
+
+    for words in ax.texts:
+        if isinstance(words, Annotation) and words.arrow_patch is not None:
+            arrow = words.arrow_patch
+            at = arrow.get_transform().transform(arrow.get_path().vertices)
+            yield to_hex(arrow.get_edgecolor()), False, _pieces(ax, at)
+
+
+def _pieces(ax: Any, at: np.ndarray) -> list[np.ndarray]:
+    pieces = [np.array(pair) for pair in pairwise(at)]
+    return [one for one in pieces if np.isfinite(one).all() and _crosses(one, *_frame(ax))]
+
+
+def _frame(ax: Any) -> tuple[np.ndarray, np.ndarray]:
+    low, high = ax.bbox.get_points()
+    return low, high
+
+
+def _crosses(piece: np.ndarray, low: np.ndarray, high: np.ndarray) -> bool:
+    """Whether a straight piece has a point in an upright box (its sides' slabs in common)."""
+    start, way = piece[0], piece[1] - piece[0]
+    first, last = 0.0, 1.0
+    for axis in range(2):
+        if way[axis] == 0:
+            if not low[axis] < start[axis] < high[axis]:
+                return False
+            continue
+        ends = sorted(
+            ((low[axis] - start[axis]) / way[axis], (high[axis] - start[axis]) / way[axis])
+        )
+        first, last = max(first, ends[0]), min(last, ends[1])
+    return first < last
+
+
+def _near(shapes: list[np.ndarray]) -> list[tuple[int, int]]:
+    """Pairs of shapes whose upright boxes meet."""
+    if not shapes:
+        return []
+    low = np.array([shape.min(0) for shape in shapes])
+    high = np.array([shape.max(0) for shape in shapes])
+    apart = (low[:, None] >= high[None]).any(2)
+    return [(i, j) for i, j in np.argwhere(~(apart | apart.T)) if i < j]
+
+
+def _covered(
+    line: Line2D, words: list[Text], legends: list[tuple[Legend, np.ndarray]]
+) -> Iterator[str]:
     """Words and legends of the same axes that are over a line's marks."""
     if line.get_marker() in ("None", None, "", " ", "|", "_") or line.axes is None:
         return
@@ -58,8 +136,14 @@ def _covered(line: Line2D, words: list[Text], legends: list[Legend]) -> Iterator
     at = line.axes.transData.transform(np.asarray(line.get_xydata(), dtype=float))
     frame = line.axes.bbox.padded(1).get_points()
     at = at[np.isfinite(at).all(1) & (at >= frame[0]).all(1) & (at <= frame[1]).all(1)]
-    for legend in legends:
-        if legend.axes is line.axes and any(_holds(_inner(legend), point) for point in at):
+    root = line.axes.get_figure(root=True)
+    assert root is not None
+    radius = line.get_markersize() / 2 * root.dpi / 72
+    for legend, inner in legends:
+        if legend.axes is not line.axes:
+            continue
+        around = _shrunk(inner, -0.8 * radius)
+        if any(_holds(around, point) for point in at):
             yield f"marks of {line.get_label()!r} are under the legend of {_first(legend)}"
     for text in words:
         if text.axes is line.axes and text in line.axes.texts:
@@ -116,7 +200,9 @@ def _box(box: Any) -> np.ndarray:
 def _inner(legend: Legend) -> np.ndarray:
     """What is in a legend, without the room within its frame, which is not drawn; (4, 2)."""
     text = legend.get_texts()[0]
-    room = legend.borderpad * text.get_fontsize() * text.get_figure(root=True).dpi / 72
+    root = text.get_figure(root=True)
+    assert root is not None
+    room = float(legend.borderpad) * float(text.get_fontsize()) * root.dpi / 72
     return _box(legend.get_window_extent().padded(-room - 1))
 
 

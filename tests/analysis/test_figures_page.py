@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 import results
-from analysis import curves, figures
+from analysis import Curve, curves, figures
 from analysis.figures import page
 from analysis.figures.style import LOOKS, look
 from analysis.material import Asked, Material
@@ -98,6 +98,57 @@ def test_a_figure_that_needs_more_room_takes_two_columns(small: Material) -> Non
 def test_widths_that_cannot_be(small: Material, width: str | float, said: str) -> None:
     with pytest.raises(ResultsError, match=said):
         figures.draw("forest", small, width=width)
+
+
+def test_many_panels_are_smaller_and_more_stand_across(plain_curve: Callable[..., Curve]) -> None:
+    found = [
+        plain_curve([1024, 2048, 65536], [64, 32, 17], group={"workload": f"a-workload-{i}"})
+        for i in range(7)
+    ]
+    few, many = (
+        figures.draw("steps", found[:n], [None] * n, width="two-columns").get_figure(root=True)
+        for n in (6, 7)
+    )
+    assert few is not None
+    assert many is not None
+    assert [_across(few), _across(many)] == [2, 3]
+    assert many.get_size_inches()[1] < few.get_size_inches()[1]
+    assert faults(many) == []
+
+
+def _across(figure: Any) -> int:
+    return len({round(one.get_position().x0, 2) for one in figure.axes})
+
+
+def test_a_figure_taller_than_a_page_is_told_and_one_that_none_can_be_refused(
+    plain_curve: Callable[..., Curve],
+) -> None:
+    def drawn(count: int, width: str) -> Any:
+        found = [
+            plain_curve([1, 2, 4], [64, 32, 17], group={"workload": f"w{i}"}) for i in range(count)
+        ]
+        return figures.draw("tradeoff", found, [None] * count, width=width).get_figure(root=True)
+
+    assert page.longer(drawn(2, "two-columns")) == ""
+    assert re.match(r"1\d inches tall, .* --where", page.longer(drawn(5, "column")))
+    for name in ("steps", "tradeoff"):
+        found = [plain_curve([1, 2], [64, 32], group={"workload": f"w{i}"}) for i in range(120)]
+        with pytest.raises(ResultsError, match="no PDF is more than 200") as caught:
+            figures.draw(name, found, [None] * 120, width="column")
+        assert "--width" in str(caught.value.hint)
+
+
+def test_the_command_says_that_a_figure_is_too_tall(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from batchscale import figures as commands
+
+    monkeypatch.setattr("analysis.figures.page._PAGE_TALL", 1.5)
+    where = "experiment = 'gallery-goals' AND optimizer = 'momentum' AND batch_size = 16"
+    commands.draw("search", "own", where=where, output=tmp_path / "tall.png")
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert re.fullmatch(r"note: .*tall.png is 2 inches tall, .* larger --width\n", said.err)
 
 
 def test_three_figures_stand_in_one_grid(small: Material) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from matplotlib.axes import Axes
@@ -47,6 +48,23 @@ def turned(ax: Axes) -> None:
     ax.set_xticks([2, 2.02], ["sixteen", "seventeen"], rotation=60)
 
 
+def through(ax: Axes) -> None:
+    ax.plot([1, 3], [3.86, 3.86], color="#112233")
+
+
+def bars(ax: Axes) -> None:
+    ax.errorbar([2.95], [2], yerr=[[1], [1.9]], linestyle="none", ecolor="#112233")
+
+
+def near(ax: Axes) -> None:
+    ax.plot([2.6], [3.8], "o", markersize=24, label="large")
+
+
+def behind(ax: Axes, **ground: object) -> None:
+    ax.plot([1, 3], [3.86, 3.86], color="#112233", zorder=1)
+    ax.legend(loc="upper right", **ground)
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -56,6 +74,10 @@ def turned(ax: Axes) -> None:
         (over, "marks of 'sgd' are under the legend of 'sgd'"),
         (beside, "the legend of 'sgd' is cut by the page"),
         (told, "'best' is over a mark"),
+        (through, "a line of #112233 is under the legend of 'sgd'"),
+        (bars, "a line of #112233 is under the legend of 'sgd'"),
+        (near, "marks of 'large' are under the legend of 'sgd'"),
+        (partial(behind, frameon=False), "a line of #112233 is under the legend of 'sgd'"),
     ],
 )
 def test_faults_are_found(change: Callable[[Axes], object], said: str) -> None:
@@ -66,5 +88,6 @@ def test_what_is_in_order_has_none() -> None:
     assert faults(figure()) == []
     apart = figure(lambda ax: ax.set_xticks([1.5, 1.7, 1.9], ["sixteen"] * 3, rotation=60))
     assert faults(apart) == []  # their upright boxes meet, the words do not
+    assert faults(figure(partial(behind, frameon=True))) == []
     beyond = figure(lambda ax: ax.set_xticks([2, 50], ["two", "fifty"]) or ax.set_xlim(1, 3))
     assert faults(beyond) == []

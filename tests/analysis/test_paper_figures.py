@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
 import results
 from analysis import Curve, figures
+from analysis.figures import clear, page
 from analysis.figures.page import context
 from analysis.figures.shallue import sheet
 from analysis.figures.shallue.panel import Dot, Line, Panel, normalized
@@ -264,6 +266,52 @@ def test_no_line_is_drawn_through_a_gap() -> None:
     hollow = [one for one in ax.lines if one.get_markerfacecolor() == "white"]
     assert [np.asarray(one.get_xdata()).tolist() for one in hollow] == [[4]]
     assert "target not reached" in texts(ax)
+
+
+@pytest.mark.parametrize("width", ["column", "slide"])
+def test_legends_stand_over_their_panels_where_lines_fill_these(width: str) -> None:
+    def panel(row: int, lines: list[list[float | None]]) -> Panel:
+        named = tuple(line(values, f"{row}, line {i}") for i, values in enumerate(lines))
+        return Panel(title="t", note="n", lines=named, measure="m", counted=False, wide=row)
+
+    full: list[list[float | None]] = [[1, 9] * 6, [9, 1] * 6, [5] * 12]
+    empty: list[list[float | None]] = [[9, 5, 3, *[2] * 9], [9, 5, 3, *[1] * 9]]
+    with page.on(page.page(width)):
+        drawn = [
+            sheet.draw([panel(0, full), panel(1, empty)]).get_figure(root=True),
+            sheet.draw([panel(0, empty)]).get_figure(root=True),
+        ]
+    over = []
+    for each in drawn:
+        assert isinstance(each, Figure)
+        assert faults(each) == []
+        over.append({_over(ax) for ax in each.axes})
+    assert over == [{True}, {False}]
+
+
+def _over(ax: Any) -> bool:
+    return bool(ax.get_legend().get_window_extent().y0 >= ax.bbox.y1 - 1)
+
+
+def test_a_legend_takes_the_first_place_with_nothing_in_it() -> None:
+    from matplotlib import pyplot as plt
+
+    ax = plt.figure(figsize=(3, 3)).add_subplot(xlim=(0, 1), ylim=(0, 1))
+    legend = ax.legend(handles=ax.plot([], [], label="a"), loc="center")
+    assert clear.place(legend) == "upper right"
+    ax.plot([0.95, 0.95], [0.8, 2], zorder=2)  # to beyond the frame
+    assert clear.place(legend) == "upper left"
+    ax.plot([0.0, 0.05], [0.5, 1.4], zorder=1)  # behind all else
+    assert clear.place(legend) == "upper left"
+    ax.plot([-1, 0.4], [1.6, 0.6], zorder=2)  # neither end of it is in the box
+    assert clear.place(legend) == "lower left"
+    ax.plot([0.1], [0.17], "o", markersize=20)  # its middle above the box
+    assert clear.place(legend) == "lower right"
+    ax.plot([0, 1], [0.05, 0.05])
+    ax.plot([0, 1], [0.5, 0.5])
+    assert clear.place(legend) == "upper center"
+    ax.annotate("", (0.5, 0.9), xytext=(0.5, 0.99), arrowprops={"arrowstyle": "->"})
+    assert clear.place(legend) is None
 
 
 def test_panels_without_a_shared_batch_size_are_not_normalized() -> None:

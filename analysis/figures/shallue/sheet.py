@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from string import ascii_lowercase
 from textwrap import wrap
 
 import numpy as np
 from matplotlib import pyplot as plt
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.markers import CARETUPBASE
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
 from analysis.figures import marks
-from analysis.figures.page import COLUMN, context, stroke, unit, width
+from analysis.figures.colours import faint, ground, ink, tint
+from analysis.figures.page import COLUMN, context, stroke, tall, unit, width
 from analysis.figures.page import mark as size
+from analysis.figures.shallue.heads import heads, room, title
 from analysis.figures.shallue.layout import across, letters, need, panel_width, places
 from analysis.figures.shallue.legends import (
     DASHES,
@@ -23,27 +25,25 @@ from analysis.figures.shallue.legends import (
     handles_of,
     mark,
     of_lines,
+    settle,
     shared_labels,
 )
 from analysis.figures.shallue.panel import Line, Panel
 from analysis.figures.style import (
-    FAINT,
-    INK,
     Look,
     grid,
     log2_axis,
     look,
     plain,
-    tint,
 )
 from results.errors import ResultsError
 
 _MARKERS = "^v><DsoP"
 _PANEL = 1.62
 """Inches of a panel's height, its title and numbers without."""
-_TEXT, _LINE = 0.26, 0.125
-"""Inches of the numbers under a panel, and of a line of its title."""
 _LEGEND = 6.5
+_LETTER = 0.044
+"""Inches of a letter of the foot, about."""
 _UNIT = 1.35
 """Inches of a panel under which what examples are is left out."""
 
@@ -68,42 +68,46 @@ def draw(panels: Sequence[Panel], ax: Axes | None = None, foot: str = "") -> Axe
         shared = shared_labels(panels)
         looks = [_looks(panel, shared) for panel in panels]
         n = 1 if ax is not None else across(panels)
-        heads = _heads(panels, letters(n))
-        axes = [ax] if ax is not None else _sheet(panels, n, _room(heads))
+        said = heads(panels, letters(n))
+        axes = [ax] if ax is not None else _sheet(panels, n, room(said))
         units = {panel.unit for panel in panels}
         for one, panel, mine in zip(axes, panels, looks, strict=True):
             _panel(one, panel, mine, _peers(panel, panels), n)
             shared_unit = units if ax is None else {panel.unit}
             one.set_xlabel(_batch_size(shared_unit if panel_width(n) > _UNIT else set()))
-            if ax is not None or len(panels) == 1:
-                told = ("",) if len(panel.lines) > 1 else None
-                one.legend(
-                    handles=handles_of([(panel, mine)], told),
-                    loc="best",
-                    fontsize=6 * unit(),
-                    **TIGHT,
-                )
-            elif shared is None and len(panel.lines) > 1:
-                handles = of_lines([(panel, mine)])
-                one.legend(handles=handles, loc="best", fontsize=6 * unit(), **TIGHT)
-        for one, head in zip(axes, heads, strict=True):
-            _title(one, head, max(len(note) for _, note in heads))
+        rows = max(len(note) for _, note in said)
+        notes = [title(one, head, rows) for one, head in zip(axes, said, strict=True)]
         if ax is None:
             _beneath(axes, panels, looks, shared, foot)
+        own = [
+            _own(panel, mine, shared, len(panels))
+            for panel, mine in zip(panels, looks, strict=True)
+        ]
+        lifts = settle(axes, own, given=ax is not None)
+        for one, head, note, lift in zip(axes, said, notes, lifts, strict=True):
+            if lift:
+                if note is not None:
+                    note.remove()
+                title(one, head, rows, lift)
         return axes[0]
 
 
-def _letter(i: int) -> str:
-    many = len(ascii_lowercase)
-    return (ascii_lowercase[i // many - 1] if i >= many else "") + ascii_lowercase[i % many]
+def _own(
+    panel: Panel, looks: Sequence[Look], shared: Sequence[str] | None, count: int
+) -> list[Artist]:
+    """What a panel's own legend tells: all where it is alone, else what the shared one does not."""
+    if count == 1:
+        return handles_of([(panel, looks)], ("",) if len(panel.lines) > 1 else None)
+    return of_lines([(panel, looks)]) if shared is None and len(panel.lines) > 1 else []
 
 
-def _sheet(panels: Sequence[Panel], n: int, room: float) -> list[Axes]:
+def _sheet(panels: Sequence[Panel], n: int, above: float) -> list[Axes]:
     at = places(panels, n)
     down = 1 + max(row for row, _ in at)
     height = _PANEL * (1.2 if n < 3 else 1.0)
     figure = plt.figure(
-        figsize=(width(need(n)), ((height + room) * down + 0.3) * unit()), layout="constrained"
+        figsize=(width(need(n)), tall(((height + above) * down + 0.3) * unit())),
+        layout="constrained",
     )
     spec = figure.add_gridspec(down, n)
     axes = [figure.add_subplot(spec[place]) for place in at]
@@ -122,8 +126,8 @@ def _panel(ax: Axes, panel: Panel, looks: Sequence[Look], peers: Sequence[Line],
     ax.set_xscale("log", base=2)
     ax.set_xlim(min(sizes) / 1.6, max(sizes) * 1.6)
     # What the longest number leaves room for.
-    room = panel_width(n) / (0.075 * len(plain(max(sizes))) + 0.08)
-    log2_axis(ax.xaxis, min(sizes), max(sizes), most=max(2, min(7, int(room))))
+    most = panel_width(n) / (0.075 * len(plain(max(sizes))) + 0.08)
+    log2_axis(ax.xaxis, min(sizes), max(sizes), most=max(2, min(7, int(most))))
     top = _limits(ax, panel, peers)
     grid(ax)
     low, _ = ax.get_ylim()
@@ -132,7 +136,7 @@ def _panel(ax: Axes, panel: Panel, looks: Sequence[Look], peers: Sequence[Line],
         ax.plot(
             ends,
             rule.level * ends**rule.power,
-            color=INK,
+            color=ink(),
             linewidth=stroke(0.8),
             zorder=2,
             linestyle=rule.dashes,
@@ -237,7 +241,7 @@ def _perfect(ax: Axes, line: Line, one: Look, low: float, *, single: bool) -> No
         [min(sizes), end],
         [line.perfect / min(sizes), line.perfect / end],
         linestyle=DASHES,
-        color=INK if single else tint(one.colour, 0.6),
+        color=ink() if single else tint(one.colour, 0.6),
         linewidth=stroke(0.8 if single else 0.7),
         zorder=2,
     )
@@ -249,7 +253,7 @@ def _unreached(ax: Axes, line: Line, one: Look, top: float, place: int) -> None:
     for dot in line.dots:
         if not dot.reached:
             at = dot.batch_size * aside
-            hollow = {**mark(line, one), "markerfacecolor": "white", "markeredgecolor": one.colour}
+            hollow = {**mark(line, one), "markerfacecolor": ground(), "markeredgecolor": one.colour}
             ax.plot(
                 [at],
                 [top],
@@ -274,39 +278,6 @@ def _unreached(ax: Axes, line: Line, one: Look, top: float, place: int) -> None:
             )
 
 
-def _heads(panels: Sequence[Panel], room: tuple[int, int]) -> list[tuple[list[str], list[str]]]:
-    """The lines of each panel's title and of its note."""
-    begins = [f"({_letter(i)}) " if len(panels) > 1 else "" for i in range(len(panels))]
-    return [
-        (wrap(letter + panel.title, room[0]), wrap(panel.note, room[1]))
-        for letter, panel in zip(begins, panels, strict=True)
-    ]
-
-
-def _room(heads: Sequence[tuple[list[str], list[str]]]) -> float:
-    """Inches that titles and the numbers of the axes take, a row of panels."""
-    return _TEXT + _LINE * (max(len(a) for a, _ in heads) + max(len(b) for _, b in heads))
-
-
-def _title(ax: Axes, head: tuple[list[str], list[str]], notes: int) -> None:
-    title, note = head
-    pad = (4 + 8 * notes + (3 if notes else 0)) * unit()
-    ax.set_title("\n".join(title), color=INK, fontsize=7.5 * unit(), pad=pad)
-    # Notes hang from the title, so that those of one line stand beside each other's first.
-    if note:
-        ax.annotate(
-            "\n".join(note),
-            (0, 1),
-            xytext=(0, pad - 3.5 * unit()),
-            xycoords="axes fraction",
-            va="top",
-            textcoords="offset points",
-            fontsize=6 * unit(),
-            color=FAINT,
-            annotation_clip=False,
-        )
-
-
 def _looks(panel: Panel, shared: Sequence[str] | None) -> list[Look]:
     mine = [line.label for line in panel.lines if line.source is None]
     order = list(shared) if shared else mine
@@ -318,7 +289,7 @@ def _looks(panel: Panel, shared: Sequence[str] | None) -> list[Look]:
             found.append(look_of(place[line.label]))
         else:
             beside = place.get(line.alike or "", i)
-            found.append(Look(FAINT, _MARKERS[beside % len(_MARKERS)], "-"))
+            found.append(Look(faint(), _MARKERS[beside % len(_MARKERS)], "-"))
     return found
 
 
@@ -347,7 +318,9 @@ def _beneath(
         across_, height = figure.get_size_inches()
         figure.set_size_inches(across_, height + 0.16 * rows * unit())
     if foot:
-        figure.supxlabel(foot, fontsize=6 * unit(), color=FAINT, x=0.01, ha="left")
+        across = figure.get_size_inches()[0] / unit()
+        foot = "\n".join(wrap(foot, int(across / _LETTER)))
+        figure.supxlabel(foot, fontsize=6 * unit(), color=faint(), x=0.01, ha="left")
     said = [one.get_ylabel() for one in axes]
     for one, text in zip(axes, said, strict=True):
         left = [t for other, t in zip(axes, said, strict=True) if _left_of(other, one)]

@@ -1,0 +1,119 @@
+"""Figures in a style with another ground, dark paper first: what is written can be read there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import matplotlib as mpl
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
+from matplotlib.text import Text
+
+from analysis import figures
+from analysis.figures import colours, page
+from analysis.material import Material
+from tests.analysis.measured import measured
+
+pytestmark = pytest.mark.usefixtures("closed_figures")
+OURS = ("steps", "forest", "tradeoff", "learning_rate", "landscape", "training", "budget", "rates",
+        "search", "shallue-fig1", "shallue-fig11")  # fmt: skip
+LEAST = 3.0
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Material:
+    return measured(tmp_path_factory.mktemp("small") / "runs")
+
+
+def pale(figure: Figure) -> list[str]:
+    """Words and lines of too little contrast to what is behind them, and light halos on dark."""
+    found = []
+    for text in figure.findobj(Text):
+        assert isinstance(text, Text)
+        if not text.get_visible() or not text.get_text().strip():
+            continue
+        behind = behind_of(text, figure)
+        if colours.contrast(text.get_color(), behind) < LEAST:
+            found.append(f"{text.get_text()!r} in {to_hex(text.get_color())} on {to_hex(behind)}")
+        for effect in text.get_path_effects():
+            if isinstance(effect, withStroke):
+                halo: Any = effect._gc["foreground"]  # type: ignore[attr-defined]
+                if to_hex(halo) != to_hex(behind):
+                    found.append(f"the halo of {text.get_text()!r} is {halo}")
+    for ax in figure.axes:
+        for line in ax.get_lines():
+            if line.get_zorder() > 2 and len(line.get_xdata()) > 1:  # type: ignore[arg-type]
+                ratio = colours.contrast(line.get_color(), ax.get_facecolor()[:3])
+                if ratio < 1.5:
+                    found.append(f"a line of {line.get_color()}")
+    return found
+
+
+def behind_of(text: Text, figure: Figure) -> Any:
+    """The ground that is behind a word: of axes within them, else of the page."""
+    middle = text.get_window_extent().get_points().mean(0)
+    inside = isinstance(text.axes, Axes) and text.axes.bbox.contains(*middle)
+    assert not inside or text.axes is not None
+    return (text.axes if inside and text.axes else figure).get_facecolor()[:3]
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_words_and_lines_are_seen_on_dark_paper(small: Material, name: str) -> None:
+    figure = figures.draw(name, small, style="dark_background").get_figure(root=True)
+    assert isinstance(figure, Figure)
+    figure.draw_without_rendering()
+    assert pale(figure) == []
+
+
+@pytest.mark.parametrize("style", ["ggplot", "Solarize_Light2"])
+def test_so_they_are_on_tinted_paper(small: Material, style: str) -> None:
+    figure = figures.draw("tradeoff", small, style=style).get_figure(root=True)
+    assert isinstance(figure, Figure)
+    figure.draw_without_rendering()
+    assert pale(figure) == []
+
+
+def test_dark_ink_on_dark_paper_would_not_pass(
+    small: Material, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, usual in (("ink", "#333333"), ("faint", "#404040"), ("ground", "white")):
+        for module in ("tradeoff", "style"):
+            monkeypatch.setattr(f"analysis.figures.{module}.{name}", lambda usual=usual: usual,
+                                raising=False)  # fmt: skip
+    figure = figures.draw("tradeoff", small, style="dark_background").get_figure(root=True)
+    assert isinstance(figure, Figure)
+    figure.draw_without_rendering()
+    found = pale(figure)
+    assert any("halo" in each for each in found)
+    assert any("on #000000" in each for each in found)
+
+
+def test_on_the_sheet_colours_are_what_they_are_named() -> None:
+    with page.context():
+        assert colours.ground() == "white"
+        assert (colours.ink(), colours.faint()) == (colours.INK, colours.FAINT)
+        assert [colours.grey(one) for one in ("#ededed", "#cfcfcf")] == ["#ededed", "#cfcfcf"]
+        assert colours.grid_colour() == "#e6e6e6"
+        assert colours.seen("#016297") == "#016297"
+        assert colours.tint("#ff0000", 0.25) == (1.0, 0.75, 0.75)
+
+
+def test_greys_keep_their_place_between_ground_and_ink() -> None:
+    assert colours.contrast("black", "white") == pytest.approx(21)
+    assert colours.contrast("#777777", "white") == pytest.approx(4.48, abs=0.01)
+    with mpl.rc_context({"axes.facecolor": "black", "text.color": "white"}):
+        assert colours.dark()
+        # 18 of the 204 from white to the ink, of 255
+        assert colours.grey("#ededed") == to_hex((18 / 204,) * 3)
+        assert colours.tint("#ff0000", 0.25) == (0.25, 0.0, 0.0)
+        assert colours.contrast(colours.seen("#016297"), "black") >= 6
+    with mpl.rc_context({"axes.facecolor": "none", "figure.facecolor": "#102030"}):
+        assert colours.ground() == "#102030"
+    # A grid that is as strong as what is drawn over it is taken back, a faint one kept.
+    with mpl.rc_context({"axes.facecolor": "black", "text.color": "white", "grid.color": "white"}):
+        assert colours.grid_colour() == to_hex((25 / 204,) * 3)
+    with mpl.rc_context({"axes.facecolor": "#e5e5e5", "grid.color": "white"}):
+        assert to_hex(colours.grid_colour()) == "#ffffff"
