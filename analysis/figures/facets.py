@@ -59,6 +59,14 @@ def batch_size(pairs: Pairs) -> str:
     return f"batch size ({units.pop()}s)" if len(units) == 1 else "batch size"
 
 
+def to_target(what: str, pairs: Pairs) -> str:
+    """What an axis of steps or examples to target is called. Steps below one are relative ones, of
+    a source that does not say how many examples an epoch has."""
+    steps = [point.steps for curve, _ in pairs for point in curve.points]
+    relative = any(one is not None and one < 1 for one in steps)
+    return f"{what} to target" + (", relative" if relative else "")
+
+
 MANY = 6
 """Panels from which on each is smaller, so that more stand across."""
 

@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 from analysis.curves import Curve
 from analysis.figures import marks, strips
 from analysis.figures.colours import faint, ground, ink
-from analysis.figures.facets import MANY, Pairs, batch_size, caption, facets, names
+from analysis.figures.facets import MANY, Pairs, batch_size, caption, facets, names, to_target
 from analysis.figures.page import COLUMN, context, room, stroke, tall, unit, width
 from analysis.figures.style import (
     ABOVE,
@@ -173,7 +173,7 @@ def _panel(ax: Axes, pairs: Pairs, looks: Sequence[Look], wide: float = COLUMN) 
             _line(ax, curve, found, one)
         marks.points(ax, curve, found, one, place=place)
     marks.censored(ax, curves, looks, ax.get_ylim()[1] / 1.5)
-    ax.set_ylabel("steps to target")
+    ax.set_ylabel(to_target("steps", pairs))
 
 
 def _alone(ax: Axes, pairs: Pairs) -> None:

@@ -17,7 +17,7 @@ from matplotlib.transforms import Bbox, ScaledTranslation
 
 from analysis.curves import Curve
 from analysis.figures.colours import faint, grey, ground, ink
-from analysis.figures.facets import MANY, Pairs, caption, facets, names
+from analysis.figures.facets import MANY, Pairs, caption, facets, names, to_target
 from analysis.figures.page import COLUMN, context, mark, room, stroke, unit
 from analysis.figures.style import Look, grid, log10_axis, look, plain, tiles
 from analysis.material import Material
@@ -122,8 +122,8 @@ def _panel(ax: Axes, pairs: Pairs, looks: Sequence[Look]) -> None:
                 markeredgecolor=one.colour if hollow else ground(), markersize=mark(3.6),
                 markeredgewidth=stroke(0.8 if hollow else 0.4), zorder=5,
             )  # fmt: skip
-    ax.set_xlabel("examples to target")
-    ax.set_ylabel("steps to target")
+    ax.set_xlabel(to_target("examples", pairs))
+    ax.set_ylabel(to_target("steps", pairs))
     handles = [
         Line2D([], [], color=one.colour, linestyle=one.line if found else "none",
                marker=one.marker, markersize=mark(3.6), markeredgecolor=ground(),

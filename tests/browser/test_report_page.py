@@ -279,6 +279,16 @@ def test_nothing_in_a_text_becomes_an_element(show: Show, tmp_path: Path) -> Non
     assert seen.page.locator("h1").inner_text() == bad
 
 
+def test_steps_below_one_are_told(show: Show, tmp_path: Path) -> None:
+    """Of a source that does not say how many examples an epoch has."""
+    file = tmp_path / "gnn.html"
+    found = results.open("published").where("workload = 'gnn'")
+    file.write_text(page(payload(Material([found]))), encoding="utf-8")
+    seen = show(file)
+    seen.drawn("p0-steps")
+    assert seen.layout("p0-steps")["y"] == "steps to target, relative"
+
+
 def test_a_hundred_curves(show: Show, tmp_path: Path) -> None:
     root = fill(tmp_path / "runs", workloads=5, curves=20, trials=4)
     file = tmp_path / "hundred.html"

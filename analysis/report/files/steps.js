@@ -37,8 +37,10 @@ function divisor(curve, mine) {
   return values.length ? Math.min(...values) : null;
 }
 
-function yTitle(mine) {
-  const what = mine.y === "examples" ? "examples to target" : "steps to target";
+/** What the axis is called; steps below one are of a source that does not say how long an epoch is. */
+function yTitle(mine, curves) {
+  const below = curves.some((curve) => (curve.points.steps || []).some((steps) => steps !== null && steps < 1));
+  const what = (mine.y === "examples" ? "examples to target" : "steps to target") + (below ? ", relative" : "");
   if (mine.relative === "size") return what + ", over those at batch size " + whole(mine.base);
   if (mine.relative === "least") return what + ", over the least";
   return what;
@@ -273,7 +275,7 @@ function stepsFigure(panel, width) {
         type: "log", range: range.map(Math.log10), anchor: rows ? "y2" : "y",
         ...ticks2(Math.min(...sizes, 1e9), Math.max(...sizes, 1), narrow ? 6 : 12),
       }),
-      yaxis: axis(yTitle(mine), { type: "log", range: yRange.map(Math.log10), domain: [rows ? share + 14 / inner : 0, 1], ...ticks2(yRange[0], yRange[1], 9) }),
+      yaxis: axis(yTitle(mine, curves), { type: "log", range: yRange.map(Math.log10), domain: [rows ? share + 14 / inner : 0, 1], ...ticks2(yRange[0], yRange[1], 9) }),
       ...(rows
         ? {
             yaxis2: axis("", {
