@@ -25,7 +25,9 @@ search:
 trials: 4
 budget: 3 epochs + 150 steps
 target: validation_error < 0.1
+engine: module
 """
+"""Asking which engine is faster would take most of the time of so short studies."""
 
 
 @dataclass(frozen=True)

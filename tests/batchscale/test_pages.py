@@ -26,7 +26,8 @@ PAGES = ["README.md", *DOCS]
 LANGUAGES = {"python", "yaml", "csv", "sh", "text"}
 
 
-UNPROBED = dict.fromkeys(("docs/first-hour.md", "docs/running.md"), ("--set", "engine=module"))
+_SWEPT = ("docs/first-hour.md", "docs/optimizers.md", "docs/running.md")
+UNPROBED = dict.fromkeys(_SWEPT, ("--set", "engine=module"))
 """Of many short studies most of the time would go into asking which engine is faster."""
 
 
