@@ -5,18 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
-T = TypeVar("T", covariant=True)
+T = TypeVar("T")
 
 _TOLD: ContextVar[Callable[[str], object] | None] = ContextVar("told", default=None)
-
-
-class Many(Sized, Iterable[T], Protocol[T]):
-    """What can be counted and gone through."""
 
 
 @contextmanager
@@ -29,7 +25,7 @@ def telling(told: Callable[[str], object]) -> Iterator[None]:
         _TOLD.reset(before)
 
 
-def each(many: Many[T], words: str) -> Iterator[T]:
+def each(many: Collection[T], words: str) -> Iterator[T]:
     """Go through ``many`` and tell how many are done: ``12 of 35`` and ``words``."""
     for done, one in enumerate(many):
         yield one

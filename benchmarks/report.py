@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from analysis.report import render
+from tests import reported
 
 RUNS = 7
 CURVES = 100
@@ -42,7 +43,7 @@ def fill(root: Path, *, workloads: int, curves: int, trials: int = TRIALS) -> Pa
                     "study": f"{place}-{number}-{size}",
                 }  # fmt: skip
                 studies.append({
-                    "experiment": f"e{place}", **group, "targets": ["validation_error < 0.04"],
+                    "experiment": f"e{place}", **group, "targets": [reported.TARGET],
                     "search_space": {"learning_rate": {"log": [0.001, 10.0]}}, "dimensions": 1,
                 })  # fmt: skip
                 rows += _trials(group, least * (1 + critical / size), trials, rng)
@@ -58,24 +59,9 @@ def _trials(
     rows = []
     for i, luck in enumerate(rng.exponential(0.5, trials)):
         steps = None if i % 4 == 3 else round(best * float(np.exp(luck)))
-        rows.append({
-            **group,
-            "trial": f"{group['study']}-{i}",
-            "index": i,
-            "role": "search",
-            "status": "COMPLETE",
-            "stop_reason": "budget" if steps is None else "target",
-            "stop_at_target": True,
-            "learning_rate": (rate := float(np.exp(rng.uniform(np.log(0.001), np.log(10.0))))),
-            "effective_learning_rate": rate,
-            "metaparameters": {"learning_rate": rate},
-            "target_metric": "validation_error",
-            "target_value": 0.04,
-            "lower_is_better": True,
-            "steps_to_target": steps,
-            "last_miss": None if steps is None else steps - 1,
-            "steps_run": steps or round(20 * best),
-        })  # fmt: skip
+        rate = float(np.exp(rng.uniform(np.log(0.001), np.log(10.0))))
+        row = reported.trial_row(group, i, rate, steps, None if steps is None else steps - 1)
+        rows.append({**row, "steps_run": steps or round(20 * best)})
     return rows
 
 

@@ -63,20 +63,18 @@ def _plan(yaml: str, notes: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-def _trial(
-    group: dict[str, Any], knee: str, size: int, place: int
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    steps = steps_of(knee, size, place)
-    looks = sorted({*np.unique(np.geomspace(1, steps, 24).round().astype(int)).tolist(), steps})
-    name = f"{group['study']}-{place}"
-    rate = 0.05 * 1.5**place
-    row = {
+def trial_row(
+    group: dict[str, Any], place: int, rate: float, steps: int | None, missed: int | None
+) -> dict[str, Any]:
+    """The trial at ``place`` of a search, at that learning rate; ``steps`` None: its budget ended
+    before ``TARGET`` was reached. ``missed``: its last look before."""
+    return {
         **group,
-        "trial": name,
+        "trial": f"{group['study']}-{place}",
         "index": place,
         "role": "search",
         "status": "COMPLETE",
-        "stop_reason": "target",
+        "stop_reason": "budget" if steps is None else "target",
         "stop_at_target": True,
         "learning_rate": rate,
         "effective_learning_rate": rate,
@@ -85,8 +83,18 @@ def _trial(
         "target_value": 0.04,
         "lower_is_better": True,
         "steps_to_target": steps,
-        "last_miss": looks[-2],
+        "last_miss": missed,
         "steps_run": steps,
+    }
+
+
+def _trial(
+    group: dict[str, Any], knee: str, size: int, place: int
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    steps = steps_of(knee, size, place)
+    looks = sorted({*np.unique(np.geomspace(1, steps, 24).round().astype(int)).tolist(), steps})
+    row = {
+        **trial_row(group, place, 0.05 * 1.5**place, steps, looks[-2]),
         "engine": "stacked",
         "device": "cpu",
         "versions": {"torch": "2.11.0", "batchscale": "0.1.0"},
@@ -94,7 +102,7 @@ def _trial(
     # A little better than the root says, so that the last look is strictly better than 0.04.
     seen = [
         {
-            "trial": name,
+            "trial": row["trial"],
             "step": step,
             "metrics": {"validation_error": 0.03999 * (steps / step) ** 0.5},
         }
