@@ -66,6 +66,12 @@ class Curve:
         """Batch sizes at which nothing reached the target."""
         return [point.batch_size for point in self.points if point.censored]
 
+    @property
+    def relative(self) -> bool:
+        """Whether its steps are no numbers of steps but in proportion to them, as parts of one must
+        be: of a source that does not say how many examples an epoch has."""
+        return any(point.steps is not None and point.steps < 1 for point in self.points)
+
     def to_fit(self) -> tuple[np.ndarray, np.ndarray]:
         """Batch sizes and bracket middles in steps, one for each point of the fit; (n,) each."""
         pairs = [(point.batch_size, at) for point in self.points for at in point.middles]

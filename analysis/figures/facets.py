@@ -60,10 +60,8 @@ def batch_size(pairs: Pairs) -> str:
 
 
 def to_target(what: str, pairs: Pairs) -> str:
-    """What an axis of steps or examples to target is called. Steps below one are relative ones, of
-    a source that does not say how many examples an epoch has."""
-    steps = [point.steps for curve, _ in pairs for point in curve.points]
-    relative = any(one is not None and one < 1 for one in steps)
+    """What an axis of steps or examples to target is called."""
+    relative = any(curve.relative for curve, _ in pairs)
     return f"{what} to target" + (", relative" if relative else "")
 
 

@@ -34,6 +34,7 @@ def series(curve: Curve, found: Regimes | None, look: int) -> dict[str, Any]:
         "trials": curve.trials,
         "estimator": curve.named,
         "unit": curve.example_unit,
+        "relative": curve.relative,
         "points": columns([_point(point, point.batch_size in left_out) for point in curve.points]),
         **_located(curve, found),
         "search": _search(curve, found),

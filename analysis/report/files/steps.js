@@ -37,10 +37,9 @@ function divisor(curve, mine) {
   return values.length ? Math.min(...values) : null;
 }
 
-/** What the axis is called; steps below one are of a source that does not say how long an epoch is. */
 function yTitle(mine, curves) {
-  const below = curves.some((curve) => (curve.points.steps || []).some((steps) => steps !== null && steps < 1));
-  const what = (mine.y === "examples" ? "examples to target" : "steps to target") + (below ? ", relative" : "");
+  const relative = curves.some((curve) => curve.relative) ? ", relative" : "";
+  const what = (mine.y === "examples" ? "examples to target" : "steps to target") + relative;
   if (mine.relative === "size") return what + ", over those at batch size " + whole(mine.base);
   if (mine.relative === "least") return what + ", over the least";
   return what;
