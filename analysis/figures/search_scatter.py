@@ -35,16 +35,17 @@ _LEAST = 1.3
 def _look(name: str) -> dict[str, Any]:
     """How the marks of a class look."""
     looks: dict[str, dict[str, Any]] = {
-    "reached": {"marker": "o", "markersize": 3.4, "markerfacecolor": seen(_BLUE),
-                "markeredgecolor": ground(), "markeredgewidth": 0.3, "zorder": 5},
-    "not reached": {"marker": "o", "markersize": 3.0, "markerfacecolor": ground(),
-                    "markeredgecolor": tint(seen(_BLUE), 0.7), "markeredgewidth": 0.6, "zorder": 4},
-    "dominated": {"marker": ".", "markersize": 4.0, "markerfacecolor": faint(),
-                  "markeredgecolor": "none", "zorder": 3},
-    "infeasible": {"marker": "x", "markersize": 3.2, "markeredgecolor": seen(_VERMILION),
-                   "markeredgewidth": 0.8, "zorder": 4},
-    "best": {"marker": "*", "markersize": 9, "markerfacecolor": seen(_ORANGE),
-             "markeredgecolor": ink(), "markeredgewidth": 0.6, "zorder": 6},
+        "reached": {"marker": "o", "markersize": 3.4, "markerfacecolor": seen(_BLUE),
+                    "markeredgecolor": ground(), "markeredgewidth": 0.3, "zorder": 5},
+        "not reached": {"marker": "o", "markersize": 3.0, "markerfacecolor": ground(),
+                        "markeredgecolor": tint(seen(_BLUE), 0.7), "markeredgewidth": 0.6,
+                        "zorder": 4},
+        "dominated": {"marker": ".", "markersize": 4.0, "markerfacecolor": faint(),
+                      "markeredgecolor": "none", "zorder": 3},
+        "infeasible": {"marker": "x", "markersize": 3.2, "markeredgecolor": seen(_VERMILION),
+                       "markeredgewidth": 0.8, "zorder": 4},
+        "best": {"marker": "*", "markersize": 9, "markerfacecolor": seen(_ORANGE),
+                 "markeredgecolor": ink(), "markeredgewidth": 0.6, "zorder": 6},
     }  # fmt: skip
     return scaled(looks[name])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,7 @@ from matplotlib.gridspec import SubplotSpec
 from matplotlib.lines import Line2D
 
 from analysis.curves import Curve
-from analysis.figures import marks, strips
+from analysis.figures import clear, marks, strips
 from analysis.figures.colours import faint, ground, ink
 from analysis.figures.facets import MANY, Pairs, batch_size, caption, facets, names, to_target
 from analysis.figures.page import COLUMN, context, room, stroke, tall, unit, width
@@ -121,8 +122,12 @@ def sheet(panels: Sequence[Pairs], looks: Sequence[Sequence[Look]]) -> Axes:
         top.set_title(said, color=faint(), fontsize="small", pad=5)
         if i % across:
             top.set_ylabel("")
-    figure.draw_without_rendering()  # lays out: the headings must know their room
-    for (_, beneath), pairs in zip(both, panels, strict=True):
+    figure.draw_without_rendering()  # lays out: headings and legends must know their room
+    for (top, beneath), pairs in zip(both, panels, strict=True):
+        inner = top.get_legend()
+        if inner is not None and len(pairs) <= _FULL:
+            free: Any = clear.place(inner)  # the name of a place
+            inner.set_loc(free or "upper right")
         _headings(beneath, [found for _, found in pairs])
     return both[0][0]
 

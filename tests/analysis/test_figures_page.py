@@ -14,6 +14,7 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
 import results
 from analysis import Curve, curves, figures
@@ -114,6 +115,25 @@ def test_many_panels_are_smaller_and_more_stand_across(plain_curve: Callable[...
     assert [_across(few), _across(many)] == [2, 3]
     assert many.get_size_inches()[1] < few.get_size_inches()[1]
     assert faults(many) == []
+
+
+def test_a_legend_makes_way_for_a_curve_that_does_not_fall(
+    plain_curve: Callable[..., Curve],
+) -> None:
+    steps = [17, 20, 28, 40, 60, 64]
+    rising = [
+        plain_curve(
+            [32, 64, 128, 256, 512, 1024], [n + i for n in steps], group={"optimizer": name}
+        )
+        for i, name in enumerate(("sgd", "momentum", "adam"))
+    ]
+    figure = figures.draw("steps", rising, [None] * 3, width="column").get_figure(root=True)
+    assert isinstance(figure, Figure)
+    assert faults(figure) == []
+    inner = figure.axes[0].get_legend()
+    assert inner is not None
+    inner.set_loc("upper right")
+    assert any("under the legend" in each for each in faults(figure))
 
 
 def _across(figure: Any) -> int:
