@@ -245,6 +245,9 @@ def test_without_measurements_no_best_metric_is_known(tmp_path: Path) -> None:
     # Steps beyond a budget were not reached.
     late = figures.numbers("shallue-fig1", shown.under(Limit.parse("60 steps")))
     assert late["value"].fillna(0).tolist() == [0, 50, 30]
+    published = Material([results.open("published").where("workload = 'resnet'")])
+    with pytest.raises(ResultsError, match=r"^no best metric is known: no trials of a search$"):
+        figures.draw("shallue-fig11", published)
 
 
 def line(values: list[float | None], label: str = "a") -> Line:

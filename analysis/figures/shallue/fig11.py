@@ -41,10 +41,8 @@ def _found(shown: Material) -> list[list[BestCurve]]:
     limits: Sequence[Limit] = shown.asked.under or series(shown.trials)
     every = best_metrics(shown.trials, shown.looks, limits, by=shown.asked.by)
     if not best.known(every):
-        raise ResultsError(
-            f"no best metric under {' or '.join(map(str, limits))} is known: {best.why_not(every)}",
-            hint=_HINT,
-        )
+        under = f" under {' or '.join(map(str, limits))}" if limits else ""
+        raise ResultsError(f"no best metric{under} is known: {best.why_not(every)}", hint=_HINT)
     parts: dict[tuple[int, str], list[BestCurve]] = {}
     for i, curve in enumerate(every):
         assert curve.limit is not None
