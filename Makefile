@@ -5,11 +5,12 @@ STAMP := .venv/.installed
 RESULTS := $(or $(BATCHSCALE_RESULTS),results/runs)
 CODE := batchscale workloads experiments results analysis tests benchmarks docs
 
-.PHONY: help install demo test browser bench truth docs gallery lint clean
+.PHONY: help install demo test test-all browser bench truth docs gallery lint clean
 
 help:
 	@echo "make demo    train 12 batch sizes x 3 optimizers on digits, locate the regimes, draw them"
 	@echo "make test    the tests          make bench   the table of docs/benchmarks.md"
+	@echo "make test-all the tests and the slow ones: several starts of Ray, kills, fuzzing"
 	@echo "make browser the tests that open pages in a headless Chromium"
 	@echo "make truth   what the intervals are worth: docs/truth.md, by simulation (22 minutes of processor time)"
 	@echo "make docs    the documentation as a site, in build/docs"
@@ -35,6 +36,9 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest --numprocesses=2 --dist=worksteal
+
+test-all: $(STAMP)
+	$(BIN)/python -m pytest --numprocesses=2 --dist=worksteal -m "not browser"
 
 browser: $(STAMP)
 	$(BIN)/python -m pytest -m browser
