@@ -73,7 +73,7 @@ class Study:
     estimator: str = "minimum"
     """What stands for a batch size in the analysis; recorded."""
     engine: str = "auto"
-    """``auto`` (a probe decides), ``module`` or ``stacked``."""
+    """``auto`` (a rule on the shapes decides), ``module`` or ``stacked``."""
     layout: Layout = field(default_factory=Layout)
 
     @property
@@ -111,7 +111,7 @@ class Pack:
     """With the ``keep`` that holds for these trials: none for repeats, whose median is taken."""
     trials: tuple[Trial, ...]
     engine: Literal["auto", "module", "stacked"] = "auto"
-    """``auto``: the worker that gets the study's first pack probes both and records its choice."""
+    """``auto``: as ``experiments.engines.selection`` chooses; a study goes on with what it has."""
     known: tuple[int, ...] = ()
     """Steps to target of the study's trials that other packs have finished."""
     set_aside: bool = False
