@@ -111,9 +111,16 @@ def status(found: Status, format: Format) -> str:
     """Where a results folder stands: its experiments, the packs that run, the time left."""
     if format in ("csv", "json"):
         return frame(found.studies, format)
-    text = frame(found.algorithms, format)
+    others = int(found.studies["other_searches"].sum())
+    table = found.algorithms
+    text = frame(table if others else table.drop(columns="other_searches"), format)
     if format != "table":
         return text
+    if others:
+        text += (
+            f"\n{others:,} trials of other searches of these studies (another space, method or "
+            "seed) are not counted; --search all of regimes, plot and report counts them\n"
+        )
     if len(found.packs):
         packs = found.running
         shown = [*_PACK, "best", "machine"]

@@ -64,6 +64,10 @@ class Study:
     evaluation_ratio: float = 1.05
     search: str = "sobol"
     """How points are drawn (``experiments.search``)."""
+    search_id: str = ""
+    """Of the search: its space, what is fixed, its method (``StudyPlan``)."""
+    search_seed: int = 0
+    """Of the table that the search draws from: the experiment's seed."""
     extend: int = 0
     """How many times the space may be enlarged where the optimum sits on its edge."""
     repeats: int = 0
@@ -100,6 +104,8 @@ class Trial:
     """As resolved: the optimizer's arguments, the schedule's (in steps), tuned workload fields."""
     role: Role = "search"
     round: int = 0
+    other_searches: Mapping[str, int] = field(default_factory=dict)
+    """Searches of the study that drew it before, and the row it is of their tables."""
 
 
 @dataclass(frozen=True, kw_only=True)
