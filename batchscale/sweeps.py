@@ -84,8 +84,9 @@ def plan(experiment: Experiment, results: str | Path) -> pd.DataFrame:
 
     Columns: what tells the studies apart, ``batch_size``, ``tuned`` (the metaparameters searched),
     ``trials`` wanted, ``recorded`` so far, ``budget_steps`` of each; and, if every trial ran its
-    whole budget, the study's ``most_steps``, ``most_examples`` and ``worker_hours``. These hours,
-    the ``engine`` and the ``memory`` of a pack in bytes are probed on this machine.
+    whole budget, the study's ``most_steps``, ``most_examples`` and ``worker_hours``, of which
+    evaluations take ``evaluation_share``. These hours and the ``memory`` of a pack in bytes are
+    estimated from probes on this machine.
     """
     import pandas as pd
     import torch
@@ -116,6 +117,7 @@ def plan(experiment: Experiment, results: str | Path) -> pd.DataFrame:
                 "most_examples": one.study.trials * one.study.budget_steps * one.study.batch_size,
                 "engine": costs[one.study.id].engine,
                 "memory": costs[one.study.id].memory,
+                "evaluation_share": costs[one.study.id].evaluation_share,
                 "worker_hours": costs[one.study.id].seconds * one.study.layout.workers / 3600,
             }
         )

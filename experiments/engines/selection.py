@@ -109,19 +109,22 @@ def make_engine(kind: str, setup: Setup, trials: Sequence[Trial]) -> Engine:
 
 def choose(setup: Setup, trials: Sequence[Trial]) -> Kind:
     """The engine that trains all packs of this study: the same on every machine."""
+    if preferred(setup, trials[0]) == "module" or stackable(setup, trials) is not None:
+        return "module"
+    return "stacked"
+
+
+def preferred(setup: Setup, trial: Trial) -> Kind:
+    """The faster engine by the rule, whether the workload can be stacked or not."""
     if setup.study.trials < LEAST_MODELS:
         return "module"
-    model = setup.model(trials[0])
+    model = setup.model(trial)
     limits = LIMITS.get(setup.device.type, LIMITS["cuda"])
     if sum(p.numel() for p in model.parameters()) > limits.parameters:
         return "module"
     arithmetic = Arithmetic.of(setup, model)
-    if (
-        arithmetic.multiply_adds * setup.study.batch_size
-        > limits.multiply_adds * arithmetic.products
-    ):
-        return "module"
-    return "module" if stackable(setup, trials) is not None else "stacked"
+    work = arithmetic.multiply_adds * setup.study.batch_size
+    return "module" if work > limits.multiply_adds * arithmetic.products else "stacked"
 
 
 def stackable(setup: Setup, trials: Sequence[Trial]) -> str | None:

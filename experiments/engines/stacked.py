@@ -25,7 +25,7 @@ from experiments.training.setup import Setup
 from workloads import Batch
 
 _PREFETCH_BYTES = 2**22
-_MODELS = 64
+MODELS = 64
 """Models that the bound on a micro-batch's memory is reckoned for, whatever the pack."""
 
 
@@ -45,8 +45,8 @@ class StackedEngine(Engine):
         self.stack = Stack.of(models, width_of(len(trials)))
         self.draws = RandomDraws.of(setup, self.base)
         self.stepper = StackedStep(setup, self.base, self.stack, self.draws)
-        self.micro = setup.micro_batch(self.base, _MODELS)
-        self.chunk = setup.chunk(self.base, _MODELS)
+        self.micro = setup.micro_batch(self.base, MODELS)
+        self.chunk = setup.chunk(self.base, MODELS)
         # Rows up to the stack's width are the last trial again, their results unread.
         self._rows = [*trials, *[trials[-1]] * (self.stack.width - len(trials))]
         orders = {t.id: self._order(t) for t in trials}

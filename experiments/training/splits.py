@@ -8,6 +8,7 @@ that batch is laid out over workers and micro-batches.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,6 +39,12 @@ class Split:
 
     def __len__(self) -> int:
         return self._size
+
+    def head(self, examples: int) -> Split:
+        """The first ``examples`` of it, or all."""
+        part = copy.copy(self)
+        part._size = min(examples, self._size)
+        return part
 
     @property
     def nbytes(self) -> int:
