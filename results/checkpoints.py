@@ -1,14 +1,15 @@
 """Snapshots of packs that are being trained, and trials that were set aside.
 
-Bytes in, the same bytes out, replaced atomically.
+Bytes in, the same bytes out, replaced atomically. Files of other names than ours are passed over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from results.location import Location
+from results.names import is_plain
 from results.store import experiment_name
 
 FOLDER = "checkpoints"
@@ -37,8 +38,7 @@ class Checkpoints:
 
     def list(self) -> list[str]:
         """The packs that have a snapshot."""
-        files = self.location.files(FOLDER, _SUFFIX)
-        return [file.name[len(FOLDER) + 1 : -len(_SUFFIX)] for file in files]
+        return [name for name in self._names(_SUFFIX) if is_plain(name)]
 
     def delete(self, pack: str) -> None:
         """Forget the pack's snapshot, if there is one."""
@@ -60,9 +60,15 @@ class Checkpoints:
     def drop_all(self, studies: Iterable[str]) -> None:
         """Forget all trials of those studies that were set aside."""
         chosen = set(studies)
-        for file in self.location.files(FOLDER, _ASIDE):
-            if file.name[len(FOLDER) + 1 :].split(_BETWEEN)[0] in chosen:
-                self.location.delete(file.name)
+        for name in self._names(_ASIDE):
+            study, _, trial = name.partition(_BETWEEN)
+            if study in chosen and is_plain(trial):
+                self.location.delete(_aside(study, trial))
+
+    def _names(self, suffix: str) -> Iterator[str]:
+        """What precedes ``suffix`` in the names of the folder's own files."""
+        for file in self.location.files(FOLDER, suffix):
+            yield file.name[len(FOLDER) + 1 : -len(suffix)]
 
 
 def _aside(study: str, trial: str) -> str:

@@ -26,7 +26,10 @@ from pathlib import Path
 from typing import Any
 
 from results import processes
-from results.location import Location, writing
+from results.claim_files import LARGEST_BYTES, parse
+from results.errors import ResultsError
+from results.location import File, Location, writing
+from results.names import RULE, is_plain
 
 FOLDER = "claims"
 RENEW_SECONDS = 10.0
@@ -143,8 +146,10 @@ class Claims:
         workers of a group. ``info`` is what ``status`` is to show (experiment, study, engine).
 
         Raises:
-            ResultsError: the disk cannot be written.
+            ResultsError: a pack whose name cannot be a file's, or a disk that cannot be written.
         """
+        if not is_plain(pack):
+            raise ResultsError(f"pack {pack!r} cannot name a file", hint=RULE)
         content = self._content(pack, trials, processes, info)
         if not self.location.local:
             claim = Claim(self, pack, content, None)
@@ -165,16 +170,17 @@ class Claims:
     def all(self) -> list[dict[str, Any]]:
         """Every claim: pack, trials, holder, processes, info, progress, time (seconds since the
         epoch of the last renewal), silent (seconds since then) and free (whether it is up for
-        taking)."""
+        taking). A file that is no claim (``results.claim_files``) is passed over."""
         found = []
-        now = self._now()
+        now = self.now()
         for file in self.location.files(FOLDER, ".json"):
-            content = self._read(file.name)
+            content = self._read(file)
             if content is None:
                 continue
             # An object store may not tell when a file was written.
-            renewed = file.modified if self.location.local else float(content["time"])
-            silent = max(0.0, now - renewed)
+            renewed = file.modified if self.location.local else content["time"]
+            # A file that is dated ahead of its own disk's clock is as dead as one that is behind.
+            silent = abs(now - renewed) if self.location.local else max(0.0, now - renewed)
             gone = processes.alive(content["holder"]) is False
             found.append({**content, "silent": silent, "free": gone or silent > SILENT_SECONDS})
         return found
@@ -247,21 +253,24 @@ class Claims:
             "time": time.time(),
         }
 
-    def _read(self, name: str) -> dict[str, Any] | None:
-        """A claim's content; one that is being rewritten is read again, a broken one skipped."""
+    def _read(self, file: File) -> dict[str, Any] | None:
+        """A claim's content; one that is being rewritten is read again, a broken one is none."""
+        pack = file.name[len(FOLDER) + 1 : -len(".json")]
+        if file.size > LARGEST_BYTES:
+            return None
+        before: bytes | None = None
         for _ in range(5):
-            data = self.location.read(name)
-            if data is None:
+            data = self.location.read(file.name)
+            if data is None or data == before:
                 return None
-            try:
-                content = json.loads(data)
-            except ValueError:
-                time.sleep(0.005)
-                continue
-            return content if isinstance(content, dict) and "holder" in content else None
+            content = parse(pack, data)
+            if content is not None:
+                return content
+            before = data
+            time.sleep(0.005)
         return None
 
-    def _now(self) -> float:
+    def now(self) -> float:
         """The clock by which the folder dates its files: a shared disk may have its own."""
         if not self.location.local:
             return time.time()

@@ -1,33 +1,56 @@
-"""Compaction: merge the small files of an experiment and swap them for a large one.
+"""Compaction: merge an experiment's small files, and drop the rows that later ones supersede.
 
-The merged file names the files that it stands for, so that a reader counts no row twice while both
-lie there, and none is ever missing: write the merged file, then delete what it replaces. A crash
-in between leaves files that readers pass over and the next compaction deletes.
+After it a reader that knows nothing of ours counts every trial once. It is safe beside readers,
+beside commits here and on other machines, and wherever it is cut off: at every moment every live
+row stands in a file that readers take up. What makes it so is the order.
 
-Measurements that no committed trial owns (their pack died between its two writes) are deleted
-once they have lain for ten minutes; a commit that is under way is never that old.
+1. One process at a time compacts an experiment: it holds a claim, and asks for it before and after
+   every file that it writes. One that slept and lost it takes back what it has just written.
+2. What an earlier compaction left half done is finished: files that a merged one replaces are
+   deleted. No merged file is merged on before, since with it would go the word that they are
+   replaced.
+3. The measurements' files are listed, and then the trials are read, of all experiments: what is
+   superseded is settled once, here, for all that follows. The measurements of a trial that is
+   committed later are in no file of the list; a row that is superseded later stays until the
+   next time.
+4. Measurements first. Whoever reads takes the measurements of live trials alone, by their commit,
+   and so misses nothing of what goes. The row that says that they are superseded goes after them:
+   after a crash in between it is still there, and the next compaction finds them by it.
+5. Then the superseded rows of trials, studies and sources.
+
+A file is written whole under a new name, with the names of those that it replaces, and then they
+are deleted: until then readers pass over them. Where no row is left they are deleted alone. Files
+of half a million rows are written again only where they hold superseded rows.
+
+A file of measurements without any committed trial is one whose commit is under way, or whose
+writer died. It is left alone for ten minutes, then deleted if still no file of trials has its
+name. A commit that slept so long looks for it under the same lock (``Store.commit_columns``) and
+writes it again.
 """
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+from numpy.typing import NDArray
 
 from results.claims import Claim, Claims
-from results.dataset import all_fragments, reading, replaced, where
+from results.dataset import all_fragments, fragments, reading, replaced, retrying, where
 from results.location import TEMPORARY, Location
+from results.names import is_file_name, is_plain
+from results.rows import KEPT, Live, superseded
 from results.schema import SCHEMAS
-from results.store import encode
+from results.store import ORPHAN_SECONDS, encode
 
-ORPHAN_SECONDS = 600.0
 _LARGE = 500_000
-"""Rows from which a file is left as it is."""
+"""Rows from which a file is left as it is, unless some of them are superseded."""
 _MOST = 1_000_000
 """Rows, about, after which a merged file is closed and the next one begun."""
 
@@ -35,53 +58,180 @@ Files = Mapping[str, ds.ParquetFileFragment]
 
 
 def compact(location: Location, experiment: str | None = None) -> None:
-    """Compact one experiment, or all. One that another process is compacting is left to it.
+    """Compact one experiment and those in which its trials supersede rows, or all of them.
 
-    Safe beside readers and beside commits, here or on other machines.
+    One that another process is compacting is left to it, and so is one whose folder is a link.
 
     Raises:
         ResultsError: a broken or foreign file among them (nothing is changed), or a disk that
             refuses.
     """
-    claims = Claims(location)
     paths = [file.name.split("/") for table in SCHEMAS for file in location.files(table)]
     names = {path[1] for path in paths if len(path) == 3}
-    for name in sorted(names if experiment is None else names & {experiment}):
-        claim = claims.take(f"compact-{name}", [])
-        if claim is None:
-            continue
-        try:
-            for table in SCHEMAS:
-                all_fragments(location, table, name)  # refuses a bad file before any is changed
-            for table in SCHEMAS:
-                _sweep(location, table, name)
-                _merge(location, table, name, claim)
-        finally:
-            claim.release()
+    left = sorted(names if experiment is None else names & {experiment})
+    seen: set[str] = set()
+    while left:
+        name = left.pop(0)
+        seen.add(name)
+        left += sorted(_alone(location, name) - seen - set(left))
 
 
-def _merge(location: Location, table: str, experiment: str, claim: Claim) -> None:
-    files: Files = all_fragments(location, table, experiment)
-    if table == "measurements":
-        # Listed before the trials are read: a trial committed meanwhile is no orphan.
-        files = _without_orphans(location, experiment, files)
-    small = {name: file for name, file in files.items() if file.metadata.num_rows < _LARGE}
-    for batch in _batches(small):
-        if len(batch) < 2:
+def _alone(location: Location, experiment: str) -> set[str]:
+    """Compact an experiment, if nobody else does; the others that hold superseded trials."""
+    pack = f"compact-{experiment}"
+    mine = all(location.owns(f"{table}/{experiment}/file") for table in SCHEMAS)
+    claim = Claims(location).take(pack, []) if mine and is_plain(pack) else None
+    if claim is None:
+        return set()
+    try:
+        return _compact(location, experiment, claim)
+    except FileNotFoundError:  # somebody else moves files here: the next compaction does the rest
+        return set()
+    finally:
+        claim.release()
+
+
+def _compact(location: Location, experiment: str, claim: Claim) -> set[str]:
+    # A bad file is refused before any is changed.
+    every = {table: all_fragments(location, table, experiment) for table in SCHEMAS}
+    for table, files in every.items():
+        _finish(location, f"{table}/{experiment}", files)
+    measured = fragments(location, "measurements", experiment)
+    trials = retrying(lambda: _Rows.read(location, "trials"))
+    if _measurements(location, experiment, measured, trials, claim):
+        for table in KEPT:
+            dead = (trials if table == "trials" else _Rows.read(location, table)).dead
+            if not _rewrite(location, fragments(location, table, experiment), dead, claim):
+                break
+    return {name.split("/")[1] for name in trials.dead}
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The rows of a table, of all experiments, and which of them are superseded."""
+
+    table: pa.Table
+    """What tells them apart; columns of ``KEPT``, time and, of trials, run."""
+    dead: Mapping[str, NDArray[np.bool_]]
+    """The superseded rows of each file that has some, (n,)."""
+    live: NDArray[np.bool_]
+    """Of ``table``, (n,)."""
+
+    @classmethod
+    def read(cls, location: Location, table: str) -> _Rows:
+        files = fragments(location, table)
+        schema = SCHEMAS[table].remove_metadata()
+        columns = [*KEPT[table], "time", *(["run"] if "run" in schema.names else [])]
+        every = ds.FileSystemDataset(list(files.values()), schema, ds.ParquetFileFormat())
+        with reading(where(location, table)):
+            rows = every.to_table(columns=columns)
+        mask = superseded(rows, KEPT[table])
+        dead, start = {}, 0
+        for name, file in files.items():
+            part = mask[start : start + file.metadata.num_rows]
+            start += len(part)
+            if part.any():
+                dead[name] = part
+        return cls(rows, dead, ~mask)
+
+
+def _measurements(
+    location: Location, experiment: str, files: Files, trials: _Rows, claim: Claim
+) -> bool:
+    """Merge those of committed trials, without those of superseded ones; see ``_rewrite``."""
+    rows = trials.table.filter(pa.array(trials.live))
+    live = Live(rows["trial"], rows["run"].combine_chunks())
+    committed = pc.unique(trials.table["run"])
+    gone = pc.unique(trials.table["run"].filter(pa.array(~trials.live)))
+    modified = {file.name: file.modified for file in location.files(f"measurements/{experiment}")}
+    kept, dead = {}, {}
+    for name, file in files.items():
+        with reading(where(location, name)):
+            runs = _runs(file)
+            if not pc.any(pc.is_in(runs, committed)).as_py():
+                _without_trials(location, name, modified.get(name))
+                continue
+            kept[name] = file
+            if pc.any(pc.is_in(runs, gone)).as_py():
+                mask = ~live.mask(file.to_table(columns=["trial", "run"])).to_numpy()
+                if mask.any():
+                    dead[name] = mask
+    return _rewrite(location, kept, dead, claim)
+
+
+def _runs(file: ds.ParquetFileFragment) -> pa.Array:
+    """The commits whose rows a file holds; of a file of one commit its footer says which."""
+    place = file.physical_schema.get_field_index("run")
+    groups = [file.metadata.row_group(at) for at in range(file.metadata.num_row_groups)]
+    known = [group.column(place).statistics for group in groups if place >= 0]
+    if known and all(each is not None and each.has_min_max for each in known):
+        ends = {end for each in known for end in (each.min, each.max)}
+        if len(ends) == 1:
+            return pa.array([*ends], pa.string())
+    return pc.unique(file.to_table(columns=["run"])["run"])
+
+
+def _without_trials(location: Location, name: str, modified: float | None) -> None:
+    """Delete measurements without trials once no commit can be under way that writes them."""
+    claims = Claims(location)
+    if not modified or claims.now() - modified <= ORPHAN_SECONDS:
+        return  # not every object store tells when a file was written
+    with claims.locked():
+        if not location.exists(f"trials/{name.partition('/')[2]}"):
+            location.delete(name)
+
+
+def _rewrite(
+    location: Location, files: Files, dead: Mapping[str, NDArray[np.bool_]], claim: Claim
+) -> bool:
+    """Write small files of one folder together, and those with dead rows, without these.
+
+    ``dead`` are the rows to drop by file. Returns whether the claim is still held.
+    """
+    chosen = {
+        name: file
+        for name, file in files.items()
+        if _beside(name) and (file.metadata.num_rows < _LARGE or name in dead)
+    }
+    for batch in _batches(chosen):
+        if len(batch) < 2 and not batch.keys() & dead.keys():
             continue
+        table, experiment, _ = next(iter(batch)).split("/")
         schema = SCHEMAS[table]
-        data = ds.FileSystemDataset(
-            list(batch.values()), schema.remove_metadata(), ds.ParquetFileFormat()
-        )
         with reading(where(location, f"{table}/{experiment}")):
-            rows = data.to_table().replace_schema_metadata(schema.metadata)
-        stem = f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}-{uuid.uuid4().hex[:16]}"
-        replaces = [name.rsplit("/", 1)[1] for name in batch]
+            rows = _read(batch, dead, schema)
         if not claim.renew({}):
-            return
-        location.write(f"{table}/{experiment}/{stem}.parquet", encode(rows, replaces))
+            return False
+        if len(rows):
+            stem = f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}-{uuid.uuid4().hex[:16]}"
+            merged = f"{table}/{experiment}/{stem}.parquet"
+            replaces = [name.rsplit("/", 1)[1] for name in batch]
+            location.write(merged, encode(rows, replaces))
+            if not claim.held():
+                location.delete(merged)
+                return False
         for name in batch:
             location.delete(name)
+    return True
+
+
+def _read(files: Files, dead: Mapping[str, NDArray[np.bool_]], schema: pa.Schema) -> pa.Table:
+    """The rows of some files, without the dead ones."""
+    plain = schema.remove_metadata()
+    whole = [file for name, file in files.items() if name not in dead]
+    others = [
+        file.to_table(schema=plain).filter(pa.array(~dead[name]))
+        for name, file in files.items()
+        if name in dead
+    ]
+    rows = ds.FileSystemDataset(whole, plain, ds.ParquetFileFormat()).to_table()
+    return pa.concat_tables([rows, *others]).replace_schema_metadata(schema.metadata)
+
+
+def _beside(name: str) -> bool:
+    """Whether a merged file beside it can name it."""
+    path = name.split("/")
+    return len(path) == 3 and is_file_name(path[2])
 
 
 def _batches(files: Files) -> Iterator[dict[str, ds.ParquetFileFragment]]:
@@ -93,37 +243,17 @@ def _batches(files: Files) -> Iterator[dict[str, ds.ParquetFileFragment]]:
         if count >= _MOST:
             yield batch
             batch, count = {}, 0
-    yield batch
+    if batch:
+        yield batch
 
 
-def _without_orphans(location: Location, experiment: str, files: Files) -> Files:
-    """The files all of whose rows are committed; of the others, the old ones are deleted."""
-    committed = _runs(location, all_fragments(location, "trials", experiment))
-    now = time.time()
-    ages = {file.name: now - file.modified for file in location.files("measurements")}
-    kept = {}
-    for name, file in files.items():
-        if pc.all(pc.is_in(_runs(location, {name: file}), committed)).as_py():
-            kept[name] = file
-        elif ages.get(name, 0.0) > ORPHAN_SECONDS:
-            location.delete(name)
-    return kept
-
-
-def _runs(location: Location, files: Files) -> pa.Array:
-    """The commits whose rows the files hold."""
-    runs = [pa.array([], pa.string())]
-    for name, file in files.items():
-        with reading(where(location, name)):
-            runs.append(file.to_table(columns=["run"])["run"].unique())
-    return pa.concat_arrays(runs)
-
-
-def _sweep(location: Location, table: str, experiment: str) -> None:
+def _finish(location: Location, folder: str, files: Files) -> None:
     """Delete what an interrupted compaction or write left: replaced and old temporary files."""
-    for name in replaced(all_fragments(location, table, experiment)):
+    for name in sorted(replaced(files) & files.keys()):
         location.delete(name)
-    now = time.time()
-    for file in location.files(f"{table}/{experiment}", TEMPORARY, hidden=True):
-        if now - file.modified > ORPHAN_SECONDS:
+    now = Claims(location).now()
+    for file in location.files(folder, TEMPORARY, hidden=True):
+        path = file.name.split("/")
+        ours = len(path) == 3 and path[2].startswith(".") and ".parquet." in path[2]
+        if ours and file.modified and now - file.modified > ORPHAN_SECONDS:
             location.delete(file.name)

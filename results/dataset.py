@@ -7,7 +7,7 @@ after a crash in the middle of a compaction, the replaced ones are not read.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
@@ -17,6 +17,7 @@ import pyarrow.dataset as ds
 
 from results.errors import ResultsError
 from results.location import Location
+from results.names import is_file_name
 from results.schema import REPLACES_KEY, SCHEMA_VERSION, SCHEMAS, TABLE_KEY, VERSION_KEY
 
 _ATTEMPTS = 5
@@ -84,11 +85,16 @@ def checked(location: Location, table: str, name: str) -> ds.ParquetFileFragment
     with reading(where(location, name)):
         schema = fragment.physical_schema
     _check(location, name, table, schema)
+    if _replaces(name, schema) is None:
+        raise ResultsError(
+            f"{where(location, name)} does not say which files it replaces by their names",
+            hint=MOVE_AWAY,
+        )
     return fragment
 
 
-def names(location: Location, folder: str) -> list[str]:
-    """The Parquet files under a folder, listed until two listings agree.
+def names(location: Location, folder: str, *, but: Collection[str] = ()) -> list[str]:
+    """The Parquet files under a folder, ``but`` for some, listed until two listings agree.
 
     A listing takes time: one that ran while a merged file appeared and its originals went may have
     met neither. The next one then meets the merged file.
@@ -98,7 +104,7 @@ def names(location: Location, folder: str) -> list[str]:
         before, found = found, [file.name for file in location.files(folder, ".parquet")]
         if found == before:
             break
-    return found or []
+    return [name for name in found or [] if name not in but]
 
 
 def replaced(files: Mapping[str, ds.ParquetFileFragment]) -> set[str]:
@@ -108,9 +114,24 @@ def replaced(files: Mapping[str, ds.ParquetFileFragment]) -> set[str]:
 
 def replaces(name: str, fragment: ds.ParquetFileFragment) -> frozenset[str]:
     """The files that one stands for; none, unless a compaction wrote it."""
-    listed = fragment.physical_schema.metadata.get(REPLACES_KEY)
-    folder = name.rsplit("/", 1)[0]
-    return frozenset(f"{folder}/{other}" for other in json.loads(listed)) if listed else frozenset()
+    return _replaces(name, fragment.physical_schema) or frozenset()
+
+
+def _replaces(name: str, schema: pa.Schema) -> frozenset[str] | None:
+    """``None`` for what is not a list of other files beside this one."""
+    listed = (schema.metadata or {}).get(REPLACES_KEY)
+    if listed is None:
+        return frozenset()
+    try:
+        others = json.loads(listed)
+    except (ValueError, RecursionError):
+        return None
+    folder, _, own = name.rpartition("/")
+    if not isinstance(others, list) or own in others:
+        return None
+    if not all(is_file_name(other) and other.endswith(".parquet") for other in others):
+        return None  # what it replaces is deleted at the next compaction
+    return frozenset(f"{folder}/{other}" for other in others)
 
 
 def retrying(read: Callable[[], T]) -> T:

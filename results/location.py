@@ -163,8 +163,21 @@ class Location:
                 with self.filesystem.open_output_stream(path) as stream:
                     stream.write(data)
 
+    def owns(self, name: str) -> bool:
+        """Whether a file of this name lies in the folder, and not behind a link that leads out."""
+        if not self.local:
+            return True
+        root = os.path.realpath(self.path)
+        folder = os.path.realpath(os.path.dirname(self.full(name)))
+        return folder == root or folder.startswith(os.path.join(root, ""))
+
     def delete(self, name: str) -> None:
-        """Delete a file; one that is gone already is no error."""
+        """Delete a file; one that is gone already is no error.
+
+        What lies behind a link out of the folder is somebody else's, and stays.
+        """
+        if not self.owns(name):
+            return
         with writing(self.full(name)):
             try:
                 self.filesystem.delete_file(self.full(name))

@@ -49,10 +49,9 @@ class Looks:
 
 
 def _of(part: Results, trials: Sequence[str], metric: str | None) -> Iterator[Batch]:
-    rows = part.trial_rows
-    run_of = dict(zip(rows["trial"].to_pylist(), rows["run"].to_pylist(), strict=True))
     columns = ["trial", "run", "step", *([column_of(metric)] if metric else [])]
-    files = part.source.measurements(part.experiments, coded=["trial", "run"])
+    files, runs = part.measured(coded=["trial", "run"])
+    run_of = dict(zip(part.trial_rows["trial"].to_pylist(), runs.to_pylist(), strict=True))
     with reading(f"{part.root}/measurements"):
         batches = files.to_batches(columns=columns)
         yield from live(batches, trials, [run_of.get(name) for name in trials], metric)

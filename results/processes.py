@@ -3,6 +3,11 @@
 A process is its machine, its number and its start time. The machine is a running kernel and a
 process namespace: two containers of one host do not see each other's processes. Where the system
 does not tell (no ``/proc``), the start time is unknown and only a missing number proves an end.
+
+What a process is said to be (in a claim, which others may write) is no ground for ending it. The
+process itself has to show it: whoever starts processes that may outlive it puts its own identity
+into their environment (``leaving_mark``), and one is ended (``end``) where it carries the mark of a
+process that is gone. Nobody else can put it there, and the system shows it to its owner alone.
 """
 
 from __future__ import annotations
@@ -12,13 +17,20 @@ import os
 import platform
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 Process = dict[str, Any]
 """``{"machine": str, "pid": int, "start": int | None}``: what is written down, as JSON."""
 
+MARK = "BATCHSCALE_STARTED_BY"
+"""The variable of the environment that says by whom a process was started."""
+
 _STAT = "/proc/{}/stat"
+_ENVIRONMENT = "/proc/{}/environ"
+_KEEP_ENVIRONMENT = "SPT_NOENV"
+"""Has Ray's processes write their titles over their command line alone, not over what follows."""
 
 
 @functools.cache
@@ -56,20 +68,60 @@ def alive(process: Mapping[str, Any]) -> bool | None:
     return True
 
 
-def end(process: Mapping[str, Any], grace: float = 2.0) -> bool:
-    """End a process of this machine: SIGTERM, then SIGKILL after ``grace`` seconds.
+@contextmanager
+def leaving_mark() -> Iterator[None]:
+    """What is started meanwhile, and by that, carries this process's identity."""
+    mark = _mark(identify())
+    given = {} if mark is None else {MARK: mark, _KEEP_ENVIRONMENT: "1"}
+    before = {name: os.environ.get(name) for name in given}
+    os.environ.update(given)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
-    Returns whether it has ended. Never touches another process that got its number, nor this one.
+
+def end(process: Mapping[str, Any], *, starter: Mapping[str, Any], grace: float = 2.0) -> bool:
+    """End a process that ``starter`` has left: SIGTERM, then SIGKILL after ``grace`` seconds.
+
+    It is one if it runs on this machine, with the start time that is given, and carries the mark of
+    ``starter``, which is gone. Anything else is left alone: where any of this cannot be seen (no
+    ``/proc``, another user's process), and this process.
+
+    Returns whether the process has ended.
     """
-    if alive(process) is None or int(process["pid"]) == os.getpid():
-        return False
+    signalled = False
     for number, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, 2.0)):
-        if not _send(process, number):
-            return not alive(process)
+        # One that is about to end has given up its environment already: it is waited for.
+        signalled |= _is_left(process, starter) and _send(process, number)
         until = time.monotonic() + patience
-        while alive(process) and time.monotonic() < until:
+        while signalled and alive(process) and time.monotonic() < until:
             time.sleep(0.02)
-    return not alive(process)
+    return alive(process) is False
+
+
+def _is_left(process: Mapping[str, Any], starter: Mapping[str, Any]) -> bool:
+    if process.get("start") is None or not alive(process) or int(process["pid"]) == os.getpid():
+        return False
+    mark = _mark(starter)
+    if mark is None or alive(starter) is not False:
+        return False
+    try:
+        with open(_ENVIRONMENT.format(int(process["pid"])), "rb") as stream:
+            return f"{MARK}={mark}".encode() in stream.read().split(b"\0")
+    except OSError:
+        return False
+
+
+def _mark(process: Mapping[str, Any]) -> str | None:
+    """An identity as one text; ``None`` where it is not known in full."""
+    if process.get("start") is None:
+        return None
+    return f"{process['machine']}/{process['pid']}/{process['start']}"
 
 
 def _send(process: Mapping[str, Any], number: signal.Signals) -> bool:

@@ -68,10 +68,10 @@ def _run(results: Results, sql: str, names: Iterable[str]) -> pa.Table:
     with duckdb.connect(":memory:", config=_CONFIG) as session:
         for name in names:
             if name == "measurements":
-                session.register("measurement_files", results.source.measurements())
-                session.register(
-                    "live_trials", ds.dataset(results.trial_rows.select(["trial", "run"]))
-                )
+                files, runs = results.measured()
+                live = {"trial": results.trial_rows["trial"], "run": runs}
+                session.register("measurement_files", files)
+                session.register("live_trials", ds.dataset(pa.table(live)))
                 session.execute(_LIVE)
                 columns |= set(SCHEMAS[name].names)
             else:

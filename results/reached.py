@@ -11,7 +11,7 @@ Anything else asks what a trial would have done after it was stopped, and is ref
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +19,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from results.crossings import column_of, crossings, measured_metrics
+from results.crossings import Crossings, column_of, crossings, measured_metrics
 from results.dataset import reading, retrying
 from results.errors import ResultsError
 from results.schema import METRIC_COLUMNS, nearest
@@ -186,19 +186,22 @@ def _crossings(results: Results, target: Target) -> tuple[np.ndarray, np.ndarray
         ResultsError: no such metric.
     """
     trials = results.trial_rows["trial"].to_pylist()
-    runs = results.trial_rows["run"].to_pylist()
     column = column_of(target.metric)
 
-    def found(columns: list[str]) -> Iterator[pa.RecordBatch]:
-        files = results.source.measurements(results.experiments, coded=["trial", "run"])
+    def search() -> Crossings:
+        files, runs = results.measured(coded=["trial", "run"])
         with reading(f"{results.root}/measurements"):
-            yield from files.to_batches(columns=columns)
+            batches = files.to_batches(columns=["trial", "run", "step", column])
+            return crossings(batches, trials, runs.to_pylist(), target)
 
-    all_ = retrying(
-        lambda: crossings(found(["trial", "run", "step", column]), trials, runs, target)
-    )
+    def metrics() -> list[str]:
+        files = results.source.measurements(results.experiments)
+        with reading(f"{results.root}/measurements"):
+            return measured_metrics(files.to_batches(columns=[*METRIC_COLUMNS, "metrics"]))
+
+    all_ = retrying(search)
     if not all_.measured.any():
-        known = retrying(lambda: measured_metrics(found([*METRIC_COLUMNS, "metrics"])))
+        known = retrying(metrics)
         if known and target.metric not in known:
             raise _no_metric(target.metric, known)
     first, miss = all_.first, all_.last_miss

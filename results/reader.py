@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 
 from results import rows
 from results.dataset import columns_of, reading, retrying
@@ -19,6 +20,8 @@ from results.source import Folder, Source
 
 if TYPE_CHECKING:
     from results.target import Target
+
+_ATTEMPTS = 5
 
 
 def open(source: str | Path) -> Results:
@@ -50,6 +53,7 @@ class Results:
 
     ``root`` is what it was opened from. Frames are read once, when first used. Of a trial that
     was trained again only the last row counts; measurements without a committed trial do not.
+    Those of a trial that was trained again since are the later ones, which are all of its.
     """
 
     def __init__(self, root: str, source: Source, part: Results | None = None) -> None:
@@ -73,12 +77,7 @@ class Results:
     @cached_property
     def trial_rows(self) -> pa.Table:
         """The rows that count, with the columns of ``schema.TRIALS`` alone."""
-        return rows.latest(self.committed, ["trial"])
-
-    @property
-    def live(self) -> rows.Live:
-        """Tells the measurements of these trials from all others."""
-        return rows.Live(self.trial_rows, self.committed)
+        return rows.latest(self.committed, rows.KEYS["trials"])
 
     @property
     def experiments(self) -> list[str] | None:
@@ -115,14 +114,42 @@ class Results:
             ResultsError: no such column.
         """
         wanted = columns_of("measurements", columns)
-        live = self.live
 
         def read() -> pa.Table:
-            files = self.source.measurements(self.experiments)
+            files, runs = self.measured()
+            live = rows.Live(self.trial_rows["trial"], runs)
             with reading(f"{self.root}/measurements"):
                 return rows.measurements(files, live, wanted)
 
         return rows.frame(retrying(read))
+
+    def measured(self, *, coded: Sequence[str] = ()) -> tuple[ds.Dataset, pa.Array]:
+        """The measurements, not read yet, and the commit of each trial row whose own they are.
+
+        It is the row's, unless the trial was trained again since the rows were read: a compaction
+        may have dropped what is superseded, and the later commit holds all of the trial's.
+
+        Args:
+            coded: text columns that may come dictionary-encoded.
+
+        Raises:
+            ResultsError: a broken file.
+            FileNotFoundError: a file went away since it was listed (``results.dataset.retrying``).
+        """
+        for _ in range(_ATTEMPTS):
+            later = self.source.later(self.trial_rows)
+            experiments = self.experiments
+            if experiments is not None:
+                experiments = [*experiments, *(place for _, place in later.values())]
+            files = self.source.measurements(experiments, coded=coded)
+            if self.source.later(self.trial_rows) == later:
+                break
+        runs = self.trial_rows["run"].combine_chunks()
+        if later:
+            trials = self.trial_rows["trial"].to_pylist()
+            pairs = zip(trials, runs.to_pylist(), strict=True)
+            runs = pa.array([later.get(trial, (run,))[0] for trial, run in pairs], pa.string())
+        return files, runs
 
     def query(self, sql: str) -> pd.DataFrame:
         """The answer to one SELECT (DuckDB) over studies, trials, measurements and sources.
@@ -177,9 +204,9 @@ class Results:
         if name == "trials":
             return rows.with_fields(self.trial_rows)
         found = self.source.table(name).replace_schema_metadata(None)
+        found = rows.latest(found, rows.KEYS[name])
         if name == "sources":
-            return rows.latest(found, ["experiment", "source"])
-        found = rows.latest(found, ["experiment", "study"])
+            return found
         if self._part_of is not None:
             found = found.filter(pc.is_in(found["study"], pc.unique(self.trial_rows["study"])))
         return rows.with_fields(found)

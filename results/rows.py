@@ -9,53 +9,77 @@ were committed, are left out.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+from numpy.typing import NDArray
 
 from results.schema import SCHEMAS
 
 _GROUP_ROWS = 500_000
 
 
+KEYS: Mapping[str, tuple[str, ...]] = {
+    "studies": ("experiment", "study"),
+    "trials": ("trial",),
+    "sources": ("experiment", "source"),
+}
+"""What a row of each table is of: of several with the same, the latest counts."""
+KEPT: Mapping[str, tuple[str, ...]] = {
+    **KEYS,
+    "studies": (*KEYS["studies"], "search_id", "search_seed"),
+}
+"""Likewise, of what a compaction leaves: of each search of a study its space, for its trials."""
+
+
 def latest(table: pa.Table, keys: Sequence[str]) -> pa.Table:
     """The row of each key with the latest ``time`` (ties: the greater ``run``), in file order."""
+    kept = _latest(table, keys)
+    return table if kept is None else table.take(pa.array(kept))
+
+
+def superseded(table: pa.Table, keys: Sequence[str]) -> NDArray[np.bool_]:
+    """Which rows ``latest`` leaves out, (n,)."""
+    mask = np.zeros(len(table), bool)
+    kept = _latest(table, keys)
+    if kept is not None:
+        mask[:] = True
+        mask[kept] = False
+    return mask
+
+
+def _latest(table: pa.Table, keys: Sequence[str]) -> NDArray[np.int64] | None:
+    """The places of the rows that count, ascending; ``None`` for all of them."""
     order = [name for name in ("time", "run") if name in table.column_names]
     frame = table.select([*keys, *order]).to_pandas()
     if not frame.duplicated(list(keys)).any():
-        return table
+        return None
     kept = frame.sort_values(order, kind="stable").drop_duplicates(list(keys), keep="last")
-    return table.take(pa.array(sorted(kept.index)))
-
-
-def pairs(table: pa.Table) -> pa.ChunkedArray:
-    """``trial run`` as one text."""
-    return pc.binary_join_element_wise(table["trial"], table["run"], " ")
+    return np.sort(kept.index.to_numpy(np.int64))
 
 
 class Live:
     """Tells the measurements of live trials from all others.
 
-    ``trials`` are the live rows, ``every`` all committed ones (columns trial and run).
+    ``trials`` are their ids, each once, ``runs`` the commit of each.
     """
 
-    def __init__(self, trials: pa.Table, every: pa.Table) -> None:
-        self.trials = trials["trial"].combine_chunks()
-        self.runs = pc.unique(trials["run"])
-        own = pairs(every)
-        self.superseded = own.filter(pc.invert(pc.is_in(own, pairs(trials).combine_chunks())))
-        self.superseded = self.superseded.combine_chunks()
+    def __init__(self, trials: pa.ChunkedArray, runs: pa.Array) -> None:
+        self.trials, self.runs = trials.combine_chunks(), runs
 
     def keep(self, rows: pa.Table) -> pa.Table:
         """The rows of ``rows`` (with trial and run) that belong to a live trial."""
-        mask = pc.and_(pc.is_in(rows["run"], self.runs), pc.is_in(rows["trial"], self.trials))
-        if len(self.superseded):
-            mask = pc.and_not(mask, pc.is_in(pairs(rows), self.superseded))
-        return rows.filter(mask)
+        return rows.filter(self.mask(rows))
+
+    def mask(self, rows: pa.Table) -> pa.ChunkedArray:
+        """Which rows do: those of a live trial's own commit."""
+        own = pc.take(self.runs, pc.index_in(rows["trial"], self.trials))
+        return pc.fill_null(pc.equal(own, rows["run"]), False)
 
 
 def measurements(files: ds.Dataset, live: Live, columns: Sequence[str]) -> pa.Table:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import io
 import json
-import re
+import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,16 +20,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from results.dataset import columns_of
+from results.claims import Claims
+from results.dataset import columns_of, dataset, retrying
 from results.errors import ResultsError
 from results.location import Location
+from results.names import RULE, is_plain
 from results.polling import Polled
-from results.rows import frame, latest
+from results.rows import KEYS, frame, latest
 from results.schema import REPLACES_KEY, SCHEMAS, table
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
+ORPHAN_SECONDS = 600.0
+"""Measurements without trials that are older belong to no commit that is under way."""
 _ROW_GROUP = 131_072
 
 Row = Mapping[str, Any]
@@ -98,7 +103,7 @@ class Store:
         """
         if not trials:
             return None
-        now = datetime.now(UTC)
+        now, began = datetime.now(UTC), time.time()
         run = uuid.uuid4().hex[:16]
         file = f"{experiment_name(experiment)}/{now:%Y%m%dT%H%M%S%f}-{run}.parquet"
         stamp = {"experiment": experiment, "run": run}
@@ -108,11 +113,23 @@ class Store:
             data = encode(points)
             self.location.write(f"measurements/{file}", data)
         self.location.write(f"trials/{file}", encode(ends))
-        # A compaction that ran while this process slept may have swept the measurements away as
-        # orphans. Written again under their name they are right, or replaced by a merged file.
-        if len(points) and not self.location.exists(f"measurements/{file}"):
-            self.location.write(f"measurements/{file}", data)
+        if len(points):
+            # A compaction that ran while this process slept may have deleted the measurements. It
+            # does so under the lock, and not once it sees the trials.
+            slept = time.time() - began > ORPHAN_SECONDS / 2
+            with Claims(self.location).locked() if slept else nullcontext():
+                if not self.location.exists(f"measurements/{file}") and not self._measured(file):
+                    self.location.write(f"measurements/{file}", data)
         return run
+
+    def _measured(self, file: str) -> bool:
+        """Whether the measurements of a commit stand in another file, merged already."""
+        experiment, _, name = file.partition("/")
+        run = name.removesuffix(".parquet").rpartition("-")[2]
+        own = ds.field("run") == run
+        return retrying(
+            lambda: dataset(self.location, "measurements", [experiment]).count_rows(filter=own) > 0
+        )
 
     def amend(self, rows: Sequence[Row]) -> None:
         """Write whole trial rows again, with something changed; their measurements stay theirs.
@@ -126,8 +143,8 @@ class Store:
         by_experiment: dict[str, list[Row]] = {}
         for row in rows:
             # Later than the row it supersedes, also where that machine's clock is ahead.
-            time = max(now, row["time"] + timedelta(microseconds=1)) if row.get("time") else now
-            by_experiment.setdefault(row["experiment"], []).append({**row, "time": time})
+            later = max(now, row["time"] + timedelta(microseconds=1)) if row.get("time") else now
+            by_experiment.setdefault(row["experiment"], []).append({**row, "time": later})
         for experiment, amended in by_experiment.items():
             file = f"{now:%Y%m%dT%H%M%S%f}-{uuid.uuid4().hex[:16]}.parquet"
             data = encode(table("trials", amended))
@@ -145,19 +162,19 @@ class Store:
         key = (experiment, tuple(dict.fromkeys([*wanted, "trial", "run", "time"])))
         polled = self._polled.setdefault(key, Polled(self.location, "trials", *key))
         rows = polled.rows()
-        return frame(latest(rows, ["trial"]).select(wanted))
+        return frame(latest(rows, KEYS["trials"]).select(wanted))
 
     def studies(self, experiment: str | None = None) -> pd.DataFrame:
         """The latest row of each study (of one experiment)."""
         rows = Polled(self.location, "studies", experiment, columns_of("studies", None)).rows()
-        return frame(latest(rows, ["experiment", "study"]))
+        return frame(latest(rows, KEYS["studies"]))
 
     def done(self, experiment: str | None = None) -> set[str]:
         """The ids of all committed trials, however they ended."""
         return set(self.trials(experiment, ["trial"])["trial"])
 
     def compact(self, experiment: str | None = None) -> None:
-        """Merge small files; see ``results.compact``."""
+        """Merge small files and drop superseded rows; see ``results.compact``."""
         from results.compact import compact
 
         compact(self.location, experiment)
@@ -181,11 +198,8 @@ def experiment_name(name: str) -> str:
     Raises:
         ResultsError: it cannot (a slash, a leading dot or underscore, a blank).
     """
-    if not _NAME.fullmatch(name):
-        raise ResultsError(
-            f"experiment {name!r} cannot name a folder",
-            hint="letters, digits, _ . + - and a letter or digit first",
-        )
+    if not is_plain(name):
+        raise ResultsError(f"experiment {name!r} cannot name a folder", hint=RULE)
     return name
 
 

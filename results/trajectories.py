@@ -34,13 +34,12 @@ def stretches(found: Results) -> NDArray[np.int64]:
         FileNotFoundError: a file went away since it was listed (``results.dataset.retrying``).
     """
     trials = found.trial_rows["trial"].to_pylist()
-    runs = found.trial_rows["run"].to_pylist()
     count = np.zeros(len(trials), np.int64)
     last = -1
-    files = found.source.measurements(found.experiments, coded=["trial", "run"])
+    files, runs = found.measured(coded=["trial", "run"])
     with reading(f"{found.root}/measurements"):
         batches = files.to_batches(columns=["trial", "run", "step"])
-        for batch in live(batches, trials, runs, None):
+        for batch in live(batches, trials, runs.to_pylist(), None):
             np.add.at(count, batch.trial, 1)
             count[batch.trial[0]] -= batch.trial[0] == last
             last = int(batch.trial[-1])
@@ -84,9 +83,10 @@ def trajectories(
 def _parts(found: Results, columns: Sequence[str]) -> Iterator[tuple[str, pa.Table]]:
     """Rows that stand together and are of one trial, with its name."""
     read = list(dict.fromkeys(["trial", "step", *columns]))
-    files = found.source.measurements(found.experiments)
+    files, runs = found.measured()
+    own = rows.Live(found.trial_rows["trial"], runs)
     with reading(f"{found.root}/measurements"):
-        for table in rows.kept(files, found.live, read):
+        for table in rows.kept(files, own, read):
             for batch in table.to_batches():
                 encoded = batch["trial"].dictionary_encode()
                 names, codes = encoded.dictionary.to_pylist(), encoded.indices.to_numpy()

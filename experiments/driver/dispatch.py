@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from experiments.driver import jobs
 from experiments.driver.choice import choose, pick
 from experiments.driver.events import (
     Note,
@@ -22,10 +23,10 @@ from experiments.driver.events import (
 )
 from experiments.driver.failures import Failure, Failures
 from experiments.driver.jobs import Ended, Job, More, Offer, PackEnd, Refused, Started, Step, Word
-from experiments.driver.ledger import Header
 from experiments.driver.packing import make_job
 from experiments.driver.round_watch import RoundWatch
 from experiments.driver.rounds import Record, Wave
+from experiments.driver.saved import Header
 from experiments.driver.study_state import StudyState
 from experiments.plan import Outcome, Trial
 
@@ -90,6 +91,7 @@ class Dispatcher:
         self._resumable = list(resumable)
         self._elsewhere: set[str] = set()
         self._failures = Failures()
+        self._unkept: set[str] = set()
         for state in states:
             if any(record.stop_reason != "error" for record in state.records.values()):
                 self._failures.succeed(state.study.shape)
@@ -284,8 +286,16 @@ class Dispatcher:
                     self.give(word.pack, self._more(out, word.room))
             elif isinstance(word, Refused):
                 self._refused(out, frozenset(word.trials))
+            elif isinstance(word, jobs.NotKept):
+                self._not_kept(out.state, word)
             else:
                 self._over(out, word)
+
+    def _not_kept(self, state: StudyState, word: jobs.NotKept) -> None:
+        """Said once of studies that run the same code."""
+        if state.study.shape not in self._unkept:
+            self._unkept.add(state.study.shape)
+            self._observer(Note(text=f"{state.label}: {word.sentence}"))
 
     def _step(self, out: _Out, word: Step) -> None:
         seen = [value for value in word.values if value is not None]

@@ -96,6 +96,22 @@ class Refused:
 
 
 @dataclass(frozen=True, kw_only=True)
+class NotKept:
+    """The pack trains, and leaves neither snapshots nor trials that were set aside: why."""
+
+    pack: str
+    reason: str
+
+    @property
+    def sentence(self) -> str:
+        """For the user."""
+        return (
+            f"its trials cannot be saved while they train: {self.reason}. They train on; those "
+            "that an interruption cuts off begin again."
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class PackEnd:
     """The pack's worker is done with it.
 
@@ -110,7 +126,7 @@ class PackEnd:
     failure: Failure | None = None
 
 
-Word = Started | Step | Ended | Offer | Refused | PackEnd
+Word = Started | Step | Ended | Offer | Refused | NotKept | PackEnd
 Tell = Callable[[Word], None]
 
 

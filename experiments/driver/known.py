@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from experiments.config.plans import StudyPlan
-from experiments.driver.ledger import Header, unpack_snapshot
 from experiments.driver.rounds import Record
+from experiments.driver.saved import Header, unpack_snapshot
 from experiments.driver.settings import settings_hash
 from experiments.errors import ExperimentError
 from experiments.plan import Study
@@ -144,7 +144,8 @@ def snapshots(store: Store, studies: Sequence[Study]) -> list[Header]:
     for pack in checkpoints.list():
         data = checkpoints.load(pack)
         read = unpack_snapshot(data) if data is not None else None
-        if read is None or read[0].study not in settings:
+        # What names another pack than its file could have that one deleted.
+        if read is None or read[0].pack != pack or read[0].study not in settings:
             continue
         if read[0].settings == settings[read[0].study]:
             found.append(read[0])

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import io
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from results.checkpoints import Checkpoints
@@ -136,35 +133,3 @@ class FolderLedger:
 
     def release(self, pack: str) -> None:
         self._held.pop(pack).release()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Header:
-    """What a snapshot tells of itself without being unpickled."""
-
-    pack: str
-    study: str
-    settings: str
-    """Hash of the study as it was: another budget or target, another pack."""
-    trials: tuple[str, ...]
-    """All trials of the pack, in order."""
-    active: tuple[str, ...]
-    """Those still training."""
-    engine: str
-    round: int
-
-
-def pack_snapshot(header: Header, body: bytes) -> bytes:
-    """A line of JSON, then the body."""
-    return json.dumps(header.__dict__).encode() + b"\n" + body
-
-
-def unpack_snapshot(data: bytes) -> tuple[Header, bytes] | None:
-    """The header and the body; ``None`` for what another version wrote."""
-    stream = io.BytesIO(data)
-    try:
-        content = json.loads(stream.readline())
-        content |= {key: tuple(content[key]) for key in ("trials", "active")}
-        return Header(**content), stream.read()
-    except (ValueError, KeyError, TypeError):
-        return None

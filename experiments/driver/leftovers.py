@@ -1,4 +1,5 @@
-"""What a killed sweep left running on this machine is ended, by the process ids in its claims."""
+"""What a killed sweep left running on this machine is ended. Its claims say where to look; that it
+is a dead sweep's, each process has to show itself (``results.processes.end``)."""
 
 from __future__ import annotations
 
@@ -13,18 +14,18 @@ _GRACE_SECONDS = 0.3
 def end_leftovers(store: Store) -> int:
     """End the workers, and the Ray, of drivers that are gone; their claims are free then.
 
-    A driver of another machine, or of a Ray that it did not start, is not judged: its claims fall
-    silent and are free after two minutes. Returns how many processes were ended.
+    A driver of another machine is not judged, and what a driver did not start itself, as the
+    workers of a Ray that was there before, is left alone: such claims fall silent and are free
+    after two minutes. Returns how many processes were ended.
     """
     claims = Claims(store.location)
     ended = 0
     for claim in claims.all():
-        others = claim["processes"]
-        drivers = [process for process in others if process.get("role") == "driver"]
+        drivers = [process for process in claim["processes"] if process.get("role") == "driver"]
         if not drivers or processes.alive(drivers[0]) is not False:
             continue
-        for process in (claim["holder"], *others[1:]):
+        for process in (claim["holder"], *claim["processes"]):
             if processes.alive(process):
-                ended += processes.end(process, grace=_GRACE_SECONDS)
+                ended += processes.end(process, starter=drivers[0], grace=_GRACE_SECONDS)
     claims.clear()
     return ended

@@ -314,11 +314,14 @@ class _Sweep:
         return None
 
     def _tidy(self) -> None:
-        """The end of a complete sweep: small files are merged, optima checked for room."""
+        """The end of a complete sweep: files are merged, without what is superseded in them, and
+        optima checked for room."""
         adopt(self.store, self.states)
         dataset.forget_snapshots(self.store, [state.study for state in self.states])
-        if self.trained and not Claims(self.store.location).live():
-            self.store.compact(self.experiment.name)
+        # Also where this run trained nothing: the one that did may have been killed before this.
+        name, claims = self.experiment.name, Claims(self.store.location).live()
+        if not any(claim["info"].get("experiment") == name for claim in claims):
+            self.store.compact(name)
         notes = [note for state in self.states for note in self._edges(state)]
         for note in notes[:_EDGES_SHOWN]:
             self.observer(Note(text=note))

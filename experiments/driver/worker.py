@@ -9,19 +9,21 @@ meanwhile, or whose worker dies before a snapshot, was never trained, and is mis
 
 from __future__ import annotations
 
-import pickle
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Protocol
 
+from experiments.driver import saved
 from experiments.driver.failures import Failure
-from experiments.driver.jobs import Ended, Job, PackEnd, Started, Wire
-from experiments.driver.ledger import Header, Ledger, pack_snapshot, unpack_snapshot
+from experiments.driver.jobs import Ended, Job, NotKept, PackEnd, Started, Wire
+from experiments.driver.ledger import Ledger
 from experiments.driver.pulse import Pace, Pulse
 from experiments.driver.refill import Refill
 from experiments.driver.rows import device_name, effective_learning_rate, measurement_row, trial_row
 from experiments.driver.settings import settings_hash
+from experiments.encoding import MalformedError
 from experiments.plan import Measurement, Outcome, Pack, Trial
 from experiments.training.groups import SOLO, Group
 from results.errors import ResultsError
@@ -34,6 +36,7 @@ class Trainer(Protocol):
 
     engine: str
     aside: dict[str, bytes]
+    not_kept: str | None
 
     @property
     def step(self) -> int: ...
@@ -41,9 +44,9 @@ class Trainer(Protocol):
     def active(self) -> tuple[str, ...]: ...
     def know(self, steps_to_target: Iterable[int]) -> None: ...
     def add(self, trials: Sequence[Trial]) -> None: ...
-    def resume(self, held: Mapping[str, bytes]) -> None: ...
+    def resume(self, held: Mapping[str, bytes]) -> Collection[str]: ...
     def run(self, should_stop: Callable[[], bool]) -> Iterator[list[Measurement | Outcome]]: ...
-    def snapshot(self) -> bytes: ...
+    def snapshot(self) -> bytes | None: ...
 
 
 MakeTrainer = Callable[..., Trainer]
@@ -122,17 +125,13 @@ class _Run:
         self.engine: str = job.pack.engine
         self.at: tuple[int, dict[str, float | None]] = (0, {})
         self.told = 0
+        self.not_kept_reported = False
         self.pulse = Pulse(job.pack.id, ledger, wire, pace, self.progress) if self.first else None
 
     def train(self, data: bytes | None) -> PackEnd:
         try:
-            how: dict[str, Any] = {"device": self.job.device, "group": self.group}
-            pack, how["snapshot"] = self._held(self.group.agree(data))
-            training = self.trainer(pack, **how)
-            later = self.job.pack.trials[len(pack.trials) :]
-            if later:
-                training.add(later)
-            self._resume(training, later if how["snapshot"] else self.job.pack.trials)
+            training, began = self._begin(self.group.agree(data))
+            self._resume(training, began)
             self.engine = training.engine
             if self.first:
                 self.wire.tell(Started(pack=self.job.pack.id, engine=self.engine))
@@ -141,23 +140,29 @@ class _Run:
         except Exception as error:  # the user's own, or ours about what is the user's
             return self._failed(error)
 
-    def _held(self, data: bytes | None) -> tuple[Pack, bytes | None]:
-        """The pack as a snapshot of it has it, and the trainer's part of that snapshot.
+    def _begin(self, data: bytes | None) -> tuple[Trainer, Sequence[Trial]]:
+        """The training, from a snapshot where there is one, and the trials that begin with it.
 
         Trials that joined after the snapshot are the pack's last ones. Without a snapshot of this
-        very pack all its trials begin together.
+        very pack, or where it cannot be read, all its trials begin together.
         """
         pack = self.job.pack
-        found = unpack_snapshot(data) if data is not None else None
-        if found is None:
-            return pack, None
-        header, body = found
-        first = tuple(self.trials)[: len(header.trials)]
-        if header.settings != settings_hash(pack.study) or header.trials != first:
-            return pack, None
-        held: bytes
-        held, self.points = pickle.loads(body)
-        return replace(pack, trials=pack.trials[: len(first)]), held
+        how: dict[str, Any] = {"device": self.job.device, "group": self.group}
+        found = saved.unpack_snapshot(data) if data is not None else None
+        if found is not None:
+            header, body = found
+            first = tuple(self.trials)[: len(header.trials)]
+            if header.settings == settings_hash(pack.study) and header.trials == first:
+                later = pack.trials[len(first) :]
+                before = replace(pack, trials=pack.trials[: len(first)])
+                with suppress(MalformedError):
+                    held, points = saved.decode_body(body)
+                    training = self.trainer(before, snapshot=held, **how)
+                    self.points = points
+                    if later:
+                        training.add(later)
+                    return training, later
+        return self.trainer(pack, snapshot=None, **how), pack.trials
 
     def _finished(self, training: Trainer) -> PackEnd:
         pack, stopped = self.job.pack.id, bool(training.active)
@@ -205,6 +210,7 @@ class _Run:
                 ended.append(event)
         if self.first:
             self.aside.update(training.aside)
+            self._report_not_kept(training)
         training.aside.clear()
         active = set(training.active)
         self.at = (training.step, {t: v for t, v in values.items() if t in active})
@@ -245,20 +251,21 @@ class _Run:
         if not ids:
             return
         found = self.group.agree(self.ledger.aside(study.id, ids) if self.first else {})
-        held = {}
-        for trial, data in found.items():
-            made, body, points = pickle.loads(data)
-            if made == (settings_hash(study), training.engine):
-                held[trial], self.points[trial] = body, points
-        training.resume(held)
+        settings = settings_hash(study)
+        read = {t: saved.decode_trial(d, settings, training.engine) for t, d in found.items()}
+        held = {trial: each for trial, each in read.items() if each is not None}
+        for trial in training.resume({trial: body for trial, (body, _) in held.items()}):
+            self.points[trial] = held[trial][1]
 
     def _keep_aside(self, done: Sequence[Outcome]) -> Collection[str]:
         """Keep what trials that were set aside need to go on, ahead of their rows; which."""
         study = self.job.pack.study
-        made = (settings_hash(study), self.engine)
+        settings, points = settings_hash(study), self.points
         held = {o.trial: self.aside.pop(o.trial) for o in done if o.trial in self.aside}
-        points = self.points
-        packed = {t: pickle.dumps((made, body, points.get(t, []))) for t, body in held.items()}
+        packed = {
+            trial: saved.encode_trial(settings, self.engine, body, points.get(trial, ()))
+            for trial, body in held.items()
+        }
         if packed:
             self.ledger.set_aside(study.id, packed)
         return packed
@@ -303,19 +310,28 @@ class _Run:
         )
 
     def _save(self, training: Trainer) -> None:
-        header = Header(
+        held = None if training.not_kept else training.snapshot()
+        self._report_not_kept(training)
+        if held is None:
+            return
+        header = saved.Header(
             pack=self.job.pack.id,
             study=self.job.pack.study.id,
             settings=settings_hash(self.job.pack.study),
             trials=tuple(self.trials),
             active=training.active,
-            engine=self.engine,
+            engine=self.engine,  # type: ignore[arg-type]
             round=self.job.round,
         )
         active = set(training.active)
         points = {trial: p for trial, p in self.points.items() if trial in active}
-        body = pickle.dumps((training.snapshot(), points))
-        self.ledger.save(self.job.pack.id, pack_snapshot(header, body))
+        body = saved.encode_body(held, points)
+        self.ledger.save(self.job.pack.id, saved.pack_snapshot(header, body))
+
+    def _report_not_kept(self, training: Trainer) -> None:
+        if training.not_kept and not self.not_kept_reported:
+            self.not_kept_reported = True
+            self.wire.tell(NotKept(pack=self.job.pack.id, reason=training.not_kept))
 
     def _failed(self, error: Exception) -> PackEnd:
         pack = self.job.pack

@@ -7,12 +7,12 @@ with the same result.
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
 from typing import Any
 
 import torch
 
+from experiments.encoding import MalformedError, decode, encode
 from experiments.engines.base import gather
 from experiments.training.course import Course
 
@@ -24,16 +24,23 @@ def write(course: Course, state: Any) -> bytes | None:
     """A trial at a look as bytes, ``None`` if they are too many.
 
     ``state``: what its engine has copied of it; no other kind can restore that.
+
+    Raises:
+        UnencodableError: the state holds what cannot be kept.
     """
-    cpu = torch.device("cpu")
     # A walk back may begin from the look it stands at: of that the state says all.
-    held = (replace(course, held=None), gather(state, cpu))
-    buffer = io.BytesIO()
-    torch.save(held, buffer)
-    return buffer.getvalue() if buffer.tell() <= _LARGEST_BYTES else None
+    plain = replace(course, held=None).to_plain()
+    data = encode({"course": plain, "state": gather(state, torch.device("cpu"))})
+    return data if len(data) <= _LARGEST_BYTES else None
 
 
 def read(data: bytes) -> tuple[Course, Any]:
-    """A trial's course, and its state for the engine."""
-    course, state = torch.load(io.BytesIO(data), weights_only=False)
-    return course, state
+    """A trial's course, and its state for the engine.
+
+    Raises:
+        MalformedError: ``write`` did not write it.
+    """
+    content = decode(data)
+    if not isinstance(content, dict) or content.keys() != {"course", "state"}:
+        raise MalformedError("not a trial that was set aside")
+    return Course.from_plain(content["course"]), content["state"]

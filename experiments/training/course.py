@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from experiments.encoding import from_fields, to_fields
 from experiments.engines.base import gather
 from experiments.plan import Outcome
 
@@ -49,3 +50,25 @@ class Course:
         if walk is not None:
             walk = replace(walk, after=gather(walk.after, device))
         return replace(self, held=gather(self.held, device), walk=walk)
+
+    def to_plain(self) -> dict[str, Any]:
+        """What ``encode`` takes, on the CPU."""
+        own = to_fields(self.on(torch.device("cpu")))
+        if self.walk is not None:
+            walk = to_fields(own["walk"])
+            ended = None if self.walk.ended is None else to_fields(self.walk.ended)
+            own["walk"] = {**walk, "ended": ended}
+        return own
+
+    @classmethod
+    def from_plain(cls, content: Any) -> Course:
+        """
+        Raises:
+            MalformedError: ``to_plain`` did not write it.
+        """
+        if isinstance(content, dict) and isinstance(content.get("walk"), dict):
+            walk = dict(content["walk"])
+            if isinstance(walk.get("ended"), dict):
+                walk["ended"] = from_fields(Outcome, walk["ended"])
+            content = {**content, "walk": from_fields(Walk, walk)}
+        return from_fields(cls, content)

@@ -6,15 +6,15 @@ device is waited for before either is read; what is left is the pack's other tim
 
 from __future__ import annotations
 
-import io
 import time
 from bisect import insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 import torch
 
+from experiments.encoding import MalformedError, UnencodableError
 from experiments.engines import Engine, check_contract, make_engine
 from experiments.engines.base import gather
 from experiments.plan import Measurement, Outcome, Pack, Status, StopReason, Trial
@@ -24,6 +24,7 @@ from experiments.training.groups import SOLO, Group
 from experiments.training.looks import look_after
 from experiments.training.refine import Refinement
 from experiments.training.setup import Setup
+from experiments.training.snapshot import Snapshot
 
 _HEARTBEAT_SECONDS = 2.0
 _STATUS: dict[StopReason, Status] = {
@@ -66,17 +67,18 @@ class Training:
         Raises:
             ExperimentError: the study names something that is not there or cannot be.
             WorkloadError: the workload cannot be loaded, or breaks its contract.
+            MalformedError: ``snapshot`` is none of this pack.
         """
-        held = _read(snapshot) if snapshot is not None else None
+        named = {t.id: t for t in pack.trials}
+        held = Snapshot.decode(snapshot, named) if snapshot is not None else None
         self._started = time.perf_counter()
         self.pack = pack
         self.setup = Setup.load(pack.study, device, group)
         self.group = group
         trials = list(pack.trials)
         if held:
-            named = {t.id: t for t in trials}
-            trials = [named[trial] for trial in held["courses"]]
-        kind = held["engine"] if held else pack.engine
+            trials = [named[trial] for trial in held.courses]
+        kind = held.engine if held else pack.engine
         if trials:
             check_contract(self.setup, trials[0])
         self._engine: Engine = make_engine(kind, self.setup, trials)
@@ -88,6 +90,8 @@ class Training:
         self.aside: dict[str, bytes] = {}
         """Where the pack sets dominated trials aside: what ``resume`` needs of each, by id. Its
         owner takes them out."""
+        self.not_kept: str | None = None
+        """Why nothing that a trial needs to go on can be kept, once that was found."""
         self._known = sorted(pack.known)
         self._least = self._known[0] if self._known else pack.study.budget_steps
         self._reached: list[int] = []
@@ -96,13 +100,14 @@ class Training:
         self._evaluation_seconds = 0.0
         self._other_before = 0.0
         if held:
-            self._engine.load(held["state"])
-            self._courses = held["courses"]
-            self._reached = held["reached"]
+            with _fitting():
+                self._engine.load(held.state)
+            self._courses = held.courses
+            self._reached = held.reached
             self._known = sorted([*self._known, *self._reached])
-            self._least = min(self._least, held["least"])
+            self._least = min(self._least, held.least)
             self._step = max(self._engine.steps, default=0)
-            self._train_seconds, self._evaluation_seconds, self._other_before = held["seconds"]
+            self._train_seconds, self._evaluation_seconds, self._other_before = held.seconds
 
     @property
     def step(self) -> int:
@@ -132,19 +137,29 @@ class Training:
         self._courses |= {t.id: Course(next=self._look_after(0)) for t in trials}
         self.pack = replace(self.pack, trials=(*self.pack.trials, *trials))
 
-    def resume(self, held: Mapping[str, bytes]) -> None:
+    def resume(self, held: Mapping[str, bytes]) -> set[str]:
         """Take trials that have not trained yet to where another pack set them aside, by id.
 
-        That pack had the same engine.
+        That pack had the same engine. Returns those that are there: what cannot be read, or does
+        not fit, leaves its trial at its beginning.
         """
+        resumed = set()
         for row, trial in enumerate(self._engine.trials):
             if trial.id not in held:
                 continue
-            course, state = aside.read(held[trial.id])
-            self._engine.restore(row, gather(state, self.setup.device))
+            beginning = self._engine.copy([row])[0]
+            try:
+                course, state = aside.read(held[trial.id])
+                with _fitting():
+                    self._engine.restore(row, gather(state, self.setup.device))
+            except MalformedError:
+                self._engine.restore(row, beginning)
+                continue
             self._courses[trial.id] = course
             self._refinement.hold(self._engine, {row: course}, self._least)
+            resumed.add(trial.id)
         self._step = max(self._engine.steps, default=0)
+        return resumed
 
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> Iterator[list[Event]]:
         """Train; one list a look, an empty one as a heartbeat between distant looks.
@@ -243,9 +258,12 @@ class Training:
         """Hold what dominated trials need to go on, where a later round may ask for it."""
         for row in rows if self.pack.set_aside else ():
             trial = self._engine.trials[row].id
-            held = aside.write(self._courses[trial], self._engine.copy([row])[0])
+            try:
+                held = aside.write(self._courses[trial], self._engine.copy([row])[0])
+            except UnencodableError as error:
+                held, self.not_kept = None, str(error)
             if held is None:
-                return  # the others are as large
+                return  # the others are as large, and of the same kind
             self.aside[trial] = held
 
     def _measure(
@@ -314,27 +332,36 @@ class Training:
         """A copy of an active trial's parameters and buffers by name."""
         return self._engine.weights(self.active.index(trial))
 
-    def snapshot(self) -> bytes:
-        """All that is needed to continue exactly; valid between what ``run`` yields."""
-        buffer = io.BytesIO()
+    def snapshot(self) -> bytes | None:
+        """All that is needed to continue exactly; valid between what ``run`` yields.
+
+        ``None`` where it cannot be kept: ``not_kept`` says why.
+        """
         spent = time.perf_counter() - self._started + self._other_before
-        cpu = torch.device("cpu")
-        held = {
-            "engine": self.engine,
-            "state": self._engine.state(),
-            "courses": {trial: self._courses[trial].on(cpu) for trial in self.active},
-            "reached": self._reached,
-            "least": self._least,
-            "seconds": (self._train_seconds, self._evaluation_seconds, spent),
-        }
-        torch.save(held, buffer)
-        return buffer.getvalue()
+        held = Snapshot(
+            engine=self.engine,  # type: ignore[arg-type]
+            state=self._engine.state(),
+            courses={trial: self._courses[trial] for trial in self.active},
+            reached=self._reached,
+            least=self._least,
+            seconds=(self._train_seconds, self._evaluation_seconds, spent),
+        )
+        try:
+            return held.encode()
+        except UnencodableError as error:
+            self.not_kept = str(error)
+            return None
 
 
-def _read(snapshot: bytes) -> dict[str, Any] | None:
-    """What a snapshot holds; ``None`` for one that another version wrote."""
-    held: dict[str, Any] = torch.load(io.BytesIO(snapshot), weights_only=False)
-    return held if "courses" in held else None
+@contextmanager
+def _fitting() -> Iterator[None]:
+    """What an engine says of a state of another form than its own."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        raise MalformedError("a state of another engine or pack") from error
 
 
 def _next_chunk(chunk: int, seconds: float) -> int:

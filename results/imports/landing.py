@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from results.dataset import dataset
 from results.errors import ResultsError
 from results.location import Location
-from results.rows import latest
+from results.rows import KEYS, latest
 from results.schema import SCHEMAS, table
 from results.store import Store, encode, experiment_name
 
@@ -98,7 +98,7 @@ def _there_already(location: Location, experiment: str, sources: Rows, trials: R
         ResultsError: what is there was not imported, or not from there.
     """
     known = dataset(location, "sources", [experiment]).to_table()
-    last = latest(known, ["experiment", "source"]).to_pylist()
+    last = latest(known, KEYS["sources"]).to_pylist()
     if not last:
         raise ResultsError(
             f"experiment {experiment!r} of {location.root} was not imported, and stays as it is",

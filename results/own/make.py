@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from results.errors import ResultsError
 from results.location import PACKAGED, Location
 from results.reader import Results, open
-from results.rows import latest
+from results.rows import KEYS, latest
 from results.schema import SCHEMAS, json_text, table
 from results.store import encode, experiment_name
 
@@ -98,7 +98,7 @@ def _tables(opened: Results, experiment: str) -> dict[str, pa.Table]:
 
     # Studies in the experiment's order, which curves stand in; trials by study, as they were drawn.
     every = opened.source.table("studies").replace_schema_metadata(None)
-    studies, trials = mine(latest(every, ["experiment", "study"])), mine(opened.trial_rows)
+    studies, trials = mine(latest(every, KEYS["studies"])), mine(opened.trial_rows)
     studies = studies.filter(pc.is_in(studies["study"], _finished(studies, trials)))
     trials = trials.filter(pc.is_in(trials["study"], studies["study"].combine_chunks()))
     if not trials.num_rows:

@@ -23,6 +23,7 @@ from results.reader import Results
 from results.store import Store
 from tests.batchscale.conftest import snapshot
 from tests.results import synthetic
+from tests.results.test_claims import write_malformed
 
 PLAN = {
     "experiment_yaml": "name: synthetic",
@@ -314,3 +315,19 @@ def test_the_thread_looks_by_itself_and_ends(case: Case, monkeypatch: pytest.Mon
 def test_a_source_that_is_none_is_refused() -> None:
     with pytest.raises(ResultsError, match="cannot open"):
         Watch("nowhere://x", lambda _: None, Shown(Case.page, {}))
+
+
+def test_malformed_claims_and_metrics_that_are_no_numbers(case: Case) -> None:
+    case.plan()
+    case.commit(0)
+    write_malformed(case.root)
+    study = synthetic.study_id("digits-mlp", "sgd", 8)
+    ledger = FolderLedger(str(case.root))
+    assert ledger.take("pack", ["one", "two"], {"experiment": "synthetic", "study": study}, {})
+    assert ledger.renew("pack", {"one": (12, float("inf")), "two": (14, float("nan"))})
+    state = case.look()
+    assert state["status"]["error"] is None
+    (pack,) = state["status"]["packs"]
+    assert (pack["trials"], pack["step"], pack["best"]) == (2, 14, None)
+    assert "NaN" not in case.shown.state.body.decode()
+    assert case.said == []

@@ -7,8 +7,8 @@ never does; below 0, and from 1.6 on, it diverges.
 
 from __future__ import annotations
 
+import json
 import os
-import pickle
 import queue
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -96,12 +96,13 @@ class FakeTraining:
         self.pack = pack
         self.engine = "module" if pack.engine == "auto" else pack.engine
         self.aside: dict[str, bytes] = {}
+        self.not_kept: str | None = None
         self.step, self._known = 0, sorted(pack.known)
         self._left = [t.id for t in pack.trials]
         self._last: dict[str, int] = dict.fromkeys(self._left, 0)
         self._born: dict[str, int] = dict.fromkeys(self._left, 0)
         if snapshot is not None:
-            self.step, self._left, self._last, self._born, reached = pickle.loads(snapshot)
+            self.step, self._left, self._last, self._born, reached = json.loads(snapshot)
             self._known = sorted([*self._known, *reached])
         self._reached: list[int] = []
         self._log(self._left, self.step)
@@ -125,14 +126,16 @@ class FakeTraining:
             self._last[trial.id], self._born[trial.id] = 0, self.step
         self._log([trial.id for trial in trials], 0)
 
-    def resume(self, held: Mapping[str, bytes]) -> None:
+    def resume(self, held: Mapping[str, bytes]) -> set[str]:
         for trial, data in held.items():
-            self._last[trial] = pickle.loads(data)
+            self._last[trial] = json.loads(data)
             self._born[trial] = self.step - self._last[trial]
             self._log([trial], self._last[trial])
+        return set(held)
 
-    def snapshot(self) -> bytes:
-        return pickle.dumps((self.step, self._left, self._last, self._born, self._reached))
+    def snapshot(self) -> bytes | None:
+        held = (self.step, self._left, self._last, self._born, self._reached)
+        return json.dumps(held).encode()
 
     def run(
         self, should_stop: Callable[[], bool] = lambda: False
@@ -200,7 +203,7 @@ class FakeTraining:
         if keep is not None and len(self._known) >= keep and step >= self._known[keep - 1]:
             self._left.remove(trial.id)
             if self.pack.set_aside:
-                self.aside[trial.id] = pickle.dumps(step)
+                self.aside[trial.id] = json.dumps(step).encode()
             yield replace(end, status="INCOMPLETE", stop_reason="dominated")
         elif step == study.budget_steps:
             self._left.remove(trial.id)

@@ -196,9 +196,9 @@ def test_all_ranks_go_on_from_the_same_step(tmp_path: Path) -> None:
 
     def trainer(rank: int) -> type:
         class Ranked(FakeTraining):
-            def resume(self, held: Any) -> None:
+            def resume(self, held: Any) -> set[str]:
                 resumed[rank] = sorted(held)
-                super().resume(held)
+                return super().resume(held)
 
         return Ranked
 

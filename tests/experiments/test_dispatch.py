@@ -9,8 +9,8 @@ from experiments.driver.dispatch import Dispatcher
 from experiments.driver.events import Event, Note, RoundFinished
 from experiments.driver.failures import Failure, TrainingError
 from experiments.driver.jobs import Ended, Job, PackEnd, Started, Step
-from experiments.driver.ledger import Header
 from experiments.driver.rounds import Record
+from experiments.driver.saved import Header
 from experiments.driver.settings import settings_hash
 from experiments.driver.study_state import StudyState
 from experiments.errors import ExperimentError

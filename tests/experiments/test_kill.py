@@ -218,6 +218,10 @@ def test_kills_and_interrupts_with_a_ray_of_its_own(
     one.until(partial(grown, one.root, 0))
     left = [p for claim in Claims(one.root).all() for p in (claim["holder"], *claim["processes"])]
     assert len(left) >= 4  # the worker, the driver, and Ray's own
+    for process in left:
+        if process.get("role") != "driver":  # each shows by whom it was started
+            environment = Path(f"/proc/{process['pid']}/environ").read_bytes()
+            assert f"{processes.MARK}=".encode() in environment
     one.kill()
 
     two = start("runs", "auto", "real")  # within the second

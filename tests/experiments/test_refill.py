@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from experiments.driver.dispatch import Dispatcher
 from experiments.driver.executors.board import Board
 from experiments.driver.jobs import Asks, Ended, Job, More, Offer, PackEnd, Refused, Wire, Word
-from experiments.driver.ledger import FolderLedger, unpack_snapshot
+from experiments.driver.ledger import FolderLedger
 from experiments.driver.refill import Refill
+from experiments.driver.saved import unpack_snapshot
 from experiments.driver.study_state import StudyState
 from experiments.driver.worker import Pace, run_pack
 from experiments.plan import Outcome, Pack, Trial

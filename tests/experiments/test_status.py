@@ -11,7 +11,9 @@ import pytest
 from experiments.driver.ledger import FolderLedger
 from experiments.driver.status import status
 from results.errors import ResultsError
+from results.store import Store
 from tests.experiments.test_sweep import experiment, run
+from tests.results.test_claims import write_malformed
 
 
 def test_a_complete_sweep(tmp_path: Path) -> None:
@@ -43,6 +45,18 @@ def test_what_is_left_and_running(tmp_path: Path) -> None:
     assert (pack["trials"], pack["step"], pack["best"]) == (2, 12, 0.2)
     assert found.seconds == found.work_seconds == pytest.approx(20 * study["trial_seconds"])
     ledger.release("pack")
+
+
+def test_malformed_claims_stop_neither_a_status_nor_a_sweep(tmp_path: Path) -> None:
+    Store(tmp_path)
+    write_malformed(tmp_path)
+    files = len(list((tmp_path / "claims").glob("*.json")))
+    assert status(tmp_path).packs.empty
+    did = run(tmp_path, experiment(keep="off"))
+    assert did.complete
+    assert status(tmp_path).packs.empty
+    assert status(tmp_path).left == 0
+    assert len(list((tmp_path / "claims").glob("*.json"))) == files
 
 
 def test_a_folder_that_is_none(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from experiments.driver.jobs import Asks, Ended, Job, PackEnd, Started, Wire, Word
-from experiments.driver.ledger import FolderLedger, unpack_snapshot
+from experiments.driver.ledger import FolderLedger
+from experiments.driver.saved import unpack_snapshot
 from experiments.driver.worker import Pace, run_pack
 from experiments.plan import Pack
 from tests import problems

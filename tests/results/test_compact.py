@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 
 import results
 from results.claims import Claims
 from results.compact import ORPHAN_SECONDS, compact
 from results.location import Location
-from results.store import Store
+from results.store import Store, encode
 from tests.results import synthetic
 
 
@@ -193,6 +194,50 @@ def test_readers_and_writers_beside_it_see_every_row(tmp_path: Path) -> None:
     Store(root).compact()
     run = results.open(root)
     assert (len(run.trials), len(run.measurements)) == (60, 300)
+
+
+@pytest.mark.parametrize("name", ["../../../precious.parquet", "{root}/precious.parquet"])
+def test_it_deletes_nothing_outside(folder: Path, tmp_path: Path, name: str) -> None:
+    precious = tmp_path / "precious.parquet"
+    precious.write_bytes(b"precious")
+    file = max((folder / "trials" / "synthetic").iterdir())
+    rows = pq.read_table(file)
+    file.write_bytes(encode(rows, [name.format(root=tmp_path)]))
+    with pytest.raises(results.ResultsError, match="does not say which files it replaces"):
+        Store(folder).compact()
+    assert precious.exists()
+
+
+def test_it_deletes_no_file_that_it_does_not_list(folder: Path) -> None:
+    file = max((folder / "trials" / "synthetic").iterdir())
+    file.write_bytes(encode(pq.read_table(file), ["gone.parquet"]))
+    Store(folder).compact()
+    assert _files(folder)["trials"] == 1
+    assert len(results.open(folder).trials) == 48
+
+
+def test_an_experiment_behind_a_link_is_left_alone(folder: Path, tmp_path: Path) -> None:
+    store, theirs = Store(folder), tmp_path / "theirs"
+    before = _rows(folder)
+    (folder / "trials" / "synthetic").rename(theirs)
+    (folder / "trials" / "synthetic").symlink_to(theirs)
+    scratch = theirs / ".draft.parquet.0.tmp"
+    scratch.write_bytes(b"theirs")
+    _old(scratch)
+    store.compact()
+    assert len(list(theirs.iterdir())) == 13
+    _equal(_rows(folder), before)
+
+
+def test_temporary_files_of_others_stay(folder: Path) -> None:
+    inner = folder / "trials" / "synthetic" / "inner"
+    inner.mkdir()
+    others = [inner.parent / "notes.tmp", inner.parent / ".notes.tmp", inner / ".x.parquet.0.tmp"]
+    for path in others:
+        path.write_bytes(b"")
+        _old(path)
+    Store(folder).compact()
+    assert all(path.exists() for path in others)
 
 
 def test_one_at_a_time(folder: Path) -> None:

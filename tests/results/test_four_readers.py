@@ -31,7 +31,10 @@ def _polars(folder: Path) -> pd.DataFrame:
     return pd.DataFrame(pl.read_parquet(folder / "*" / "*.parquet").to_dicts())
 
 
-@pytest.mark.parametrize("read", [_pandas, _pyarrow, _duckdb, _polars])
+READERS = [_pandas, _pyarrow, _duckdb, _polars]
+
+
+@pytest.mark.parametrize("read", READERS)
 def test_every_row_and_column_of_every_table(
     folder: Path, read: Callable[[Path], pd.DataFrame]
 ) -> None:

@@ -14,7 +14,7 @@ import pytest
 import results
 from results import reader
 from results.errors import ResultsError
-from results.schema import SCHEMAS, TABLE_KEY, VERSION_KEY
+from results.schema import REPLACES_KEY, SCHEMAS, TABLE_KEY, VERSION_KEY
 from results.store import Store, encode
 from tests.results import synthetic
 
@@ -147,9 +147,36 @@ def _holed(file: Path) -> None:
     file.write_bytes(data)
 
 
+def _replacing(listed: bytes) -> Any:
+    def damage(file: Path) -> None:
+        table = pq.read_table(file)
+        metadata = {**table.schema.metadata, REPLACES_KEY: listed}
+        pq.write_table(table.replace_schema_metadata(metadata), file)
+
+    return damage
+
+
+_NOT_NAMES = [
+    *(
+        b"",
+        b"{",
+        b"null",
+        b"7",
+        b'"a.parquet"',
+        b'{"a.parquet": 1}',
+        b"[7]",
+        b'["a.parquet", null]',
+    ),
+    *(b'[["a.parquet"]]', b'["../a.parquet"]', b'["/a.parquet"]', b'["b/a.parquet"]', b'["a"]'),
+    *(b'[".a.parquet"]', b'["..parquet"]', b'["a\\u0000.parquet"]', b'["b\\\\a.parquet"]'),
+    *(b'["\\ud800.parquet"]', b'["%s.parquet"]' % (b"a" * 300), b"\xff\xfe", b"[" * 50_000),
+]
+
+
 @pytest.mark.parametrize(
     ("damage", "says"),
     [
+        *((_replacing(listed), "does not say which files it replaces") for listed in _NOT_NAMES),
         (_newer, "was written by a newer batchscale: schema 999"),
         (_foreign, "is not a {} file of batchscale"),
         (_other_table, "is not a {} file of batchscale"),

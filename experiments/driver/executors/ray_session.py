@@ -7,7 +7,7 @@ import socket
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -124,8 +124,10 @@ def _connect(
             "object_store_memory": _OBJECT_STORE_BYTES,
             "_node_ip_address": "127.0.0.1",
         }
+    # A later sweep ends what this one leaves running if it is killed, and nothing else.
+    marked = processes.leaving_mark() if address is None else nullcontext()
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), marked:
             warnings.simplefilter("ignore")  # Ray's about itself
             ray.init(
                 **options,

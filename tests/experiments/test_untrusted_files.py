@@ -1,0 +1,417 @@
+"""Snapshots and trials that were set aside, as somebody else may have written them: nothing in them
+is run, what they name is not touched, and the sweep goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import results as dataset
+from experiments.config.file import Experiment, load
+from experiments.driver import saved
+from experiments.driver.events import Event, Note, PackStarted
+from experiments.driver.known import forget_snapshots, snapshots
+from experiments.driver.ledger import FolderLedger
+from experiments.driver.settings import settings_hash
+from experiments.driver.sweep import sweep
+from experiments.driver.worker import Pace, run_pack
+from experiments.encoding import decode, encode
+from experiments.plan import Pack
+from experiments.training.loop import Training
+from results.checkpoints import Checkpoints
+from results.store import Store
+from tests import problems
+from tests.experiments.fakes import FakeTraining
+from tests.experiments.test_aside import by_trial, coarse, ends, job, later, looks, run, some_of
+from tests.experiments.test_worker import Line
+
+QUICK = Pace(ask=0.01, renew=0.02, commit=0.0, snapshot=0.0)
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+class Crafted:
+    """What makes a folder where it is unpickled."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(self.folder),)
+
+
+def test_the_crafted_files_do_something_where_they_are_unpickled(tmp_path: Path) -> None:
+    pickle.loads(pickle.dumps(Crafted(tmp_path / "ran")))
+    assert (tmp_path / "ran").exists()
+
+
+# Whole sweeps over a folder in which files lie for all packs and trials
+
+
+def experiment(**changes: Any) -> Experiment:
+    return load(
+        {
+            "name": "fake",
+            "workload": "digits-softmax",
+            "grid": {"batch_size": "64", "optimizer": ["sgd"]},
+            "search": {"learning_rate": {"linear": [0.05, 2.0]}},
+            "trials": 40,
+            "keep": 6,
+            "budget": "100 steps",
+            "target": "validation_error < 0.05",
+            "evaluation_ratio": 1.2,
+            "method": "random",
+            **changes,
+        }
+    )
+
+
+def best(root: Path) -> tuple[list[str], list[float]]:
+    """The trials, and the steps to target that stay exact whatever packs there are."""
+    trials = dataset.open(root).trials
+    return sorted(trials["trial"]), sorted(trials["steps_to_target"].dropna())[:6]
+
+
+class Remembering(FakeTraining):
+    """Keeps what is read, to be asked about."""
+
+    packs: dict[str, Pack]
+    resumed: list[str]
+
+    def __init__(self, pack: Pack, **how: Any) -> None:
+        self.packs.setdefault(pack.id, pack)
+        self.resumed += [pack.id] if how["snapshot"] is not None else []
+        super().__init__(pack, **how)
+
+    def resume(self, held: Any) -> set[str]:
+        self.resumed += held
+        return super().resume(held)
+
+
+def remembering() -> type[Remembering]:
+    return type("Remembering", (Remembering,), {"packs": {}, "resumed": []})
+
+
+HOW = {"address": "none", "pack_size": 8}
+
+
+@pytest.mark.parametrize("kind", ["the first format", "this format", "nothing at all"])
+def test_a_sweep_goes_on_over_crafted_files(tmp_path: Path, kind: str) -> None:
+    first = remembering()
+    sweep(experiment(), results=tmp_path / "whole", trainer=first, **HOW)
+    assert first.resumed  # trials of an early round go on in a later one
+    crafted = pickle.dumps(Crafted(tmp_path / "ran"))
+    kept = Checkpoints(Store(tmp_path / "runs").location)
+    for pack in first.packs.values():
+        header = {
+            "pack": pack.id,
+            "study": pack.study.id,
+            "settings": settings_hash(pack.study),
+            "trials": [trial.id for trial in pack.trials],
+            "active": [trial.id for trial in pack.trials],
+            "engine": "module",
+            "round": 0,
+            **({} if kind == "the first format" else {"format": saved.FORMAT}),
+        }
+        line = b"" if kind == "nothing at all" else json.dumps(header).encode() + b"\n"
+        kept.save(pack.id, line + crafted)
+        for trial in pack.trials:
+            kept.set_aside(pack.study.id, trial.id, crafted)
+    second = remembering()
+    did = sweep(experiment(), results=tmp_path / "runs", trainer=second, **HOW)
+    assert did.complete
+    assert not (tmp_path / "ran").exists()
+    assert best(tmp_path / "runs") == best(tmp_path / "whole")
+    # What this run itself set aside was written over what lay there, and went on.
+    assert second.resumed
+
+
+# One pack of the real training, stopped in its middle
+
+
+class StopsAfter(Training):
+    line: Line
+
+    def run(self, *_: Any) -> Any:
+        for number, events in enumerate(super().run(lambda: self.line.stop)):
+            yield events
+            if number >= 12:
+                self.line.stop = True
+
+
+@pytest.fixture
+def stopped(tmp_path: Path) -> tuple[Any, Path]:
+    """A job of which a snapshot is left, and the results folder."""
+    of = problems.study(budget_steps=120, keep=None, target="validation_error < 0.01")
+    one = job(of, problems.trials(of, 4))
+    line = Line()
+    trainer = type("Stops", (StopsAfter,), {"line": line})
+    how = {"trainer": trainer, "pace": QUICK}
+    end = run_pack(one, FolderLedger(str(tmp_path / "runs")), line.wire, **how)
+    assert end.end == "stopped"
+    return replace(one, before={}, resumes=True), tmp_path / "runs"
+
+
+def smaller(state: dict[str, Any]) -> dict[str, Any]:
+    """The same engine's state, but of a smaller model."""
+    if "runs" in state:
+        return {"runs": [smaller(each) for each in state["runs"]]}
+    return {**state, "model": {name: value[:1] for name, value in state["model"].items()}}
+
+
+@pytest.mark.parametrize("kind", ["whole", "body", "training", "state", "courses", "engine"])
+def test_a_pack_goes_on_over_a_crafted_snapshot(
+    stopped: tuple[Any, Path], tmp_path: Path, kind: str
+) -> None:
+    one, root = stopped
+    kept = Checkpoints(root)
+    header, body = saved.unpack_snapshot(kept.load("pack") or b"") or pytest.fail("no snapshot")
+    crafted = pickle.dumps(Crafted(tmp_path / "ran"))
+    training, points = saved.decode_body(body)
+    content = decode(training)
+    trial = header.trials[0]
+    bodies = {
+        "whole": body,
+        "body": crafted,
+        "training": saved.encode_body(crafted, points),
+        "state": saved.encode_body(encode({**content, "state": smaller(content["state"])}), points),
+        "courses": saved.encode_body(encode({**content, "courses": {trial: {}}}), points),
+        "engine": saved.encode_body(encode({**content, "engine": "stacked"}), points),
+    }
+    kept.save("pack", saved.pack_snapshot(header, bodies[kind]))
+    began: list[int] = []
+
+    class Watched(Training):
+        def run(self, *given: Any) -> Any:
+            began.append(self.step)
+            yield from super().run(*given)
+
+    run(one, root, trainer=Watched)
+    assert not (tmp_path / "ran").exists()
+    assert (began[0] > 0) == (kind == "whole")
+    run(replace(one, resumes=False), tmp_path / "whole")
+    assert ends(root) == ends(tmp_path / "whole")
+    assert looks(root).equals(looks(tmp_path / "whole"))
+    assert kept.list() == []
+
+
+@pytest.mark.parametrize("kind", ["whole", "all", "training", "state", "engine"])
+def test_a_round_goes_on_over_crafted_trials(tmp_path: Path, kind: str) -> None:
+    of = coarse()
+    some = some_of(of, 6)
+    root = tmp_path / "runs"
+    run(job(replace(of, keep=1), some), root)
+    left, runs = later(root, some)
+    kept = Checkpoints(root)
+    crafted = pickle.dumps(Crafted(tmp_path / "ran"))
+    settings = settings_hash(of)
+    assert left
+    for trial in left:
+        data = kept.aside(of.id, trial.id) or pytest.fail("not set aside")
+        training, points = saved.decode_trial(data, settings, "module") or pytest.fail("not read")
+        content = decode(training)
+        other = encode({**content, "state": smaller(content["state"])})
+        kept.set_aside(
+            of.id,
+            trial.id,
+            {
+                "whole": data,
+                "all": crafted,
+                "training": saved.encode_trial(settings, "module", crafted, points),
+                "state": saved.encode_trial(settings, "module", other, points),
+                "engine": encode({**decode(data), "engine": 1}),
+            }[kind],
+        )
+    resumed: list[str] = []
+
+    class Watched(Training):
+        def resume(self, held: Any) -> set[str]:
+            gone_on = super().resume(held)
+            resumed.extend(gone_on)
+            return gone_on
+
+    run(job(of, left, runs), root, trainer=Watched)
+    assert not (tmp_path / "ran").exists()
+    assert sorted(resumed) == (sorted(t.id for t in left) if kind == "whole" else [])
+    run(job(of, some, {}), tmp_path / "one")
+    assert looks(root).equals(looks(tmp_path / "one"))
+    assert ends(root) == ends(tmp_path / "one")
+
+
+# What a snapshot names
+
+
+def test_a_snapshot_that_names_another_pack_deletes_nothing(
+    stopped: tuple[Any, Path], tmp_path: Path
+) -> None:
+    one, root = stopped
+    kept = Checkpoints(root)
+    header, body = saved.unpack_snapshot(kept.load("pack") or b"") or pytest.fail("no snapshot")
+    outside = tmp_path / "precious.snapshot"
+    outside.write_bytes(b"precious")
+    study = one.pack.study
+    other = replace(study, budget_steps=1)  # its snapshots are of other settings, and deleted
+    for name in ("another", "../../precious", "/etc/passwd", "a/b", ""):
+        kept.save("crafted", saved.pack_snapshot(replace(header, pack=name), body))
+        store = FolderLedger(str(root)).store
+        assert [found.pack for found in snapshots(store, [study])] == ["pack"]
+        forget_snapshots(store, [other])
+        assert "crafted" in kept.list()
+        kept.save("pack", saved.pack_snapshot(header, body))
+    assert outside.read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"pack": 1},
+        {"study": None},
+        {"trials": "abc"},
+        {"trials": [1]},
+        {"active": None},
+        {"engine": "auto"},
+        {"engine": ["module"]},
+        {"round": "0"},
+        {"round": float("nan")},
+        {"more": 1},
+        {"format": 1},
+        {"format": None},
+        {"format": [2]},
+    ],
+    ids=repr,
+)
+def test_a_malformed_header_is_none(stopped: tuple[Any, Path], change: dict[str, Any]) -> None:
+    _, root = stopped
+    data = Checkpoints(root).load("pack") or b""
+    line, _, body = data.partition(b"\n")
+    content = {**json.loads(line), **change}
+    assert saved.unpack_snapshot(data)
+    assert saved.unpack_snapshot(json.dumps(content).encode() + b"\n" + body) is None
+    for wrong in (b"", b"\n", b"[" * 100_000, b"1\n", b"null\n", line[:-1], b"\xff\xfe\n", body):
+        assert saved.unpack_snapshot(wrong) is None
+
+
+def test_files_of_other_names_are_passed_over(stopped: tuple[Any, Path]) -> None:
+    one, root = stopped
+    folder = root / "checkpoints"
+    data = (folder / "pack.snapshot").read_bytes()
+    (folder / "inner").mkdir()
+    strange = ["a b.snapshot", "-x.snapshot", "inner/x.snapshot", "inner/s,t.trial"]
+    strange += [f"{one.pack.study.id},a b.trial", f"{one.pack.study.id},..trial"]
+    for name in strange:
+        (folder / name).write_bytes(data)
+    store = FolderLedger(str(root)).store
+    assert Checkpoints(root).list() == ["pack"]
+    assert [found.pack for found in snapshots(store, [one.pack.study])] == ["pack"]
+    forget_snapshots(store, [one.pack.study])
+    assert sorted(str(p.relative_to(folder)) for p in folder.rglob("*.*")) == sorted(strange)
+
+
+def test_a_folder_that_is_a_link_is_not_cleaned(stopped: tuple[Any, Path], tmp_path: Path) -> None:
+    _, root = stopped
+    theirs = tmp_path / "theirs"
+    (root / "checkpoints").rename(theirs)
+    (root / "checkpoints").symlink_to(theirs)
+    Checkpoints(root).delete("pack")
+    assert (theirs / "pack.snapshot").exists()
+    (root / "checkpoints").unlink()
+    theirs.rename(root / "checkpoints")
+    (tmp_path / "link").symlink_to(root)  # the results folder itself may be one
+    Checkpoints(tmp_path / "link").delete("pack")
+    assert not (root / "checkpoints" / "pack.snapshot").exists()
+
+
+# What cannot be kept
+
+OPTIMIZER = """
+import collections
+import torch
+
+
+class Remembers(torch.optim.SGD):
+    space = {"learning_rate": {"log": [1e-3, 1]}}
+
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                self.state[parameter].setdefault("last", collections.deque(maxlen=3)).append(1)
+        return super().step(closure)
+"""
+
+
+EXPERIMENT = """\
+name: odd
+workload: digits-softmax
+grid:
+  batch_size: 64
+  optimizer: odd.py:Remembers
+trials: 20
+keep: 2
+budget: 60 steps
+target: validation_error < 0.1
+evaluation_ratio: 1.3
+"""
+
+
+@pytest.mark.parametrize("engine", ["module", "stacked"])
+def test_what_cannot_be_kept_trains_on_and_is_said_once(tmp_path: Path, engine: str) -> None:
+    (tmp_path / "odd.py").write_text(OPTIMIZER)
+    (tmp_path / "odd.yaml").write_text(EXPERIMENT)
+    events: list[Event] = []
+    root, of = tmp_path / "runs", load(tmp_path / "odd.yaml", [f"engine={engine}"])
+    how = {"address": "none", "pace": QUICK, "observer": events.append, "pack_size": 8}
+    did = sweep(of, results=root, **how)
+    assert did.complete
+    assert len([event for event in events if isinstance(event, PackStarted)]) > 1
+    (note,) = [event.text for event in events if isinstance(event, Note) and "saved" in event.text]
+    assert "optimizer" in note or "update" in note
+    assert "collections.deque" in note
+    assert not list((root / "checkpoints").glob("*"))
+
+
+@pytest.mark.parametrize("engine", ["module", "stacked"])
+def test_what_cannot_be_kept_begins_again(tmp_path: Path, engine: str) -> None:
+    (tmp_path / "odd.py").write_text(OPTIMIZER)
+    of = problems.study(optimizer="odd.py:Remembers", budget_steps=100, keep=None)
+    of = replace(of, workload=replace(of.workload, base=str(tmp_path)))
+    one = job(of, problems.trials(of, 3))
+    one = replace(one, pack=replace(one.pack, engine=engine))
+    line = Line()
+    trainer = type("Stops", (StopsAfter,), {"line": line})
+    ledger = FolderLedger(str(tmp_path / "runs"))
+    end = run_pack(one, ledger, line.wire, trainer=trainer, pace=QUICK)
+    assert end.end == "stopped"
+    assert ledger.checkpoints.list() == []
+    run(one, tmp_path / "runs")
+    run(one, tmp_path / "whole")
+    assert looks(tmp_path / "runs").equals(looks(tmp_path / "whole"))
+    assert ends(tmp_path / "runs") == ends(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("engine", ["module", "stacked"])
+def test_trials_that_cannot_be_set_aside_end_as_ever(tmp_path: Path, engine: str) -> None:
+    (tmp_path / "odd.py").write_text(OPTIMIZER)
+    of = coarse()
+    of = replace(
+        of, workload=replace(of.workload, base=str(tmp_path)), optimizer="odd.py:Remembers"
+    )
+    some = tuple(
+        replace(trial, metaparameters={"learning_rate": rate})
+        for trial, rate in zip(some_of(coarse(), 4), (0.001, 0.01, 0.1, 0.3), strict=True)
+    )
+    pack = Pack(id="pack", study=replace(of, keep=1), trials=some, engine=engine, known=(15,))
+    training = Training(replace(pack, set_aside=True))
+    events = [event for look in training.run() for event in look]
+    assert training.aside == {}
+    assert "collections.deque" in str(training.not_kept)
+    cut = [o for o in problems.outcomes(events).values() if o.stop_reason == "dominated"]
+    assert len(cut) > 1
+    plain = [event for look in Training(pack).run() for event in look]
+    assert problems.measurements(events) != []
+    assert by_trial(events) == by_trial(plain)
