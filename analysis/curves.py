@@ -19,6 +19,7 @@ from analysis.points import SEARCHED, Point, of_runs, tabulate
 from analysis.runs import Rows, Runs, number
 from analysis.words import sizes
 from results.errors import ResultsError
+from results.plans import current
 from results.target import Target
 
 
@@ -306,8 +307,9 @@ def _said(studies: pd.DataFrame) -> list[str]:
 
 
 def _not_run(group: Mapping[str, Any], points: list[Point], studies: pd.DataFrame) -> list[int]:
-    """Batch sizes of studies of this curve that have no trial yet."""
-    mine = pd.Series(True, studies.index)
+    """Batch sizes of studies of this curve that have no trial yet, and are still to have some."""
+    asked = current(studies) if "experiment_yaml" in studies else True
+    mine = pd.Series(asked, studies.index)
     for name, value in group.items():
         if name in studies:
             cells = studies[name]

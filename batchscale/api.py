@@ -80,13 +80,13 @@ def sweep(
     """
     from batchscale.display import Display
     from batchscale.sweeps import load, run
+    from experiments.driver.events import Stage
 
-    planned = load(experiment, settings, overrides)
-    where = results or default_results()
     with nullcontext(observer) if observer is not None else Display() as watching:
+        watching(Stage(text="reading the experiment"))
         return run(
-            planned,
-            where,
+            load(experiment, settings, overrides),
+            results or default_results(),
             address=address,
             seconds=seconds,
             keep_old=keep_old,
@@ -174,13 +174,24 @@ def check(
     *,
     batch_size: int | None = None,
     device: str | None = None,
+    observer: Callable[[str], None] = lambda _: None,
     **fields: Any,
 ) -> list[Finding]:
-    """Does a workload keep its contract? See `experiments.training.check`."""
+    """Does a workload keep its contract? See `experiments.training.check`.
+
+    Args:
+        observer: told of each check that begins, in a few words.
+        fields: of the workload.
+    """
     from batchscale.trials import pick_device, reference
     from experiments.training.check import check
 
-    return check(reference(workload, fields), batch_size=batch_size, device=pick_device(device))
+    return check(
+        reference(workload, fields),
+        batch_size=batch_size,
+        device=pick_device(device),
+        observer=observer,
+    )
 
 
 def new(file: str | Path) -> tuple[Path, Path]:

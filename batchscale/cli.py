@@ -260,10 +260,16 @@ def check(
     Equal micro-batches, invariant evaluation, seeded weights; whether it stacks, and how fast.
     """
     from batchscale import api, screens
+    from batchscale.telling import Stages
 
-    findings = api.check(
-        workload, batch_size=batch_size, device=device, **assignments(fields or [], "--param")
-    )
+    with Stages() as stages:
+        findings = api.check(
+            workload,
+            batch_size=batch_size,
+            device=device,
+            observer=stages,
+            **assignments(fields or [], "--param"),
+        )
     print(screens.check(findings, chosen(format, json)), end="")
     return 1 if any(finding.passed is False for finding in findings) else 0
 

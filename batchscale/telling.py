@@ -24,6 +24,32 @@ class Told:
             print(self._words(done), file=sys.stderr, flush=True)
 
 
+class Stages:
+    """Says what begins: on a terminal in one line that goes away, else a line each."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+
+        console = Console(stderr=True, highlight=False)
+        self._console = console
+        self._status = console.status("") if console.is_terminal else None
+
+    def __enter__(self) -> Stages:
+        if self._status:
+            self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._status:
+            self._status.stop()
+
+    def __call__(self, text: str) -> None:
+        if self._status:
+            self._status.update(text)
+        else:
+            self._console.print(f"{text} …", markup=False, soft_wrap=True)
+
+
 @contextmanager
 def told() -> Iterator[None]:
     """Say how far the analysis within is; of a command, ``@told()``."""

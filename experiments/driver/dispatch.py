@@ -11,19 +11,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from experiments.driver import jobs
+from experiments.driver import jobs, observed
 from experiments.driver.choice import choose, pick
-from experiments.driver.events import (
-    Note,
-    Observer,
-    PackFinished,
-    PackStarted,
-    Progress,
-    TrialFinished,
-)
+from experiments.driver.events import Note, Observer, TrialFinished
 from experiments.driver.failures import Failure, Failures
 from experiments.driver.jobs import Ended, Job, More, Offer, PackEnd, Refused, Started, Step, Word
 from experiments.driver.packing import make_job
+from experiments.driver.remaining import Rest
 from experiments.driver.round_watch import RoundWatch
 from experiments.driver.rounds import Record, Wave
 from experiments.driver.saved import Header
@@ -143,6 +137,11 @@ class Dispatcher:
     def trained(self) -> int:
         """Trials that this run has recorded."""
         return len(self._trained)
+
+    def rests(self) -> list[Rest]:
+        """What each study lacks, in their order."""
+        with self._lock:
+            return [state.rest() for state in self.states]
 
     def is_out(self, pack: str) -> bool:
         """Whether a worker has it."""
@@ -268,15 +267,7 @@ class Dispatcher:
                 return
             if isinstance(word, Started):
                 out.state.engine = word.engine
-                self._observer(
-                    PackStarted(
-                        pack=word.pack,
-                        study=out.state.study.id,
-                        trials=len(out.job.wanted),
-                        engine=word.engine,
-                        round=out.job.round,
-                    )
-                )
+                self._observer(observed.started(out.job, word))
             elif isinstance(word, Step):
                 self._step(out, word)
             elif isinstance(word, Ended):
@@ -298,15 +289,9 @@ class Dispatcher:
             self._observer(Note(text=f"{state.label}: {word.sentence}"))
 
     def _step(self, out: _Out, word: Step) -> None:
-        seen = [value for value in word.values if value is not None]
-        if seen and word.step >= _PROOF_STEPS:
+        event = observed.progress(out.state, word)
+        if event.metric is not None and word.step >= _PROOF_STEPS:
             self._failures.prove(out.state.study.shape)
-        lower = out.state.study.targets[-1].lower_is_better
-        best = (min(seen) if lower else max(seen)) if seen else None
-        study = out.state.study.id
-        event = Progress(
-            pack=word.pack, study=study, step=word.step, active=len(word.values), metric=best
-        )
         self._observer(event)
 
     def _ended(self, out: _Out, word: Ended) -> None:
@@ -320,6 +305,8 @@ class Dispatcher:
         for outcome in word.outcomes:
             self._trained.add(outcome.trial)
             self._count(state, outcome)
+            taken = outcome.train_seconds + outcome.evaluation_seconds + outcome.other_seconds
+            state.spent[word.pack] = max(taken, state.spent.get(word.pack, 0.0))
             state.busy.discard(outcome.trial)
             state.put(outcome.trial, Record.of(outcome, word.run))
         hits = [o.steps_to_target for o in word.outcomes if o.trial in state]
@@ -355,14 +342,7 @@ class Dispatcher:
             self._elsewhere |= out.job.wanted
         elif word.end == "failed" and failure is not None:
             self._failed(out, failure)
-        self._observer(
-            PackFinished(
-                pack=word.pack,
-                study=state.study.id,
-                seconds=word.seconds,
-                error=failure.message if failure else None,
-            )
-        )
+        self._observer(observed.finished(state, word))
 
     def _failed(self, out: _Out, failure: Failure) -> None:
         state = out.state

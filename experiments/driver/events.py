@@ -13,6 +13,13 @@ from experiments.plan import Outcome
 
 
 @dataclass(frozen=True, kw_only=True)
+class Stage:
+    """What the sweep does before its first pack trains, and while none does."""
+
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class StudyPlanned:
     """A study of the sweep, and what earlier runs have left to do in it."""
 
@@ -26,6 +33,11 @@ class StudyPlanned:
     reached: int
     infeasible: int
     dominated: int
+    budget_steps: int = 0
+    batch_size: int = 1
+    example_unit: str = "example"
+    """What a batch is counted in."""
+    tokens_per_example: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +49,8 @@ class PackStarted:
     trials: int
     engine: str
     round: int
+    step: int = 0
+    """Where it goes on; 0 where it begins."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +60,8 @@ class Progress:
     pack: str
     study: str
     step: int
+    steps: int
+    """Of all its trials together, since its ``PackStarted``."""
     active: int
     """Trials still training."""
     metric: float | None
@@ -73,6 +89,14 @@ class PackFinished:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TimeLeft:
+    """Seconds until every study has what it wants, with the packs that train now, of any driver."""
+
+    seconds: float | None
+    """``None``: cannot be told yet."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class RoundFinished:
     """Every study has its trials of this round."""
 
@@ -91,7 +115,17 @@ class Note:
     text: str
 
 
-Event = StudyPlanned | PackStarted | Progress | TrialFinished | PackFinished | RoundFinished | Note
+Event = (
+    Stage
+    | StudyPlanned
+    | PackStarted
+    | Progress
+    | TrialFinished
+    | PackFinished
+    | TimeLeft
+    | RoundFinished
+    | Note
+)
 Observer = Callable[[Event], None]
 
 

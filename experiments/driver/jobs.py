@@ -57,6 +57,8 @@ class Started:
 
     pack: str
     engine: str
+    step: int = 0
+    """Where a snapshot of it has left off."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +67,8 @@ class Step:
 
     pack: str
     step: int
+    steps: int
+    """Of all its trials together, since this worker began to train it."""
     values: tuple[float | None, ...]
     """Last value of the target's metric of each trial still training."""
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from experiments.config.plans import StudyPlan
+from experiments.driver.remaining import spent
 from experiments.driver.rounds import Record
 from experiments.driver.saved import Header, unpack_snapshot
 from experiments.driver.settings import settings_hash
@@ -39,6 +40,10 @@ _COLUMNS = [
     "search_seed",
     "other_searches",
     "engine",
+    "pack",
+    "train_seconds",
+    "evaluation_seconds",
+    "other_seconds",
     "run",
     "time",
 ]
@@ -52,6 +57,8 @@ class Known:
     engines: Mapping[str, str]
     others: frozenset[str]
     """Trials that were recorded with another target."""
+    spent: Mapping[str, Mapping[str, float]]
+    """By study and pack: seconds of a worker."""
     searches: Mapping[str, Mapping[str, Mapping[str, int]]]
     """By study and trial, of those that are not of the study's present search alone: the searches
     that they belong to, and their rows there. Those written before searches had an id belong to
@@ -115,6 +122,7 @@ def known(store: Store, studies: Sequence[Study], since: datetime) -> Known:
         records=records,
         engines=dict(zip(engines["study"], engines["engine"], strict=True)),
         others=frozenset(others),
+        spent=spent(rows),
         searches=searches,
     )
 

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from experiments.driver.jobs import More, Step, Wire
 from experiments.driver.ledger import Ledger
 from results.errors import ResultsError
 
-Progress = Callable[[], tuple[int, dict[str, float | None]]]
-"""The step of a pack, and the last metric of each trial still training."""
+
+@dataclass(frozen=True, kw_only=True)
+class At:
+    """Where a pack stands."""
+
+    step: int = 0
+    steps: int = 0
+    """Of all its trials together, since this worker began."""
+    values: Mapping[str, float | None] = field(default_factory=dict)
+    """Last metric of each trial still training."""
+
+
+Progress = Callable[[], At]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,13 +76,15 @@ class Pulse:
         renewed, last = time.monotonic(), 0
         while not self._closed.wait(self._pace.ask):
             self._asks = self._wire.asks(self._pack)
-            step, values = self._progress()
-            if step != last:
-                last = step
-                self._wire.tell(Step(pack=self._pack, step=step, values=tuple(values.values())))
+            at = self._progress()
+            if at.steps != last:
+                last = at.steps
+                values = tuple(at.values.values())
+                step = Step(pack=self._pack, step=at.step, steps=at.steps, values=values)
+                self._wire.tell(step)
             if time.monotonic() - renewed >= self._pace.renew:
                 renewed = time.monotonic()
-                state = {trial: (step, value) for trial, value in values.items()}
+                state = {trial: (at.step, value) for trial, value in at.values.items()}
                 try:
                     self.lost = self.lost or not self._ledger.renew(self._pack, state)
                 except ResultsError as error:  # raised where the training is

@@ -13,9 +13,11 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.driver.rounds import Record, bar, feasible
+from experiments.driver import remaining
+from experiments.driver.rounds import Record
 from results.claims import Claims
 from results.location import Location
+from results.plans import current
 from results.reader import Results
 from results.reader import open as open_results
 from results.searches import belongs
@@ -46,17 +48,21 @@ class Status:
 
     studies: pd.DataFrame
     """A row a study: experiment, study, workload, optimizer, schedule, batch_size, ``wanted``
-    (feasible trials), ``done`` (recorded trials of its present search), ``reached``,
-    ``infeasible``, ``dominated``, ``failed``, ``running``, ``left`` (feasible trials of the search
-    that lack, running ones among them; neither of an enlarged space nor repeats),
-    ``other_searches`` (recorded trials that belong to earlier searches of the study alone),
-    ``trial_seconds`` (of a worker, what a trial has cost so far; NaN before the first)."""
+    (feasible trials; 0 where the experiment, edited since, has the study no more), ``done``
+    (recorded trials of its present search), ``reached``, ``infeasible``, ``dominated``, ``failed``,
+    ``running``, ``left`` (feasible trials of the search that lack, running ones among them; neither
+    of an enlarged space nor repeats), ``other_searches`` (recorded trials that belong to earlier
+    searches of the study alone), ``trial_seconds`` (of a worker, for each feasible trial so far;
+    NaN before the first)."""
     packs: pd.DataFrame
     """A row a running pack: pack, experiment, study, machine, ``trials``, ``step`` (of those that
     train), ``best`` (lowest last value of their metric; the highest where more is better),
     ``silent`` (seconds since its last word)."""
     work_seconds: float | None
     """Seconds that one worker would take for the rest; ``None`` before any trial has ended."""
+    seconds: float | None
+    """Until all is done, with the packs that run now, as the driver says too; ``None`` if none
+    runs."""
 
     @property
     def algorithms(self) -> pd.DataFrame:
@@ -78,12 +84,6 @@ class Status:
         """Feasible trials that lack."""
         return int(self.studies["left"].sum())
 
-    @property
-    def seconds(self) -> float | None:
-        """Until all is done, with the packs that run now; ``None`` if none runs."""
-        running = len(self.packs)
-        return self.work_seconds / running if running and self.work_seconds is not None else None
-
 
 def status(source: str | Path | Results) -> Status:
     """Read where the experiments of a results folder or URI stand; of results that were opened
@@ -95,6 +95,7 @@ def status(source: str | Path | Results) -> Status:
     run = source if isinstance(source, Results) else open_results(source)
     planned = run.studies.drop_duplicates(["experiment", "study"], keep="last")
     planned = planned[planned["experiment_yaml"].notna()]
+    asked = current(planned)
     trials = run.trials[_COLUMNS]
     claims = [one for one in Claims(Location(run.root)).live() if one["info"].get("study")]
     running: dict[str, int] = {}
@@ -102,16 +103,27 @@ def status(source: str | Path | Results) -> Status:
         study = claim["info"].get("study")
         running[study] = running.get(study, 0) + len(claim["trials"])
     by_study = dict(tuple(trials.groupby("study")))
-    rows = [
-        _study(dict(row), by_study.get(row["study"], trials.iloc[:0]), running.get(row["study"], 0))
-        for _, row in planned.iterrows()
-    ]
-    studies = pd.DataFrame(rows, columns=_STUDY_COLUMNS)
+    costs = remaining.spent(trials)
+    rows, rests = [], []
+    for (_, row), wanted in zip(planned.iterrows(), asked, strict=True):
+        study = row["study"]
+        every = by_study.get(study, trials.iloc[:0])
+        counts = _study(dict(row), every, running.get(study, 0), asked=bool(wanted))
+        rest = remaining.rest(
+            counts["left"],
+            counts["feasible"],
+            costs.get(study, {}),
+            remaining.size(int(row["budget_steps"]), int(row["batch_size"])),
+        )
+        rests.append(rest)
+        rows.append({**counts, "trial_seconds": rest.seconds})
+    studies = pd.DataFrame(rows, columns=_STUDY_COLUMNS).astype({"trial_seconds": float})
     lower = dict(zip(planned["study"], planned["targets"].str.contains("<"), strict=True))
     return Status(
         studies=studies,
         packs=pd.DataFrame([_pack(claim, lower) for claim in claims], columns=_PACK_COLUMNS),
-        work_seconds=_work(studies),
+        work_seconds=remaining.work(rests),
+        seconds=remaining.seconds(rests, len(claims)),
     )
 
 
@@ -122,7 +134,10 @@ _STUDY_COLUMNS = [*_SHOWN, *_COUNTS, "trial_seconds"]
 _PACK_COLUMNS = ["pack", "experiment", "study", "machine", "trials", "step", "best", "silent"]
 
 
-def _study(row: Mapping[str, Any], every: pd.DataFrame, running: int) -> dict[str, Any]:
+def _study(
+    row: Mapping[str, Any], every: pd.DataFrame, running: int, *, asked: bool
+) -> dict[str, Any]:
+    """Its counts, and how many ``feasible`` trials there are of those wanted."""
     trials = every[belongs(every, row["search_id"], row["search_seed"])]
     searched = trials["role"].ne("repeat") & ~trials["enlargement"].gt(0)
     table = trials[searched]
@@ -143,23 +158,20 @@ def _study(row: Mapping[str, Any], every: pd.DataFrame, running: int) -> dict[st
     ]
     keep = None if pd.isna(row["keep"]) or row["stop_at_target"] is False else int(row["keep"])
     wanted = int(row["trials_wanted"])
-    count = feasible(records, bar((r.steps_to_target for r in records), keep))
-    failed = sum(r.stop_reason == "error" for r in records)
-    packs = trials.drop_duplicates("pack", keep="last")
-    spent = packs[["train_seconds", "evaluation_seconds", "other_seconds"]].sum(axis=1).sum()
-    models = packs["pack_models"].sum()
+    left = remaining.lacking(records, wanted, keep)
+    asked = asked or running > 0
     return {
         **{name: row[name] for name in _SHOWN},
-        "wanted": wanted,
+        "wanted": wanted if asked else 0,
         "done": int(trials["stop_reason"].ne("error").sum()),
         "reached": int(trials["steps_to_target"].notna().sum()),
         "infeasible": int(trials["status"].eq("INFEASIBLE").sum()),
         "dominated": int(trials["stop_reason"].eq("dominated").sum()),
         "failed": int(trials["stop_reason"].eq("error").sum()),
         "running": running,
-        "left": max(0, wanted - (count - failed)),
+        "left": left if asked else 0,
+        "feasible": wanted - left,
         "other_searches": len(every) - len(trials),
-        "trial_seconds": spent / models if models else float("nan"),
     }
 
 
@@ -178,13 +190,3 @@ def _pack(claim: Mapping[str, Any], lower: Mapping[str, bool]) -> dict[str, Any]
         "best": best(values) if values else None,
         "silent": claim["silent"],
     }
-
-
-def _work(studies: pd.DataFrame) -> float | None:
-    """Seconds of one worker: a study's trials cost what its own have cost, else the usual."""
-    cost = studies["trial_seconds"]
-    if not studies["left"].sum():
-        return 0.0
-    if cost.isna().all():
-        return None
-    return float((studies["left"] * cost.fillna(cost.median())).sum())

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from experiments.driver import rounds
+from experiments.driver import remaining, rounds
 from experiments.driver.rounds import Record
 from experiments.plan import Study, Trial
 from experiments.search import History, block
@@ -69,6 +69,9 @@ class StudyState:
     searches: dict[str, Mapping[str, int]] = field(default_factory=dict)
     """Of recorded trials that are not of the present search alone: the searches they belong to,
     and the rows they are of their tables."""
+    spent: dict[str, float] = field(default_factory=dict)
+    """Seconds that each of its packs has taken, as its last commit says."""
+    _left: int | None = None
     _roomy: bool = False
     _own: dict[str, Trial] = field(default_factory=dict)
     _reached: list[int] | None = None
@@ -147,7 +150,7 @@ class StudyState:
 
     def _draw(self, trials: Iterable[Trial]) -> None:
         self._own.update((trial.id, trial) for trial in trials)
-        self._reached = None
+        self._reached, self._left = None, None
 
     def _lookup(self, trial: Trial) -> Record | None:
         return self.records.get(trial.id)
@@ -156,7 +159,7 @@ class StudyState:
         """Take in how a trial ended; it counts as the last one found."""
         self.records.pop(trial, None)
         self.records[trial] = record
-        self._fresh, self._reached = False, None
+        self._fresh, self._reached, self._left = False, None, None
 
     def searches_of(self, trial: str) -> Mapping[str, int]:
         """The searches that a recorded trial belongs to."""
@@ -228,5 +231,14 @@ class StudyState:
         return not rounds.settled(self.study, record, limit)
 
     def cost(self) -> float:
-        """Steps of its longest trial, each as dear as a base and its examples."""
-        return self.study.budget_steps * (1 + self.study.batch_size / 50)
+        """What its longest trial takes, up to a factor."""
+        return remaining.size(self.study.budget_steps, self.study.batch_size)
+
+    def rest(self) -> remaining.Rest:
+        """What its search lacks, and what its trials have cost so far."""
+        if self._left is None:
+            found = [self.records[trial.id] for trial in self.rows if trial.id in self.records]
+            keep = self.study.keep if self.study.stop_at_target else None
+            self._left = remaining.lacking(found, self.study.trials, keep)
+        there = self.study.trials - self._left
+        return remaining.rest(self._left, there, self.spent, self.cost())

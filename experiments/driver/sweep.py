@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from experiments.config.file import Experiment
 from experiments.driver import known as dataset
-from experiments.driver import rounds
+from experiments.driver import remaining, rounds
 from experiments.driver.dispatch import Dispatcher
-from experiments.driver.events import Note, Observer, StudyPlanned, ignore
+from experiments.driver.events import Note, Observer, Stage, StudyPlanned, TimeLeft, ignore
 from experiments.driver.executors import Executor
 from experiments.driver.leftovers import end_leftovers
 from experiments.driver.planned import Planned, planned
@@ -127,7 +128,9 @@ class _Sweep:
         trainer: MakeTrainer,
         pace: Pace | None,
     ) -> Summary:
+        self._stage("planning the studies")
         plans = planned(self.experiment)
+        self._stage(f"reading {self.root}")
         self.store = Store(self.root)
         end_leftovers(self.store)
         plans = self._settle_changes(plans, keep_old, retrain)
@@ -148,6 +151,9 @@ class _Sweep:
             raise Interrupted("interrupted: the same command goes on from here", summary)
         return summary
 
+    def _stage(self, text: str) -> None:
+        self.observer(Stage(text=text))
+
     def _settle_changes(self, plans: Planned, keep_old: bool, retrain: bool) -> Planned:
         found = dataset.changed(self.store, plans.plans, plans.rows)
         if found is None or retrain:
@@ -166,6 +172,7 @@ class _Sweep:
                 columns=columns,
                 label=label,
                 records=dict(found.records[plan.study.id]),
+                spent=dict(found.spent.get(plan.study.id, {})),
                 engine=found.engines.get(plan.study.id),
                 searches=dict(found.searches[plan.study.id]),
                 edges=self._sides,
@@ -208,6 +215,10 @@ class _Sweep:
                     reached=sum(r.steps_to_target is not None for r in done),
                     infeasible=sum(r.status == "INFEASIBLE" for r in done),
                     dominated=sum(r.stop_reason == "dominated" for r in done),
+                    budget_steps=state.study.budget_steps,
+                    batch_size=state.study.batch_size,
+                    example_unit=state.columns["example_unit"],
+                    tokens_per_example=state.columns["tokens_per_example"],
                 )
             )
 
@@ -241,6 +252,7 @@ class _Sweep:
         """An executor for each layout there is: packs of one demand are placed together."""
         layouts = list(dict.fromkeys(state.study.layout for state in self.states))
         if address == "none":
+            self._stage("loading the first workload")
             from experiments.driver.executors.in_process import InProcess
 
             yield {
@@ -253,10 +265,12 @@ class _Sweep:
         specs = [
             s for state in self.states for s in (state.study.workload.spec, state.study.optimizer)
         ]
+        self._stage("starting Ray on this machine" if address == "auto" else f"joining {address}")
         with (
             staged(self.experiment.base, specs, self.experiment.files) as files,
             session(address, files, num_cpus) as connected,
         ):
+            self._stage("waiting for the first worker")
             from experiments.driver.executors.ray_tune import RayTune
 
             yield {
@@ -278,13 +292,19 @@ class _Sweep:
             reproduce=lambda trial: f"batchscale trial --from {trial} --results {self.root}",
         )
 
+        def trials_of(claims: Iterable[Mapping[str, Any]]) -> set[str]:
+            return {trial for claim in claims for trial in claim["trials"]}
+
         def look() -> None:
-            claimed = self._claimed()
+            claims = self._claims()
+            rests = dispatcher.rests() + [s.rest() for s in self.states if s not in states]
+            self.observer(TimeLeft(seconds=remaining.seconds(rests, len(claims))))
+            claimed = trials_of(claims)
             if dispatcher.shares_with(claimed):
                 found = dataset.known(self.store, [s.study for s in states], self.since)
                 dispatcher.merge(found.records, claimed)
 
-        dispatcher.merge({}, self._claimed())
+        dispatcher.merge({}, trials_of(self._claims()))
         try:
             executor.run(dispatcher, stop, look)
         finally:
@@ -297,9 +317,9 @@ class _Sweep:
         if error:
             raise error
 
-    def _claimed(self) -> set[str]:
-        """Trials that somebody is training. This sweep's own are known to the dispatcher."""
-        return {trial for claim in Claims(self.store.location).live() for trial in claim["trials"]}
+    def _claims(self) -> list[Mapping[str, Any]]:
+        """Packs that somebody is training. This sweep's own are known to the dispatcher."""
+        return [one for one in Claims(self.store.location).live() if one["info"].get("study")]
 
     def _round_ended(self, number: int) -> Exception | None:
         adopt(self.store, self.states)

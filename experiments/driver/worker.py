@@ -19,7 +19,7 @@ from experiments.driver import saved
 from experiments.driver.failures import Failure
 from experiments.driver.jobs import Ended, Job, NotKept, PackEnd, Started, Wire
 from experiments.driver.ledger import Ledger
-from experiments.driver.pulse import Pace, Pulse
+from experiments.driver.pulse import At, Pace, Pulse
 from experiments.driver.refill import Refill
 from experiments.driver.rows import device_name, effective_learning_rate, measurement_row, trial_row
 from experiments.driver.settings import settings_hash
@@ -40,6 +40,8 @@ class Trainer(Protocol):
 
     @property
     def step(self) -> int: ...
+    @property
+    def steps(self) -> int: ...
     @property
     def active(self) -> tuple[str, ...]: ...
     def know(self, steps_to_target: Iterable[int]) -> None: ...
@@ -123,7 +125,7 @@ class _Run:
         self.aside: dict[str, bytes] = {}
         """Of those, what the trials that were set aside need to go on."""
         self.engine: str = job.pack.engine
-        self.at: tuple[int, dict[str, float | None]] = (0, {})
+        self.at = At()
         self.told = 0
         self.not_kept_reported = False
         self.pulse = Pulse(job.pack.id, ledger, wire, pace, self.progress) if self.first else None
@@ -131,10 +133,10 @@ class _Run:
     def train(self, data: bytes | None) -> PackEnd:
         try:
             training, began = self._begin(self.group.agree(data))
+            self.engine, step = training.engine, training.step
             self._resume(training, began)
-            self.engine = training.engine
             if self.first:
-                self.wire.tell(Started(pack=self.job.pack.id, engine=self.engine))
+                self.wire.tell(Started(pack=self.job.pack.id, engine=self.engine, step=step))
             self._loop(training)
             return self._finished(training)
         except Exception as error:  # the user's own, or ours about what is the user's
@@ -198,7 +200,7 @@ class _Run:
 
     def _take_in(self, training: Trainer, events: list[Measurement | Outcome]) -> None:
         metric = self.job.pack.study.targets[-1].metric
-        values = dict(self.at[1])
+        values = dict(self.at.values)
         ended = []
         for event in events:
             if isinstance(event, Measurement):
@@ -213,7 +215,11 @@ class _Run:
             self._report_not_kept(training)
         training.aside.clear()
         active = set(training.active)
-        self.at = (training.step, {t: v for t, v in values.items() if t in active})
+        self.at = At(
+            step=training.step,
+            steps=training.steps,
+            values={t: v for t, v in values.items() if t in active},
+        )
         if ended and self.first:
             self.finished += ended
             self.wire.tell(Ended(pack=self.job.pack.id, outcomes=tuple(ended), committed=False))
@@ -270,8 +276,8 @@ class _Run:
             self.ledger.set_aside(study.id, packed)
         return packed
 
-    def progress(self) -> tuple[int, dict[str, float | None]]:
-        """Step and last metric of each trial still training."""
+    def progress(self) -> At:
+        """Where the training stands."""
         return self.at
 
     def _commit(self) -> None:
@@ -340,7 +346,7 @@ class _Run:
         failure = Failure.of(error, trial if alone else None, self.job.moved)
         if self.first and not self._robbed and not isinstance(error, ResultsError):
             if alone and not failure.clear:
-                step = self.at[0]
+                step = self.at.step
                 self.finished.append(
                     Outcome(
                         trial=trial,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -39,23 +39,34 @@ class Finding:
     finding: str
 
 
-def check(ref: WorkloadRef, *, batch_size: int | None = None, device: str = "cpu") -> list[Finding]:
+def check(
+    ref: WorkloadRef,
+    *,
+    batch_size: int | None = None,
+    device: str = "cpu",
+    observer: Callable[[str], None] = lambda _: None,
+) -> list[Finding]:
     """Try a workload out, in some seconds.
 
     Args:
         ref: the workload.
         batch_size: examples a step; 64, or the training set where it is smaller, unless given.
         device: where it trains.
+        observer: told of each check that begins.
 
     Raises:
         WorkloadError: it cannot be loaded, or its data, loss or metrics are not of the contract's
             shape. What the user's own code raises passes through.
     """
-    return list(_findings(ref, batch_size, device))
+    return list(_findings(ref, batch_size, device, observer))
 
 
-def _findings(ref: WorkloadRef, batch_size: int | None, device: str) -> Iterator[Finding]:
+def _findings(
+    ref: WorkloadRef, batch_size: int | None, device: str, observer: Callable[[str], None]
+) -> Iterator[Finding]:
+    observer("loading the workload and its data")
     setup, trial = _setup(ref, batch_size, device)
+    observer("trying its model, loss and metrics")
     check_contract(setup, trial)
     sizes = ", ".join(f"{name} {len(split):,}" for name, split in setup.splits.items())
     yield Finding(check="data", passed=None, finding=f"{sizes} {setup.workload.example_unit}s")
@@ -64,14 +75,18 @@ def _findings(ref: WorkloadRef, batch_size: int | None, device: str) -> Iterator
     )
     yield Finding(check="loss and metrics", passed=True, finding="one value an example")
     yield _initialization(setup, trial)
+    observer("training it whole and in micro-batches")
     yield _micro_batches(setup, trial)
+    observer("evaluating it in several ways")
     yield _evaluation(setup, trial)
+    observer("stacking it")
     reason = stackable(*_trials(ref, setup.study.batch_size, device))
     yield Finding(
         check="stackable", passed=None, finding=f"no: {reason}" if reason else "yes, by torch.func"
     )
     kinds = ["module"] if reason else ["module", "stacked"]
     for kind in kinds:
+        observer(f"timing the {kind} engine")
         yield _rate(kind, ref, setup.study.batch_size, device)
 
 

@@ -99,6 +99,7 @@ class Training:
         self._train_seconds = 0.0
         self._evaluation_seconds = 0.0
         self._other_before = 0.0
+        self._steps = 0
         if held:
             with _fitting():
                 self._engine.load(held.state)
@@ -113,6 +114,11 @@ class Training:
     def step(self) -> int:
         """The most steps that an active trial has trained."""
         return self._step
+
+    @property
+    def steps(self) -> int:
+        """Steps that this training has taken, of all its trials together."""
+        return self._steps
 
     @property
     def active(self) -> tuple[str, ...]:
@@ -201,6 +207,7 @@ class Training:
         took = time.perf_counter() - began
         self._train_seconds += took
         self._step = max(self._engine.steps)
+        self._steps += steps * len(self._engine.trials)
         return took
 
     def _wait(self) -> None:

@@ -287,6 +287,9 @@ def test_a_recorded_trial_again_is_equal(command: Command, small: Path) -> None:
 
 def test_check_tells_promises_from_facts(command: Command) -> None:
     answer = command("check", "digits-softmax", "--json")
+    said = answer.err.splitlines()
+    assert said[0] == "loading the workload and its data …"
+    assert said[-1] == "timing the stacked engine …"
     assert answer.status == 0
     found = {row["check"]: row["passed"] for row in json.loads(answer.out)}
     promises = ("loss and metrics", "initialization", "micro-batches", "evaluation")

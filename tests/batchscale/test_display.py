@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import time
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -20,8 +22,9 @@ class Clock:
         return self.now
 
 
-def planned(study: str, **changes: int) -> events.StudyPlanned:
-    counts = {"trials": 4, "done": 0, "reached": 0, "infeasible": 0, "dominated": 0, **changes}
+def planned(study: str, **changes: Any) -> events.StudyPlanned:
+    counts: dict[str, Any] = {"trials": 4, "done": 0, "reached": 0, "infeasible": 0, "dominated": 0}
+    counts |= changes
     return events.StudyPlanned(study=study, label=f"sgd, batch {study}", **counts)
 
 
@@ -61,19 +64,57 @@ def test_what_earlier_runs_did_counts_but_not_in_the_rate() -> None:
     assert tally.stops["target"] == 2
 
 
-def test_the_time_left_goes_by_each_studys_own_cost() -> None:
+def progress(pack: str, study: str, steps: int) -> events.Progress:
+    return events.Progress(pack=pack, study=study, step=steps, steps=steps, active=3, metric=None)
+
+
+def test_steps_and_examples_a_second_from_the_first_step_of_all_packs() -> None:
     clock = Clock()
     tally = Tally(clock=clock)
-    for study in ("8", "64"):
-        tally.take(planned(study))
-    assert tally.left() is None
-    # Two workers, 10 s: study 8 took 10 s for one trial, study 64 took 10 s for four.
-    for study, count in (("8", 1), ("64", 4)):
-        for _ in range(count):
-            tally.take(ended(study))
-        tally.take(events.PackFinished(pack=f"p{study}", study=study, seconds=10.0))
-    clock.now += 10
-    assert tally.left() == pytest.approx(3 * 10 / 2)
+    for study, size in (("8", 8), ("64", 64)):
+        tally.take(planned(study, batch_size=size))
+        tally.take(started(f"p{study}", study))
+    assert tally.speed() == []
+    clock.now += 2
+    tally.take(progress("p8", "8", 30))
+    tally.take(progress("p64", "64", 10))
+    clock.now += 2
+    tally.take(progress("p8", "8", 60))
+    assert (tally.steps, tally.examples) == (70, 60 * 8 + 10 * 64)
+    assert tally.speed() == ["17.5 steps/s", "280 examples/s"]
+
+
+def test_what_is_trained_a_second_is_that_of_the_last_while() -> None:
+    clock = Clock()
+    tally = Tally(clock=clock)
+    tally.take(planned("8", batch_size=8))
+    tally.take(started("p", "8"))
+    for second in range(1, 101):
+        clock.now += 1
+        tally.take(progress("p", "8", 10 * min(second, 50) + 1000 * max(0, second - 50)))
+    assert tally.steps_a_second == pytest.approx(1000)
+
+
+def test_a_pack_that_goes_on_counts_from_where_its_worker_took_it_up() -> None:
+    clock = Clock()
+    tally = Tally(clock=clock)
+    tally.take(planned("8", batch_size=8))
+    for _ in range(2):
+        tally.take(started("p", "8"))
+        clock.now += 1
+        tally.take(progress("p", "8", 10))
+        tally.take(events.PackFinished(pack="p", study="8", seconds=1.0))
+    assert tally.steps == 20
+
+
+def test_units_are_the_workloads_and_tokens_count_where_there_are_some() -> None:
+    clock = Clock()
+    tally = Tally(clock=clock)
+    tally.take(planned("8", batch_size=8, example_unit="sequence", tokens_per_example=64))
+    tally.take(started("p", "8"))
+    clock.now += 4
+    tally.take(progress("p", "8", 400))
+    assert tally.speed() == ["100 steps/s", "800 sequences/s", "51,200 tokens/s"]
 
 
 def test_without_a_terminal_a_line_every_ten_seconds() -> None:
@@ -88,6 +129,7 @@ def test_without_a_terminal_a_line_every_ten_seconds() -> None:
         display(events.Note(text="momentum: no study has reached [the target]"))
         display(events.PackFinished(pack="p", study="8", seconds=12.0, error="ValueError: no"))
         display(events.RoundFinished(round=0, trials=16, reached=1, studies=1))
+        display(events.TimeLeft(seconds=4.2))
     lines = out.getvalue().splitlines()
     assert lines == [
         "0:12  3 of 4 trials, reached 3, 0.2 trials/s",
@@ -98,16 +140,64 @@ def test_without_a_terminal_a_line_every_ten_seconds() -> None:
     ]
 
 
+def test_a_stage_that_lasts_is_said_once_and_one_that_does_not_never() -> None:
+    clock, out = Clock(), io.StringIO()
+    display = Display(Console(file=out, highlight=False, width=200), clock)
+    display(events.Stage(text="reading the experiment"))
+    clock.now += 1
+    display(events.Stage(text="planning the studies"))
+    for _ in range(30):
+        clock.now += 0.5
+        display.say_what_is_due()
+    assert out.getvalue() == "0:03  planning the studies\n"
+
+
+def test_the_first_step_is_said_at_once_and_silence_does_not_stop_the_lines() -> None:
+    clock, out = Clock(), io.StringIO()
+    display = Display(Console(file=out, highlight=False, width=200), clock)
+    display(events.Stage(text="waiting for the first worker"))
+    display(planned("8", batch_size=8, budget_steps=1950))
+    display(started("p", "8"))
+    clock.now += 1
+    display(progress("p", "8", 5))
+    for _ in range(20):  # an evaluation that takes long
+        clock.now += 1
+        display.say_what_is_due()
+    assert out.getvalue().splitlines() == [
+        "0:01  0 of 4 trials, 5 steps/s, 40 examples/s",
+        "0:11  0 of 4 trials, 0.455 steps/s, 3.64 examples/s",
+        "0:21  0 of 4 trials, 0.238 steps/s, 1.9 examples/s",
+    ]
+
+
+def test_lines_come_without_events_too() -> None:
+    out = io.StringIO()
+    with Display(Console(file=out, highlight=False, width=200)) as display:
+        display(events.Stage(text="planning the studies"))
+        until = time.monotonic() + 60
+        while not out.getvalue() and time.monotonic() < until:
+            time.sleep(0.05)
+    assert out.getvalue().endswith("planning the studies\n")
+
+
+def test_a_pack_that_resumes_says_where() -> None:
+    out = io.StringIO()
+    display = Display(Console(file=out, highlight=False, width=200), Clock())
+    display(planned("8", batch_size=8, budget_steps=1950))
+    display(events.PackStarted(pack="p", study="8", trials=4, engine="module", round=0, step=615))
+    assert out.getvalue() == "sgd, batch 8: resuming at step 615 of 1,950, 4 trials\n"
+
+
 def test_on_a_terminal_a_panel_of_what_runs() -> None:
     clock, out = Clock(), io.StringIO()
     console = Console(file=out, force_terminal=True, width=120, highlight=False)
     display = Display(console, clock)
     for event in (planned("8"), planned("64"), started("p", "8"), ended("8")):
         display(event)
-    display(events.Progress(pack="p", study="8", step=1234, active=3, metric=0.0521))
+    display(events.Progress(pack="p", study="8", step=1234, steps=4000, active=3, metric=0.0521))
     console.print(display._panel())
     shown = out.getvalue()
-    for part in ("1 of 8 trials", "1 of 2 studies have reached the target", "step 1,234"):
+    for part in ("1 of 8 trials", "1 of 2 studies have reached the target", "step 1,234 of"):
         assert part in shown
     assert "stacked engine" in shown
     assert "best 0.0521" in shown

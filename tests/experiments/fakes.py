@@ -97,7 +97,7 @@ class FakeTraining:
         self.engine = "module" if pack.engine == "auto" else pack.engine
         self.aside: dict[str, bytes] = {}
         self.not_kept: str | None = None
-        self.step, self._known = 0, sorted(pack.known)
+        self.step, self.steps, self._known = 0, 0, sorted(pack.known)
         self._left = [t.id for t in pack.trials]
         self._last: dict[str, int] = dict.fromkeys(self._left, 0)
         self._born: dict[str, int] = dict.fromkeys(self._left, 0)
@@ -153,6 +153,7 @@ class FakeTraining:
                 time.sleep(0.02)
             if should_stop():
                 return
+            self.steps += len(self._left) * (min(ahead) - self.step)
             self.step = min(ahead)
             at = {
                 t: self.step - self._born[t]

@@ -99,7 +99,7 @@ def test_a_shape_runs_once_before_it_runs_at_once() -> None:
     first, second = take(of), take(of)
     assert {first.pack.study.id, second.pack.study.id} == {"a", "c"}
     assert of.next() == "wait"
-    of.hear(Step(pack=first.pack.id, step=25, values=(0.5,)))
+    of.hear(Step(pack=first.pack.id, step=25, steps=25, values=(0.5,)))
     assert take(of).pack.study.id == "b"
 
 
@@ -109,7 +109,7 @@ def test_a_wave_is_cut_to_occupy_all_workers() -> None:
     assert len(first.wanted) == 4
     assert of.next() == "wait"  # the study has no engine yet
     of.hear(Started(pack=first.pack.id, engine="stacked"))
-    of.hear(Step(pack=first.pack.id, step=25, values=(0.5,)))
+    of.hear(Step(pack=first.pack.id, step=25, steps=25, values=(0.5,)))
     others = [take(of) for _ in range(3)]
     assert {job.pack.engine for job in others} == {"stacked"}
     assert of.next() == "wait"
@@ -122,7 +122,7 @@ def test_packs_that_are_out_hear_what_others_find() -> None:
     of.share = lambda pack, known: told.append((pack, known))
     first = take(of)
     of.hear(Started(pack=first.pack.id, engine="module"))
-    of.hear(Step(pack=first.pack.id, step=25, values=(0.5,)))
+    of.hear(Step(pack=first.pack.id, step=25, steps=25, values=(0.5,)))
     second = take(of)
     done = outcome(min(first.wanted), 30)
     of.hear(Ended(pack=first.pack.id, outcomes=(done,), committed=False))

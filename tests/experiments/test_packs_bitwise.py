@@ -78,4 +78,6 @@ def test_resuming_from_a_snapshot_continues_exactly(kind: str, optimizer: str) -
         assert second.step == first.step
         events += [event for look in second.run() for event in look]
         assert _plain(events) == expected
-        assert len(outcomes(events)) == 7
+        ends = outcomes(events)
+        assert len(ends) == 7
+        assert first.steps + second.steps == sum(end.steps_run for end in ends.values())

@@ -75,7 +75,7 @@ def test_it_waits_for_a_pack_that_may_open_the_way() -> None:
     tuner = Tuner(slots=2)
     first = tuner.ask("t0")
     assert tuner.ask("t1") is None  # nobody knows yet whether this shape trains at all
-    tuner.dispatcher.hear(Step(pack=first["pack"], step=25, values=(0.3,)))
+    tuner.dispatcher.hear(Step(pack=first["pack"], step=25, steps=25, values=(0.3,)))
     assert tuner.ask("t2") == {"pack": tuner.sent[1].pack.id}
 
 

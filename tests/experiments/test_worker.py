@@ -81,6 +81,7 @@ def test_a_pack_is_recorded_whole(tmp_path: Path) -> None:
     line, one = Line(), job()
     assert run(one, tmp_path, line).end == "done"
     assert isinstance(line.words[0], Started)
+    assert line.words[0].step == 0
     assert isinstance(line.words[-1], PackEnd)
     assert sorted(line.committed) == sorted(one.wanted)
     assert results(tmp_path).keys() == one.wanted
@@ -122,6 +123,9 @@ def test_a_stop_keeps_a_snapshot_and_the_same_numbers_follow(tmp_path: Path) -> 
     again = replace(one, wanted=frozenset(header.active), resumes=True)
     assert run(again, cut, line).end == "done"
     assert set(line.committed) == one.wanted - first
+    begun = line.words[0]
+    assert isinstance(begun, Started)
+    assert begun.step >= StopsAt.at
     assert results(cut) == results(whole)
     assert kept.list() == []
 

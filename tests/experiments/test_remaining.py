@@ -1,0 +1,143 @@
+"""How long the rest of a sweep takes: one estimate, whoever asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.driver import events, remaining
+from experiments.driver.executors import in_process
+from experiments.driver.remaining import Rest
+from experiments.driver.rounds import Record
+from experiments.driver.status import status
+from experiments.driver.sweep import sweep
+from experiments.plan import Measurement, Outcome
+from results.store import Store
+from tests.experiments.fakes import FakeTraining
+from tests.experiments.test_sweep import experiment, run
+
+
+def test_a_studys_trials_cost_what_its_own_have_cost() -> None:
+    rests = [Rest(left=3, seconds=10.0, size=100.0), Rest(left=2, seconds=1.0, size=100.0)]
+    assert remaining.work(rests) == 32
+    assert remaining.seconds(rests, 2) == 16
+    assert remaining.seconds(rests, 0) is None
+
+
+def test_a_study_without_any_costs_as_its_size_says_at_the_rate_of_the_others() -> None:
+    """Not what the cheapest studies, which end first, have cost."""
+    rests = [
+        Rest(left=0, seconds=2.0, size=100.0),
+        Rest(left=4, seconds=None, size=1000.0),
+    ]
+    assert remaining.work(rests) == 4 * 20
+    assert remaining.size(100, 0) == 100
+    assert remaining.size(100, 200) == 500
+
+
+def test_before_any_trial_has_ended_it_cannot_be_told() -> None:
+    assert remaining.work([Rest(left=3, seconds=None, size=10.0)]) is None
+    assert remaining.work([Rest(left=0, seconds=None, size=10.0)]) == 0
+
+
+@given(
+    rests=st.lists(
+        st.builds(
+            Rest,
+            left=st.integers(0, 64),
+            seconds=st.none() | st.floats(1e-3, 1e4),
+            size=st.floats(1.0, 1e6),
+        ),
+        max_size=8,
+    ),
+    factor=st.floats(0.1, 10.0),
+)
+def test_slower_trials_take_as_much_longer(rests: list[Rest], factor: float) -> None:
+    slower = [
+        Rest(left=r.left, seconds=r.seconds and r.seconds * factor, size=r.size) for r in rests
+    ]
+    before, after = remaining.work(rests), remaining.work(slower)
+    if before is None:
+        assert after is None
+    else:
+        assert after == pytest.approx(before * factor)
+
+
+def test_what_lacks_counts_neither_infeasible_trials_nor_failed_ones() -> None:
+    def record(status: str, reason: str, steps: int | None = None) -> Record:
+        return Record(status=status, stop_reason=reason, steps_run=9, steps_to_target=steps)
+
+    found = [
+        record("COMPLETE", "target", 9),
+        record("INFEASIBLE", "diverged"),
+        record("INCOMPLETE", "error"),
+        record("COMPLETE", "budget"),
+    ]
+    assert remaining.lacking(found, 8, None) == 6
+    assert remaining.lacking(found, 1, None) == 0
+
+
+def test_a_packs_seconds_are_those_of_its_last_commit() -> None:
+    rows = pd.DataFrame(
+        {
+            "study": ["a", "a", "a", "b"],
+            "pack": ["p", "p", "q", "r"],
+            "train_seconds": [1.0, 3.0, 10.0, 5.0],
+            "evaluation_seconds": [0.5, 1.0, 0.0, 0.0],
+            "other_seconds": [0.0, 0.5, 0.0, 0.25],
+        }
+    )
+    assert remaining.spent(rows) == {"a": {"p": 4.5, "q": 10.0}, "b": {"r": 5.25}}
+
+
+class Timed(FakeTraining):
+    """Trials take seconds, as they say."""
+
+    def run(
+        self, should_stop: Callable[[], bool] = lambda: False
+    ) -> Iterator[list[Measurement | Outcome]]:
+        for found in super().run(should_stop):
+            yield [
+                replace(each, train_seconds=3.0 * self.step) if isinstance(each, Outcome) else each
+                for each in found
+            ]
+
+
+def test_the_driver_and_status_say_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of the trials are there, and one pack trains: it waits for the gate meanwhile."""
+    monkeypatch.setattr(in_process, "LOOK_SECONDS", 0.0)
+    root, gate = tmp_path / "runs", tmp_path / "gate"
+    sweep(experiment(keep="off"), results=root, address="none", trainer=Timed)
+    monkeypatch.setenv("FAKE_GATE", str(gate))
+    pairs: list[tuple[float | None, float | None]] = []
+
+    def watch(event: events.Event) -> None:
+        if isinstance(event, events.TimeLeft) and not gate.exists():
+            pairs.append((event.seconds, status(root).seconds))
+            gate.touch()
+
+    more = experiment(keep="off", trials=40)
+    sweep(more, results=root, address="none", trainer=Timed, observer=watch)
+    ((driver, asked),) = pairs
+    assert driver is not None
+    assert driver > 1000
+    assert asked == pytest.approx(driver)
+
+
+def test_what_an_edited_experiment_dropped_is_not_left(tmp_path: Path) -> None:
+    run(tmp_path, experiment(keep="off", trials=40), seconds=0)
+    before = status(tmp_path)
+    assert before.left == 80
+    run(tmp_path, experiment(keep="off", trials=40, batch_size="64"))
+    found = status(tmp_path)
+    assert found.left == 0
+    assert found.studies.set_index("batch_size").wanted.to_dict() == {64: 40, 128: 0}
+    assert len(Store(tmp_path).studies()) == 2
