@@ -157,8 +157,10 @@ class _Writer:
         return [key, self.node(value, inner, depth + 1)]
 
     def _text(self, text: str, path: str) -> str:
-        if any("\ud800" <= letter <= "\udfff" for letter in text):
-            raise UnencodableError(f"{path or 'it'} is text with halves of letters")
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise UnencodableError(f"{path or 'it'} is text with lone surrogates") from None
         return text
 
     def _tensor(self, value: Tensor, path: str) -> list[Any]:

@@ -147,8 +147,8 @@ class Odd(dict):
         ({True: 3}, r"^state\.held has a key of type bool$"),
         (lambda: None, r"^state\.held is a function$"),
         (10**5000, "thousands of digits"),
-        ("\ud83d", r"^state\.held is text with halves of letters$"),
-        ({"\udc00": 1}, r"^state\.held is text with halves of letters$"),
+        ("\ud83d", r"^state\.held is text with lone surrogates$"),
+        ({"\udc00": 1}, r"^state\.held is text with lone surrogates$"),
     ],
     ids=lambda case: type(case).__name__,
 )
