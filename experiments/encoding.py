@@ -157,8 +157,10 @@ class _Writer:
         return [key, self.node(value, inner, depth + 1)]
 
     def _text(self, text: str, path: str) -> str:
-        if any("\ud800" <= letter <= "\udfff" for letter in text):
-            raise UnencodableError(f"{path or 'it'} is text with halves of letters")
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise UnencodableError(f"{path or 'it'} is text with lone surrogates") from None
         return text
 
     def _tensor(self, value: Tensor, path: str) -> list[Any]:
@@ -220,14 +222,14 @@ class _Reader:
         raise MalformedError(f"a value of the kind {kind[:20]!r}")
 
     def _dict(self, pairs: list[Any], depth: int) -> dict[Any, Any]:
-        found: dict[Any, Any] = {}
+        content: dict[Any, Any] = {}
         for pair in pairs:
             if type(pair) is not list or len(pair) != 2 or type(pair[0]) not in (str, int):
                 raise MalformedError("an entry without a key")
-            if pair[0] in found:
+            if pair[0] in content:
                 raise MalformedError("a key that is there twice")
-            found[pair[0]] = self.value(pair[1], depth + 1)
-        return found
+            content[pair[0]] = self.value(pair[1], depth + 1)
+        return content
 
     def raw(self, name: Any) -> bytes:
         tensor = self._take(name, "uint8")

@@ -7,12 +7,10 @@ row stands in a file that readers take up. What makes it so is the order.
 1. One process at a time compacts an experiment: it holds a claim, and asks for it before and after
    every file that it writes. One that slept and lost it takes back what it has just written.
 2. What an earlier compaction left half done is finished: files that a merged one replaces are
-   deleted. No merged file is merged on before, since with it would go the word that they are
-   replaced.
-3. The measurements' files are listed, and then the trials are read, of all experiments: what is
-   superseded is settled once, here, for all that follows. The measurements of a trial that is
-   committed later are in no file of the list; a row that is superseded later stays until the
-   next time.
+   deleted. A merged file is not merged again before that: it alone says that they are replaced.
+3. The measurements' files are listed before the trials are read, of all experiments: those of a
+   trial that is committed meanwhile are never taken for nobody's. What is superseded is settled
+   here, once, for all that follows; a row that is superseded later stays until the next time.
 4. Measurements first. Whoever reads takes the measurements of live trials alone, by their commit,
    and so misses nothing of what goes. The row that says that they are superseded goes after them:
    after a crash in between it is still there, and the next compaction finds them by it.
@@ -24,7 +22,7 @@ of half a million rows are written again only where they hold superseded rows.
 
 A file of measurements without any committed trial is one whose commit is under way, or whose
 writer died. It is left alone for ten minutes, then deleted if still no file of trials has its
-name. A commit that slept so long looks for it under the same lock (``Store.commit_columns``) and
+name. A commit that slept so long checks for it under the same lock (``Store.commit_columns``) and
 writes it again.
 """
 

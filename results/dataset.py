@@ -126,8 +126,8 @@ def _replaces(name: str, schema: pa.Schema) -> frozenset[str] | None:
         others = json.loads(listed)
     except (ValueError, RecursionError):
         return None
-    folder, _, own = name.rpartition("/")
-    if not isinstance(others, list) or own in others:
+    folder, _, itself = name.rpartition("/")
+    if not isinstance(others, list) or itself in others:
         return None
     if not all(is_file_name(other) and other.endswith(".parquet") for other in others):
         return None  # what it replaces is deleted at the next compaction

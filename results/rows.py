@@ -78,8 +78,8 @@ class Live:
 
     def mask(self, rows: pa.Table) -> pa.ChunkedArray:
         """Which rows do: those of a live trial's own commit."""
-        own = pc.take(self.runs, pc.index_in(rows["trial"], self.trials))
-        return pc.fill_null(pc.equal(own, rows["run"]), False)
+        runs = pc.take(self.runs, pc.index_in(rows["trial"], self.trials))
+        return pc.fill_null(pc.equal(runs, rows["run"]), False)
 
 
 def measurements(files: ds.Dataset, live: Live, columns: Sequence[str]) -> pa.Table:

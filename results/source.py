@@ -78,9 +78,9 @@ class Folder:
         after = pa.concat_tables(since)
         after = after.filter(pc.is_in(after["trial"], before["trial"].combine_chunks()))
         last = latest(pa.concat_tables([before.cast(after.schema), after]), KEYS["trials"])
-        own = dict(zip(before["trial"].to_pylist(), before["run"].to_pylist(), strict=True))
+        runs = dict(zip(before["trial"].to_pylist(), before["run"].to_pylist(), strict=True))
         rows = zip(*(last[name].to_pylist() for name in _KEYS[:3]), strict=True)
-        return {trial: (run, place) for trial, run, place in rows if run != own[trial]}
+        return {trial: (run, place) for trial, run, place in rows if run != runs[trial]}
 
     def _keys(self, name: str) -> pa.Table:
         """What tells the rows of a file of trials apart. Files never change."""

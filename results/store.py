@@ -126,9 +126,12 @@ class Store:
         """Whether the measurements of a commit stand in another file, merged already."""
         experiment, _, name = file.partition("/")
         run = name.removesuffix(".parquet").rpartition("-")[2]
-        own = ds.field("run") == run
+        condition = ds.field("run") == run
         return retrying(
-            lambda: dataset(self.location, "measurements", [experiment]).count_rows(filter=own) > 0
+            lambda: (
+                dataset(self.location, "measurements", [experiment]).count_rows(filter=condition)
+                > 0
+            )
         )
 
     def amend(self, rows: Sequence[Row]) -> None:

@@ -84,9 +84,9 @@ def _parts(found: Results, columns: Sequence[str]) -> Iterator[tuple[str, pa.Tab
     """Rows that stand together and are of one trial, with its name."""
     read = list(dict.fromkeys(["trial", "step", *columns]))
     files, runs = found.measured()
-    own = rows.Live(found.trial_rows["trial"], runs)
+    belonging = rows.Live(found.trial_rows["trial"], runs)
     with reading(f"{found.root}/measurements"):
-        for table in rows.kept(files, own, read):
+        for table in rows.kept(files, belonging, read):
             for batch in table.to_batches():
                 encoded = batch["trial"].dictionary_encode()
                 names, codes = encoded.dictionary.to_pylist(), encoded.indices.to_numpy()

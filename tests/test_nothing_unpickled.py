@@ -44,7 +44,7 @@ CALLS = {
 }
 
 
-def found(source: str, name: str) -> Iterator[str]:
+def refused(source: str, name: str) -> Iterator[str]:
     """``line: what`` of whatever in a file is refused."""
     tree = ast.parse(source)
     names: dict[str, str] = {}
@@ -83,7 +83,7 @@ def found(source: str, name: str) -> Iterator[str]:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_source_unpickles(path: Path) -> None:
     name = str(path.relative_to(ROOT))
-    assert list(found(path.read_text(encoding="utf-8"), name)) == []
+    assert list(refused(path.read_text(encoding="utf-8"), name)) == []
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_no_source_unpickles(path: Path) -> None:
     ],
 )
 def test_what_would_is_found(line: str) -> None:
-    assert list(found(line, "results/reader.py"))
+    assert list(refused(line, "results/reader.py"))
 
 
 @pytest.mark.parametrize(
@@ -129,11 +129,11 @@ def test_what_would_is_found(line: str) -> None:
     ],
 )
 def test_what_would_not_is_left(line: str) -> None:
-    assert list(found(line, "results/reader.py")) == []
+    assert list(refused(line, "results/reader.py")) == []
 
 
 def test_what_is_allowed_is_there() -> None:
     for name, what in ALLOWED:
         source = (ROOT / name).read_text(encoding="utf-8")
         assert what in source
-        assert [each for each in found(source, "another.py") if what in each]
+        assert [each for each in refused(source, "another.py") if what in each]

@@ -282,11 +282,11 @@ class Dispatcher:
             else:
                 self._over(out, word)
 
-    def _not_kept(self, state: StudyState, word: jobs.NotKept) -> None:
+    def _not_kept(self, state: StudyState, message: jobs.NotKept) -> None:
         """Said once of studies that run the same code."""
         if state.study.shape not in self._unkept:
             self._unkept.add(state.study.shape)
-            self._observer(Note(text=f"{state.label}: {word.sentence}"))
+            self._observer(Note(text=f"{state.label}: {message.sentence}"))
 
     def _step(self, out: _Out, word: Step) -> None:
         event = observed.progress(out.state, word)

@@ -101,7 +101,7 @@ class Refused:
 
 @dataclass(frozen=True, kw_only=True)
 class NotKept:
-    """The pack trains, and leaves neither snapshots nor trials that were set aside: why."""
+    """The pack trains, but what its trials need to go on later cannot be saved: why."""
 
     pack: str
     reason: str

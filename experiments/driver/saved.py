@@ -1,4 +1,4 @@
-"""What a worker keeps on disk of trials that have not ended: a pack's snapshot, a trial set aside.
+"""What a worker keeps on disk of trials that have not ended: a pack's snapshot, a paused trial.
 
 Both are read again by whoever goes on with them, strictly: what another version wrote, or nobody of
 ours, is none.
@@ -78,8 +78,8 @@ def decode_body(data: bytes) -> tuple[bytes, dict[str, list[Measurement]]]:
 def encode_trial(
     settings: str, engine: str, training: bytes, points: Sequence[Measurement]
 ) -> bytes:
-    """A trial that was set aside: under which settings, by which engine, the trainer's own part,
-    and what was measured."""
+    """A paused trial: under which settings, by which engine, the trainer's own part, and what was
+    measured."""
     plain = [to_fields(point) for point in points]
     return encode({"settings": settings, "engine": engine, "training": training, "points": plain})
 

@@ -150,9 +150,9 @@ class _Run:
         """
         pack = self.job.pack
         how: dict[str, Any] = {"device": self.job.device, "group": self.group}
-        found = saved.unpack_snapshot(data) if data is not None else None
-        if found is not None:
-            header, body = found
+        snapshot = saved.unpack_snapshot(data) if data is not None else None
+        if snapshot is not None:
+            header, body = snapshot
             first = tuple(self.trials)[: len(header.trials)]
             if header.settings == settings_hash(pack.study) and header.trials == first:
                 later = pack.trials[len(first) :]

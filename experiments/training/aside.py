@@ -42,5 +42,5 @@ def read(data: bytes) -> tuple[Course, Any]:
     """
     content = decode(data)
     if not isinstance(content, dict) or content.keys() != {"course", "state"}:
-        raise MalformedError("not a trial that was set aside")
+        raise MalformedError("not a paused trial")
     return Course.from_plain(content["course"]), content["state"]

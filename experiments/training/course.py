@@ -53,12 +53,11 @@ class Course:
 
     def to_plain(self) -> dict[str, Any]:
         """What ``encode`` takes, on the CPU."""
-        own = to_fields(self.on(torch.device("cpu")))
+        content = to_fields(self.on(torch.device("cpu")))
         if self.walk is not None:
-            walk = to_fields(own["walk"])
             ended = None if self.walk.ended is None else to_fields(self.walk.ended)
-            own["walk"] = {**walk, "ended": ended}
-        return own
+            content["walk"] = {**to_fields(content["walk"]), "ended": ended}
+        return content
 
     @classmethod
     def from_plain(cls, content: Any) -> Course:

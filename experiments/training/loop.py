@@ -91,7 +91,7 @@ class Training:
         """Where the pack sets dominated trials aside: what ``resume`` needs of each, by id. Its
         owner takes them out."""
         self.not_kept: str | None = None
-        """Why nothing that a trial needs to go on can be kept, once that was found."""
+        """Why nothing that a trial needs to go on can be kept, once that is known."""
         self._known = sorted(pack.known)
         self._least = self._known[0] if self._known else pack.study.budget_steps
         self._reached: list[int] = []

@@ -23,7 +23,7 @@ from results.reader import Results
 from results.store import Store
 from tests.batchscale.conftest import snapshot
 from tests.results import synthetic
-from tests.results.test_claims import write_malformed
+from tests.results.test_claim_files import write_malformed
 
 PLAN = {
     "experiment_yaml": "name: synthetic",

@@ -48,21 +48,21 @@ values = st.recursive(
 )
 
 
-def same(one: Any, other: Any) -> bool:
+def same(left: Any, right: Any) -> bool:
     """Whether two values are of the same types and bits."""
-    if type(one) is not type(other):
+    if type(left) is not type(right):
         return False
-    if isinstance(one, dict):
-        pairs = zip(one.items(), other.items(), strict=True)
-        return len(one) == len(other) and all(same(a, b) for a, b in pairs)
-    if isinstance(one, list | tuple):
-        return len(one) == len(other) and all(same(a, b) for a, b in zip(one, other, strict=True))
-    if isinstance(one, float):
-        return struct.pack(">d", one) == struct.pack(">d", other)
-    if isinstance(one, torch.Tensor):
-        alike = one.dtype == other.dtype and one.shape == other.shape
-        return alike and raw(one) == raw(other)
-    return bool(one == other)
+    if isinstance(left, dict):
+        pairs = zip(left.items(), right.items(), strict=True)
+        return len(left) == len(right) and all(same(a, b) for a, b in pairs)
+    if isinstance(left, list | tuple):
+        return len(left) == len(right) and all(same(a, b) for a, b in zip(left, right, strict=True))
+    if isinstance(left, float):
+        return struct.pack(">d", left) == struct.pack(">d", right)
+    if isinstance(left, torch.Tensor):
+        alike = left.dtype == right.dtype and left.shape == right.shape
+        return alike and raw(left) == raw(right)
+    return bool(left == right)
 
 
 def raw(tensor: torch.Tensor) -> bytes:
@@ -147,8 +147,8 @@ class Odd(dict):
         ({True: 3}, r"^state\.held has a key of type bool$"),
         (lambda: None, r"^state\.held is a function$"),
         (10**5000, "thousands of digits"),
-        ("\ud83d", r"^state\.held is text with halves of letters$"),
-        ({"\udc00": 1}, r"^state\.held is text with halves of letters$"),
+        ("\ud83d", r"^state\.held is text with lone surrogates$"),
+        ({"\udc00": 1}, r"^state\.held is text with lone surrogates$"),
     ],
     ids=lambda case: type(case).__name__,
 )
@@ -198,7 +198,7 @@ def test_the_files_of_the_next_test_are_near_ones_that_can_be_read() -> None:
         (["dict", [True, 1]], {}),
         (["dict", ["a", 1], ["a", 2]], {}),
         (["dict", "ab"], {}),
-        (["float", "3ff0000000000000"], {}),  # a finite one stands for itself
+        (["float", "3ff0000000000000"], {}),  # a finite float stands for itself
         (["float", "7ff000000000000"], {}),
         (["float", "7ff0 0000000000000"], {}),
         (["float", 1], {}),

@@ -17,7 +17,7 @@ from tests.experiments.test_sweep import experiment
 from tests.results.test_four_readers import READERS
 
 ROUNDS = {"batch_size": "64", "trials": 40, "keep": 6, "seed": 2, "method": "random"}
-"""Three rounds: what the first two cut off goes on in the last one."""
+"""Three rounds: what the first two cut off goes on in the last."""
 
 
 def run(root: Path, **changes: object) -> Summary:
@@ -39,9 +39,9 @@ def is_once(root: Path) -> None:
         trials, points = read(root / "trials"), read(root / "measurements")
         assert sorted(trials.trial) == sorted(ours.trials.trial)
         keys = ["trial", "run", "step"]
-        found = points[keys].sort_values(keys).reset_index(drop=True)
+        measured = points[keys].sort_values(keys).reset_index(drop=True)
         wanted = ours.measurements[keys].sort_values(keys).reset_index(drop=True)
-        pd.testing.assert_frame_equal(found, wanted, check_dtype=False)
+        pd.testing.assert_frame_equal(measured, wanted, check_dtype=False)
         assert not points.duplicated(["trial", "step"]).any()
         studies = read(root / "studies")
         assert sorted(studies.study) == sorted(ours.studies.study)
@@ -87,7 +87,7 @@ def test_after_an_experiment_that_goes_on_with_another_s_trials(tmp_path: Path) 
     assert not trials.trial.duplicated().any()
 
 
-def test_one_that_somebody_else_trains_too_is_left_to_them(tmp_path: Path) -> None:
+def test_an_experiment_that_somebody_else_trains_too_is_left_to_them(tmp_path: Path) -> None:
     run(tmp_path, keep="off", budget="60 steps")
     info = {"experiment": "another"}
     assert Claims(tmp_path).take("p", ["x"], info=info)

@@ -13,7 +13,7 @@ from experiments.driver.status import status
 from results.errors import ResultsError
 from results.store import Store
 from tests.experiments.test_sweep import experiment, run
-from tests.results.test_claims import write_malformed
+from tests.results.test_claim_files import write_malformed
 
 
 def test_a_complete_sweep(tmp_path: Path) -> None:

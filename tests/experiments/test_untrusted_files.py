@@ -1,5 +1,5 @@
-"""Snapshots and trials that were set aside, as somebody else may have written them: nothing in them
-is run, what they name is not touched, and the sweep goes on."""
+"""Snapshots and paused trials, as somebody else may have written them: nothing in them is run, what
+they name is not touched, and the sweep goes on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ import pytest
 import results as dataset
 from experiments.config.file import Experiment, load
 from experiments.driver import saved
-from experiments.driver.events import Event, Note, PackStarted
 from experiments.driver.known import forget_snapshots, snapshots
 from experiments.driver.ledger import FolderLedger
 from experiments.driver.settings import settings_hash
@@ -28,7 +27,7 @@ from results.checkpoints import Checkpoints
 from results.store import Store
 from tests import problems
 from tests.experiments.fakes import FakeTraining
-from tests.experiments.test_aside import by_trial, coarse, ends, job, later, looks, run, some_of
+from tests.experiments.test_aside import coarse, ends, job, later, looks, run, some_of
 from tests.experiments.test_worker import Line
 
 QUICK = Pace(ask=0.01, renew=0.02, commit=0.0, snapshot=0.0)
@@ -128,7 +127,7 @@ def test_a_sweep_goes_on_over_crafted_files(tmp_path: Path, kind: str) -> None:
     assert did.complete
     assert not (tmp_path / "ran").exists()
     assert best(tmp_path / "runs") == best(tmp_path / "whole")
-    # What this run itself set aside was written over what lay there, and went on.
+    # What this run itself paused was written over what lay there, and went on.
     assert second.resumed
 
 
@@ -149,13 +148,13 @@ class StopsAfter(Training):
 def stopped(tmp_path: Path) -> tuple[Any, Path]:
     """A job of which a snapshot is left, and the results folder."""
     of = problems.study(budget_steps=120, keep=None, target="validation_error < 0.01")
-    one = job(of, problems.trials(of, 4))
+    pack_job = job(of, problems.trials(of, 4))
     line = Line()
     trainer = type("Stops", (StopsAfter,), {"line": line})
     how = {"trainer": trainer, "pace": QUICK}
-    end = run_pack(one, FolderLedger(str(tmp_path / "runs")), line.wire, **how)
+    end = run_pack(pack_job, FolderLedger(str(tmp_path / "runs")), line.wire, **how)
     assert end.end == "stopped"
-    return replace(one, before={}, resumes=True), tmp_path / "runs"
+    return replace(pack_job, before={}, resumes=True), tmp_path / "runs"
 
 
 def smaller(state: dict[str, Any]) -> dict[str, Any]:
@@ -169,7 +168,7 @@ def smaller(state: dict[str, Any]) -> dict[str, Any]:
 def test_a_pack_goes_on_over_a_crafted_snapshot(
     stopped: tuple[Any, Path], tmp_path: Path, kind: str
 ) -> None:
-    one, root = stopped
+    pack_job, root = stopped
     kept = Checkpoints(root)
     header, body = saved.unpack_snapshot(kept.load("pack") or b"") or pytest.fail("no snapshot")
     crafted = pickle.dumps(Crafted(tmp_path / "ran"))
@@ -192,10 +191,10 @@ def test_a_pack_goes_on_over_a_crafted_snapshot(
             began.append(self.step)
             yield from super().run(*given)
 
-    run(one, root, trainer=Watched)
+    run(pack_job, root, trainer=Watched)
     assert not (tmp_path / "ran").exists()
     assert (began[0] > 0) == (kind == "whole")
-    run(replace(one, resumes=False), tmp_path / "whole")
+    run(replace(pack_job, resumes=False), tmp_path / "whole")
     assert ends(root) == ends(tmp_path / "whole")
     assert looks(root).equals(looks(tmp_path / "whole"))
     assert kept.list() == []
@@ -204,16 +203,16 @@ def test_a_pack_goes_on_over_a_crafted_snapshot(
 @pytest.mark.parametrize("kind", ["whole", "all", "training", "state", "engine"])
 def test_a_round_goes_on_over_crafted_trials(tmp_path: Path, kind: str) -> None:
     of = coarse()
-    some = some_of(of, 6)
+    drawn = some_of(of, 6)
     root = tmp_path / "runs"
-    run(job(replace(of, keep=1), some), root)
-    left, runs = later(root, some)
+    run(job(replace(of, keep=1), drawn), root)
+    left, runs = later(root, drawn)
     kept = Checkpoints(root)
     crafted = pickle.dumps(Crafted(tmp_path / "ran"))
     settings = settings_hash(of)
     assert left
     for trial in left:
-        data = kept.aside(of.id, trial.id) or pytest.fail("not set aside")
+        data = kept.aside(of.id, trial.id) or pytest.fail("not kept")
         training, points = saved.decode_trial(data, settings, "module") or pytest.fail("not read")
         content = decode(training)
         other = encode({**content, "state": smaller(content["state"])})
@@ -239,9 +238,9 @@ def test_a_round_goes_on_over_crafted_trials(tmp_path: Path, kind: str) -> None:
     run(job(of, left, runs), root, trainer=Watched)
     assert not (tmp_path / "ran").exists()
     assert sorted(resumed) == (sorted(t.id for t in left) if kind == "whole" else [])
-    run(job(of, some, {}), tmp_path / "one")
-    assert looks(root).equals(looks(tmp_path / "one"))
-    assert ends(root) == ends(tmp_path / "one")
+    run(job(of, drawn, {}), tmp_path / "whole")
+    assert looks(root).equals(looks(tmp_path / "whole"))
+    assert ends(root) == ends(tmp_path / "whole")
 
 
 # What a snapshot names
@@ -250,17 +249,17 @@ def test_a_round_goes_on_over_crafted_trials(tmp_path: Path, kind: str) -> None:
 def test_a_snapshot_that_names_another_pack_deletes_nothing(
     stopped: tuple[Any, Path], tmp_path: Path
 ) -> None:
-    one, root = stopped
+    pack_job, root = stopped
     kept = Checkpoints(root)
     header, body = saved.unpack_snapshot(kept.load("pack") or b"") or pytest.fail("no snapshot")
     outside = tmp_path / "precious.snapshot"
     outside.write_bytes(b"precious")
-    study = one.pack.study
+    study = pack_job.pack.study
     other = replace(study, budget_steps=1)  # its snapshots are of other settings, and deleted
     for name in ("another", "../../precious", "/etc/passwd", "a/b", ""):
         kept.save("crafted", saved.pack_snapshot(replace(header, pack=name), body))
         store = FolderLedger(str(root)).store
-        assert [found.pack for found in snapshots(store, [study])] == ["pack"]
+        assert [header.pack for header in snapshots(store, [study])] == ["pack"]
         forget_snapshots(store, [other])
         assert "crafted" in kept.list()
         kept.save("pack", saved.pack_snapshot(header, body))
@@ -298,18 +297,18 @@ def test_a_malformed_header_is_none(stopped: tuple[Any, Path], change: dict[str,
 
 
 def test_files_of_other_names_are_passed_over(stopped: tuple[Any, Path]) -> None:
-    one, root = stopped
+    pack_job, root = stopped
     folder = root / "checkpoints"
     data = (folder / "pack.snapshot").read_bytes()
     (folder / "inner").mkdir()
     strange = ["a b.snapshot", "-x.snapshot", "inner/x.snapshot", "inner/s,t.trial"]
-    strange += [f"{one.pack.study.id},a b.trial", f"{one.pack.study.id},..trial"]
+    strange += [f"{pack_job.pack.study.id},a b.trial", f"{pack_job.pack.study.id},..trial"]
     for name in strange:
         (folder / name).write_bytes(data)
     store = FolderLedger(str(root)).store
     assert Checkpoints(root).list() == ["pack"]
-    assert [found.pack for found in snapshots(store, [one.pack.study])] == ["pack"]
-    forget_snapshots(store, [one.pack.study])
+    assert [header.pack for header in snapshots(store, [pack_job.pack.study])] == ["pack"]
+    forget_snapshots(store, [pack_job.pack.study])
     assert sorted(str(p.relative_to(folder)) for p in folder.rglob("*.*")) == sorted(strange)
 
 
@@ -322,96 +321,6 @@ def test_a_folder_that_is_a_link_is_not_cleaned(stopped: tuple[Any, Path], tmp_p
     assert (theirs / "pack.snapshot").exists()
     (root / "checkpoints").unlink()
     theirs.rename(root / "checkpoints")
-    (tmp_path / "link").symlink_to(root)  # the results folder itself may be one
+    (tmp_path / "link").symlink_to(root)  # the results folder itself may be a link
     Checkpoints(tmp_path / "link").delete("pack")
     assert not (root / "checkpoints" / "pack.snapshot").exists()
-
-
-# What cannot be kept
-
-OPTIMIZER = """
-import collections
-import torch
-
-
-class Remembers(torch.optim.SGD):
-    space = {"learning_rate": {"log": [1e-3, 1]}}
-
-    def step(self, closure=None):
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                self.state[parameter].setdefault("last", collections.deque(maxlen=3)).append(1)
-        return super().step(closure)
-"""
-
-
-EXPERIMENT = """\
-name: odd
-workload: digits-softmax
-grid:
-  batch_size: 64
-  optimizer: odd.py:Remembers
-trials: 20
-keep: 2
-budget: 60 steps
-target: validation_error < 0.1
-evaluation_ratio: 1.3
-"""
-
-
-@pytest.mark.parametrize("engine", ["module", "stacked"])
-def test_what_cannot_be_kept_trains_on_and_is_said_once(tmp_path: Path, engine: str) -> None:
-    (tmp_path / "odd.py").write_text(OPTIMIZER)
-    (tmp_path / "odd.yaml").write_text(EXPERIMENT)
-    events: list[Event] = []
-    root, of = tmp_path / "runs", load(tmp_path / "odd.yaml", [f"engine={engine}"])
-    how = {"address": "none", "pace": QUICK, "observer": events.append, "pack_size": 8}
-    did = sweep(of, results=root, **how)
-    assert did.complete
-    assert len([event for event in events if isinstance(event, PackStarted)]) > 1
-    (note,) = [event.text for event in events if isinstance(event, Note) and "saved" in event.text]
-    assert "optimizer" in note or "update" in note
-    assert "collections.deque" in note
-    assert not list((root / "checkpoints").glob("*"))
-
-
-@pytest.mark.parametrize("engine", ["module", "stacked"])
-def test_what_cannot_be_kept_begins_again(tmp_path: Path, engine: str) -> None:
-    (tmp_path / "odd.py").write_text(OPTIMIZER)
-    of = problems.study(optimizer="odd.py:Remembers", budget_steps=100, keep=None)
-    of = replace(of, workload=replace(of.workload, base=str(tmp_path)))
-    one = job(of, problems.trials(of, 3))
-    one = replace(one, pack=replace(one.pack, engine=engine))
-    line = Line()
-    trainer = type("Stops", (StopsAfter,), {"line": line})
-    ledger = FolderLedger(str(tmp_path / "runs"))
-    end = run_pack(one, ledger, line.wire, trainer=trainer, pace=QUICK)
-    assert end.end == "stopped"
-    assert ledger.checkpoints.list() == []
-    run(one, tmp_path / "runs")
-    run(one, tmp_path / "whole")
-    assert looks(tmp_path / "runs").equals(looks(tmp_path / "whole"))
-    assert ends(tmp_path / "runs") == ends(tmp_path / "whole")
-
-
-@pytest.mark.parametrize("engine", ["module", "stacked"])
-def test_trials_that_cannot_be_set_aside_end_as_ever(tmp_path: Path, engine: str) -> None:
-    (tmp_path / "odd.py").write_text(OPTIMIZER)
-    of = coarse()
-    of = replace(
-        of, workload=replace(of.workload, base=str(tmp_path)), optimizer="odd.py:Remembers"
-    )
-    some = tuple(
-        replace(trial, metaparameters={"learning_rate": rate})
-        for trial, rate in zip(some_of(coarse(), 4), (0.001, 0.01, 0.1, 0.3), strict=True)
-    )
-    pack = Pack(id="pack", study=replace(of, keep=1), trials=some, engine=engine, known=(15,))
-    training = Training(replace(pack, set_aside=True))
-    events = [event for look in training.run() for event in look]
-    assert training.aside == {}
-    assert "collections.deque" in str(training.not_kept)
-    cut = [o for o in problems.outcomes(events).values() if o.stop_reason == "dominated"]
-    assert len(cut) > 1
-    plain = [event for look in Training(pack).run() for event in look]
-    assert problems.measurements(events) != []
-    assert by_trial(events) == by_trial(plain)

@@ -38,10 +38,10 @@ Pairs = dict[str, str]
 
 @dataclass(frozen=True)
 class Commit:
-    """Trials with a number of looks each, dated by hand: clocks of machines differ."""
+    """Trials with a number of evaluations each, dated by hand: clocks of machines differ."""
 
     experiment: str
-    looks: dict[str, int]
+    evaluations: dict[str, int]
     second: int
     ending: str
     """``whole``; ``half``: its writer dies between the two files; ``slow``: a compaction runs
@@ -74,14 +74,14 @@ class Open:
 commits = st.builds(
     Commit,
     experiment=st.sampled_from(EXPERIMENTS),
-    looks=st.dictionaries(st.sampled_from(TRIALS), st.integers(0, 3), min_size=1, max_size=3),
+    evaluations=st.dictionaries(st.sampled_from(TRIALS), st.integers(0, 3), min_size=1, max_size=3),
     second=st.integers(0, 4),
     ending=st.sampled_from(["whole"] * 5 + ["half", "slow", "asleep"]),
 )
 whole = st.builds(
     Commit,
     experiment=st.sampled_from(EXPERIMENTS),
-    looks=st.dictionaries(st.sampled_from(TRIALS), st.integers(0, 3), min_size=1, max_size=3),
+    evaluations=st.dictionaries(st.sampled_from(TRIALS), st.integers(0, 3), min_size=1, max_size=3),
     second=st.integers(0, 4),
     ending=st.just("whole"),
 )
@@ -122,9 +122,9 @@ class Twin:
         return {trial: run for trial, _, run in sorted(self.rows)}
 
     def committed(self, commit: Commit, run: str) -> None:
-        for trial, looks in commit.looks.items():
+        for trial, evaluations in commit.evaluations.items():
             self.rows.append((trial, _at(commit.second), run))
-            self.points[trial, run] = set(range(looks))
+            self.points[trial, run] = set(range(evaluations))
 
     def wanted(self) -> list[tuple[str, str, int]]:
         return sorted((t, r, step) for t, r in self.live.items() for step in self.points[t, r])
@@ -142,23 +142,25 @@ class Twin:
         points = _raw(self.root, "measurements")
         assert set(_keys(points)) >= set(self.wanted())
         latest = {key: max(seconds) for key, seconds in self.studies.items()}
-        found = run.studies
-        keys = zip(found.experiment, found.study, strict=True)
-        assert dict(zip(keys, found.time, strict=True)) == {k: _at(s) for k, s in latest.items()}
+        read = run.studies
+        keys = zip(read.experiment, read.study, strict=True)
+        assert dict(zip(keys, read.time, strict=True)) == {k: _at(s) for k, s in latest.items()}
 
     def check_readers(self) -> None:
-        """Whoever opened it before gets all looks of each trial: of the row it has, or a later."""
+        """Whoever opened it before gets all evaluations of each trial, by its row or a later."""
         for run, before in self.readers:
-            looks: dict[tuple[str, str], set[int]] = {}
+            evaluations: dict[tuple[str, str], set[int]] = {}
             for trial, commit, step in _keys(run.read_measurements()):
-                assert (trial, commit, step) not in looks.get((trial, commit), set())
-                looks.setdefault((trial, commit), set()).add(step)
+                assert (trial, commit, step) not in evaluations.get((trial, commit), set())
+                evaluations.setdefault((trial, commit), set()).add(step)
             for trial, commit in before.items():
-                seen = {pair: steps for pair, steps in looks.items() if pair[0] == trial}
-                own = {pair: self.points[pair] for pair in [(trial, commit)] if self.points[pair]}
+                seen = {pair: steps for pair, steps in evaluations.items() if pair[0] == trial}
+                before_it = {
+                    pair: self.points[pair] for pair in [(trial, commit)] if self.points[pair]
+                }
                 later = (trial, self.live[trial])
                 now = {later: self.points[later]} if self.points[later] else {}
-                assert seen in (own, now)
+                assert seen in (before_it, now)
 
     def check_compacted(self) -> None:
         """Nobody needs to know which rows count."""
@@ -200,8 +202,10 @@ def each_operation(call: Callable[[str], None]) -> Iterator[None]:
 
 
 def apply(twin: Twin, commit: Commit) -> None:
-    points = [{"trial": t, "step": step} for t, n in commit.looks.items() for step in range(n)]
-    rows = [{"trial": t, "study": "s", "time": _at(commit.second)} for t in commit.looks]
+    points = [
+        {"trial": t, "step": step} for t, n in commit.evaluations.items() for step in range(n)
+    ]
+    rows = [{"trial": t, "study": "s", "time": _at(commit.second)} for t in commit.evaluations]
     store = Store(twin.root)
 
     def before(name: str) -> None:

@@ -26,12 +26,12 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "results.md"
 NAME = "digits-mlp-sgd-8-3"
 
 
-def again(root: Path, index: int = 3, looks: int = 7, experiment: str = "synthetic") -> str:
-    """Train a trial again: ``looks`` measurements of it with an error of 0.5."""
+def again(root: Path, index: int = 3, evaluations: int = 7, experiment: str = "synthetic") -> str:
+    """Train a trial again: ``evaluations`` measurements of it with an error of 0.5."""
     trial = synthetic.trial_row("digits-mlp", "sgd", 8, index)
     points = [
-        {"trial": trial["trial"], "step": look, "metrics": {"validation_error": 0.5}}
-        for look in range(1, looks + 1)
+        {"trial": trial["trial"], "step": step, "metrics": {"validation_error": 0.5}}
+        for step in range(1, evaluations + 1)
     ]
     run = Store(root).commit(experiment, measurements=points, trials=[trial])
     assert run is not None
@@ -104,7 +104,7 @@ def test_a_file_of_dead_rows_alone_goes(folder: Path) -> None:
     assert len(raw(folder, "trials")) == 48
     (only,) = (folder / "trials" / "synthetic").iterdir()
     newest = max((folder / "measurements" / "synthetic").iterdir())
-    again(folder, looks=0)
+    again(folder, evaluations=0)
     compact(Location(folder))
     assert not only.exists()
     assert not newest.exists()
@@ -198,7 +198,7 @@ def test_whoever_lost_its_claim_takes_back_what_it_wrote(
 def test_a_commit_whose_measurements_were_merged_does_not_write_them_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It slept between its trials and its look whether the measurements are still there, while two
+    """It slept between its trials and its check whether the measurements are still there, while two
     compactions went by: the second merged file no longer says that it replaces them."""
     exists = Location.exists
 
@@ -238,7 +238,7 @@ def test_a_commit_that_slept_long_looks_under_the_lock(
         held.append("locked")
         return locked(self)
 
-    def looked(self: Location, name: str) -> bool:
+    def asked(self: Location, name: str) -> bool:
         held.append(f"exists {name.split('/')[0]}")
         return exists(self, name)
 
@@ -248,7 +248,7 @@ def test_a_commit_that_slept_long_looks_under_the_lock(
 
     with monkeypatch.context() as patch:
         patch.setattr(Claims, "locked", watched)
-        patch.setattr(Location, "exists", looked)
+        patch.setattr(Location, "exists", asked)
         again(folder)
         assert held == ["exists measurements"]
         held.clear()
@@ -258,7 +258,7 @@ def test_a_commit_that_slept_long_looks_under_the_lock(
     max((folder / "trials" / "synthetic").iterdir()).unlink()
     orphan = max((folder / "measurements" / "synthetic").iterdir())
     _old(orphan)
-    monkeypatch.setattr(Location, "exists", looked)
+    monkeypatch.setattr(Location, "exists", asked)
     monkeypatch.setattr(Location, "delete", deleted)
     held.clear()
     monkeypatch.setattr(Claims, "locked", watched)
@@ -285,8 +285,8 @@ def test_measurements_whose_trials_lie_in_a_folder_of_another_name_stay(folder: 
 USES: dict[str, Callable[[results.Results], Any]] = {
     "measurements": lambda run: run.read_measurements(["trial"]).trial.value_counts()[NAME],
     "query": lambda run: run.query(
-        f"SELECT count(*) AS looks FROM measurements WHERE trial = '{NAME}'"
-    ).looks[0],
+        f"SELECT count(*) AS evaluations FROM measurements WHERE trial = '{NAME}'"
+    ).evaluations[0],
     "looks": lambda run: sum(
         len(batch.step) for batch in _looks(run).of([NAME], "validation_error")
     ),
@@ -323,10 +323,10 @@ def test_an_open_dataset_misses_no_measurements(folder: Path, use: str, experime
 def test_another_target_is_found_in_them(folder: Path) -> None:
     opened = results.open(folder)
     wanted = opened.with_target("validation_error < 0.3").trials.set_index("trial")
-    again(folder, looks=20)
+    again(folder, evaluations=20)
     compact(Location(folder))
-    found = opened.with_target("validation_error < 0.3").trials.set_index("trial")
-    assert found.steps_to_target.drop(NAME).equals(wanted.steps_to_target.drop(NAME))
+    answer = opened.with_target("validation_error < 0.3").trials.set_index("trial")
+    assert answer.steps_to_target.drop(NAME).equals(wanted.steps_to_target.drop(NAME))
 
 
 def test_one_that_is_superseded_while_files_are_listed(
@@ -359,9 +359,9 @@ def test_the_line_of_the_page_counts_each_trial_once(folder: Path) -> None:
     wanted = results.open(folder).trials.sort_values("trial")
     with duckdb.connect() as session:
         sql = line.replace("results/runs", str(folder))
-        found = session.sql(sql).to_arrow_table().to_pandas().sort_values("trial")
-        assert list(found.trial) == list(wanted.trial)
-        assert list(found.run) == list(wanted.run)
+        answer = session.sql(sql).to_arrow_table().to_pandas().sort_values("trial")
+        assert list(answer.trial) == list(wanted.trial)
+        assert list(answer.run) == list(wanted.run)
         assert len(session.sql(f"SELECT trial FROM '{folder}/trials/**/*.parquet'")) == 50
         # With the measurements of those rows.
         files = f"'{folder}/measurements/**/*.parquet'"

@@ -1,0 +1,112 @@
+"""Trials whose state cannot be saved: they train on, the user hears of it once, and those that are
+cut off begin again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from experiments.config.file import load
+from experiments.driver.events import Event, Note, PackStarted
+from experiments.driver.ledger import FolderLedger
+from experiments.driver.sweep import sweep
+from experiments.driver.worker import Pace, run_pack
+from experiments.plan import Pack
+from experiments.training.loop import Training
+from tests import problems
+from tests.experiments.test_aside import by_trial, coarse, ends, job, looks, run, some_of
+from tests.experiments.test_untrusted_files import StopsAfter
+from tests.experiments.test_worker import Line
+
+QUICK = Pace(ask=0.01, renew=0.02, commit=0.0, snapshot=0.0)
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+OPTIMIZER = """
+import collections
+import torch
+
+
+class Remembers(torch.optim.SGD):
+    space = {"learning_rate": {"log": [1e-3, 1]}}
+
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                self.state[parameter].setdefault("last", collections.deque(maxlen=3)).append(1)
+        return super().step(closure)
+"""
+
+
+EXPERIMENT = """\
+name: odd
+workload: digits-softmax
+grid:
+  batch_size: 64
+  optimizer: odd.py:Remembers
+trials: 20
+keep: 2
+budget: 60 steps
+target: validation_error < 0.1
+evaluation_ratio: 1.3
+"""
+
+
+@pytest.mark.parametrize("engine", ["module", "stacked"])
+def test_what_cannot_be_kept_trains_on_and_is_said_once(tmp_path: Path, engine: str) -> None:
+    (tmp_path / "odd.py").write_text(OPTIMIZER)
+    (tmp_path / "odd.yaml").write_text(EXPERIMENT)
+    events: list[Event] = []
+    root, of = tmp_path / "runs", load(tmp_path / "odd.yaml", [f"engine={engine}"])
+    how = {"address": "none", "pace": QUICK, "observer": events.append, "pack_size": 8}
+    did = sweep(of, results=root, **how)
+    assert did.complete
+    assert len([event for event in events if isinstance(event, PackStarted)]) > 1
+    (note,) = [event.text for event in events if isinstance(event, Note) and "saved" in event.text]
+    assert "optimizer" in note or "update" in note
+    assert "collections.deque" in note
+    assert not list((root / "checkpoints").glob("*"))
+
+
+@pytest.mark.parametrize("engine", ["module", "stacked"])
+def test_what_cannot_be_kept_begins_again(tmp_path: Path, engine: str) -> None:
+    (tmp_path / "odd.py").write_text(OPTIMIZER)
+    of = problems.study(optimizer="odd.py:Remembers", budget_steps=100, keep=None)
+    of = replace(of, workload=replace(of.workload, base=str(tmp_path)))
+    pack_job = job(of, problems.trials(of, 3))
+    pack_job = replace(pack_job, pack=replace(pack_job.pack, engine=engine))
+    line = Line()
+    trainer = type("Stops", (StopsAfter,), {"line": line})
+    ledger = FolderLedger(str(tmp_path / "runs"))
+    end = run_pack(pack_job, ledger, line.wire, trainer=trainer, pace=QUICK)
+    assert end.end == "stopped"
+    assert ledger.checkpoints.list() == []
+    run(pack_job, tmp_path / "runs")
+    run(pack_job, tmp_path / "whole")
+    assert looks(tmp_path / "runs").equals(looks(tmp_path / "whole"))
+    assert ends(tmp_path / "runs") == ends(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("engine", ["module", "stacked"])
+def test_trials_that_cannot_be_set_aside_end_as_ever(tmp_path: Path, engine: str) -> None:
+    (tmp_path / "odd.py").write_text(OPTIMIZER)
+    of = coarse()
+    of = replace(
+        of, workload=replace(of.workload, base=str(tmp_path)), optimizer="odd.py:Remembers"
+    )
+    drawn = tuple(
+        replace(trial, metaparameters={"learning_rate": rate})
+        for trial, rate in zip(some_of(coarse(), 4), (0.001, 0.01, 0.1, 0.3), strict=True)
+    )
+    pack = Pack(id="pack", study=replace(of, keep=1), trials=drawn, engine=engine, known=(15,))
+    training = Training(replace(pack, set_aside=True))
+    events = [event for part in training.run() for event in part]
+    assert training.aside == {}
+    assert "collections.deque" in str(training.not_kept)
+    cut = [o for o in problems.outcomes(events).values() if o.stop_reason == "dominated"]
+    assert len(cut) > 1
+    plain = [event for part in Training(pack).run() for event in part]
+    assert problems.measurements(events) != []
+    assert by_trial(events) == by_trial(plain)
