@@ -9,6 +9,7 @@ import torch
 
 from experiments import optimizers
 from experiments.errors import ExperimentError
+from workloads import WorkloadError
 
 
 @pytest.mark.parametrize("name", optimizers.names())
@@ -61,3 +62,16 @@ def test_ones_own_file_brings_arguments_and_space(tmp_path: Path) -> None:
         with pytest.raises(ExperimentError, match=message) as caught:
             optimizers.get(name, str(tmp_path))
         assert hint in (caught.value.hint or "")
+
+
+def test_a_class_that_a_script_defines_below_its_sweep(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(
+        "import batchscale as bs\n"
+        "import torch\n"
+        "class Above(torch.optim.SGD): ...\n"
+        "bs.sweep('no-such')\n"
+        "class Below(torch.optim.SGD): ...\n"
+    )
+    assert "learning_rate" in optimizers.get("script.py:Above", str(tmp_path)).arguments
+    with pytest.raises(WorkloadError, match=r"script.py defines 'Below' only after line 4"):
+        optimizers.get("script.py:Below", str(tmp_path))
