@@ -15,6 +15,7 @@ from results.target import Target
 
 if TYPE_CHECKING:
     from experiments.config.file import Experiment
+    from experiments.config.plans import StudyPlan
     from results.reader import Results
     from workloads import Workload
 
@@ -130,15 +131,18 @@ def _row(found: Results, trial: str) -> dict[str, Any]:
 
 
 def _study(found: Results, row: Mapping[str, Any]) -> Study:
-    """The study of a recorded trial, its budget where the trial stopped."""
+    """The study of a recorded trial, its budget where the trial stopped.
+
+    One that raised did so beyond the step that was recorded: it has its study's whole budget.
+    """
     from experiments.config import file
 
     studies = found.studies
     held = studies[studies["study"] == row["study"]].iloc[-1]
     name = f"experiment {row['experiment']}"
     experiment = _in_its_folder(lambda: file.parse(held["experiment_yaml"], name))
-    plans = experiment.plans(source=row["workload_version"])
-    plan = next(p for p in plans if p.study.id == row["study"])
+    plan = _plan(experiment, row)
+    ended = None if row["stop_reason"] == "error" else row["steps_run"]
     target = Target(
         metric=row["target_metric"],
         value=float(row["target_value"]),
@@ -148,9 +152,29 @@ def _study(found: Results, row: Mapping[str, Any]) -> Study:
         plan.study,
         targets=(target,),
         keep=None,
-        budget_steps=int(row["steps_run"] or row["budget_steps"]),
+        budget_steps=int(ended or row["budget_steps"]),
         evaluation_ratio=float(row["evaluation_ratio"]),
         layout=Layout(micro_batch=plan.study.layout.micro_batch),
+    )
+
+
+def _plan(experiment: Experiment, row: Mapping[str, Any]) -> StudyPlan:
+    """The study that a trial is of; where an optimizer's code has changed, what it has become."""
+    import workloads
+    from experiments.driver.known import description
+    from experiments.driver.rows import study_columns
+
+    plans = experiment.plans(source=row["workload_version"])
+    for plan in plans:
+        if plan.study.id == row["study"]:
+            return plan
+    for plan in plans:
+        ref = plan.study.workload
+        columns = study_columns(plan.study, workloads.load(ref.spec, ref.fields, ref.base))
+        if description(columns) == description(row):
+            return plan
+    raise CommandError(
+        f"trial {row['trial']}: experiment {experiment.name}, as recorded, has no such study"
     )
 
 

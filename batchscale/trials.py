@@ -107,6 +107,8 @@ class TrialRun:
         """Whether a repeated trial stopped at the same step with the same measurements."""
         if self.recorded is None:
             return True
+        if self.recorded["stop_reason"] == "error":
+            return False  # it would have raised
         if self.outcome.steps_run != int(self.recorded["steps_run"]):
             return False
         return self._first_difference() is None
@@ -124,6 +126,8 @@ class TrialRun:
     def _against_record(self) -> str:
         assert self.recorded is not None
         now, then = self.outcome.steps_run, int(self.recorded["steps_run"])
+        if self.recorded["stop_reason"] == "error":
+            return f"{now:,} steps without the error that was recorded after step {then:,}"
         line = f"{now:,} steps, recorded {then:,}: {'equal' if self.equal else 'different'}"
         apart = self._first_difference()
         return line if apart is None else f"{line} ({self.target.metric} from step {apart:,} on)"

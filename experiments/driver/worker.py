@@ -138,7 +138,9 @@ class _Run:
                 self.wire.tell(Started(pack=self.job.pack.id, engine=self.engine))
             self._loop(training)
             return self._finished(training)
-        except Exception as error:  # the user's own, or ours about what is the user's
+        # The user's own, or ours about what is the user's. A worker that ended itself for them
+        # would be missed as one that died.
+        except (Exception, SystemExit) as error:
             return self._failed(error)
 
     def _held(self, data: bytes | None) -> tuple[Pack, bytes | None]:
@@ -317,11 +319,13 @@ class _Run:
         body = pickle.dumps((training.snapshot(), points))
         self.ledger.save(self.job.pack.id, pack_snapshot(header, body))
 
-    def _failed(self, error: Exception) -> PackEnd:
+    def _failed(self, error: Exception | SystemExit) -> PackEnd:
         pack = self.job.pack
         alone = len(self.wanted) == 1
         trial = min(self.wanted)
         failure = Failure.of(error, trial if alone else None, self.job.moved)
+        if self.first and self.group.size > 1:
+            failure = self._of_group(failure)
         if self.first and not self._robbed and not isinstance(error, ResultsError):
             if alone and not failure.clear:
                 step = self.at[0]
@@ -338,6 +342,11 @@ class _Run:
             self._commit()
             self.ledger.forget(pack.id)
         return PackEnd(pack=pack.id, end="failed", failure=failure)
+
+    def _of_group(self, failure: Failure) -> Failure:
+        """What another rank raised: what this one met may be that the other has left the group."""
+        first = self.wire.asks(self.job.pack.id).failure
+        return replace(first, trial=failure.trial) if first else failure
 
     @property
     def _robbed(self) -> bool:
