@@ -90,6 +90,7 @@ def test_memory_is_named_only_where_there_is_a_reason(
     assert failure.message == message
     assert not failure.clear
     assert (failure.hint is not None) is ("memory" in message and "?" not in message)
+    assert failure.error().hint == failure.hint
 
 
 def test_an_exception_is_shown_from_the_users_first_frame_on() -> None:
