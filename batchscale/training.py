@@ -37,9 +37,12 @@ def train(
 ) -> TrialRun:
     """Train a new trial: see `batchscale.trial`.
 
+    What would be tuned and is not given has the optimizer's default.
+
     Raises:
-        CommandError: a metaparameter is missing, or the file to save to is not one.
+        CommandError: a metaparameter has neither, or the file to save to is not one.
     """
+    from experiments import optimizers
     from experiments.config import file
 
     given = {
@@ -56,14 +59,16 @@ def train(
         **values,
     )
     (plan,) = experiment.plans()
-    if plan.space:
-        missing = list(plan.space)
+    defaults = optimizers.get(plan.study.optimizer, plan.study.workload.base).defaults
+    missing = [name for name in plan.space if name not in defaults]
+    if missing:
         example = " ".join(f"--param {name}=…" for name in missing)
         raise CommandError(
             f"one trial of {optimizer} needs a value of {' and '.join(missing)}",
             hint=f"{example}, or in Python {missing[0]}=…",
         )
-    (trial,) = plan.trials(0, 1)
+    fixed = {**plan.fixed, **{name: defaults[name] for name in plan.space}}
+    (trial,) = replace(plan, space={}, fixed=fixed).trials(0, 1)
     return _run(plan.study, trial, engine, device, save, on_measure)
 
 
@@ -200,6 +205,7 @@ def _run(
     save: str | Path | None,
     on_measure: OnMeasure | None,
 ) -> TrialRun:
+    from experiments import optimizers
     from experiments.training.loop import Training
 
     path = _savable(save)
@@ -220,6 +226,10 @@ def _run(
         trial=trial,
         outcome=outcomes[0],
         engine=training.engine,
+        metaparameters={
+            **optimizers.get(study.optimizer, study.workload.base).defaults,
+            **trial.metaparameters,
+        },
         looks=looks,
         weights=training.final[trial.id],
     )
@@ -260,7 +270,7 @@ def _write(run: TrialRun, path: Path) -> None:
         "workload": str(run.study.workload.spec),
         "fields": json.dumps(dict(run.study.workload.fields)),
         "optimizer": run.study.optimizer,
-        "metaparameters": json.dumps(dict(run.trial.metaparameters)),
+        "metaparameters": json.dumps(dict(run.metaparameters)),
         "outcome": json.dumps(asdict(run.outcome)),
     }
     weights = {name: value.cpu().contiguous() for name, value in run.weights.items()}

@@ -31,6 +31,8 @@ class TrialRun:
     trial: Trial
     outcome: Outcome
     engine: str
+    metaparameters: Mapping[str, Any]
+    """All that the optimizer and the schedule were given, defaults too."""
     looks: Sequence[Measurement]
     weights: Mapping[str, Tensor] = field(repr=False)
     """Parameters and buffers by name, as they were at the last look."""
@@ -82,6 +84,12 @@ class TrialRun:
                 ax.plot(hit["step"], hit[target.metric], marker="o", color=look(1).colour)
                 ax.set_title(f"target reached at step {self.steps_to_target:,}")
         return ax
+
+    @property
+    def algorithm(self) -> str:
+        """The optimizer with the values of its metaparameters, in one line."""
+        values = ", ".join(f"{name} {value}" for name, value in self.metaparameters.items())
+        return f"{self.study.optimizer}: {values}" if values else self.study.optimizer
 
     @property
     def verdict(self) -> str:

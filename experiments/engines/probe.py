@@ -11,6 +11,7 @@ import torch
 
 from experiments.engines.base import Engine
 from experiments.engines.module import ModuleEngine, draws_random_numbers
+from experiments.engines.optimizer_check import unstackable_optimizer
 from experiments.engines.stacked import StackedEngine
 from experiments.errors import ExperimentError
 from experiments.optimizers.own import OwnOptimizer
@@ -43,6 +44,8 @@ def stackable(setup: Setup, trials: Sequence[Trial]) -> str | None:
         return "its buffers differ between initializations"
     if draws_random_numbers(setup, model):
         return "its forward pass draws random numbers"
+    if reason := unstackable_optimizer(setup, trials):
+        return f"optimizer {setup.optimizer.name}: {reason}"
     try:
         engine = StackedEngine(setup, trials)
         engine.advance(1)
@@ -129,6 +132,11 @@ def make_engine(kind: str, setup: Setup, trials: Sequence[Trial]) -> Engine:
         kind = "module"
     if kind == "auto":
         kind = choose(setup, trials)
+    elif kind == "stacked" and (reason := unstackable_optimizer(setup, trials)):
+        raise ExperimentError(
+            f"optimizer {setup.optimizer.name} cannot be stacked: {reason}",
+            hint="engine: module trains one model at a time",
+        )
     elif kind == "stacked" and (reason := stackable(setup, trials)):
         raise ExperimentError(
             f"workload {setup.workload.name} cannot be stacked: {reason}",
