@@ -102,14 +102,10 @@ def _probe(plan: StudyPlan, device: str) -> _Probe:
         engine = make_engine("module", setup, trials[:_FEW])
     scale = models / len(engine.trials)
     step = _seconds(engine, setup.device)
-    began = time.perf_counter()
-    for split in setup.evaluated:
-        engine.evaluate(split)
-    look = time.perf_counter() - began
     return _Probe(
         engine=engine.kind,
         step=step * scale,
-        look=look * scale,
+        look=_look_seconds(engine, setup) * scale,
         memory=_memory(engine, setup, trials[0], scale),
     )
 
@@ -127,6 +123,19 @@ def _seconds(engine: Engine, device: torch.device) -> float:
         if spent > _SECONDS:
             return spent / steps
         steps *= 2
+
+
+def _look_seconds(engine: Engine, setup: Setup) -> float:
+    """Seconds that one evaluation takes; of a streamed split, from a part of it."""
+    seconds = 0.0
+    for split in setup.evaluated:
+        engine.setup = setup.sampled(split)
+        began = time.perf_counter()
+        engine.evaluate(split)
+        spent = time.perf_counter() - began
+        seconds += spent * len(setup.splits[split]) / len(engine.setup.splits[split])
+    engine.setup = setup
+    return seconds
 
 
 def _memory(engine: Engine, setup: Setup, trial: Trial, scale: float) -> int:

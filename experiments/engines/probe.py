@@ -49,6 +49,7 @@ def stackable(setup: Setup, trials: Sequence[Trial]) -> str | None:
     try:
         engine = StackedEngine(setup, trials)
         engine.advance(1)
+        engine.setup = setup.sampled(setup.evaluated[0])
         engine.evaluate(setup.evaluated[0])
     # What the user's model does under vmap can fail in any way; the reason is reported.
     except Exception as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import torch
@@ -101,6 +101,11 @@ class Setup:
     def train(self) -> Split:
         """The training split."""
         return self.splits["train"]
+
+    def sampled(self, *splits: str) -> Setup:
+        """The same with few examples of these splits, where they are streamed: for probes."""
+        few = {name: self.splits[name].sample() for name in splits}
+        return replace(self, splits={**self.splits, **few})
 
     @property
     def evaluated(self) -> tuple[str, ...]:

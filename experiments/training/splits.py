@@ -13,10 +13,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import default_collate
+from torch.utils.data import Subset, default_collate
 
 from experiments.seeds import derive
 from workloads import Batch, Workload
+
+_SAMPLE = 1024
 
 
 def _cast(batch: Batch, dtype: torch.dtype) -> Batch:
@@ -31,13 +33,20 @@ class Split:
     ) -> None:
         self.workload, self.device, self.dtype = workload, device, dtype
         self.resident = isinstance(data, tuple)
-        self._data = tuple(x.to(device) for x in data) if self.resident else data
+        self._data: Any = tuple(x.to(device) for x in data) if self.resident else data
         self._size = len(self._data[0]) if self.resident else len(data)
         self.random = workload.augments or not self.resident
         """Whether a training batch draws random numbers."""
 
     def __len__(self) -> int:
         return self._size
+
+    def sample(self) -> Split:
+        """What a probe looks at: the first 1,024 examples of a streamed split, all of another."""
+        if self.resident or self._size <= _SAMPLE:
+            return self
+        few = Subset(self._data, range(_SAMPLE))
+        return Split(few, self.workload, self.device, self.dtype)
 
     @property
     def nbytes(self) -> int:
@@ -62,9 +71,13 @@ class Split:
         chosen: Sequence[int] = indices[part].tolist()
         first = part.start or 0
         examples = []
+        # On a CPU its generator is all there is; to seed those of other devices too takes longer
+        # than to read an example.
+        on_cpu = self.device.type == "cpu"
+        reseed = torch.default_generator.manual_seed if on_cpu else torch.manual_seed
         with torch.random.fork_rng(devices=[]):
             for place, index in enumerate(chosen, start=first):
-                torch.manual_seed(derive(seed, "augment", step, place))
+                reseed(derive(seed, "augment", step, place))
                 examples.append(self._data[index])
         raw = self._collate(examples)
         generator = torch.Generator(self.device).manual_seed(derive(seed, "augment", step, first))
