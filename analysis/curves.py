@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis import edge_check, searched
-from analysis.estimators import MINIMUM, EstimatorError
+from analysis import edge_check, samples, searched
+from analysis.estimators import MEDIAN, MINIMUM, EstimatorError
 from analysis.groups import Grouping, Wide, grouping, labels, target, widen
 from analysis.looks import Frame, Looks, every_second
 from analysis.points import SEARCHED, Point, of_runs, tabulate
@@ -51,6 +51,8 @@ class Curve:
     """Why the trials are not drawn alike, so that intervals from single trials are withheld."""
     dimensions: int | None = None
     """Tuned metaparameters, where the studies are known."""
+    studies: tuple[str, ...] = ()
+    """Whose trials its points are made of."""
     evaluation_ratio: float | None = None
     example_unit: str = "example"
     notes: tuple[str, ...] = ()
@@ -100,6 +102,7 @@ def curves(
     by: Sequence[str] | None = None,
     baseline: str | None = None,
     estimator: str | None = None,
+    search: str = samples.PRESENT,
 ) -> list[Curve]:
     """Divide ``trials`` into curves and take each batch size's steps to target.
 
@@ -120,6 +123,8 @@ def curves(
         baseline: the curve with this label, or with this value in a column, comes first.
         estimator: what stands for a batch size (``analysis.estimators.NAMES``); what the trials'
             own column says unless given, else the minimum.
+        search: ``present``: the trials of each study's latest search (``analysis.samples``), or
+            of all its seeds for the median of searches; ``all``: those of all its searches.
 
     Raises:
         UnequalLooksError: trials of one workload and data set have unequal evaluation grids.
@@ -130,6 +135,13 @@ def curves(
     if trials.empty:
         raise ResultsError("no trials to make a curve of", hint="see batchscale status")
     wide, note = prepared(trials, by)
+    chosen = sampled(wide.frame, studies, search, estimator)
+    wide = replace(wide, frame=chosen.trials)
+    if wide.frame.empty:
+        raise ResultsError(
+            f"none of these {len(trials):,} trials belongs to the present search of its study",
+            hint="batchscale status says how far it is; --search all counts all of them",
+        )
     groups = grouping(wide, by)
     _check_looks(wide.frame)
     if studies is not None:
@@ -145,6 +157,8 @@ def curves(
             found = _with_coarse(found, replace(wide, frame=thinned), groups, estimator)
     if note:
         found = [replace(curve, notes=(*curve.notes, note)) for curve in found]
+    if chosen.left_out:
+        found = [_with_left_out(curve, chosen.left_out) for curve in found]
     return found if baseline is None else _baseline_first(found, baseline)
 
 
@@ -154,6 +168,24 @@ def prepared(trials: pd.DataFrame, by: Sequence[str] | None) -> tuple[Wide, str 
     wide = widen(trials)
     newest, note = _newest(wide.frame, by or ())
     return replace(wide, frame=_in_order(newest)), note
+
+
+def sampled(
+    trials: pd.DataFrame, studies: pd.DataFrame | None, search: str, estimator: str | None
+) -> samples.Sample:
+    """The trials that count: see ``analysis.samples``.
+
+    Raises:
+        ResultsError: no such searches.
+    """
+    named = {name for name in trials["estimator"] if isinstance(name, str)}
+    every_seed = (estimator or (named.pop() if len(named) == 1 else None)) == MEDIAN
+    return samples.sample(trials, studies, scope=samples.check(search), every_seed=every_seed)
+
+
+def _with_left_out(curve: Curve, left_out: Mapping[str, int]) -> Curve:
+    text = samples.note(left_out, curve.studies)
+    return curve if text is None else replace(curve, notes=(*curve.notes, text))
 
 
 def _with_coarse(
@@ -206,9 +238,9 @@ def _curve(
         )
         points = searched.with_repeats(points, runs, repeats, over, notes)
     dimensions = None
+    here = dict.fromkeys(study for study in runs.rows["study"][rows] if isinstance(study, str))
     if studies is not None:
-        here = {study for study in runs.rows["study"][rows] if isinstance(study, str)}
-        mine = studies[studies["study"].isin(here)]
+        mine = edge_check.of_trials(studies[studies["study"].isin(here)], runs, rows)
         space = edge_check.spaces(mine)
         points = [edge_check.with_edges(point, runs, search, space) for point in points]
         if "dimensions" in mine and mine["dimensions"].notna().any():
@@ -231,6 +263,7 @@ def _curve(
         estimator=estimator,
         withheld=reason,
         dimensions=dimensions,
+        studies=tuple(here),
         evaluation_ratio=next((float(one) for one in ratios if number(one)), None),
         example_unit=units[0] if units else "example",
         notes=tuple(notes),

@@ -13,6 +13,15 @@ from analysis.runs import Rows, Runs, number
 from analysis.words import sizes
 
 
+def of_trials(studies: pd.DataFrame, runs: Runs, rows: Rows) -> pd.DataFrame:
+    """The ``studies`` that searched as the trials ``rows`` were: one may have searched otherwise
+    in another experiment."""
+    if "search_id" not in studies:
+        return studies
+    searched = {str(search) for search in runs.rows["search_id"][rows] if isinstance(search, str)}
+    return studies[studies["search_id"].isna() | studies["search_id"].isin(searched)]
+
+
 def spaces(studies: pd.DataFrame) -> dict[str, str]:
     """Each study's search space, of its latest row: where it was enlarged, the larger one."""
     known = studies[studies["search_space"].notna()]

@@ -107,7 +107,9 @@ def _searched_twice(trials: pd.DataFrame, columns: list[str]) -> bool:
     """
     searches = trials[trials["role"].ne("repeat") & trials["study"].notna()]
     keys = [searches[name].astype(str) for name in (*columns, "batch_size")]
-    unlike = searches.groupby(keys, sort=False, dropna=False)[["study", "experiment"]].nunique()
+    cells = (searches[name] for name in ("study", "search_id", "search_seed"))
+    searches = searches.assign(sample=[str(each) for each in zip(*cells, strict=True)])
+    unlike = searches.groupby(keys, sort=False, dropna=False)[["sample", "experiment"]].nunique()
     return bool((unlike > 1).all(axis=1).any())
 
 
@@ -162,7 +164,9 @@ COLUMNS = (
     "index",
     "role",
     "search",
+    "search_id",
     "search_seed",
+    "other_searches",
     "enlargement",
     "estimator",
     "experiment",

@@ -15,9 +15,11 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.curves import Curve, curves
+from analysis.curves import Curve, curves, sampled
+from analysis.groups import COLUMNS
 from analysis.limits import Limit, within
 from analysis.regimes import Regimes, TooFewBatchSizesError, regimes
+from analysis.samples import PRESENT
 from analysis.telling import each
 from results.errors import ResultsError
 from results.looks import Looks
@@ -40,6 +42,8 @@ class Asked:
     by: tuple[str, ...] | None = None
     baseline: str | None = None
     estimator: str | None = None
+    search: str = PRESENT
+    """Which searches of a study count: ``analysis.samples``."""
     tolerance: float = 0.2
     under: tuple[Limit, ...] = ()
     """Budgets: what a figure makes of several is its own; a curve of steps holds to all."""
@@ -79,7 +83,18 @@ class Material:
 
     @cached_property
     def trials(self) -> pd.DataFrame:
-        """One row a trial of all sources, as their experiments list the studies.
+        """One row a trial of all sources that counts, as their experiments list the studies.
+
+        Raises:
+            ResultsError: no trial is left.
+        """
+        asked, trials = self.asked, self.recorded
+        missing = {name: None for name in COLUMNS if name not in trials}
+        return sampled(trials.assign(**missing), self.studies, asked.search, asked.estimator).trials
+
+    @cached_property
+    def recorded(self) -> pd.DataFrame:
+        """The same, with trials of other searches of their studies.
 
         Raises:
             ResultsError: no trial is left.
@@ -109,12 +124,13 @@ class Material:
         if not self.sources:
             raise ResultsError("no curve to draw")
         return curves(
-            within(self.trials, asked.under),
+            within(self.recorded, asked.under),
             studies=self.studies,
             measurements=looks,
             by=asked.by,
             baseline=asked.baseline,
             estimator=asked.estimator,
+            search=asked.search,
         )
 
     @cached_property
@@ -154,7 +170,7 @@ class Material:
     def _asked(self, asked: Asked) -> Material:
         """The same trials, divided otherwise: what was read is not read again."""
         other = Material(self.sources, asked)
-        for name in ("opened", "studies", "trials", "published"):
+        for name in ("opened", "studies", "recorded", "trials", "published"):
             if name in self.__dict__:
                 other.__dict__[name] = self.__dict__[name]
         return other

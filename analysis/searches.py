@@ -1,8 +1,9 @@
 """Which rows are one search of one space, and its first n feasible trials.
 
-A study may be searched several times (each with a ``search_seed`` of its own), and its space may
-be enlarged: rows of a later ``enlargement`` lie in a slab beside the space as it was, drawn at its
-density, so that all of a search's rows are one search of the larger space.
+A study may be searched several times (each with a ``search_seed`` or a ``search_id`` of its own:
+``analysis.samples`` says which of them count), and its space may be enlarged: rows of a later
+``enlargement`` lie in a slab beside the space as it was, drawn at its density, so that all of a
+search's rows are one search of the larger space.
 """
 
 from __future__ import annotations
@@ -77,10 +78,11 @@ def searches(runs: Runs, rows: Rows, over: Sequence[str]) -> Searches:
     minimized over, and by search."""
     parts: dict[int, dict[str, dict[Any, list[int]]]] = {}
     sizes, studies = runs.rows["batch_size"], runs.rows["study"]
-    seeds = _seeds(runs, rows)
+    seeds, ids = _seeds(runs, rows), runs.rows["search_id"]
     for row in rows:
         algorithm = label({name: runs.rows[name][row] for name in over}, over)
-        key = seeds[_name(studies[row])][number(runs.rows["search_seed"][row])]
+        seed = seeds[_name(studies[row])][number(runs.rows["search_seed"][row])]
+        key = (_name(ids[row]) or "", seed)
         here = parts.setdefault(int(sizes[row]), {}).setdefault(algorithm, {})
         here.setdefault(key, []).append(row)
     return {

@@ -203,6 +203,7 @@ def regimes(
     baseline: str | None = None,
     tolerance: float = 0.2,
     estimator: str | None = None,
+    search: str = "present",
     definition: str | None = None,
     law: str | None = None,
 ) -> list[dict[str, Any]]:
@@ -220,6 +221,8 @@ def regimes(
         tolerance: τ: perfect scaling is E(B) <= (1+τ) E_min, maximal S(B) <= (1+τ) S_min.
         estimator: what stands for a batch size: ``minimum``, ``best_of_10`` or
             ``median_of_searches``; what the trials' own column says unless given.
+        search: ``present``: of each study the trials of its latest search count; ``all``: those
+            of every search, whatever its space, method or seed.
         definition: also the critical batch size as others define it, ``zhang2024`` or
             ``mccandlish2018``, under ``critical_batch_size_<definition>``.
         law: a column: the critical batch size as a power of it, across the curves of each training
@@ -227,7 +230,9 @@ def regimes(
     """
     from batchscale.curves import located
 
-    return located(sources, target, where, by, baseline, tolerance, estimator, definition, law)
+    return located(
+        sources, target, where, by, baseline, tolerance, estimator, search, definition, law
+    )
 
 
 def laws(
@@ -240,6 +245,7 @@ def laws(
     by: Sequence[str] | None = None,
     tolerance: float = 0.2,
     estimator: str | None = None,
+    search: str = "present",
     definition: str | None = None,
 ) -> list[dict[str, Any]]:
     """A quantity as a power of model size, data size or target, for each training algorithm.
@@ -259,7 +265,17 @@ def laws(
     from batchscale.curves import laws
 
     return laws(
-        sources, against, quantity, sizes, target, where, by, tolerance, estimator, definition
+        sources,
+        against,
+        quantity,
+        sizes,
+        target,
+        where,
+        by,
+        tolerance,
+        estimator,
+        search,
+        definition,
     )
 
 

@@ -29,6 +29,7 @@ def located(
     baseline: str | None,
     tolerance: float,
     estimator: str | None,
+    search: str,
     definition: str | None,
     law: str | None,
 ) -> list[dict[str, Any]]:
@@ -38,7 +39,8 @@ def located(
         ResultsError: a source that is none, no such definition, no curve that can be fitted, or
             no law across them.
     """
-    curves = material(sources, target, where, by, baseline, tolerance, estimator).curves
+    asked = material(sources, target, where, by, baseline, tolerance, estimator, search)
+    curves = asked.curves
     found, failures = _located(curves, tolerance, definition)
     answers = [
         _unfitted(curve, tolerance, definition, failures[i]) if one is None else one.to_dict()
@@ -66,6 +68,7 @@ def laws(
     by: Sequence[str] | None,
     tolerance: float,
     estimator: str | None,
+    search: str,
     definition: str | None,
 ) -> list[dict[str, Any]]:
     """A law for each training algorithm; its curves' labels are among its ``curves``.
@@ -73,7 +76,7 @@ def laws(
     Raises:
         ResultsError: as ``located`` does.
     """
-    curves = material(sources, target, where, by, None, tolerance, estimator).curves
+    curves = material(sources, target, where, by, None, tolerance, estimator, search).curves
     found, _ = _located(curves, tolerance, definition)
     return [
         {**law.to_dict(), "curves": [curves[row].label for row in rows]}
@@ -108,6 +111,7 @@ def material(
     baseline: str | None = None,
     tolerance: float = 0.2,
     estimator: str | None = None,
+    search: str = "present",
     under: Sequence[str] | None = None,
 ) -> Material:
     """All sources as one dataset, and what is asked of it."""
@@ -120,6 +124,7 @@ def material(
         by=None if by is None else tuple(by),
         baseline=baseline,
         estimator=estimator,
+        search=search,
         tolerance=tolerance,
         under=tuple(Limit.parse(text) for text in under or ()),
     )
@@ -134,6 +139,7 @@ def report(
     baseline: str | None,
     tolerance: float,
     estimator: str | None,
+    search: str,
     title: str | None,
     output: str | Path,
 ) -> Path:
@@ -150,7 +156,7 @@ def report(
         raise CommandError(
             f"cannot write a report as {path.name}", hint="give it a name that ends in .html"
         )
-    shown = material(sources, target, where, by, baseline, tolerance, estimator)
+    shown = material(sources, target, where, by, baseline, tolerance, estimator, search)
     text = page(payload(shown, title=title, pictures=True))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -194,6 +200,7 @@ def figure(
     baseline: str | None,
     tolerance: float,
     estimator: str | None,
+    search: str,
     output: str | Path | None,
     ax: Axes | None,
     under: Sequence[str] | None = None,
@@ -207,7 +214,7 @@ def figure(
     """
     from analysis import figures
 
-    shown = material(sources, target, where, by, baseline, tolerance, estimator, under)
+    shown = material(sources, target, where, by, baseline, tolerance, estimator, search, under)
     drawn = figures.draw(name, shown, ax=ax, width=width, style=style)
     if output is None:
         return drawn, []

@@ -25,6 +25,7 @@ def plot(
     baseline: str | None = None,
     tolerance: float = 0.2,
     estimator: str | None = None,
+    search: str = "present",
     width: str | float | None = None,
     style: str | Path | None = None,
     under: Sequence[str] | None = None,
@@ -35,7 +36,7 @@ def plot(
 
     Args:
         figure: ``list("figures")``.
-        sources: as of ``regimes``, likewise ``target`` … ``estimator``.
+        sources: as of ``regimes``, likewise ``target`` … ``search``.
         under: budgets, ``["5000 steps", "10 epochs"]``: what trials had within them.
         width: ``column`` (3.4 inches), ``two-columns`` (7), ``slide`` (10, with larger type) or
             inches; else one column, or two where the figure needs them.
@@ -55,6 +56,7 @@ def plot(
         baseline,
         tolerance,
         estimator,
+        search,
         output,
         ax,
         under,
@@ -72,6 +74,7 @@ def draw(
     baseline: str | None = None,
     tolerance: float = 0.2,
     estimator: str | None = None,
+    search: str = "present",
     width: str | float | None = None,
     style: str | Path | None = None,
     under: Sequence[str] | None = None,
@@ -94,6 +97,7 @@ def draw(
         baseline,
         tolerance,
         estimator,
+        search,
         path,
         None,
         under,
@@ -114,6 +118,7 @@ def report(
     baseline: str | None = None,
     tolerance: float = 0.2,
     estimator: str | None = None,
+    search: str = "present",
     title: str | None = None,
     output: str | Path = "report.html",
 ) -> Path:
@@ -131,4 +136,4 @@ def report(
     """
     from batchscale.curves import report
 
-    return report(sources, target, where, by, baseline, tolerance, estimator, title, output)
+    return report(sources, target, where, by, baseline, tolerance, estimator, search, title, output)

@@ -65,6 +65,14 @@ Estimator = Annotated[
         "Else what the experiment says.",
     ),
 ]
+SearchOption = Annotated[
+    str,
+    typer.Option(
+        "--search",
+        metavar="present|all",
+        help="Which searches of a study count: its latest alone, or all that are recorded.",
+    ),
+]
 Width = Annotated[
     str | None,
     typer.Option(

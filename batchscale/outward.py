@@ -53,6 +53,7 @@ def serve(
     baseline: str | None = None,
     tolerance: float = 0.2,
     estimator: str | None = None,
+    search: str = "present",
     on_ready: Callable[[str], None] | None = None,
     say: Callable[[str], None] | None = None,
 ) -> None:
@@ -78,7 +79,7 @@ def serve(
 
     with Served(
         source or default_results(), host=host, port=port, target=target, where=where, by=by,
-        baseline=baseline, tolerance=tolerance, estimator=estimator, say=say,
+        baseline=baseline, tolerance=tolerance, estimator=estimator, search=search, say=say,
     ) as served:  # fmt: skip
         if on_ready is not None:
             on_ready(served.server.url)

@@ -10,6 +10,7 @@ from batchscale.options import (
     Baseline,
     By,
     Estimator,
+    SearchOption,
     Sources,
     TargetOption,
     Tolerance,
@@ -28,6 +29,7 @@ def report(
     baseline: Baseline = None,
     tolerance: Tolerance = 0.2,
     estimator: Estimator = None,
+    search: SearchOption = "present",
     title: Annotated[
         str | None, typer.Option("--title", metavar="TEXT", help="The page's heading.")
     ] = None,
@@ -46,6 +48,7 @@ def report(
         baseline=baseline,
         tolerance=tolerance,
         estimator=estimator,
+        search=search,
         title=title,
         output=output,
     )

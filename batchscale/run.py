@@ -72,6 +72,7 @@ class Run:
         baseline: str | None = None,
         tolerance: float = 0.2,
         estimator: str | None = None,
+        search: str = "present",
         definition: str | None = None,
         law: str | None = None,
     ) -> list[dict[str, Any]]:
@@ -86,6 +87,7 @@ class Run:
             baseline=baseline,
             tolerance=tolerance,
             estimator=estimator,
+            search=search,
             definition=definition,
             law=law,
         )
@@ -100,6 +102,7 @@ class Run:
         baseline: str | None = None,
         tolerance: float = 0.2,
         estimator: str | None = None,
+        search: str = "present",
         under: Sequence[str] | None = None,
         width: str | float | None = None,
         style: str | Path | None = None,
@@ -111,7 +114,7 @@ class Run:
 
         return figures.plot(
             figure, self, target=target, where=where, by=by, baseline=baseline,
-            tolerance=tolerance, estimator=estimator, under=under, width=width,
+            tolerance=tolerance, estimator=estimator, search=search, under=under, width=width,
             style=style, output=output, ax=ax,
         )  # fmt: skip
 
@@ -131,6 +134,7 @@ class Run:
         baseline: str | None = None,
         tolerance: float = 0.2,
         estimator: str | None = None,
+        search: str = "present",
         title: str | None = None,
     ) -> Path:
         """Write a page of these results: see `batchscale.report`."""
@@ -138,7 +142,7 @@ class Run:
 
         return figures.report(
             self, target=target, where=where, by=by, baseline=baseline, tolerance=tolerance,
-            estimator=estimator, title=title, output=output,
+            estimator=estimator, search=search, title=title, output=output,
         )  # fmt: skip
 
     def __repr__(self) -> str:

@@ -52,7 +52,8 @@ def plan(found: pd.DataFrame, format: Format) -> str:
     """What a sweep would train: columns that are the same in all studies go to the last line."""
     if format in ("csv", "json"):
         return frame(found, format)
-    shown = found.drop(columns="worker_hours")
+    evaluating = float((found["worker_hours"] * found["evaluation_share"]).sum())
+    shown = found.drop(columns=["worker_hours", "evaluation_share"])
     shown["memory"] = [_mebibytes(count) for count in found["memory"]]
     shown["at_most"] = [clock(hours * 3600) for hours in found["worker_hours"]]
     # As text: a field may be a list.
@@ -69,8 +70,9 @@ def plan(found: pd.DataFrame, format: Format) -> str:
         f"{text}\n{len(found)} studies, {wanted:,} feasible trials wanted, {have:,} trials recorded"
         f"{f'; {all_of}' if all_of else ''}\n"
         f"at most {steps:,} steps, {examples:,} examples, {hours:.2g} {unit} of this machine "
-        f"({clock(hours * 3600)} on one worker), if every trial ran its whole budget; stopping at "
-        "the target and dominated stopping leave less\n"
+        f"({clock(hours * 3600)} on one worker, {evaluating / hours:.0%} of it for evaluations), "
+        "if every trial ran its whole budget; stopping at the target and dominated stopping leave "
+        "less\n"
     )
 
 
@@ -111,9 +113,16 @@ def status(found: Status, format: Format) -> str:
     """Where a results folder stands: its experiments, the packs that run, the time left."""
     if format in ("csv", "json"):
         return frame(found.studies, format)
-    text = frame(found.algorithms, format)
+    others = int(found.studies["other_searches"].sum())
+    table = found.algorithms
+    text = frame(table if others else table.drop(columns="other_searches"), format)
     if format != "table":
         return text
+    if others:
+        text += (
+            f"\n{others:,} trials of other searches of these studies (another space, method or "
+            "seed) are not counted; --search all of regimes, plot and report counts them\n"
+        )
     if len(found.packs):
         packs = found.running
         shown = [*_PACK, "best", "machine"]

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from batchscale.run import Run
     from experiments.config.file import Experiment
+    from experiments.config.plans import StudyPlan
     from experiments.driver.events import Observer
 
 
@@ -83,8 +84,9 @@ def plan(experiment: Experiment, results: str | Path) -> pd.DataFrame:
 
     Columns: what tells the studies apart, ``batch_size``, ``tuned`` (the metaparameters searched),
     ``trials`` wanted, ``recorded`` so far, ``budget_steps`` of each; and, if every trial ran its
-    whole budget, the study's ``most_steps``, ``most_examples`` and ``worker_hours``. These hours,
-    the ``engine`` and the ``memory`` of a pack in bytes are probed on this machine.
+    whole budget, the study's ``most_steps``, ``most_examples`` and ``worker_hours``, of which
+    evaluations take ``evaluation_share``. These hours and the ``memory`` of a pack in bytes are
+    estimated from probes on this machine.
     """
     import pandas as pd
     import torch
@@ -95,7 +97,7 @@ def plan(experiment: Experiment, results: str | Path) -> pd.DataFrame:
     found = planned(experiment)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     costs = forecast(found.plans, device)
-    recorded = _recorded(results)
+    have = recorded(results, found.plans)
     rows = []
     for one, columns in zip(found.plans, found.columns, strict=True):
         fields = {n: v for n, v in columns["fields"].items() if n in experiment.grid}
@@ -109,12 +111,13 @@ def plan(experiment: Experiment, results: str | Path) -> pd.DataFrame:
                 "batch_size": one.study.batch_size,
                 "tuned": ", ".join(one.space),
                 "trials": one.study.trials,
-                "recorded": recorded.get(one.study.id, 0),
+                "recorded": have.get(one.study.id, 0),
                 "budget_steps": one.study.budget_steps,
                 "most_steps": one.study.trials * one.study.budget_steps,
                 "most_examples": one.study.trials * one.study.budget_steps * one.study.batch_size,
                 "engine": costs[one.study.id].engine,
                 "memory": costs[one.study.id].memory,
+                "evaluation_share": costs[one.study.id].evaluation_share,
                 "worker_hours": costs[one.study.id].seconds * one.study.layout.workers / 3600,
             }
         )
@@ -123,13 +126,20 @@ def plan(experiment: Experiment, results: str | Path) -> pd.DataFrame:
     return table
 
 
-def _recorded(results: str | Path) -> dict[str, int]:
-    """Trials that a results folder holds of each study; a folder that is not there holds none."""
+def recorded(results: str | Path, plans: Sequence[StudyPlan]) -> dict[str, int]:
+    """Trials that a results folder holds of each study's present search; a folder that is not there
+    holds none."""
     import results as dataset
     from results.location import Location
+    from results.searches import belongs
 
     if not Location(results).files("trials", ".parquet"):
         return {}
     trials = dataset.open(results).trials
-    counts = trials[trials["stop_reason"] != "error"].groupby("study").size()
-    return {str(study): int(count) for study, count in counts.items()}
+    trials = trials[trials["stop_reason"] != "error"]
+    present = {plan.study.id: plan.study for plan in plans}
+    return {
+        str(study): int(belongs(rows, of.search_id, of.search_seed).sum())
+        for study, rows in trials.groupby("study")
+        if (of := present.get(str(study))) is not None
+    }

@@ -10,7 +10,17 @@ from datetime import UTC, datetime
 
 import torch
 
-from benchmarks import demo, engines, published, report, scale, search, sweeps, tuners
+from benchmarks import (
+    demo,
+    engines,
+    published,
+    report,
+    scale,
+    search,
+    selection,
+    sweeps,
+    tuners,
+)
 from benchmarks.page import PAGE, table, write
 
 
@@ -24,6 +34,7 @@ def on_a_gpu() -> list[dict[str, object]]:
 PARTS: dict[str, Callable[[], list[dict[str, object]]]] = {
     "demo": demo.rows,
     "engines": engines.rows,
+    "selection": selection.rows,
     "sweeps": sweeps.rows,
     "search": search.rows,
     "tuners": tuners.rows,

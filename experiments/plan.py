@@ -64,6 +64,10 @@ class Study:
     evaluation_ratio: float = 1.05
     search: str = "sobol"
     """How points are drawn (``experiments.search``)."""
+    search_id: str = ""
+    """Of the search: its space, what is fixed, its method (``StudyPlan``)."""
+    search_seed: int = 0
+    """Of the table that the search draws from: the experiment's seed."""
     extend: int = 0
     """How many times the space may be enlarged where the optimum sits on its edge."""
     repeats: int = 0
@@ -73,7 +77,7 @@ class Study:
     estimator: str = "minimum"
     """What stands for a batch size in the analysis; recorded."""
     engine: str = "auto"
-    """``auto`` (a probe decides), ``module`` or ``stacked``."""
+    """``auto`` (a rule on the shapes decides), ``module`` or ``stacked``."""
     layout: Layout = field(default_factory=Layout)
 
     @property
@@ -100,6 +104,8 @@ class Trial:
     """As resolved: the optimizer's arguments, the schedule's (in steps), tuned workload fields."""
     role: Role = "search"
     round: int = 0
+    other_searches: Mapping[str, int] = field(default_factory=dict)
+    """Searches of the study that drew it before, and the row it is of their tables."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +117,7 @@ class Pack:
     """With the ``keep`` that holds for these trials: none for repeats, whose median is taken."""
     trials: tuple[Trial, ...]
     engine: Literal["auto", "module", "stacked"] = "auto"
-    """``auto``: the worker that gets the study's first pack probes both and records its choice."""
+    """``auto``: as ``experiments.engines.selection`` chooses; a study goes on with what it has."""
     known: tuple[int, ...] = ()
     """Steps to target of the study's trials that other packs have finished."""
     set_aside: bool = False

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from results.errors import ResultsError
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 VERSION_KEY = b"batchscale.schema"
 TABLE_KEY = b"batchscale.table"
 REPLACES_KEY = b"batchscale.replaces"
@@ -72,6 +72,8 @@ _STUDIES: dict[str, pa.DataType] = {
     **_GROUP,
     "targets": _TEXT,  # JSON: ["validation_error < 0.05", …], easiest first
     "search_space": _TEXT,  # JSON: {name: range} of the tuned metaparameters
+    "search_id": _TEXT,  # of the search: its space as first given, what is fixed, its method
+    "search_seed": _COUNT,
     "dimensions": _COUNT,  # how many are tuned
     "budget": _TEXT,  # as written: "50 epochs + 2000 steps"
     **_PLAN,
@@ -86,7 +88,9 @@ _TRIALS: dict[str, pa.DataType] = {
     "run": _TEXT,  # the commit that wrote the row; its measurements carry the same
     "index": _COUNT,
     "seed": _COUNT,
+    "search_id": _TEXT,  # the search that drew it; null: written before searches had an id
     "search_seed": _COUNT,  # of the table that `index` is a row of: a study may be searched again
+    "other_searches": _TEXT,  # JSON: {search_id: index} of searches that drew the same trial
     "enlargement": _COUNT,  # times the search space had been enlarged when the row was drawn
     "role": _TEXT,
     "round": _COUNT,

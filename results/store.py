@@ -12,7 +12,7 @@ import json
 import re
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +113,25 @@ class Store:
         if len(points) and not self.location.exists(f"measurements/{file}"):
             self.location.write(f"measurements/{file}", data)
         return run
+
+    def amend(self, rows: Sequence[Row]) -> None:
+        """Write whole trial rows again, with something changed; their measurements stay theirs.
+
+        Each row is as it was read, ``experiment`` and ``run`` included, and supersedes that one.
+
+        Raises:
+            ResultsError: a value its column cannot hold, or a disk that cannot be written.
+        """
+        now = datetime.now(UTC)
+        by_experiment: dict[str, list[Row]] = {}
+        for row in rows:
+            # Later than the row it supersedes, also where that machine's clock is ahead.
+            time = max(now, row["time"] + timedelta(microseconds=1)) if row.get("time") else now
+            by_experiment.setdefault(row["experiment"], []).append({**row, "time": time})
+        for experiment, amended in by_experiment.items():
+            file = f"{now:%Y%m%dT%H%M%S%f}-{uuid.uuid4().hex[:16]}.parquet"
+            data = encode(table("trials", amended))
+            self.location.write(f"trials/{experiment_name(experiment)}/{file}", data)
 
     def trials(
         self, experiment: str | None = None, columns: Iterable[str] | None = None

@@ -9,7 +9,16 @@ from typing import Annotated
 
 import typer
 
-from batchscale.options import Baseline, By, Estimator, TargetOption, Tolerance, Where, columns
+from batchscale.options import (
+    Baseline,
+    By,
+    Estimator,
+    SearchOption,
+    TargetOption,
+    Tolerance,
+    Where,
+    columns,
+)
 
 
 def serve(
@@ -37,6 +46,7 @@ def serve(
     baseline: Baseline = None,
     tolerance: Tolerance = 0.2,
     estimator: Estimator = None,
+    search: SearchOption = "present",
 ) -> None:
     """Serve the report, live over a sweep that runs. It only reads: begin and end it at any time.
 
@@ -63,6 +73,7 @@ def serve(
             baseline=baseline,
             tolerance=tolerance,
             estimator=estimator,
+            search=search,
             on_ready=ready,
             say=lambda text: print(text, file=sys.stderr, flush=True),
         )

@@ -34,6 +34,7 @@ class Served:
         baseline: str | None = None,
         tolerance: float = 0.2,
         estimator: str | None = None,
+        search: str = "present",
         say: Callable[[str], None] | None = None,
     ) -> None:
         if port is not None and not 0 <= port <= 65_535:
@@ -54,7 +55,9 @@ class Served:
 
             if not len(found.trial_rows):
                 return None
-            asked = material([Run(found)], target, where, by, baseline, tolerance, estimator)
+            asked = material(
+                [Run(found)], target, where, by, baseline, tolerance, estimator, search
+            )
             return payload(asked)
 
         shown = Shown(_page, nothing(self.source, f"Reading {self.source} …"))

@@ -17,7 +17,7 @@ from experiments.config.measures import check_metric
 from experiments.config.optimizer_check import check_optimizers
 from experiments.identity import TrialIds
 from experiments.plan import Layout, Role, Study, Trial, Value, WorkloadRef
-from experiments.search import History, Table, grid_size, table
+from experiments.search import History, Table, block, grid_size, table
 from experiments.seeds import derive
 from experiments.space import Dimension, Side
 from workloads.checks import check_splits
@@ -253,6 +253,8 @@ def _plan(
         keep=experiment.keep,
         evaluation_ratio=experiment.evaluation_ratio,
         search=experiment.search_method,
+        search_id=_search_id(experiment, combination, trials, budget_steps),
+        search_seed=experiment.seed,
         extend=experiment.extend,
         repeats=experiment.repeats,
         refine=experiment.refine_ratio,
@@ -268,3 +270,30 @@ def _plan(
         fixed=combination.fixed,
         points=combination.points,
     )
+
+
+def _search_id(
+    experiment: Experiment, combination: Combination, trials: int, budget_steps: int
+) -> str:
+    """What makes two searches of a study the same but for their seed: all that decides which
+    points its table holds.
+
+    Shares of the budget resolve to steps, so that another budget is another table; a grid has more
+    levels for more trials; what a method that learns draws depends on all that it is told.
+    """
+    method = experiment.search_method
+    described: dict[str, Any] = {
+        "method": method,
+        "space": {name: one.notation() for name, one in combination.space.items()},
+        "fixed": dict(combination.fixed),
+        "points": list(combination.points),
+    }
+    learns = block(method) is not None
+    if method == "grid":
+        described["trials"] = trials
+    if learns or schedules.SHARES.keys() & {*combination.space, *combination.fixed}:
+        described["budget_steps"] = budget_steps
+    if learns:
+        described["target"] = str(experiment.targets[-1])
+        described["keep"] = experiment.keep if experiment.stop_at_target else None
+    return identity.digest(described)

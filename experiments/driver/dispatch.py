@@ -244,9 +244,7 @@ class Dispatcher:
         return self._watch.fits(wave.round)
 
     def _may_start(self, state: StudyState) -> bool:
-        """One pack at a time until the study has its engine, and its shape has trained at all."""
-        if state.engine is None and state.busy:
-            return False
+        """One pack at a time until its shape has trained at all."""
         shape = state.study.shape
         if self._failures.proven(shape):
             return True

@@ -22,6 +22,7 @@ from results.reached import steps_to_target
 from results.reader import Results
 from results.reader import open as open_results
 from results.schema import METRIC_COLUMNS, json_text
+from results.searches import rows_of
 from results.store import Store
 
 _COLUMNS = [
@@ -33,6 +34,10 @@ _COLUMNS = [
     "steps_to_target",
     "target_metric",
     "target_value",
+    "index",
+    "search_id",
+    "search_seed",
+    "other_searches",
     "engine",
     "run",
     "time",
@@ -47,6 +52,10 @@ class Known:
     engines: Mapping[str, str]
     others: frozenset[str]
     """Trials that were recorded with another target."""
+    searches: Mapping[str, Mapping[str, Mapping[str, int]]]
+    """By study and trial, of those that are not of the study's present search alone: the searches
+    that they belong to, and their rows there. Those written before searches had an id belong to
+    ``""``."""
 
 
 def known(store: Store, studies: Sequence[Study], since: datetime) -> Known:
@@ -86,6 +95,19 @@ def known(store: Store, studies: Sequence[Study], since: datetime) -> Known:
                 fresh=new,
                 run=run,
             )
+    searches: dict[str, dict[str, Mapping[str, int]]] = {name: {} for name in by_id}
+    present = rows["study"].map({name: study.search_id for name, study in by_id.items()})
+    seeds = rows["study"].map({name: study.search_seed for name, study in by_id.items()})
+    reseeded = rows["search_seed"].notna() & rows["search_seed"].ne(seeds)
+    odd = rows[rows["search_id"].ne(present) | rows["other_searches"].notna() | reseeded]
+    cells = (odd[name].tolist() for name in _OF_SEARCHES)
+    for study, trial, index, search, further, seed in zip(
+        *cells, reseeded[odd.index].tolist(), strict=True
+    ):
+        # A trial of another seed is never drawn by this search, whatever its space.
+        named = search if isinstance(search, str) and not seed else ""
+        row = 0 if pd.isna(index) else int(index)
+        searches[study][trial] = {named: row, **rows_of(further)}
     # A driver lives on for days: what only the reading took is given back.
     pa.default_memory_pool().release_unused()
     engines = rows[rows["stop_reason"] != "error"].dropna(subset=["engine"])
@@ -93,9 +115,11 @@ def known(store: Store, studies: Sequence[Study], since: datetime) -> Known:
         records=records,
         engines=dict(zip(engines["study"], engines["engine"], strict=True)),
         others=frozenset(others),
+        searches=searches,
     )
 
 
+_OF_SEARCHES = ("study", "trial", "index", "search_id", "other_searches")
 _OF_RECORDS = ("trial", "status", "stop_reason", "run", "steps_run")
 
 

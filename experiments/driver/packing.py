@@ -31,7 +31,12 @@ def make_job(
     ids = [trial.id for trial in trials]
     chosen_ids = frozenset(ids if wanted is None else wanted)
     chosen = tuple(
-        replace(t, round=wave.round, role="extension" if _is_more(t, study) else t.role)
+        replace(
+            t,
+            round=wave.round,
+            role="extension" if _is_more(t, study) else t.role,
+            other_searches=_others(state, t),
+        )
         for t in trials
     )
     return Job(
@@ -50,6 +55,17 @@ def make_job(
         resumes=pack is not None,
         device=device,
     )
+
+
+def _others(state: StudyState, trial: Trial) -> dict[str, int]:
+    """The other searches whose trial it is too, if it has been recorded."""
+    if trial.id not in state.searches:
+        return {}
+    return {
+        search: row
+        for search, row in state.searches[trial.id].items()
+        if search and search != state.study.search_id
+    }
 
 
 def _is_more(trial: Trial, study: Study) -> bool:

@@ -32,10 +32,12 @@ class Planned:
         return [plan.study for plan in self.plans]
 
     def new_rows(self, store: Store) -> list[Mapping[str, Any]]:
-        """The rows that the store does not have as they are."""
+        """The rows that the store does not have as they are: the last one of a study tells which
+        search is its present one."""
         before = store.studies(self.studies[0].experiment)
-        have = set(zip(before["study"], before["experiment_yaml"], strict=True))
-        return [row for row in self.rows if (row["study"], row["experiment_yaml"]) not in have]
+        names = ["study", "search_id", "experiment_yaml"]
+        have = set(before[names].itertuples(index=False, name=None))
+        return [row for row in self.rows if tuple(row[name] for name in names) not in have]
 
 
 def planned(experiment: Experiment, source: str | None = None) -> Planned:
@@ -59,6 +61,8 @@ def planned(experiment: Experiment, source: str | None = None) -> Planned:
                 **shared,
                 "targets": [str(target) for target in study.targets],
                 "search_space": plan.search_space,
+                "search_id": study.search_id,
+                "search_seed": plan.seed,
                 "dimensions": len(plan.space),
                 "budget": str(experiment.budget),
                 "engine": study.engine,

@@ -1,7 +1,7 @@
 """Trials that an earlier target recorded, and that the present one finds done, are written again.
 
 Results are grouped by target: without this, a study whose target was moved would be two halves.
-Nothing is trained. A new row supersedes the old one; its measurements come along.
+Nothing is trained: the row is amended, and its measurements stay as they are.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from results.reached import steps_to_target
 from results.store import Store
 from results.target import Target
 
-_OF_THE_COMMIT = ("run", "time")
-
 
 def relabel(store: Store, experiment: str, target: Target, trials: Iterable[str]) -> int:
     """Write those of an experiment's ``trials`` that have another target with ``target``.
@@ -29,26 +27,17 @@ def relabel(store: Store, experiment: str, target: Target, trials: Iterable[str]
     Returns:
         How many were written.
     """
-    found = some(store, trials)
     rows = [
         row
-        for row in found.trial_rows.to_pylist()
+        for row in some(store, trials).trial_rows.to_pylist()
         if row["experiment"] == experiment
         and (row["target_metric"], row["target_value"]) != (target.metric, target.value)
     ]
     if not rows:
         return 0
-    looks = some(store, (row["trial"] for row in rows)).read_measurements()
-    steps = {str(t): found for t, found in steps_to_target(looks, target).iterrows()}
-    points: dict[str, list[Mapping[str, Any]]] = {}
-    for point in looks.to_dict("records"):
-        known = {str(k): v for k, v in point.items() if k != "run" and not _missing(v)}
-        points.setdefault(str(point["trial"]), []).append(known)
-    store.commit(
-        experiment,
-        measurements=[point for row in rows for point in points.get(row["trial"], ())],
-        trials=[_row(row, target, steps.get(row["trial"])) for row in rows],
-    )
+    measured = some(store, (row["trial"] for row in rows)).read_measurements()
+    steps = {str(trial): row for trial, row in steps_to_target(measured, target).iterrows()}
+    store.amend([_row(row, target, steps.get(row["trial"])) for row in rows])
     return len(rows)
 
 
@@ -56,7 +45,7 @@ def _row(row: Mapping[str, Any], target: Target, found: pd.Series | None) -> dic
     """The row with another target, and the steps to it (none: it keeps how it ended)."""
     hit = found is not None and not _missing(found["steps_to_target"])
     return {
-        **{name: value for name, value in row.items() if name not in _OF_THE_COMMIT},
+        **row,
         "target_metric": target.metric,
         "target_value": target.value,
         "lower_is_better": target.lower_is_better,

@@ -13,7 +13,16 @@ def settings_hash(study: Study) -> str:
     """Of everything in a study that decides its training, but for where and how it is laid out."""
     content = asdict(study)
     # A pack that was stopped goes on under whatever ``keep`` holds by then.
-    searching = ("trials", "keep", "search", "extend", "repeats", "estimator")
+    searching = (
+        "trials",
+        "keep",
+        "search",
+        "search_id",
+        "search_seed",
+        "extend",
+        "repeats",
+        "estimator",
+    )
     for name in ("experiment", "layout", "engine", *searching):
         del content[name]
     del content["workload"]["base"]  # a staged copy stands elsewhere

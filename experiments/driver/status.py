@@ -18,10 +18,14 @@ from results.claims import Claims
 from results.location import Location
 from results.reader import Results
 from results.reader import open as open_results
+from results.searches import belongs
 
 _COLUMNS = [
     "study",
     "trial",
+    "search_id",
+    "search_seed",
+    "other_searches",
     "role",
     "enlargement",
     "status",
@@ -42,9 +46,10 @@ class Status:
 
     studies: pd.DataFrame
     """A row a study: experiment, study, workload, optimizer, schedule, batch_size, ``wanted``
-    (feasible trials), ``done`` (recorded trials), ``reached``, ``infeasible``, ``dominated``,
-    ``failed``, ``running``, ``left`` (feasible trials of the search that lack, running ones among
-    them; neither of an enlarged space nor repeats),
+    (feasible trials), ``done`` (recorded trials of its present search), ``reached``,
+    ``infeasible``, ``dominated``, ``failed``, ``running``, ``left`` (feasible trials of the search
+    that lack, running ones among them; neither of an enlarged space nor repeats),
+    ``other_searches`` (recorded trials that belong to earlier searches of the study alone),
     ``trial_seconds`` (of a worker, what a trial has cost so far; NaN before the first)."""
     packs: pd.DataFrame
     """A row a running pack: pack, experiment, study, machine, ``trials``, ``step`` (of those that
@@ -91,7 +96,7 @@ def status(source: str | Path | Results) -> Status:
     planned = run.studies.drop_duplicates(["experiment", "study"], keep="last")
     planned = planned[planned["experiment_yaml"].notna()]
     trials = run.trials[_COLUMNS]
-    claims = Claims(Location(run.root)).live()
+    claims = [one for one in Claims(Location(run.root)).live() if one["info"].get("study")]
     running: dict[str, int] = {}
     for claim in claims:
         study = claim["info"].get("study")
@@ -112,11 +117,13 @@ def status(source: str | Path | Results) -> Status:
 
 _SHOWN = ["experiment", "study", "workload", "optimizer", "schedule", "batch_size"]
 _COUNTS = ["wanted", "done", "reached", "infeasible", "dominated", "failed", "running", "left"]
+_COUNTS += ["other_searches"]
 _STUDY_COLUMNS = [*_SHOWN, *_COUNTS, "trial_seconds"]
 _PACK_COLUMNS = ["pack", "experiment", "study", "machine", "trials", "step", "best", "silent"]
 
 
-def _study(row: Mapping[str, Any], trials: pd.DataFrame, running: int) -> dict[str, Any]:
+def _study(row: Mapping[str, Any], every: pd.DataFrame, running: int) -> dict[str, Any]:
+    trials = every[belongs(every, row["search_id"], row["search_seed"])]
     searched = trials["role"].ne("repeat") & ~trials["enlargement"].gt(0)
     table = trials[searched]
     records = [
@@ -151,6 +158,7 @@ def _study(row: Mapping[str, Any], trials: pd.DataFrame, running: int) -> dict[s
         "failed": int(trials["stop_reason"].eq("error").sum()),
         "running": running,
         "left": max(0, wanted - (count - failed)),
+        "other_searches": len(every) - len(trials),
         "trial_seconds": spent / models if models else float("nan"),
     }
 

@@ -66,6 +66,9 @@ class StudyState:
     """Called once with each enlargement."""
     blocks: list[Block] = field(default_factory=list)
     """The enlargements so far."""
+    searches: dict[str, Mapping[str, int]] = field(default_factory=dict)
+    """Of recorded trials that are not of the present search alone: the searches they belong to,
+    and the rows they are of their tables."""
     _roomy: bool = False
     _own: dict[str, Trial] = field(default_factory=dict)
     _reached: list[int] | None = None
@@ -154,6 +157,25 @@ class StudyState:
         self.records.pop(trial, None)
         self.records[trial] = record
         self._fresh, self._reached = False, None
+
+    def searches_of(self, trial: str) -> Mapping[str, int]:
+        """The searches that a recorded trial belongs to."""
+        return self.searches.get(trial, {self.study.search_id: 0})
+
+    def join(self, trial: str, search: str, index: int) -> None:
+        """A recorded trial belongs to a further search."""
+        self.searches[trial] = {**self.searches.get(trial, {}), search: index}
+
+    def recorded(self) -> Iterator[tuple[str, Record]]:
+        """The records of the present search's trials, its repeats too."""
+        best = self.best() if self.study.repeats else None
+        for trial in (*self.searched(), *(self.plan.repeats(best) if best else ())):
+            if trial.id in self.records:
+                yield trial.id, self.records[trial.id]
+
+    def foreseen(self) -> Sequence[Trial]:
+        """All rows that the search may draw, where they are known beforehand."""
+        return () if block(self.study.search) else self.plan.trials(0, self.plan.max_rows)
 
     def searched(self) -> Collection[Trial]:
         """The trials of the search and of its enlargements that have been drawn, in that order.

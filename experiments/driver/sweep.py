@@ -25,6 +25,7 @@ from experiments.driver.leftovers import end_leftovers
 from experiments.driver.planned import Planned, planned
 from experiments.driver.relabel import relabel
 from experiments.driver.room import Judge, edges, sentence, sides
+from experiments.driver.samples import adopt, left_out
 from experiments.driver.shortfall import shortfall
 from experiments.driver.signals import Interrupted, Stop
 from experiments.driver.staging import staged
@@ -136,6 +137,7 @@ class _Sweep:
         self.states = self._states(plans)
         self._tell_plan()
         self._move_targets()
+        self._settle_samples()
         if any(state.wave() for state in self.states):
             with self._executors(address, num_cpus, trainer, pace) as executors, stop:
                 for layout, executor in executors.items():
@@ -167,6 +169,7 @@ class _Sweep:
                 label=label,
                 records=dict(found.records[plan.study.id]),
                 engine=found.engines.get(plan.study.id),
+                searches=dict(found.searches[plan.study.id]),
                 edges=self._sides,
                 on_enlarged=self._enlarged,
             )
@@ -191,10 +194,11 @@ class _Sweep:
 
     def _tell_plan(self) -> None:
         for state in self.states:
+            state.wave()
             # What was dominated counts until it goes on, if it ever does.
             done = [
                 record
-                for trial, record in state.records.items()
+                for trial, record in state.recorded()
                 if record.stop_reason == "dominated" or not state.need(trial)
             ]
             self.observer(
@@ -217,6 +221,19 @@ class _Sweep:
         moved = relabel(self.store, self.experiment.name, target, done) if done else 0
         if moved:
             text = f"{moved} trials of an earlier target are done under {target} as well."
+            self.observer(Note(text=text))
+
+    def _settle_samples(self) -> None:
+        """Trials of other searches of the studies are this one's where it has drawn them too."""
+        adopt(self.store, self.states)
+        foreign = {state.label: left_out(state) for state in self.states}
+        studies = sum(1 for count in foreign.values() if count)
+        if studies:
+            text = (
+                f"{sum(foreign.values()):,} recorded trials of {studies} studies belong to another "
+                "search (another space, method or seed) and are not counted; --search all of "
+                "regimes, plot and report counts them."
+            )
             self.observer(Note(text=text))
 
     @contextmanager
@@ -296,6 +313,7 @@ class _Sweep:
         return {trial for claim in Claims(self.store.location).live() for trial in claim["trials"]}
 
     def _round_ended(self, number: int) -> Exception | None:
+        adopt(self.store, self.states)
         if any(state.reached() for state in self.states):
             return None
         goals = rounds.goals(max(state.study.trials for state in self.states))
@@ -312,6 +330,7 @@ class _Sweep:
 
     def _tidy(self) -> None:
         """The end of a complete sweep: small files are merged, optima checked for room."""
+        adopt(self.store, self.states)
         dataset.forget_snapshots(self.store, [state.study for state in self.states])
         if self.trained and not Claims(self.store.location).live():
             self.store.compact(self.experiment.name)
@@ -336,7 +355,7 @@ class _Sweep:
         return self.judge is not None and any(state.study.extend for state in self.states)
 
     def _summary(self, complete: bool) -> Summary:
-        records = [r for state in self.states for r in state.records.values()]
+        records = [record for state in self.states for _, record in state.recorded()]
         return Summary(
             experiment=self.experiment.name,
             path=self.root,

@@ -5,6 +5,8 @@ The plain way, and the twin of every faster one.
 
 from __future__ import annotations
 
+import contextlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,10 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from experiments.engines.base import Engine, gather
+from experiments.engines.randomness import ExampleRandomness, RandomDraws, key_of
 from experiments.engines.sums import Sums, chunks
 from experiments.optimizers.rates import Rates
 from experiments.plan import Trial
-from experiments.seeds import derive
 from experiments.training.order import Order
 from experiments.training.setup import Setup
 from workloads import Batch, Workload
@@ -37,6 +39,8 @@ class _Run:
     loss_sum: Tensor
     """Running sum of all losses, float64: it never becomes finite again."""
     rates: Rates
+    draws: RandomDraws
+    """What a forward pass of its model draws."""
     step: int = 0
 
 
@@ -47,13 +51,14 @@ class ModuleEngine(Engine):
 
     def __init__(self, setup: Setup, trials: Sequence[Trial]) -> None:
         super().__init__(setup, trials)
-        self.runs = [self._start(trial) for trial in trials]
-        first = self.runs[0].model
+        first = setup.model(trials[0])
         self.micro = setup.micro_batch(first, models=1)
         self.chunk = setup.chunk(first, models=1)
-        self._shares: dict[tuple[int, torch.dtype], Tensor] = {}
         self.normed = has_batch_norm(first)
-        self.random = draws_random_numbers(setup, first)
+        self._shares: dict[tuple[int, torch.dtype], Tensor] = {}
+        self._draws: dict[str, RandomDraws] = {}
+        self._places: dict[Any, Tensor] = {}
+        self.runs = [self._start(trial) for trial in trials]
 
     def _start(self, trial: Trial) -> _Run:
         setup = self.setup
@@ -63,6 +68,7 @@ class ModuleEngine(Engine):
         optimizer = setup.optimizer.module(trained, own)
         return _Run(
             workload=setup.workload_of(trial),
+            draws=self._draws_of(trial, model),
             model=model,
             optimizer=optimizer,
             order=Order(trial.seed, len(setup.train), setup.study.batch_size),
@@ -70,12 +76,27 @@ class ModuleEngine(Engine):
             rates=Rates(optimizer, setup.optimizer.name),
         )
 
+    def _draws_of(self, trial: Trial, model: nn.Module) -> RandomDraws:
+        """Asked once for each setting of tuned fields: one of them may be a rate of dropout.
+
+        Raises:
+            WorkloadError: the numbers depend on how a batch is divided, and it is.
+        """
+        setup = self.setup
+        key = json.dumps(setup.tuned_fields(trial), sort_keys=True)
+        if key not in self._draws:
+            draws = RandomDraws.of(setup, model, setup.workload_of(trial))
+            if setup.group.size > 1 or setup.study.batch_size > self.micro:
+                draws.refuse_parts(setup)
+            self._draws[key] = draws
+        return self._draws[key]
+
     @property
     def steps(self) -> list[int]:
         return [run.step for run in self.runs]
 
     def advance(self, steps: int) -> None:
-        with torch.random.fork_rng(enabled=self.random):
+        with torch.random.fork_rng(enabled=any(run.draws.unsupported for run in self.runs)):
             for trial, run in zip(self.trials, self.runs, strict=True):
                 self._train(trial, run, steps)
                 run.step += steps
@@ -100,10 +121,7 @@ class ModuleEngine(Engine):
             part = batch
             if mine > self.micro:
                 part = tuple(x[low : low + self.micro] for x in batch)
-            if self.random:
-                start = self.setup.part.start or 0
-                torch.manual_seed(derive(trial.seed, "dropout", step, start + low))
-            with self.setup.autocast():
+            with self._randomness(trial, run, step, low, len(part[0])), self.setup.autocast():
                 loss = run.workload.loss(run.workload.forward(run.model, part), part)
             if loss.dim() != 1 or len(loss) != len(part[0]):
                 check_per_example(loss, len(part[0]), "loss", run.workload)
@@ -112,6 +130,24 @@ class ModuleEngine(Engine):
             run.loss_sum.add_(loss.detach().sum())
         if self.setup.group.size > 1:
             self._reduce(run.model)
+
+    def _randomness(
+        self, trial: Trial, run: _Run, step: int, low: int, examples: int
+    ) -> contextlib.AbstractContextManager[Any]:
+        """The random numbers of one forward pass, of the part that begins at ``low``."""
+        if not run.draws:
+            return contextlib.nullcontext()
+        key = key_of(trial.seed, step)
+        if run.draws.unsupported:  # then there is one part
+            torch.manual_seed(key)
+            return contextlib.nullcontext()
+        return ExampleRandomness(
+            run.draws,
+            torch.tensor(key, device=self.setup.device),
+            examples,
+            (self.setup.part.start or 0) + low,
+            places=self._places,
+        )
 
     def _weights(self, examples: int, size: int, dtype: torch.dtype) -> Tensor:
         """What each example's loss counts in the mean over the global batch, ``(examples,)``."""
@@ -217,22 +253,3 @@ class ModuleEngine(Engine):
     def load(self, state: dict[str, Any]) -> None:
         for row, held in enumerate(state["runs"]):
             self.restore(row, held)
-
-
-def draws_random_numbers(setup: Setup, model: nn.Module) -> bool:
-    """Whether a training forward of ``model`` draws from torch's generator (dropout, say)."""
-    batch = setup.few()
-    buffers = {k: v.clone() for k, v in model.named_buffers()}
-    with torch.random.fork_rng(), torch.no_grad():
-        before = _generator_state(setup.device)
-        setup.workload.forward(model.train(), batch)
-        drawn = not torch.equal(before, _generator_state(setup.device))
-    for name, buffer in model.named_buffers():
-        buffer.copy_(buffers[name])
-    return drawn
-
-
-def _generator_state(device: torch.device) -> Tensor:
-    if device.type == "cuda":
-        return torch.cuda.get_rng_state(device)
-    return torch.get_rng_state()

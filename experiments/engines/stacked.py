@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from experiments.engines.base import Engine, gather
+from experiments.engines.randomness import RandomDraws, key_of
 from experiments.engines.step import Stack, StackedStep, width_of
 from experiments.engines.sums import Sums, chunks
 from experiments.engines.updates import Update, make_update
@@ -24,7 +25,7 @@ from experiments.training.setup import Setup
 from workloads import Batch
 
 _PREFETCH_BYTES = 2**22
-_MODELS = 64
+MODELS = 64
 """Models that the bound on a micro-batch's memory is reckoned for, whatever the pack."""
 
 
@@ -42,9 +43,10 @@ class StackedEngine(Engine):
         models = [setup.model(trial) for trial in trials]
         self.base = models[0].train()
         self.stack = Stack.of(models, width_of(len(trials)))
-        self.stepper = StackedStep(setup, self.base, self.stack)
-        self.micro = setup.micro_batch(self.base, _MODELS)
-        self.chunk = setup.chunk(self.base, _MODELS)
+        self.draws = RandomDraws.of(setup, self.base)
+        self.stepper = StackedStep(setup, self.base, self.stack, self.draws)
+        self.micro = setup.micro_batch(self.base, MODELS)
+        self.chunk = setup.chunk(self.base, MODELS)
         # Rows up to the stack's width are the last trial again, their results unread.
         self._rows = [*trials, *[trials[-1]] * (self.stack.width - len(trials))]
         orders = {t.id: self._order(t) for t in trials}
@@ -74,7 +76,7 @@ class StackedEngine(Engine):
                 part = batch
                 if mine > self.micro:
                     part = tuple(x[:, low : low + self.micro] for x in batch)
-                self.loss_sum.add_(self.stepper.add_gradient(part))
+                self.loss_sum.add_(self.stepper.add_gradient(part, self._random(done, low)))
             setup.group.all_reduce_(self.stack.gradient)
             if not constant:
                 factors = [
@@ -86,6 +88,18 @@ class StackedEngine(Engine):
             else:
                 self.update.step(rates)
         self._steps = [step + steps for step in self._steps]
+
+    def _random(self, done: int, low: int) -> Batch:
+        """What the random numbers of a step derive from, for the part that begins at ``low``."""
+        if not self.draws:
+            return ()
+        keys = [
+            key_of(trial.seed, step + done)
+            for step, trial in zip(self._steps, self._rows, strict=True)
+        ]
+        start = (self.setup.part.start or 0) + low
+        device = self.setup.device
+        return torch.tensor(keys, device=device), torch.tensor(start, device=device)
 
     def _rates(self) -> Tensor:
         rates = [[float(t.metaparameters.get("learning_rate", 1.0))] for t in self._rows]

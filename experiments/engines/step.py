@@ -7,6 +7,7 @@ arithmetic of a small model.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import warnings
 from collections import OrderedDict
@@ -20,6 +21,7 @@ from torch.func import functional_call, grad, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import workloads
+from experiments.engines.randomness import ExampleRandomness, RandomDraws
 from experiments.training.setup import Setup
 from workloads import Batch
 
@@ -147,8 +149,8 @@ class _Metrics(_Loss):
 class StackedStep:
     """Gradients and metrics of the models in ``stack``."""
 
-    def __init__(self, setup: Setup, base: nn.Module, stack: Stack) -> None:
-        self.setup, self.stack = setup, stack
+    def __init__(self, setup: Setup, base: nn.Module, stack: Stack, draws: RandomDraws) -> None:
+        self.setup, self.stack, self.draws = setup, stack, draws
         self.loss, self.measured = _Loss(setup, base), _Metrics(setup, base)
         self.base = base
         self._held: tuple[int, dict[str, Tensor], list[Tensor]] | None = None
@@ -167,11 +169,13 @@ class StackedStep:
             )
         return self._held[1], self._held[2]
 
-    def add_gradient(self, batch: Batch) -> Tensor:
+    def add_gradient(self, batch: Batch, random: Batch = ()) -> Tensor:
         """Add each model's gradient of (its loss sum / the global batch) to the stack's.
 
         Args:
             batch: ``(models, examples, …)`` each.
+            random: where the models draw random numbers, their keys ``(models,)`` and the place of
+                the first example in the global batch, int64.
 
         Returns:
             Each model's loss sum, ``(models,)``.
@@ -179,23 +183,37 @@ class StackedStep:
         views, into = self._views()
         if batch[0].shape[1] == 0:
             return torch.zeros(self.stack.width, device=self.setup.device)
-        graph, _ = self._graph("gradient", self._gradient, views, batch)
-        found = graph(*views.values(), *batch)
+        graph, _ = self._graph("gradient", self._gradient, views, (*random, *batch))
+        found = graph(*views.values(), *random, *batch)
         torch._foreach_add_(into, found[:-1])
         total: Tensor = found[-1]
         return total
 
-    def _one(self, trained: dict[str, Tensor], frozen: dict[str, Tensor], batch: Batch) -> Any:
+    def _one(
+        self, trained: dict[str, Tensor], frozen: dict[str, Tensor], batch: Batch, random: Batch
+    ) -> Any:
         named = {f"model.{k}": v for k, v in (trained | frozen).items()}
-        total = functional_call(self.loss, named, (batch,)).sum()
+        with self._drawing(len(batch[0]), *random):
+            total = functional_call(self.loss, named, (batch,)).sum()
         return total / self.setup.study.batch_size, total
+
+    def _drawing(
+        self, examples: int, key: Tensor | None = None, start: Tensor | None = None
+    ) -> contextlib.AbstractContextManager[Any]:
+        if key is None or start is None:
+            return contextlib.nullcontext()
+        return ExampleRandomness(self.draws, key, examples, start, stacked=True)
 
     def _gradient(self, *flat: Tensor) -> list[Tensor]:
         count = len(self.stack.names)
         views = dict(zip(self.stack.names, flat[:count], strict=True))
         trained = {n: views[n] for n in self.stack.trainable}
         frozen = {n: v for n, v in views.items() if n not in trained}
-        gradients, total = vmap(grad(self._one, has_aux=True))(trained, frozen, flat[count:])
+        drawn = 2 if self.draws else 0
+        random, batch = flat[count : count + drawn], flat[count + drawn :]
+        # Keys are the models' own; the place of the first example is that of all.
+        each = vmap(grad(self._one, has_aux=True), in_dims=(0, 0, 0, (0, None)[:drawn]))
+        gradients, total = each(trained, frozen, batch, random)
         return [*(gradients[n] for n in self.stack.trainable), total]
 
     def metrics(self, batch: Batch, views: dict[str, Tensor] | None = None) -> dict[str, Any]:

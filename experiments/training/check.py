@@ -137,11 +137,13 @@ def _initialization(setup: Setup, trial: Trial) -> Finding:
 def _micro_batches(setup: Setup, trial: Trial) -> Finding:
     size, name = setup.study.batch_size, "micro-batches"
     whole = ModuleEngine(setup, [trial])
-    if whole.random:
+    draws = whole.runs[0].draws
+    if draws.unsupported:
         return Finding(
             check=name,
-            passed=None,
-            finding="not compared: the forward pass draws random numbers (dropout)",
+            passed=False,
+            finding="random numbers of the forward pass depend on how a batch is divided "
+            f"({draws.unsupported}): use torch.nn.Dropout, which follows the example",
         )
     unit = setup.ghost_batch or 1
     part = max(unit, size // 4 // unit * unit)

@@ -27,6 +27,8 @@ from workloads.checks import check_splits
 from workloads.ghost import convert_batch_norm, has_batch_norm
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
+_SAMPLE = 1024
+"""Examples of a streamed split that a probe reads."""
 _CHUNK_BYTES = 512 * 2**20
 """Most bytes of activations of one micro-batch, when the study names no micro-batch."""
 
@@ -104,7 +106,8 @@ class Setup:
 
     def sampled(self, *splits: str) -> Setup:
         """The same with few examples of these splits, where they are streamed: for probes."""
-        few = {name: self.splits[name].sample() for name in splits}
+        streamed = {name for name in splits if not self.splits[name].resident}
+        few = {name: self.splits[name].head(_SAMPLE) for name in streamed}
         return replace(self, splits={**self.splits, **few})
 
     @property

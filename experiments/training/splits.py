@@ -8,17 +8,16 @@ that batch is laid out over workers and micro-batches.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import Subset, default_collate
+from torch.utils.data import default_collate
 
 from experiments.seeds import derive
 from workloads import Batch, Workload
-
-_SAMPLE = 1024
 
 
 def _cast(batch: Batch, dtype: torch.dtype) -> Batch:
@@ -41,12 +40,11 @@ class Split:
     def __len__(self) -> int:
         return self._size
 
-    def sample(self) -> Split:
-        """What a probe looks at: the first 1,024 examples of a streamed split, all of another."""
-        if self.resident or self._size <= _SAMPLE:
-            return self
-        few = Subset(self._data, range(_SAMPLE))
-        return Split(few, self.workload, self.device, self.dtype)
+    def head(self, examples: int) -> Split:
+        """The first ``examples`` of it, or all."""
+        part = copy.copy(self)
+        part._size = min(examples, self._size)
+        return part
 
     @property
     def nbytes(self) -> int:

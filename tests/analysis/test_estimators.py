@@ -224,11 +224,13 @@ def test_searches_are_told_apart_for_their_median(search: Make) -> None:
         for seed in range(3)
     ]
     (median,) = curves(pd.concat(seeds), estimator="median_of_searches")
-    (pooled,) = curves(pd.concat(seeds))
-    assert (median.trials, pooled.trials) == (12, 36)
+    (pooled,) = curves(pd.concat(seeds), search="all")
+    (latest,) = curves(pd.concat(seeds))
+    assert (median.trials, pooled.trials, latest.trials) == (12, 36, 12)
     each = np.array([[point.steps for point in curves(one)[0].points] for one in seeds])
     assert [point.steps for point in median.points] == np.median(each, axis=0).tolist()
     assert [point.steps for point in pooled.points] == each.min(axis=0).tolist()
+    assert [point.steps for point in latest.points] == each[2].tolist()
     assert [point.bar for point in median.points] == list(
         zip(each.min(axis=0), each.max(axis=0), strict=True)
     )

@@ -112,13 +112,17 @@ def test_replacements_of_infeasible_rows_are_no_slab() -> None:
 def test_searches_of_one_study_are_told_by_their_seed() -> None:
     first = rows([100.0, 90, 80], search_seed=0)
     second = rows([70.0, 95, 99], search_seed=7)
-    curve = only(first, second)
+    curve = only(first, second, search="all")
     (point,) = curve.points
     assert (point.steps, point.trials, point.searches) == (70, 6, 2)
+    (latest,) = only(first, second).points
+    assert (latest.steps, latest.trials, latest.searches) == (70, 3, 1)
+    (latest,) = only(second, first).points
+    assert (latest.steps, latest.trials) == (80, 3)
     # The first two of each, not the first four rows by their index.
     short = rows([60.0, 61], study="t", batch_size=4, search_seed=0)
     again = rows([62.0, 63], study="t", batch_size=4, search_seed=7)
-    curve = only(first, second, short, again)
+    curve = only(first, second, short, again, search="all")
     assert [point.trials for point in curve.points] == [4, 4]
     assert curve.points[1].steps == 70
     assert any("searched 2 times, with 2 feasible trials each" in note for note in curve.notes)
@@ -126,7 +130,7 @@ def test_searches_of_one_study_are_told_by_their_seed() -> None:
 
 def test_a_second_search_that_has_hardly_begun_changes_nothing() -> None:
     first = rows([100.0, 90, 80, 85], search_seed=0)
-    curve = only(first, rows([10.0], search_seed=7))
+    curve = only(first, rows([10.0], search_seed=7), search="all")
     (point,) = curve.points
     assert (point.steps, point.trials, point.searches) == (80, 4, 1)
     assert "a search with too few trials to count at all batch sizes: left out" in curve.notes

@@ -56,6 +56,13 @@ class Dropping(Sound):
         return nn.Sequential(nn.Dropout(0.5), nn.Linear(4, 2))
 
 
+class Shuffling(Sound):
+    def forward(self, model: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
+        x = batch[0][:, torch.randperm(4)] if model.training else batch[0]
+        out: Tensor = model(x)
+        return out
+
+
 class Brief(Classification):
     """A training set smaller than the usual batch."""
 
@@ -97,8 +104,15 @@ def test_a_broken_promise_is_named(workload: type[Sound], broken: set[str]) -> N
 
 def test_dropout_is_no_broken_promise() -> None:
     findings = found(Dropping)
-    assert findings["micro-batches"].passed is None
-    assert "random" in findings["stackable"].finding
+    assert findings["micro-batches"].passed is True
+    assert findings["stackable"].finding == "yes, by torch.func"
+
+
+def test_random_numbers_that_do_not_follow_the_example_are_one() -> None:
+    findings = found(Shuffling)
+    assert findings["micro-batches"].passed is False
+    assert "(torch.randperm)" in findings["micro-batches"].finding
+    assert "torch.randperm" in findings["stackable"].finding
     assert "stacked engine" not in findings
 
 

@@ -56,6 +56,15 @@ class Streamed(Classification):
     def model(self): return TinyData.model()
 
 
+class Dropped(Classification):
+    target = "validation_error < 0.2"
+
+    def data(self): return TinyData.splits()
+
+    def model(self):
+        return nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.3), nn.ReLU(), nn.Linear(8, 3))
+
+
 class Normed(Classification):
     target = "validation_error < 0.2"
 
@@ -154,7 +163,7 @@ def test_two_workers_give_what_one_gives(own, tmp_path: Path, monkeypatch) -> No
                 precision="float64", optimizer="momentum", batch_size=batch_size, budget_steps=15
             )
             jobs.append((of, trials(of, 3), kind))
-        for name in ("Noisy", "Streamed"):
+        for name in ("Noisy", "Streamed", "Dropped"):
             of = study(workload=own(name), precision="float64", batch_size=23, budget_steps=15)
             jobs.append((of, trials(of, 2), kind))
         walks = study(precision="float64", optimizer="adam", budget_steps=60, refine=1.001)

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from experiments.errors import ExperimentError
 from experiments.plan import Pack, WorkloadRef
 from experiments.training.looks import looks
 from experiments.training.loop import Training
-from tests.problems import engine, measurements, outcomes, study, train, trials
+from tests.problems import measurements, outcomes, study, train, trials
 from workloads import WorkloadError
 
 
@@ -138,12 +137,6 @@ class Mean(Classification):
     def data(self): return TinyData.splits()
     def model(self): return TinyData.model()
     def loss(self, output, batch): return super().loss(output, batch).mean()
-
-class Dropped(Classification):
-    target = "validation_error < 0.2"
-    def data(self): return TinyData.splits()
-    def model(self):
-        return torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Dropout(), torch.nn.Linear(8, 3))
 """
 
 
@@ -173,57 +166,3 @@ def test_a_mean_is_refused_before_anything_is_trained(own) -> None:
     for kind in ("module", "stacked", "auto"):
         with pytest.raises(WorkloadError, match=r"returned one number \(a mean\?\)"):
             train(of, trials(of, 2), kind)
-
-
-def test_dropout_is_not_stacked_and_resumes_exactly(own) -> None:
-    of = study(workload=own("Dropped"), batch_size=8, budget_steps=60)
-    some = trials(of, 2)
-    with pytest.raises(ExperimentError, match="draws random numbers"):
-        engine("stacked", of, some)
-    assert Training(Pack(id="p", study=of, trials=some)).engine == "module"
-    a, b = engine("module", of, some), engine("module", of, some)
-    a.advance(30)
-    b.advance(11)
-    c = engine("module", of, some)
-    c.load(b.state())
-    c.advance(19)
-    for row in range(2):
-        assert all((a.weights(row)[n] == v).all() for n, v in c.weights(row).items())
-
-
-def test_the_probe_chooses_for_the_study_not_for_the_pack_at_hand() -> None:
-    of = study(workload="digits-softmax", batch_size=2, trials=32)
-    assert Training(Pack(id="p", study=of, trials=trials(of, 1))).engine == "stacked"
-    single = study(trials=1)
-    assert Training(Pack(id="p", study=single, trials=trials(single, 1))).engine == "module"
-
-
-def test_stopping_from_outside_leaves_no_outcome() -> None:
-    of = study(budget_steps=5000)
-    training = Training(Pack(id="p", study=of, trials=trials(of, 2), engine="module"))
-    events = []
-    for look in training.run(should_stop=lambda: training.step >= 10):
-        events += look
-    assert not outcomes(events)
-    assert len(training.active) == 2
-
-
-def test_tuned_fields_of_the_workload_reach_each_trial() -> None:
-    of = study(workload="digits-softmax", budget_steps=30, keep=None)
-    some = trials(of, 1)
-    smooth = replace(
-        some[0], id="s", metaparameters={**some[0].metaparameters, "label_smoothing": 0.3}
-    )
-    events = train(of, (some[0], smooth), "auto")
-    a, b = (
-        [m.metrics["validation_cross_entropy"] for m in measurements(events) if m.trial == t]
-        for t in (some[0].id, "s")
-    )
-    assert a != b
-
-
-def test_an_unknown_split_or_precision_is_named() -> None:
-    with pytest.raises(ExperimentError, match="no split 'valid'"):
-        train(study(target="valid_error < 0.1"), trials(study(), 1))
-    with pytest.raises(ExperimentError, match="unknown precision 'float23'"):
-        train(study(precision="float23"), trials(study(), 1))

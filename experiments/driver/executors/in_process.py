@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import torch
 
@@ -17,6 +15,7 @@ from experiments.driver.signals import Stop
 from experiments.driver.worker import MakeTrainer, Pace, run_pack, training
 from experiments.errors import ExperimentError
 from experiments.plan import Layout
+from experiments.training.threads import one_thread
 from results import processes
 from results.errors import ResultsError
 
@@ -85,18 +84,7 @@ class InProcess:
                 continue
             known.pop(job.pack.id, None)
             given.pop(job.pack.id, None)
-            with _one_thread():
+            with one_thread():
                 run_pack(job, self._ledger, wire, trainer=self._trainer, pace=self._pace)
             if failed:
                 raise failed[0]
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """One thread of torch's, as every worker of Ray's has."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -1,0 +1,259 @@
+"""Random numbers of a forward pass (dropout, noise) that depend on the example's place alone.
+
+torch draws a mask for the tensor at hand, so that a batch in two parts, on two workers or in a
+stack gets other masks than the whole. Here every number is a hash of the trial's key, the step, the
+number of the draw in the forward pass, and the place of its example in the global batch: SplitMix64
+(Steele, Lea & Flood 2014, doi:10.1145/2660193.2660195), whose integer arithmetic is exact on every
+device. While ``ExampleRandomness`` is entered, the functions of torch that draw are replaced by
+these numbers; a ``RandomDraws`` says beforehand which dimension of each draw is the batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode, resolve_name
+
+from experiments.engines.random_functions import EMPTY, REPLACED
+from experiments.seeds import derive
+from experiments.training.setup import Setup
+from workloads import Workload, WorkloadError
+from workloads.ghost import has_batch_norm
+
+
+def key_of(seed: int, step: int) -> int:
+    """The key of a trial's random numbers at one step, 63 bits."""
+    return derive(seed, "dropout", step)
+
+
+def _signed(word: int) -> int:
+    """A 64-bit word as int64 holds it."""
+    return word - 2**64 if word >= 2**63 else word
+
+
+_PLACE = _signed(0x9E3779B97F4A7C15)
+_DRAW = _signed(0xD1342543DE82EF95)
+_MIX = (_signed(0xBF58476D1CE4E5B9), _signed(0x94D049BB133111EB))
+
+
+class Draw(NamedTuple):
+    """One draw of a forward pass of ``examples`` examples."""
+
+    shape: tuple[int, ...]
+    examples: int
+    dim: int | None
+    """The dimension that is the batch; ``None``: all examples share the numbers."""
+    each: int
+    """Entries of that dimension an example: 4 where heads are folded into the batch, else 1."""
+
+    def fits(self, shape: Sequence[int], examples: int) -> bool:
+        """Whether a draw of ``shape`` may be this one in a batch of another size."""
+        expected = list(self.shape)
+        if self.dim is not None:
+            expected[self.dim] = self.each * examples
+        return expected == list(shape)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomDraws:
+    """What a training forward of a model draws."""
+
+    draws: tuple[Draw, ...] = ()
+    unsupported: str | None = None
+    """Why its random numbers cannot be tied to examples: the function that draws otherwise."""
+
+    def __bool__(self) -> bool:
+        return bool(self.draws) or self.unsupported is not None
+
+    @classmethod
+    def of(cls, setup: Setup, model: nn.Module, workload: Workload | None = None) -> RandomDraws:
+        """Try ``model`` on batches of two sizes; its buffers stay as they are.
+
+        Args:
+            workload: as the trial has it, where it tunes fields.
+        """
+        workload = workload or setup.workload
+        unit = setup.ghost_batch or (32 if has_batch_norm(model) else 1)
+        buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
+        sizes = (2 * unit, 3 * unit)
+        recorded = [_Recorder.record(setup, workload, model, size) for size in sizes]
+        for name, buffer in model.named_buffers():
+            buffer.copy_(buffers[name])
+        reason = next((each.foreign for each in recorded if each.foreign), None)
+        if reason is not None:
+            return cls(unsupported=reason)
+        first, second = (each.shapes for each in recorded)
+        if len(first) != len(second):
+            return cls(unsupported="how often it draws depends on the batch")
+        draws = [_draw(a, b, sizes) for a, b in zip(first, second, strict=True)]
+        if None in draws:
+            shape = first[draws.index(None)]
+            return cls(unsupported=f"the shape {shape} does not follow the batch size")
+        return cls(draws=tuple(draw for draw in draws if draw is not None))
+
+    def refuse_parts(self, setup: Setup) -> None:
+        """
+        Raises:
+            WorkloadError: the random numbers depend on how the batch is cut up, and it is cut up.
+        """
+        if self.unsupported is not None:
+            raise WorkloadError(
+                f"workload {setup.workload.name} draws random numbers in its forward pass that "
+                f"depend on how a batch is divided ({self.unsupported}), and batch size "
+                f"{setup.study.batch_size} is divided over workers or micro-batches",
+                hint="use torch.nn.Dropout or torch.nn.functional.dropout there, which follow the "
+                "example; or one worker and a micro_batch of the whole batch",
+            )
+
+
+def _draw(first: Sequence[int], second: Sequence[int], sizes: tuple[int, int]) -> Draw | None:
+    shape = tuple(first)
+    if shape == tuple(second):
+        return Draw(shape, sizes[0], None, 1)
+    if len(first) != len(second):
+        return None
+    differ = [i for i, (a, b) in enumerate(zip(first, second, strict=True)) if a != b]
+    dim = differ[0]
+    each, rest = divmod(first[dim], sizes[0])
+    if len(differ) > 1 or rest or second[dim] != each * sizes[1]:
+        return None
+    return Draw(shape, sizes[0], dim, each)
+
+
+class ExampleRandomness(TorchFunctionMode):
+    """The numbers of one forward pass: ``with ExampleRandomness(draws, key, …): model(x)``.
+
+    Args:
+        key: int64 scalar of the trial and the step; under ``vmap`` the one of each model.
+        examples: how many are in this forward pass.
+        start: the place of the first of them in the global batch, int64 scalar or integer.
+        places: a store for what depends on shapes alone; share it between passes.
+    """
+
+    def __init__(
+        self,
+        draws: RandomDraws,
+        key: Tensor,
+        examples: int,
+        start: Tensor | int = 0,
+        *,
+        stacked: bool = False,
+        places: dict[Any, Tensor] | None = None,
+    ) -> None:
+        super().__init__()
+        self._draws, self._key = draws.draws, key
+        self._examples = examples
+        self._start = torch.as_tensor(start, dtype=torch.int64, device=key.device)
+        self._stacked = stacked
+        self._places = {} if places is None else places
+        self._count = 0
+
+    def __torch_function__(
+        self, func: Any, types_: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        named = dict(kwargs or {})
+        if self._stacked and func in EMPTY:
+            # What is filled in place below must hold a number for every model of the stack.
+            made = func(*args, **named)
+            return made + (self._key * 0).to(made.dtype) if made.is_floating_point() else made
+        replacement = REPLACED.get(func)
+        if replacement is not None:
+            return replacement(self, func, *args, **named)
+        return func(*args, **named)
+
+    def hashes(self, shape: Sequence[int], device: torch.device) -> Tensor:
+        """64 random bits for each entry of ``shape``, int64."""
+        draw = self._which(tuple(shape))
+        places = self._place(draw, tuple(shape), device)
+        offset = self._key + _signed(_DRAW * (self._count + 1) % 2**64)
+        if draw.dim is not None:
+            others = math.prod(shape) // max(shape[draw.dim], 1)
+            stride = _signed(_PLACE * draw.each * others % 2**64)
+            offset = offset + self._start * stride
+        self._count += 1
+        z = places + offset
+        for shift, factor in zip((30, 27), _MIX, strict=True):
+            z = (z ^ _shifted(z, shift)) * factor
+        return z ^ _shifted(z, 31)
+
+    def _which(self, shape: tuple[int, ...]) -> Draw:
+        """The draw that was seen at this place in the pass; any of its shape, where a pass that
+        leaves out layers at random has come to another place."""
+        usual = self._draws[self._count] if self._count < len(self._draws) else None
+        if usual is not None and usual.fits(shape, self._examples):
+            return usual
+        fitting = {(d.dim, d.each): d for d in self._draws if d.fits(shape, self._examples)}
+        if len(fitting) != 1:
+            raise WorkloadError(
+                f"the forward pass draws random numbers of shape {shape}, unlike when it was tried",
+                hint="draw the same numbers in every training step, in the same order",
+            )
+        return next(iter(fitting.values()))
+
+    def _place(self, draw: Draw, shape: tuple[int, ...], device: torch.device) -> Tensor:
+        """Each entry's place times the Weyl constant: example by example, then within it."""
+        key = (draw.dim, shape, device)
+        if key not in self._places:
+            if draw.dim is None:
+                at = torch.arange(math.prod(shape), device=device).view(shape)
+            else:
+                rest = [n for i, n in enumerate(shape) if i != draw.dim]
+                at = torch.arange(math.prod(shape), device=device)
+                at = at.view(shape[draw.dim], *rest).movedim(0, draw.dim)
+            self._places[key] = at * _PLACE
+        return self._places[key]
+
+
+def _shifted(z: Tensor, by: int) -> Tensor:
+    """A logical shift to the right: int64 has an arithmetic one."""
+    return (z >> by) & (2 ** (64 - by) - 1)
+
+
+class _Recorder(ExampleRandomness):
+    """Writes down the shapes that are drawn, and the first function that draws by itself."""
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__(RandomDraws(), torch.zeros((), dtype=torch.int64, device=device), 0)
+        self._device = device
+        self.shapes: list[tuple[int, ...]] = []
+        self.foreign: str | None = None
+
+    @classmethod
+    def record(cls, setup: Setup, workload: Workload, model: nn.Module, examples: int) -> _Recorder:
+        """One training forward and loss of so many examples."""
+        recorder = cls(setup.device)
+        places = torch.arange(examples) % len(setup.train)
+        batch = setup.train.fetch(places, training=True)
+        with torch.random.fork_rng(), torch.no_grad(), setup.autocast():
+            torch.manual_seed(0)
+            before = recorder._state()
+            with recorder:
+                workload.loss(workload.forward(model.train(), batch), batch)
+            if recorder.foreign is None and not torch.equal(before, recorder._state()):
+                recorder.foreign = "a function that is not one of torch's"
+        return recorder
+
+    def hashes(self, shape: Sequence[int], device: torch.device) -> Tensor:
+        self.shapes.append(tuple(shape))
+        return torch.arange(math.prod(shape), device=device).view(tuple(shape)) * _PLACE
+
+    def __torch_function__(
+        self, func: Any, types_: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if self.foreign is not None or func in REPLACED:
+            return super().__torch_function__(func, types_, args, kwargs)
+        before = self._state()
+        result = func(*args, **dict(kwargs or {}))
+        if not torch.equal(before, self._state()):
+            self.foreign = resolve_name(func) or getattr(func, "__name__", str(func))
+        return result
+
+    def _state(self) -> Tensor:
+        if self._device.type == "cuda":
+            return torch.cuda.get_rng_state(self._device)
+        return torch.get_rng_state()

@@ -1,0 +1,191 @@
+"""Which engine trains a study, and whether it can be stacked at all.
+
+The choice must not be a matter of timing: the engines round differently, so that a busy machine
+would get other steps to target for the same command. It is a rule on the shapes and the kind of
+device. Stacking saves what an operation costs besides its arithmetic; where the arithmetic of one
+is large, or a model's weights do not stay in the cache, it saves nothing. ``LIMITS`` rests on
+``python -m benchmarks selection``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
+
+import workloads
+from experiments.engines.base import Engine
+from experiments.engines.module import ModuleEngine
+from experiments.engines.optimizer_check import unstackable_optimizer
+from experiments.engines.randomness import RandomDraws
+from experiments.engines.stacked import StackedEngine
+from experiments.errors import ExperimentError
+from experiments.identity import optimizer_identity
+from experiments.plan import Trial
+from experiments.training.setup import Setup
+from workloads.checks import check_metrics, check_per_example
+from workloads.ghost import has_batch_norm
+
+Kind = Literal["module", "stacked"]
+
+LEAST_MODELS = 4
+"""Trials of a study below which a stack saves nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Up to where a stack of models is the faster engine."""
+
+    multiply_adds: int
+    """Of a matrix product of one model's forward pass on one global batch, on average."""
+    parameters: int
+
+
+LIMITS: Mapping[str, Limits] = {
+    "cpu": Limits(multiply_adds=2**22, parameters=2**17),
+    # Not measured: a small model leaves a GPU idle up to far more work.
+    "cuda": Limits(multiply_adds=2**28, parameters=2**22),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arithmetic:
+    """The matrix products and convolutions of a forward pass."""
+
+    products: int
+    multiply_adds: float
+    """Multiplications with an addition, of all of them, an example."""
+
+    @classmethod
+    def of(cls, setup: Setup, model: nn.Module) -> Arithmetic:
+        """Count them in one forward pass of ``model``."""
+        batch = setup.few()
+        with torch.random.fork_rng(), torch.no_grad(), _Counter() as counter:
+            setup.workload.forward(model, batch)
+        return cls(products=counter.products, multiply_adds=counter.flops / 2 / len(batch[0]))
+
+
+class _Counter(TorchDispatchMode):
+    """Adds up what torch's own counter knows of each operation, and how many there are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.products, self.flops = 0, 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        count = flop_registry.get(func.overloadpacket)
+        if count is not None:
+            self.products += 1
+            self.flops += count(*args, **(kwargs or {}), out_val=result)
+        return result
+
+
+_ENGINES: dict[str, type[Engine]] = {"module": ModuleEngine, "stacked": StackedEngine}
+_refusals: dict[Any, str | None] = {}
+
+
+def make_engine(kind: str, setup: Setup, trials: Sequence[Trial]) -> Engine:
+    """The engine ``kind``; ``auto``: the one that ``choose`` names.
+
+    Raises:
+        ExperimentError: ``stacked`` was asked for and the workload cannot be stacked.
+    """
+    if not trials:
+        kind = "module"
+    if kind == "auto":
+        kind = choose(setup, trials)
+    elif kind == "stacked" and (reason := unstackable_optimizer(setup, trials)):
+        raise ExperimentError(
+            f"optimizer {setup.optimizer.name} cannot be stacked: {reason}",
+            hint="engine: module trains one model at a time",
+        )
+    elif kind == "stacked" and (reason := stackable(setup, trials)):
+        raise ExperimentError(
+            f"workload {setup.workload.name} cannot be stacked: {reason}",
+            hint="engine: module trains it one model at a time",
+        )
+    return _ENGINES[kind](setup, trials)
+
+
+def choose(setup: Setup, trials: Sequence[Trial]) -> Kind:
+    """The engine that trains all packs of this study: the same on every machine."""
+    if preferred(setup, trials[0]) == "module" or stackable(setup, trials) is not None:
+        return "module"
+    return "stacked"
+
+
+def preferred(setup: Setup, trial: Trial) -> Kind:
+    """The faster engine by the rule, whether the workload can be stacked or not."""
+    if setup.study.trials < LEAST_MODELS:
+        return "module"
+    model = setup.model(trial)
+    limits = LIMITS.get(setup.device.type, LIMITS["cuda"])
+    if sum(p.numel() for p in model.parameters()) > limits.parameters:
+        return "module"
+    arithmetic = Arithmetic.of(setup, model)
+    work = arithmetic.multiply_adds * setup.study.batch_size
+    return "module" if work > limits.multiply_adds * arithmetic.products else "stacked"
+
+
+def stackable(setup: Setup, trials: Sequence[Trial]) -> str | None:
+    """Why these trials cannot be stacked; ``None``: they can. Asked once a process and study.
+
+    Two things rule it out by themselves: random numbers that cannot be tied to examples, and state
+    that a forward pass changes (batch norm) or that differs between models. Whatever else
+    ``torch.func`` cannot do is found by trying.
+    """
+    if any(setup.tuned_fields(t) for t in trials):
+        return "a tuned metaparameter is a field of the workload"
+    study = setup.study
+    identity = json.dumps(workloads.identity(setup.workload), sort_keys=True)
+    technique = json.dumps(dict(study.technique), sort_keys=True)
+    optimizer = json.dumps(optimizer_identity(setup.optimizer, study.workload.base))
+    key = (identity, technique, optimizer, study.batch_size, study.layout, setup.device)
+    if key not in _refusals:
+        _refusals[key] = _refusal(setup, trials)
+    return _refusals[key]
+
+
+def _refusal(setup: Setup, trials: Sequence[Trial]) -> str | None:
+    model = setup.model(trials[0])
+    other = dict(setup.model(trials[-1]).named_buffers())
+    if has_batch_norm(model):
+        return "its batch norm keeps running statistics"
+    if any(not torch.equal(b, other[n]) for n, b in model.named_buffers()):
+        return "its buffers differ between initializations"
+    unsupported = RandomDraws.of(setup, model).unsupported
+    if unsupported is not None:
+        return f"its forward pass draws random numbers that do not follow examples ({unsupported})"
+    if reason := unstackable_optimizer(setup, trials):
+        return f"optimizer {setup.optimizer.name}: {reason}"
+    try:
+        engine = StackedEngine(setup, trials)
+        engine.advance(1)
+        engine.setup = setup.sampled(setup.evaluated[0])
+        engine.evaluate(setup.evaluated[0])
+    # What the user's model does under vmap can fail in any way; the reason is reported.
+    except Exception as error:
+        return f"torch.func: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
+    return None
+
+
+def check_contract(setup: Setup, trial: Trial) -> None:
+    """One forward of a fresh model: loss and metrics are one value an example.
+
+    Raises:
+        WorkloadError: they are not.
+    """
+    workload, model = setup.workload_of(trial), setup.model(trial)
+    batch = setup.few()
+    count = len(batch[0])
+    with torch.random.fork_rng(), torch.no_grad(), setup.autocast():
+        output = workload.forward(model, batch)
+        check_per_example(workload.loss(output, batch), count, "loss", workload)
+        check_metrics(workload.metrics(output, batch), count, workload)

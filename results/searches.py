@@ -1,0 +1,47 @@
+"""Which trials belong to a search: a space, a method, and the seed of its table.
+
+A study may be searched several times. A trial belongs to the search that drew it
+(``search_id``, ``search_seed``) and to those that drew the very same trial later
+(``other_searches``); one written before searches had an id belongs to no named one.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+
+def belongs(trials: pd.DataFrame, search: Any, seed: Any = None) -> NDArray[np.bool_]:
+    """Whether each of ``trials`` belongs to a search, (n,).
+
+    Args:
+        trials: with the columns search_id, search_seed and other_searches.
+        search: its id; any null for trials without one.
+        seed: of its table; any null for all of them.
+    """
+    drawn: NDArray[np.bool_]
+    if not isinstance(search, str):
+        drawn = trials["search_id"].isna().to_numpy()
+    else:
+        drawn = trials["search_id"].eq(search).to_numpy(dtype=bool, na_value=False)
+    if not pd.isna(seed):
+        seeds = trials["search_seed"]
+        drawn = drawn & (seeds.isna() | seeds.eq(seed)).to_numpy(dtype=bool, na_value=True)
+    if not isinstance(search, str):
+        return drawn
+    return drawn | also(trials["other_searches"], search)
+
+
+def also(others: pd.Series, search: str) -> NDArray[np.bool_]:
+    """Whether ``search`` is among the ``other_searches`` (JSON text or null), (n,)."""
+    found = others.astype(object).map(lambda text: search in rows_of(text))
+    return found.to_numpy(dtype=bool)
+
+
+def rows_of(others: Any) -> dict[str, int]:
+    """``other_searches`` of a trial: the row that it is of each search's table."""
+    return json.loads(others) if isinstance(others, str) and others else {}

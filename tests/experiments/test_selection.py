@@ -1,0 +1,71 @@
+"""Which engine trains a study follows from its shapes, never from a clock."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from torch import nn
+
+from experiments.engines import selection
+from experiments.engines.selection import LIMITS, Arithmetic, choose, stackable
+from experiments.plan import Pack, WorkloadRef
+from experiments.training.loop import Training
+from experiments.training.setup import Setup
+from tests.problems import study, trials
+
+
+def _choice(**changes) -> str:
+    fields = changes.pop("fields", {"widths": [256]})
+    of = study(workload=WorkloadRef(spec="digits-fc", fields=fields), **changes)
+    return choose(Setup.load(of), trials(of, 1))
+
+
+def test_the_products_of_an_example_are_counted() -> None:
+    for widths, expected in (((64,), 64 * 64 + 64 * 10), ((256, 32), 64 * 256 + 256 * 32 + 320)):
+        of = study(workload=WorkloadRef(spec="digits-fc", fields={"widths": widths}), batch_size=8)
+        setup = Setup.load(of)
+        counted = Arithmetic.of(setup, setup.model(trials(of, 1)[0]))
+        assert (counted.products, counted.multiply_adds) == (len(widths) + 1, expected)
+    convolution = nn.Sequential(nn.Unflatten(1, (1, 8, 8)), nn.Conv2d(1, 4, 3))
+    counted = Arithmetic.of(setup, convolution)
+    assert (counted.products, counted.multiply_adds) == (1, 4 * 9 * 36)
+
+
+def test_much_arithmetic_or_many_weights_are_not_stacked() -> None:
+    most = 2 * LIMITS["cpu"].multiply_adds // (64 * 256 + 256 * 10)
+    assert _choice(batch_size=most, fields={"widths": [256]}) == "stacked"
+    assert _choice(batch_size=most + 1, fields={"widths": [256]}) == "module"
+    wide = LIMITS["cpu"].parameters // 75  # 64 weights in, 10 out, and a bias
+    assert _choice(batch_size=1, fields={"widths": [wide - 1]}) == "stacked"
+    assert _choice(batch_size=1, fields={"widths": [wide + 1]}) == "module"
+
+
+def test_few_trials_are_not_stacked_and_the_pack_at_hand_has_no_say() -> None:
+    for wanted, kind in ((selection.LEAST_MODELS - 1, "module"), (32, "stacked")):
+        of = study(batch_size=2, trials=wanted)
+        assert Training(Pack(id="p", study=of, trials=trials(of, 1))).engine == kind
+
+
+def test_a_busy_machine_chooses_as_an_idle_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = [1, 64, 512, 1024]
+    expected = [_choice(batch_size=size) for size in sizes]
+    assert set(expected) == {"module", "stacked"}
+
+    def no_clock() -> float:
+        raise AssertionError("the choice asks for the time")
+
+    selection._refusals.clear()
+    for name in ("perf_counter", "monotonic", "time", "process_time"):
+        monkeypatch.setattr(time, name, no_clock)
+    assert [_choice(batch_size=size) for size in sizes] == expected
+
+
+def test_whether_it_stacks_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    of = study(workload="digits-mlp", batch_size=24)
+    setup, tried = Setup.load(of), []
+    monkeypatch.setattr(selection, "_refusal", lambda *given: tried.append(given))
+    monkeypatch.setattr(selection, "_refusals", {})
+    for _ in range(3):
+        assert stackable(setup, trials(of, 2)) is None
+    assert len(tried) == 1
