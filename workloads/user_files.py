@@ -73,7 +73,7 @@ class _Folder:
 
     def load(self, file: Path) -> ModuleType:
         """A file of the folder, as a module."""
-        name = f"{self.name}.{self._own_name(file)}"
+        name = f"{self.name}.{self._module_name(file)}"
         if name in sys.modules:
             return sys.modules[name]
         loader = _Loader(name, str(file), self)
@@ -89,7 +89,7 @@ class _Folder:
             raise
         return module
 
-    def _own_name(self, file: Path) -> str:
+    def _module_name(self, file: Path) -> str:
         """The name by which others of the folder import it, if there is one."""
         plain = "." not in file.stem and find(self.path, file.stem) == file
         return file.stem if plain else re.sub(r"\W", "_", file.name)

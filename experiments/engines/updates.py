@@ -111,14 +111,14 @@ class SeparateUpdate:
     def _made(self, trial: Trial, row: int) -> _Model:
         views = self.stack.views
         parameters = {name: nn.Parameter(views[name][row]) for name in self.stack.trainable}
-        own = self.optimizer.own(trial.metaparameters)
-        made = self.optimizer.module(parameters.items(), own)
+        values = self.optimizer.own(trial.metaparameters)
+        made = self.optimizer.module(parameters.items(), values)
         constant = self.schedule.is_constant(trial.metaparameters)
         model = _Model(
             parameters=parameters,
             torch=made,
             rates=None if constant else Rates(made, self.optimizer.name),
-            base=float(own.get("learning_rate", 1.0)),
+            base=float(values.get("learning_rate", 1.0)),
         )
         model.bind(self.stack, row)
         return model

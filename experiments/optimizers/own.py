@@ -28,7 +28,8 @@ class OwnOptimizer(Optimizer):
     """Wraps the class ``kind``; ``name`` is what the experiment file calls it."""
 
     def __init__(self, name: str, kind: type[torch.optim.Optimizer]) -> None:
-        if "closure" in inspect.signature(kind.step).parameters and kind is torch.optim.LBFGS:
+        closure = inspect.signature(kind.step).parameters.get("closure")
+        if closure is not None and closure.default is inspect.Parameter.empty:
             raise ExperimentError(
                 f"optimizer {name!r} evaluates the loss several times a step, which is not SGD",
                 hint="choose a first-order optimizer",

@@ -114,6 +114,7 @@ def test_the_printed_command_raises_where_the_sweep_did(
 
 
 @pytest.mark.ray
+@pytest.mark.slow
 def test_of_a_trial_on_a_worker_too(
     command: Command, here: Path, folder: Path, ray_address: str
 ) -> None:

@@ -66,5 +66,6 @@ def test_a_script_sweeps_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.ray
+@pytest.mark.slow
 def test_a_script_sweeps_once_on_workers(tmp_path: Path, ray_address: str) -> None:
     check(run_script(tmp_path, ray_address))

@@ -50,6 +50,8 @@ def test_ones_own_file_brings_arguments_and_space(tmp_path: Path) -> None:
         "    def __init__(self, params, lr=0.1, rho=0.5):\n"
         "        super().__init__(params, lr=lr)\n"
         "NotOne = 3\n"
+        "class Twice(torch.optim.SGD):\n"
+        "    def step(self, closure): ...\n"
     )
     one = optimizers.get("my_opt.py:Sophia", str(tmp_path))
     assert one.arguments == {"learning_rate", "rho"}
@@ -58,6 +60,7 @@ def test_ones_own_file_brings_arguments_and_space(tmp_path: Path) -> None:
         ("my_opt.py:Sofia", "has no class 'Sofia'", "did you mean 'Sophia'?"),
         ("other.py:Sophia", "no file 'other.py'", "a path starts at its experiment file"),
         ("my_opt.py:NotOne", "is not a class of torch.optim.Optimizer", "subclass"),
+        ("my_opt.py:Twice", "evaluates the loss several times a step", "first-order"),
         ("momentun", "unknown optimizer 'momentun'", "did you mean 'momentum'?"),
         ("LBFGS", "evaluates the loss several times a step", "first-order"),
     ]:

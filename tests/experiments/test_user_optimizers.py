@@ -100,6 +100,29 @@ class Broken(torch.optim.SGD):
         raise KeyError("rho")
 
 
+class Forgetful(Inner):
+    \"\"\"Its parts keep what they know, and it does not save them.\"\"\"
+
+    def state_dict(self):
+        return torch.optim.Optimizer.state_dict(self)
+
+    def load_state_dict(self, state):
+        torch.optim.Optimizer.load_state_dict(self, state)
+
+
+class Holding(torch.optim.SGD):
+    \"\"\"It moves the memory that its parameters had when it was made.\"\"\"
+
+    def __init__(self, params, lr=0.1):
+        params = list(params)
+        super().__init__(params, lr=lr)
+        self.held = [p.data for p in params]
+
+    def step(self, closure=None):
+        for p, data in zip(self.param_groups[0]["params"], self.held):
+            data.sub_(p.grad, alpha=self.param_groups[0]["lr"])
+
+
 class Rateless(torch.optim.Optimizer):
     space = {"size": {"log": [0.01, 0.1]}}
 
@@ -140,9 +163,9 @@ def of(folder: Path, optimizer: str, **changes: Any) -> Study:
 @pytest.mark.parametrize("optimizer", [*OURS, *DOCUMENTED])
 def test_both_engines_take_the_same_steps(folder: Path, optimizer: str, schedule: str) -> None:
     """Groups of their own making, names, and rates that a schedule moves, each in its ratio."""
-    one = of(folder, optimizer, schedule=schedule, precision="float64")
-    some = trials(one, 3)
-    module, stacked = engine("module", one, some), engine("stacked", one, some)
+    a_study = of(folder, optimizer, schedule=schedule, precision="float64")
+    pack = trials(a_study, 3)
+    module, stacked = engine("module", a_study, pack), engine("stacked", a_study, pack)
     for trained in (module, stacked):
         trained.advance(10)
         trained.keep([0, 2])
@@ -156,19 +179,19 @@ def test_both_engines_take_the_same_steps(folder: Path, optimizer: str, schedule
 @pytest.mark.parametrize("optimizer", [*OURS, *DOCUMENTED])
 def test_bits_do_not_depend_on_the_pack(folder: Path, optimizer: str, kind: str) -> None:
     """Of trials that join, leave, are taken back, or go on from a snapshot of their engine."""
-    one = of(folder, optimizer, schedule="cosine")
-    some = trials(one, 7)
-    trained = engine(kind, one, some[:5])
+    a_study = of(folder, optimizer, schedule="cosine")
+    pack = trials(a_study, 7)
+    trained = engine(kind, a_study, pack[:5])
     trained.advance(6)
     held = trained.copy([1, 3])
-    trained.add(some[5:])
+    trained.add(pack[5:])
     trained.advance(3)
     trained.keep([1, 3, 6])
     trained.restore(0, held[0])
     assert trained.steps == [6, 9, 3]
     trained.advance(4)
-    assert same(trained, kind, one)
-    again = engine(kind, one, tuple(trained.trials))
+    assert same(trained, kind, a_study)
+    again = engine(kind, a_study, tuple(trained.trials))
     again.load(trained.state())
     for resumed in (trained, again):
         resumed.advance(5)
@@ -177,10 +200,10 @@ def test_bits_do_not_depend_on_the_pack(folder: Path, optimizer: str, kind: str)
 
 @pytest.mark.parametrize("optimizer", ["rules.py:Named", "rules.py:Further"])
 def test_names_in_both_engines(folder: Path, optimizer: str) -> None:
-    one = of(folder, optimizer)
-    some = trials(one, 1)
-    module, stacked = engine("module", one, some), engine("stacked", one, some)
-    names = [name for name, _ in module.setup.model(some[0]).named_parameters()]
+    a_study = of(folder, optimizer)
+    pack = trials(a_study, 1)
+    module, stacked = engine("module", a_study, pack), engine("stacked", a_study, pack)
+    names = [name for name, _ in module.setup.model(pack[0]).named_parameters()]
     assert len(names) == 4
     assert module.runs[0].optimizer.seen == names  # type: ignore[attr-defined]
     assert stacked.update.models[0].torch.seen == names  # type: ignore[attr-defined]
@@ -188,33 +211,42 @@ def test_names_in_both_engines(folder: Path, optimizer: str) -> None:
 
 
 def test_an_optimizer_that_no_stack_suits(folder: Path) -> None:
-    one = of(folder, "rules.py:Flat")
-    some = trials(one, 2)
+    a_study = of(folder, "rules.py:Flat")
+    pack = trials(a_study, 2)
     with pytest.raises(ExperimentError) as caught:
-        engine("stacked", one, some)
+        engine("stacked", a_study, pack)
     says = "optimizer rules.py:Flat cannot be stacked: a parameter shares its memory"
     assert str(caught.value) == says
     assert "engine: module" in str(caught.value.hint)
-    reason = stackable(Setup.load(one), some)
+    reason = stackable(Setup.load(a_study), pack)
     assert reason == "optimizer rules.py:Flat: a parameter shares its memory"
-    engine("auto", one, some).advance(2)
+    engine("auto", a_study, pack).advance(2)
+
+
+def test_an_optimizer_that_holds_on_to_memory(folder: Path) -> None:
+    """The rows of a stack move: it would train weights that nobody reads any more."""
+    a_study = of(folder, "rules.py:Holding")
+    pack = trials(a_study, 2)
+    with pytest.raises(ExperimentError, match=r"cannot be stacked: its steps are others than alo"):
+        engine("stacked", a_study, pack)
+    engine("module", a_study, pack).advance(1)
 
 
 @pytest.mark.parametrize("kind", ["stacked", "auto"])
 def test_an_optimizer_that_fails_anyway_raises_its_own_error(folder: Path, kind: str) -> None:
-    one = of(folder, "rules.py:Broken")
+    a_study = of(folder, "rules.py:Broken")
     with pytest.raises(KeyError, match="rho") as caught:
-        engine(kind, one, trials(one, 2)).advance(1)
+        engine(kind, a_study, trials(a_study, 2)).advance(1)
     assert Path(caught.traceback[-1].path) == folder / "rules.py"
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_optimizer_without_a_learning_rate(folder: Path, kind: str) -> None:
-    one = of(folder, "rules.py:Rateless", precision="float64")
-    some = trials(one, 2, size=0.05)
+    a_study = of(folder, "rules.py:Rateless", precision="float64")
+    pack = trials(a_study, 2, size=0.05)
     plain = of(folder, "sgd", precision="float64")
     twins = trials(plain, 2, learning_rate=0.05, weight_decay=0.0)
-    trained, other = engine(kind, one, some), engine(kind, plain, twins)
+    trained, other = engine(kind, a_study, pack), engine(kind, plain, twins)
     for each in (trained, other):
         each.advance(8)
     assert largest_difference(trained.weights(0), other.weights(0)) < 1e-12
@@ -279,6 +311,12 @@ budget: 10 steps
             "mine.yaml:6: optimizer rules.py:Needy needs a value of rho",
             "search: {rho: …}",
         ),
+        (
+            "rules.py:Forgetful",
+            "mine.yaml:6: optimizer rules.py:Forgetful does not go on as it would have when its "
+            "state is saved and loaded, as that of a trial that is stopped",
+            "define state_dict and load_state_dict",
+        ),
     ],
 )
 def test_what_an_optimizer_needs_is_told_before_training(
@@ -290,6 +328,13 @@ def test_what_an_optimizer_needs_is_told_before_training(
         load(file).plans()
     assert str(caught.value).endswith(message)
     assert hint in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("optimizer", [*OURS, *DOCUMENTED, "rules.py:Rateless", "NAdam"])
+def test_who_needs_nothing_passes(folder: Path, optimizer: str) -> None:
+    file = folder / "mine.yaml"
+    file.write_text(EXPERIMENT.format(optimizer))
+    assert len(load(file).plans()) == 2
 
 
 def test_what_a_users_constructor_raises_is_raised_before_training(folder: Path) -> None:
@@ -312,8 +357,8 @@ def test_torchs_muon_trains_a_model_of_matrices(tmp_path: Path, kind: str) -> No
         "        return torch.nn.Sequential(first, torch.nn.Linear(16, 10, bias=False))\n"
     )
     workload = WorkloadRef(spec="mine.py:Mine", base=str(tmp_path))
-    one = study(workload=workload, optimizer="Muon", batch_size=64)
-    trained = engine(kind, one, trials(one, 2, learning_rate=0.02))
+    a_study = study(workload=workload, optimizer="Muon", batch_size=64)
+    trained = engine(kind, a_study, trials(a_study, 2, learning_rate=0.02))
     before = trained.evaluate("validation")[0]["error"]
     trained.advance(40)
     assert trained.evaluate("validation")[0]["error"] < before / 2

@@ -224,13 +224,13 @@ def test_a_file_that_cannot_be_imported_is_recorded_as_what_it_raises(
     (tmp_path / "rule.py").write_text(text)
     of = problems.study(workload=WorkloadRef(spec="digits-softmax", base=str(tmp_path)))
     trials = problems.trials(of, 1)
-    one = replace(
+    single = replace(
         job(1),
         pack=Pack(id="pack", study=replace(of, optimizer="rule.py:Rule"), trials=trials),
         wanted=frozenset({trials[0].id}),
     )
     line = Line()
-    end = run(one, tmp_path / "runs", line, trainer=Training)
+    end = run(single, tmp_path / "runs", line, trainer=Training)
     assert end.failure is not None
     assert message in end.failure.message
     assert end.failure.trial == trials[0].id

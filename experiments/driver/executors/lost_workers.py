@@ -64,10 +64,10 @@ _TIMES = {2: "twice", 3: "three times"}
 def killed_for_memory() -> int | None:
     """Processes of this machine that the kernel has ended for lack of memory since it started."""
     try:
-        found = re.search(r"^oom_kill (\d+)$", _KERNEL.read_text(encoding="ascii"), re.MULTILINE)
+        line = re.search(r"^oom_kill (\d+)$", _KERNEL.read_text(encoding="ascii"), re.MULTILINE)
     except OSError:
         return None
-    return int(found[1]) if found else None
+    return int(line[1]) if line else None
 
 
 def worker_log(text: str, folder: Path) -> str | None:

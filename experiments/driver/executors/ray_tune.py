@@ -227,9 +227,9 @@ class _Silent(TrialProgressCallback):
 
     def error_of(self, trial: str) -> str:
         """What Tune has written down of a trial's last error."""
-        for one in self._trials:
-            if one.trial_id == trial and one.error_file and Path(one.error_file).exists():
-                text = Path(one.error_file).read_text(encoding="utf-8", errors="replace")
+        for known in self._trials:
+            if known.trial_id == trial and known.error_file and Path(known.error_file).exists():
+                text = Path(known.error_file).read_text(encoding="utf-8", errors="replace")
                 return text.rpartition("Failure # ")[2].partition("\n")[2]
         return ""
 
