@@ -139,7 +139,8 @@ def trial(
         workload: a name, ``file.py:Class``, or the class.
         budget: as in an experiment file; its default unless given.
         save: a ``.safetensors`` file for the trained weights.
-        metaparameters: of the optimizer and the schedule, and fields of the workload.
+        metaparameters: of the optimizer and the schedule, and fields of the workload. What is not
+            given has the optimizer's default: torch's, or that of its constructor.
 
     Returns:
         Its steps to target, measurements and weights; ``.plot()`` draws them.

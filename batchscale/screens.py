@@ -206,13 +206,18 @@ class Looks:
         self._line(look)
 
     def end(self, run: TrialRun) -> int:
-        """The last line; the exit status: 1 where a recorded trial came out differently."""
+        """Its metaparameters, and how it ended; the exit status.
+
+        That is 1 where a recorded trial came out differently.
+        """
         if self.format == "table":
             if run.looks and run.looks[-1].step > self._shown:
                 self._line(run.looks[-1])
+            print(run.algorithm)
             print(run.verdict)
         else:
             print(frame(run.measurements, self.format), end="")
+            print(run.algorithm, file=sys.stderr)
             print(run.verdict, file=sys.stderr)
         return 0 if run.equal else 1
 

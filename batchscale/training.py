@@ -15,6 +15,7 @@ from results.target import Target
 
 if TYPE_CHECKING:
     from experiments.config.file import Experiment
+    from experiments.config.plans import StudyPlan
     from results.reader import Results
     from workloads import Workload
 
@@ -36,9 +37,12 @@ def train(
 ) -> TrialRun:
     """Train a new trial: see `batchscale.trial`.
 
+    What would be tuned and is not given has the optimizer's default.
+
     Raises:
-        CommandError: a metaparameter is missing, or the file to save to is not one.
+        CommandError: a metaparameter has neither, or the file to save to is not one.
     """
+    from experiments import optimizers
     from experiments.config import file
 
     given = {
@@ -55,14 +59,16 @@ def train(
         **values,
     )
     (plan,) = experiment.plans()
-    if plan.space:
-        missing = list(plan.space)
+    defaults = optimizers.get(plan.study.optimizer, plan.study.workload.base).defaults
+    missing = [name for name in plan.space if name not in defaults]
+    if missing:
         example = " ".join(f"--param {name}=…" for name in missing)
         raise CommandError(
             f"one trial of {optimizer} needs a value of {' and '.join(missing)}",
             hint=f"{example}, or in Python {missing[0]}=…",
         )
-    (trial,) = plan.trials(0, 1)
+    fixed = {**plan.fixed, **{name: defaults[name] for name in plan.space}}
+    (trial,) = replace(plan, space={}, fixed=fixed).trials(0, 1)
     return _run(plan.study, trial, engine, device, save, on_measure)
 
 
@@ -130,15 +136,18 @@ def _row(found: Results, trial: str) -> dict[str, Any]:
 
 
 def _study(found: Results, row: Mapping[str, Any]) -> Study:
-    """The study of a recorded trial, its budget where the trial stopped."""
+    """The study of a recorded trial, its budget where the trial stopped.
+
+    One that raised did so beyond the step that was recorded: it has its study's whole budget.
+    """
     from experiments.config import file
 
     studies = found.studies
     held = studies[studies["study"] == row["study"]].iloc[-1]
     name = f"experiment {row['experiment']}"
     experiment = _in_its_folder(lambda: file.parse(held["experiment_yaml"], name))
-    plans = experiment.plans(source=row["workload_version"])
-    plan = next(p for p in plans if p.study.id == row["study"])
+    plan = _plan(experiment, row)
+    ended = None if row["stop_reason"] == "error" else row["steps_run"]
     target = Target(
         metric=row["target_metric"],
         value=float(row["target_value"]),
@@ -148,9 +157,29 @@ def _study(found: Results, row: Mapping[str, Any]) -> Study:
         plan.study,
         targets=(target,),
         keep=None,
-        budget_steps=int(row["steps_run"] or row["budget_steps"]),
+        budget_steps=int(ended or row["budget_steps"]),
         evaluation_ratio=float(row["evaluation_ratio"]),
         layout=Layout(micro_batch=plan.study.layout.micro_batch),
+    )
+
+
+def _plan(experiment: Experiment, row: Mapping[str, Any]) -> StudyPlan:
+    """The study that a trial is of; where an optimizer's code has changed, what it has become."""
+    import workloads
+    from experiments.driver.known import description
+    from experiments.driver.rows import study_columns
+
+    plans = experiment.plans(source=row["workload_version"])
+    for plan in plans:
+        if plan.study.id == row["study"]:
+            return plan
+    for plan in plans:
+        ref = plan.study.workload
+        columns = study_columns(plan.study, workloads.load(ref.spec, ref.fields, ref.base))
+        if description(columns) == description(row):
+            return plan
+    raise CommandError(
+        f"trial {row['trial']}: experiment {experiment.name}, as recorded, has no such study"
     )
 
 
@@ -176,6 +205,7 @@ def _run(
     save: str | Path | None,
     on_measure: OnMeasure | None,
 ) -> TrialRun:
+    from experiments import optimizers
     from experiments.training.loop import Training
 
     path = _savable(save)
@@ -196,6 +226,10 @@ def _run(
         trial=trial,
         outcome=outcomes[0],
         engine=training.engine,
+        metaparameters={
+            **optimizers.get(study.optimizer, study.workload.base).defaults,
+            **trial.metaparameters,
+        },
         looks=looks,
         weights=training.final[trial.id],
     )
@@ -236,7 +270,7 @@ def _write(run: TrialRun, path: Path) -> None:
         "workload": str(run.study.workload.spec),
         "fields": json.dumps(dict(run.study.workload.fields)),
         "optimizer": run.study.optimizer,
-        "metaparameters": json.dumps(dict(run.trial.metaparameters)),
+        "metaparameters": json.dumps(dict(run.metaparameters)),
         "outcome": json.dumps(asdict(run.outcome)),
     }
     weights = {name: value.cpu().contiguous() for name, value in run.weights.items()}

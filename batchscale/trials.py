@@ -31,6 +31,8 @@ class TrialRun:
     trial: Trial
     outcome: Outcome
     engine: str
+    metaparameters: Mapping[str, Any]
+    """All that the optimizer and the schedule were given, defaults too."""
     looks: Sequence[Measurement]
     weights: Mapping[str, Tensor] = field(repr=False)
     """Parameters and buffers by name, as they were at the last look."""
@@ -84,6 +86,12 @@ class TrialRun:
         return ax
 
     @property
+    def algorithm(self) -> str:
+        """The optimizer with the values of its metaparameters, in one line."""
+        values = ", ".join(f"{name} {value}" for name, value in self.metaparameters.items())
+        return f"{self.study.optimizer}: {values}" if values else self.study.optimizer
+
+    @property
     def verdict(self) -> str:
         """How it ended, in one line."""
         if self.recorded is not None:
@@ -107,6 +115,8 @@ class TrialRun:
         """Whether a repeated trial stopped at the same step with the same measurements."""
         if self.recorded is None:
             return True
+        if self.recorded["stop_reason"] == "error":
+            return False  # it would have raised
         if self.outcome.steps_run != int(self.recorded["steps_run"]):
             return False
         return self._first_difference() is None
@@ -124,6 +134,8 @@ class TrialRun:
     def _against_record(self) -> str:
         assert self.recorded is not None
         now, then = self.outcome.steps_run, int(self.recorded["steps_run"])
+        if self.recorded["stop_reason"] == "error":
+            return f"{now:,} steps without the error that was recorded after step {then:,}"
         line = f"{now:,} steps, recorded {then:,}: {'equal' if self.equal else 'different'}"
         apart = self._first_difference()
         return line if apart is None else f"{line} ({self.target.metric} from step {apart:,} on)"

@@ -17,7 +17,7 @@ from typing import Any
 
 from experiments.errors import ExperimentError
 from experiments.optimizers import Optimizer
-from workloads.fingerprint import text_hash
+from workloads.fingerprint import file_hash
 
 VERSION = 1
 """Rises when trials of equal description would train differently than they used to."""
@@ -66,7 +66,8 @@ def digest(value: Any) -> str:
 
 
 def optimizer_identity(optimizer: Optimizer, base: str | None) -> dict[str, str]:
-    """A registered optimizer is its name; one's own file adds the hash of its syntax tree.
+    """A registered optimizer is its name; one's own file adds the hash of its syntax tree, with
+    those of the local modules that it imports.
 
     The name holds no folder: a file that moves is the same optimizer.
     """
@@ -74,7 +75,7 @@ def optimizer_identity(optimizer: Optimizer, base: str | None) -> dict[str, str]
     if not path:
         return {"name": optimizer.name}
     file = Path(base or ".") / Path(path).expanduser()
-    return {"name": f"{file.name}:{name}", "source": text_hash(file.read_text(encoding="utf-8"))}
+    return {"name": f"{file.name}:{name}", "source": file_hash(file)}
 
 
 def study_identity(

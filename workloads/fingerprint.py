@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 import inspect
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from workloads.base import Workload
 from workloads.errors import WorkloadError
+from workloads.local_imports import digest, local_modules
 
 
 def identity(workload: Workload) -> dict[str, Any]:
     """``{"name", "fields", "version" or "source"}``, plain JSON.
 
-    ``source`` is a SHA-256 of the syntax tree of the class's file, without comments and docstrings;
-    a ``version`` that the class itself pins takes its place. A class derived from another workload
-    holds that one's part too.
+    ``source`` is a SHA-256 of the syntax tree of the class's file, without comments and docstrings,
+    and of the modules of its folder that it imports, where it does; a ``version`` that the class
+    itself pins takes its place. A class derived from another workload holds that one's part too.
 
     Raises:
         WorkloadError: there is no source to read, and no version.
@@ -40,7 +43,8 @@ def identity(workload: Workload) -> dict[str, Any]:
 
 
 def source_hash(cls: type) -> str:
-    """SHA-256 of the syntax tree of the file that defines ``cls`` (in a notebook: of the class).
+    """SHA-256 of the syntax tree of the file that defines ``cls`` (in a notebook: of the class),
+    with those of the local modules that the file imports.
 
     Raises:
         WorkloadError: the source cannot be found.
@@ -56,9 +60,38 @@ def source_hash(cls: type) -> str:
             "from those of another",
             hint='put the class into a file, or pin it: version = "1"',
         ) from None
-    return text_hash(inspect.cleandoc("\n" + text) if not own_file else text)
+    if not own_file:
+        return text_hash(inspect.cleandoc("\n" + text))
+    return _with_local_modules(text_hash(text), Path(str(file)).resolve())
 
 
+def file_hash(file: Path) -> str:
+    """SHA-256 of the syntax trees of a user's file and of the modules beside it that it imports.
+
+    Raises:
+        SyntaxError: the file is no Python.
+    """
+    return _with_local_modules(text_hash(file.read_text(encoding="utf-8")), file.resolve())
+
+
+def _with_local_modules(source: str, file: Path) -> str:
+    """``source``, the hash of a file alone, where the file imports nothing of its folder."""
+    modules = local_modules(file)
+    if not modules:
+        return source
+    lines = [f"{name} {_module_hash(path)}" for name, path in modules.items()]
+    return _sha256("\n".join([source, *lines]))
+
+
+def _module_hash(path: Path) -> str:
+    """Of a module that is imported somewhere in the file, but perhaps never: it need not parse."""
+    try:
+        return text_hash(path.read_text(encoding="utf-8"))
+    except (SyntaxError, ValueError):
+        return digest(path)
+
+
+@functools.lru_cache(maxsize=256)
 def text_hash(source: str) -> str:
     """SHA-256 of Python source's syntax tree without comments, docstrings and layout."""
     return _sha256("".join(_walk(ast.parse(source))))

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import importlib.util
-import sys
 from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from workloads import registry
 from workloads.base import Workload
 from workloads.checks import check_target
 from workloads.errors import WorkloadError, nearest
+from workloads.import_stop import missing, stopped
+from workloads.user_files import import_file
 
 
 def load(
@@ -79,38 +77,17 @@ def _find(spec: str, base: Path) -> type:
     found = {key: value for key, value in own.items() if issubclass(value, Workload)}
     if not name:
         if len(found) != 1:
-            raise WorkloadError(f"{path} holds {len(found)} workloads", hint=f"write {path}:CLASS")
+            stop = stopped(module)
+            above = f" above line {stop.line}, where it calls {stop.call}()" if stop else ""
+            raise WorkloadError(
+                f"{path} holds {len(found)} workloads{above}", hint=f"write {path}:CLASS"
+            )
         return next(iter(found.values()))
     cls = vars(module).get(name)
     if cls is None:
-        raise WorkloadError(f"{path} has no class {name!r}", hint=nearest(name, found))
+        raise missing(module, name) or WorkloadError(
+            f"{path} has no class {name!r}", hint=nearest(name, found)
+        )
     if not (isinstance(cls, type) and issubclass(cls, Workload)):
         raise WorkloadError(f"{name!r} in {path} is not a workload", hint=_DERIVE)
     return cls
-
-
-def import_file(file: Path) -> ModuleType:
-    """Import a user's file once for each of its contents, as a module of a name of its own.
-
-    The name derives from path and content, and stands in ``sys.modules``, so that what the file
-    defines can be pickled and an edited file is read anew. Its folder goes to the end of
-    ``sys.path``, where it finds its siblings and hides nothing.
-    """
-    content = file.read_bytes()
-    key = hashlib.sha256(str(file).encode() + b"\0" + content).hexdigest()[:12]
-    name = f"batchscale_file_{file.stem}_{key}"
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, file)
-    if spec is None or spec.loader is None:
-        raise WorkloadError(f"{file} cannot be imported as Python")
-    if str(file.parent) not in sys.path:
-        sys.path.append(str(file.parent))
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module

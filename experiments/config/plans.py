@@ -14,6 +14,7 @@ from experiments.config.combinations import Combination
 from experiments.config.enlarged import Enlarged, enlarge
 from experiments.config.grid import GridError, resolve
 from experiments.config.measures import check_metric
+from experiments.config.optimizer_check import check_optimizers
 from experiments.identity import TrialIds
 from experiments.plan import Layout, Role, Study, Trial, Value, WorkloadRef
 from experiments.search import History, Table, block, grid_size, table
@@ -162,7 +163,8 @@ def make(
             (an earlier run's, whose results are to be kept).
 
     Raises:
-        ExperimentError: a batch size, budget or target that the workload's data cannot have.
+        ExperimentError: a batch size, budget or target that the workload's data cannot have; an
+            optimizer that does not take the model's parameters.
         WorkloadError: the data cannot be had.
     """
     sizes: dict[str, int] = {}
@@ -174,6 +176,7 @@ def make(
             data = check_splits(workload.data(), workload)
             if not sizes:
                 check_metric(experiment, workload, data)
+                check_optimizers(experiment, found)
             train = data["train"]
             sizes[key] = len(train[0] if isinstance(train, tuple) else train)  # type: ignore[arg-type]
         for batch_size in _batch_sizes(experiment, sizes[key]):

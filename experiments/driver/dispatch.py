@@ -95,6 +95,8 @@ class Dispatcher:
         self._stopped = False
         self.error: Exception | None = None
         self._trained: set[str] = set()
+        self._reproducible = False
+        """Whether a command that meets a failure again has been told."""
         self.failed = 0
 
     # What is next
@@ -352,6 +354,9 @@ class Dispatcher:
             return
         if len(out.job.wanted) == 1:
             self._observer(Note(text=f"{state.label}: a trial failed: {failure.message}"))
+            if failure.trial and not self._reproducible:
+                self._reproducible = True
+                self._observer(Note(text=f"the same again: {self._reproduce(failure.trial)}"))
             trial = min(out.job.wanted)
             if state.need(trial):  # its worker died before it could record anything
                 self.failed += 1

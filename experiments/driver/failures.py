@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sysconfig
 import traceback
 from collections import Counter
@@ -60,17 +61,20 @@ class Failure:
             moved: a folder of the worker's, and the user's that it is a copy of.
         """
         frame = own_frame(error.__traceback__)
-        text = "".join(
-            traceback.format_exception(type(error), error, frame or error.__traceback__)
-            if frame is None
-            else traceback.format_exception(type(error), error, frame, chain=False)
-        )
+        last = traceback.extract_tb(frame or error.__traceback__)
+        place = f"{Path(last[-1].filename).name}:{last[-1].lineno}" if last else "?"
+        if frame is not None:
+            text = "".join(traceback.format_exception(type(error), error, frame, chain=False))
+        elif isinstance(error, SyntaxError) and error.filename and is_users(error.filename):
+            # A file that does not parse has no frame; the error names it.
+            text = "".join(traceback.format_exception_only(error))
+            place = f"{Path(error.filename).name}:{error.lineno}"
+        else:
+            text = "".join(traceback.format_exception(error))
         if moved:
             text = text.replace(*moved)
         clear = hasattr(error, "hint") and type(error).__module__.split(".")[0] in OURS
         line = " ".join("".join(traceback.format_exception_only(error)).split())
-        last = traceback.extract_tb(frame or error.__traceback__)
-        place = f"{Path(last[-1].filename).name}:{last[-1].lineno}" if last else "?"
         return cls(
             message=str(error) if clear else line,
             hint=getattr(error, "hint", None),
@@ -84,8 +88,21 @@ class Failure:
         """The exception that tells the user."""
         if self.clear:
             return ExperimentError(self.message, hint=self.hint)
-        hint = f"the same again: {reproduce}" if reproduce else None
+        hint = f"the same again: {reproduce}" if reproduce else self.hint
         return TrainingError(self.message, hint=hint, traceback=self.traceback, reproduce=reproduce)
+
+
+def reproducing(trial: str, root: str, folder: str | None) -> str:
+    """The shell command that trains a recorded trial again, in the engine that trained it.
+
+    Args:
+        root: the results folder or URI.
+        folder: where the names of the user's files start; ``None`` where the trial needs none.
+    """
+    line = shlex.join(["batchscale", "trial", "--from", trial, "--results", root])
+    if folder is None or Path(folder).resolve() == Path.cwd():
+        return line
+    return f"cd {shlex.quote(folder)} && {line}"
 
 
 class Failures:

@@ -151,3 +151,5 @@ class Asks:
     """All steps to target of the study that were found since the pack was sent out, as found."""
     more: tuple[More, ...] = ()
     """The answers to all of the worker's offers, in their order."""
+    failure: Failure | None = None
+    """What another rank of the pack's group has raised."""

@@ -192,10 +192,10 @@ def changed(
     recorded = set(before["study"])
     versions: dict[tuple[object, ...], tuple[str, str]] = {}
     for row in _dicts(before.sort_values("time")):
-        versions[_key(row)] = (str(row["workload_version"]), str(row["study"]))
+        versions[description(row)] = (str(row["workload_version"]), str(row["study"]))
     touched, version = set(), ""
     for plan, planned in zip(plans, rows, strict=True):
-        old = versions.get(_key(planned))
+        old = versions.get(description(planned))
         own = "source" in plan.identity["workload"] and plan.study.id not in recorded
         if own and old and old[0] != planned["workload_version"]:
             version = old[0]
@@ -210,8 +210,8 @@ def _dicts(frame: pd.DataFrame) -> list[dict[str, Any]]:
     return [{str(k): v for k, v in row.items()} for row in frame.to_dict("records")]
 
 
-def _key(row: Mapping[str, object]) -> tuple[object, ...]:
-    """What a study is, but for its code."""
+def description(row: Mapping[str, object]) -> tuple[object, ...]:
+    """What a study is, but for its code: of a row of the studies or of the trials."""
     names = ("workload", "fields", "optimizer", "schedule", "technique", "batch_size")
     values = [row[name] for name in (*names, "evaluation_ratio")]
     return tuple(json_text(v) if isinstance(v, Mapping) else v for v in values)

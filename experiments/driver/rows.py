@@ -109,11 +109,15 @@ def trial_row(
 
 
 def effective_learning_rate(study: Study, trial: Trial) -> float | None:
-    """What the optimizer says it is; null for optimizers without that meaning."""
+    """What a registered optimizer says it is; null for those without that meaning.
+
+    A user's file is not imported for it: a trial that failed in that import gets its row too.
+    """
     from experiments import optimizers
 
-    optimizer = optimizers.get(study.optimizer, study.workload.base)
-    return optimizer.effective_learning_rate(trial.metaparameters)
+    if study.optimizer not in optimizers.names():
+        return None
+    return optimizers.get(study.optimizer).effective_learning_rate(trial.metaparameters)
 
 
 def measurement_row(measurement: Measurement) -> dict[str, Any]:

@@ -25,6 +25,7 @@ class PackSearcher(Searcher):
         drain: takes in all that workers have said.
         slots: how many packs can be out.
         limit: after so many it ends, since Tune's bookkeeping grows with their number.
+        explain: why a pack's worker never said how it ended, by the id of its Tune trial.
     """
 
     def __init__(
@@ -36,11 +37,13 @@ class PackSearcher(Searcher):
         drain: Callable[[], None],
         slots: Callable[[], int],
         limit: int,
+        explain: Callable[[str], Failure],
     ) -> None:
         super().__init__(metric="trials", mode="max")
         self._dispatcher, self._stop = dispatcher, stop
         self._send, self._drain, self._slots = send, drain, slots
         self._left = limit
+        self._explain = explain
         self._out: dict[str, str] = {}
 
     def suggest(self, trial_id: str) -> Any:
@@ -67,13 +70,7 @@ class PackSearcher(Searcher):
             return
         self._drain()
         if self._dispatcher.is_out(pack):  # its worker never said how it ended
-            failure = Failure(
-                message="the worker process died, three times over (out of memory?)",
-                hint=None,
-                traceback="",
-                where="worker",
-                clear=False,
-            )
+            failure = self._explain(trial_id)
             self._dispatcher.hear(PackEnd(pack=pack, end="failed", failure=failure))
 
     def __getstate__(self) -> dict[str, Any]:

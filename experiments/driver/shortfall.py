@@ -23,14 +23,14 @@ class Shortfall:
     target: Target
     best: Mapping[str, float]
 
-    def error(self, trials: int) -> ExperimentError:
-        """What to tell after ``trials`` trials a study."""
+    def error(self, trials: int, ends: Mapping[str, int]) -> ExperimentError:
+        """What to tell after ``trials`` trials a study.
+
+        Args:
+            ends: how many trials there are of each stop reason.
+        """
         if not self.best:
-            return ExperimentError(
-                f"no study has reached {self.target} in its first {trials} trials: none was "
-                "measured at all, every trial diverged",
-                hint="lower the learning rates of the search",
-            )
+            return self._unmeasured(trials, ends.get("diverged", 0), ends.get("error", 0))
         ranked = sorted(self.best, key=lambda label: self.best[label])
         if not self.target.lower_is_better:
             ranked.reverse()
@@ -43,6 +43,15 @@ class Shortfall:
             f"{self.target.metric} of each: {shown}{more}",
             hint=f"{count} of {len(ranked)} studies have reached {reached}: set it as the target, "
             "or raise the budget; the same command goes on as it is",
+        )
+
+    def _unmeasured(self, trials: int, diverged: int, failed: int) -> ExperimentError:
+        how = f"{diverged} trials diverged, {failed} failed" if failed else "every trial diverged"
+        return ExperimentError(
+            f"no study has reached {self.target} in its first {trials} trials: none was measured "
+            f"at all, {how}",
+            hint="lower the learning rates of the search"
+            + ("; what failed is said above" if failed else ""),
         )
 
     def suggest(self) -> Target:

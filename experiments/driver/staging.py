@@ -18,6 +18,7 @@ from pathlib import Path
 
 from experiments.errors import ExperimentError
 from experiments.plan import Study
+from workloads.local_imports import local_modules
 
 _OURS = {"batchscale", "workloads", "experiments", "results", "analysis"}
 _THEIRS = {"torch", "torchvision", "ray", "numpy", "pandas", "pyarrow", "scipy"}
@@ -56,13 +57,19 @@ class Staged:
 def staged(base: str | None, specs: Iterable[str], files: Iterable[str]) -> Iterator[Staged]:
     """Copy the files that ``specs`` (``file.py:Name``) and ``files`` name into a new folder.
 
+    With each file of ``specs`` go the modules of its own folder that it imports, itself or through
+    one another, to the same places beside it.
+
     Args:
         base: the folder that relative paths start from; the current one unless given.
         specs: of workloads and optimizers; registered names need no file.
-        files: more files and folders, as the experiment file lists them.
+        files: more files and folders, as the experiment file lists them: data, and modules whose
+            names no import statement says.
 
     Raises:
-        ExperimentError: a file that is not there, or of a name that would hide a package.
+        ExperimentError: a file that is not there, or of a name that would hide a package; two
+            files that would stand in one place.
+        WorkloadError: a local module has the name of an installed package.
     """
     start = Path(base or ".").resolve()
     with tempfile.TemporaryDirectory(prefix="batchscale-", ignore_cleanup_errors=True) as temporary:
@@ -75,6 +82,7 @@ def staged(base: str | None, specs: Iterable[str], files: Iterable[str]) -> Iter
                 continue
             place = _copy(start, path, folder)
             renamed[spec] = f"{place}:{name}" if name else place
+            _copy_local_modules(_resolved(start, path), folder / place)
         for file in files:
             _copy(start, file, folder)
         _refuse_clashes(folder)
@@ -86,25 +94,40 @@ def staged(base: str | None, specs: Iterable[str], files: Iterable[str]) -> Iter
 
 def _copy(start: Path, name: str, folder: Path) -> str:
     """Copy a file or folder; its path in ``folder``."""
-    source = (start / Path(name).expanduser()).resolve()
+    source = _resolved(start, name)
     if not source.exists():
         raise ExperimentError(
             f"no file {name!r} in {start}", hint="a path starts at its experiment file"
         )
     inside = source.is_relative_to(start)
     place = source.relative_to(start) if inside else Path(source.name)
-    target = folder / place
     if source.is_dir():
-        shutil.copytree(source, target, dirs_exist_ok=True, ignore=_SKIP)
+        shutil.copytree(source, folder / place, dirs_exist_ok=True, ignore=_SKIP)
     else:
-        if not inside and target.exists() and target.read_bytes() != source.read_bytes():
-            raise ExperimentError(
-                f"{name}: two files of the experiment are called {source.name}",
-                hint="rename one, or put both under the experiment file's folder",
-            )
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(source, target)
+        _copy_file(source, folder / place, name)
     return place.as_posix()
+
+
+def _resolved(start: Path, name: str) -> Path:
+    return (start / Path(name).expanduser()).resolve()
+
+
+def _copy_local_modules(source: Path, target: Path) -> None:
+    """Copy what a user's file imports of its folder to the same places beside its copy."""
+    for path in local_modules(source).values():
+        place = path.relative_to(source.parent)
+        _copy_file(path, target.parent / place, f"{place}, which {source.name} imports")
+
+
+def _copy_file(source: Path, target: Path, name: str) -> None:
+    """Copy a file, unless another one has its place."""
+    if target.exists() and target.read_bytes() != source.read_bytes():
+        raise ExperimentError(
+            f"{name}: two files of the experiment are called {source.name}",
+            hint="rename one, or put both under the experiment file's folder",
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy2(source, target)
 
 
 def _refuse_clashes(folder: Path) -> None:

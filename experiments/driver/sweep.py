@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from experiments.driver import remaining, rounds
 from experiments.driver.dispatch import Dispatcher
 from experiments.driver.events import Note, Observer, Stage, StudyPlanned, TimeLeft, ignore
 from experiments.driver.executors import Executor
+from experiments.driver.failures import reproducing
 from experiments.driver.leftovers import end_leftovers
 from experiments.driver.planned import Planned, planned
 from experiments.driver.relabel import relabel
@@ -262,12 +264,9 @@ class _Sweep:
             return
         from experiments.driver.executors.ray_session import session
 
-        specs = [
-            s for state in self.states for s in (state.study.workload.spec, state.study.optimizer)
-        ]
         self._stage("starting Ray on this machine" if address == "auto" else f"joining {address}")
         with (
-            staged(self.experiment.base, specs, self.experiment.files) as files,
+            staged(self.experiment.base, self._specs_of_files(), self.experiment.files) as files,
             session(address, files, num_cpus) as connected,
         ):
             self._stage("waiting for the first worker")
@@ -289,7 +288,7 @@ class _Sweep:
             observer=self.observer,
             on_round=self._round_ended,
             left=lambda: stop.left,
-            reproduce=lambda trial: f"batchscale trial --from {trial} --results {self.root}",
+            reproduce=self._reproduce,
         )
 
         def trials_of(claims: Iterable[Mapping[str, Any]]) -> set[str]:
@@ -313,9 +312,21 @@ class _Sweep:
         if dispatcher.refused is not None:
             text = "the next round does not fit the time left; the same command goes on with it."
             self.observer(Note(text=text))
-        error = dispatcher.error or dispatcher.hopeless()
+        # Where nothing has trained, what failed says why no study has come anywhere.
+        error = dispatcher.hopeless() or dispatcher.error
         if error:
             raise error
+
+    def _reproduce(self, trial: str) -> str:
+        """The command that trains a recorded trial again, to be given where this one was."""
+        folder = self.experiment.base if self._specs_of_files() else None
+        return reproducing(trial, self.root, folder)
+
+    def _specs_of_files(self) -> list[str]:
+        """Workloads and optimizers that are named by their files."""
+        studies = [state.study for state in self.states]
+        specs = [spec for study in studies for spec in (study.workload.spec, study.optimizer)]
+        return [spec for spec in specs if ".py" in spec]
 
     def _claims(self) -> list[Mapping[str, Any]]:
         """Packs that somebody is training. This sweep's own are known to the dispatcher."""
@@ -327,7 +338,11 @@ class _Sweep:
             return None
         goals = rounds.goals(max(state.study.trials for state in self.states))
         labels = {state.study.id: state.label for state in self.states}
-        error = shortfall(self.store, [s.study for s in self.states], labels).error(goals[number])
+        ends = Counter(r.stop_reason for state in self.states for r in state.records.values())
+        if set(ends) == {"error"}:
+            return None  # the sweep ends with what was raised
+        short = shortfall(self.store, [s.study for s in self.states], labels)
+        error = short.error(goals[number], ends)
         if number < len(goals) - 1 and self.experiment.stop_at_target and not self._extends:
             return error
         self.observer(Note(text=f"{error}. {error.hint}" if error.hint else str(error)))

@@ -139,7 +139,9 @@ class _Run:
                 self.wire.tell(Started(pack=self.job.pack.id, engine=self.engine, step=step))
             self._loop(training)
             return self._finished(training)
-        except Exception as error:  # the user's own, or ours about what is the user's
+        # The user's own, or ours about what is the user's. A worker that ended itself for them
+        # would be missed as one that died.
+        except (Exception, SystemExit) as error:
             return self._failed(error)
 
     def _begin(self, data: bytes | None) -> tuple[Trainer, Sequence[Trial]]:
@@ -339,11 +341,13 @@ class _Run:
             self.not_kept_reported = True
             self.wire.tell(NotKept(pack=self.job.pack.id, reason=training.not_kept))
 
-    def _failed(self, error: Exception) -> PackEnd:
+    def _failed(self, error: Exception | SystemExit) -> PackEnd:
         pack = self.job.pack
         alone = len(self.wanted) == 1
         trial = min(self.wanted)
         failure = Failure.of(error, trial if alone else None, self.job.moved)
+        if self.first and self.group.size > 1:
+            failure = self._of_group(failure)
         if self.first and not self._robbed and not isinstance(error, ResultsError):
             if alone and not failure.clear:
                 step = self.at.step
@@ -360,6 +364,11 @@ class _Run:
             self._commit()
             self.ledger.forget(pack.id)
         return PackEnd(pack=pack.id, end="failed", failure=failure)
+
+    def _of_group(self, failure: Failure) -> Failure:
+        """What another rank raised: what this one met may be that the other has left the group."""
+        first = self.wire.asks(self.job.pack.id).failure
+        return replace(first, trial=failure.trial) if first else failure
 
     @property
     def _robbed(self) -> bool:

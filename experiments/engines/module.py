@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from experiments.engines.base import Engine, gather
 from experiments.engines.randomness import ExampleRandomness, RandomDraws, key_of
 from experiments.engines.sums import Sums, chunks
+from experiments.optimizers.rates import Rates
 from experiments.plan import Trial
 from experiments.training.order import Order
 from experiments.training.setup import Setup
@@ -37,7 +38,7 @@ class _Run:
     order: Order
     loss_sum: Tensor
     """Running sum of all losses, float64: it never becomes finite again."""
-    base_rates: list[float]
+    rates: Rates
     draws: RandomDraws
     """What a forward pass of its model draws."""
     step: int = 0
@@ -63,7 +64,8 @@ class ModuleEngine(Engine):
         setup = self.setup
         model = setup.model(trial).train()
         own = setup.optimizer.own(trial.metaparameters)
-        optimizer = setup.optimizer.module([p for p in model.parameters() if p.requires_grad], own)
+        trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+        optimizer = setup.optimizer.module(trained, own)
         return _Run(
             workload=setup.workload_of(trial),
             draws=self._draws_of(trial, model),
@@ -71,7 +73,7 @@ class ModuleEngine(Engine):
             optimizer=optimizer,
             order=Order(trial.seed, len(setup.train), setup.study.batch_size),
             loss_sum=torch.zeros((), dtype=torch.float64, device=setup.device),
-            base_rates=[group["lr"] for group in optimizer.param_groups],
+            rates=Rates(optimizer, setup.optimizer.name),
         )
 
     def _draws_of(self, trial: Trial, model: nn.Module) -> RandomDraws:
@@ -104,9 +106,7 @@ class ModuleEngine(Engine):
         constant = schedule.is_constant(meta)
         for step, batch in self._batches(trial, run, steps):
             if not constant:
-                factor = schedule.factor(step, meta)
-                for group, rate in zip(run.optimizer.param_groups, run.base_rates, strict=True):
-                    group["lr"] = rate * factor
+                run.rates.scale(schedule.factor(step, meta))
             self._gradient(trial, run, batch, step)
             run.optimizer.step()
             if self.normed:

@@ -22,9 +22,11 @@ from torch.utils.flop_counter import flop_registry
 import workloads
 from experiments.engines.base import Engine
 from experiments.engines.module import ModuleEngine
+from experiments.engines.optimizer_check import unstackable_optimizer
 from experiments.engines.randomness import RandomDraws
 from experiments.engines.stacked import StackedEngine
 from experiments.errors import ExperimentError
+from experiments.identity import optimizer_identity
 from experiments.plan import Trial
 from experiments.training.setup import Setup
 from workloads.checks import check_metrics, check_per_example
@@ -99,6 +101,11 @@ def make_engine(kind: str, setup: Setup, trials: Sequence[Trial]) -> Engine:
         kind = "module"
     if kind == "auto":
         kind = choose(setup, trials)
+    elif kind == "stacked" and (reason := unstackable_optimizer(setup, trials)):
+        raise ExperimentError(
+            f"optimizer {setup.optimizer.name} cannot be stacked: {reason}",
+            hint="engine: module trains one model at a time",
+        )
     elif kind == "stacked" and (reason := stackable(setup, trials)):
         raise ExperimentError(
             f"workload {setup.workload.name} cannot be stacked: {reason}",
@@ -139,7 +146,8 @@ def stackable(setup: Setup, trials: Sequence[Trial]) -> str | None:
     study = setup.study
     identity = json.dumps(workloads.identity(setup.workload), sort_keys=True)
     technique = json.dumps(dict(study.technique), sort_keys=True)
-    key = (identity, technique, study.optimizer, study.batch_size, study.layout, setup.device)
+    optimizer = json.dumps(optimizer_identity(setup.optimizer, study.workload.base))
+    key = (identity, technique, optimizer, study.batch_size, study.layout, setup.device)
     if key not in _refusals:
         _refusals[key] = _refusal(setup, trials)
     return _refusals[key]
@@ -155,9 +163,12 @@ def _refusal(setup: Setup, trials: Sequence[Trial]) -> str | None:
     unsupported = RandomDraws.of(setup, model).unsupported
     if unsupported is not None:
         return f"its forward pass draws random numbers that do not follow examples ({unsupported})"
+    if reason := unstackable_optimizer(setup, trials):
+        return f"optimizer {setup.optimizer.name}: {reason}"
     try:
         engine = StackedEngine(setup, trials)
         engine.advance(1)
+        engine.setup = setup.sampled(setup.evaluated[0])
         engine.evaluate(setup.evaluated[0])
     # What the user's model does under vmap can fail in any way; the reason is reported.
     except Exception as error:

@@ -53,7 +53,7 @@ class StackedEngine(Engine):
         self._orders = [orders[t.id] for t in self._rows]
         self._steps = [0] * self.stack.width
         self._ahead = 1
-        self.update: Update = make_update(setup.optimizer, self._rows, self.stack)
+        self.update: Update = make_update(setup.optimizer, setup.schedule, self._rows, self.stack)
         self.loss_sum = torch.zeros(self.stack.width, dtype=torch.float64, device=setup.device)
 
     def _order(self, trial: Trial) -> Order:
@@ -102,7 +102,7 @@ class StackedEngine(Engine):
         return torch.tensor(keys, device=device), torch.tensor(start, device=device)
 
     def _rates(self) -> Tensor:
-        rates = [[float(t.metaparameters["learning_rate"])] for t in self._rows]
+        rates = [[float(t.metaparameters.get("learning_rate", 1.0))] for t in self._rows]
         return torch.tensor(rates, dtype=torch.float64, device=self.setup.device)
 
     def _batches(self, steps: int) -> Iterator[tuple[int, Batch]]:
@@ -169,7 +169,7 @@ class StackedEngine(Engine):
     def add(self, trials: Sequence[Trial]) -> None:
         active, before = len(self.trials), self.stack.width
         fresh = Stack.of([self.setup.model(trial) for trial in trials], len(trials))
-        update = make_update(self.setup.optimizer, trials, fresh)
+        update = make_update(self.setup.optimizer, self.setup.schedule, trials, fresh)
         self.stack.add(fresh)
         self.update.add(update)
         self.loss_sum = torch.cat([self.loss_sum, self.loss_sum.new_zeros(len(trials))])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -45,7 +45,11 @@ class Sums:
         return [dict(zip(names, row, strict=True)) for row in means]
 
 
-def chunks(size: int, chunk: int, group: Group) -> list[Tensor]:
-    """This rank's part of ``size`` examples, as index chunks of at most ``chunk``."""
+def chunks(size: int, chunk: int, group: Group) -> Iterator[Tensor]:
+    """This rank's part of ``size`` examples, as index chunks of at most ``chunk``.
+
+    An empty part is one empty chunk: every rank has the names of all metrics.
+    """
     part = share(size, group.rank, group.size)
-    return list(torch.arange(part.start, part.stop).split(chunk))
+    for start in range(part.start, max(part.stop, part.start + 1), chunk):
+        yield torch.arange(start, min(start + chunk, part.stop))

@@ -1,8 +1,9 @@
-"""How a stack of models is updated: the optimizer's fused form, or one parameter group a model."""
+"""How a stack of models is updated: the optimizer's fused form, or one optimizer for each model."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
@@ -11,8 +12,9 @@ from torch import Tensor, nn
 from experiments.engines.base import gather
 from experiments.engines.step import Stack
 from experiments.optimizers import Optimizer, StackedUpdate
-from experiments.optimizers.own import OwnOptimizer
+from experiments.optimizers.rates import Rates
 from experiments.plan import Trial
+from experiments.schedules import Schedule
 
 
 class Update(Protocol):
@@ -71,102 +73,110 @@ class FusedUpdate:
             self.form.state[name].copy_(value)
 
 
-class GroupedUpdate:
-    """Any ``torch.optim.Optimizer``: one parameter group a model, over views of the stack."""
+@dataclass(kw_only=True)
+class _Model:
+    """The optimizer of one row, over parameters that are views of the stack."""
 
-    def __init__(self, optimizer: OwnOptimizer, trials: Sequence[Trial], stack: Stack) -> None:
-        self.optimizer, self.stack = optimizer, stack
+    parameters: dict[str, nn.Parameter]
+    gradients: list[Tensor] = field(default_factory=list)
+    """Of the parameters, in their order; views of the stack too."""
+    torch: torch.optim.Optimizer
+    rates: Rates | None
+    """``None``: the schedule is constant, and what the optimizer does with its rates its own."""
+    base: float
+    """The learning rate that the optimizer was made with."""
+
+    def bind(self, stack: Stack, row: int) -> None:
+        """Let the parameters be the row's views; to the optimizer they are the same as before."""
+        weights, gradients = stack.views, stack.gradient_views
+        for name, parameter in self.parameters.items():
+            parameter.data = weights[name][row]
+        self.gradients = [gradients[name][row] for name in self.parameters]
+
+
+class SeparateUpdate:
+    """Any ``torch.optim.Optimizer``: one for each model, as the model alone would have.
+
+    It may make parameter groups of its own and keep whatever state it likes. A model's parameters
+    stay the same objects while its row moves in the stack.
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, schedule: Schedule, trials: Sequence[Trial], stack: Stack
+    ) -> None:
+        self.optimizer, self.schedule, self.stack = optimizer, schedule, stack
         self.trials = list(trials)
-        self._build()
+        self.models = [self._made(trial, row) for row, trial in enumerate(trials)]
 
-    def _build(self) -> None:
+    def _made(self, trial: Trial, row: int) -> _Model:
         views = self.stack.views
-        self.parameters = [
-            [nn.Parameter(views[name][row]) for name in self.stack.trainable]
-            for row in range(self.stack.width)
-        ]
-        own = [self.optimizer.own(t.metaparameters) for t in self.trials]
-        self.torch = self.optimizer.grouped(self.parameters, own)
+        parameters = {name: nn.Parameter(views[name][row]) for name in self.stack.trainable}
+        values = self.optimizer.own(trial.metaparameters)
+        made = self.optimizer.module(parameters.items(), values)
+        constant = self.schedule.is_constant(trial.metaparameters)
+        model = _Model(
+            parameters=parameters,
+            torch=made,
+            rates=None if constant else Rates(made, self.optimizer.name),
+            base=float(values.get("learning_rate", 1.0)),
+        )
+        model.bind(self.stack, row)
+        return model
 
     def step(self, rates: Tensor) -> None:
-        gradients = self.stack.gradient_views
-        for row, parameters in enumerate(self.parameters):
-            for name, parameter in zip(self.stack.trainable, parameters, strict=True):
-                parameter.grad = gradients[name][row]
-        for group, rate in zip(self.torch.param_groups, rates.flatten().tolist(), strict=True):
-            group["lr"] = rate
         with torch.enable_grad():
-            self.torch.step()
+            for model, rate in zip(self.models, rates.flatten().tolist(), strict=True):
+                for parameter, gradient in zip(
+                    model.parameters.values(), model.gradients, strict=True
+                ):
+                    parameter.grad = gradient
+                if model.rates is not None:
+                    model.rates.scale(rate / model.base if model.base else 1.0)
+                model.torch.step()
 
     def keep(self, rows: Tensor) -> None:
         picked = rows.tolist()
-        self._carry([self.trials[row] for row in picked], picked)
-
-    def add(self, other: GroupedUpdate) -> None:
-        self._carry([*self.trials, *other.trials], range(len(self.trials)))
-
-    def _carry(self, trials: Sequence[Trial], sources: Sequence[int]) -> None:
-        """Build it over the stack as it is now; row ``i`` goes on from what was ``sources[i]``.
-
-        Rows beyond ``sources`` are at their first step.
-        """
-        old, before = self.torch, self.parameters
-        self.trials = list(trials)
-        self._build()
+        trials, models = self.trials, self.models
+        self.trials, self.models = [trials[row] for row in picked], []
         taken: set[int] = set()
-        for row, source in enumerate(sources):
-            self.torch.param_groups[row].update(_extra(old.param_groups[source]))
-            for parameter, held in zip(self.parameters[row], before[source], strict=True):
-                state = old.state.get(held, {})
-                # A row repeated to fill the stack must not share its state with the first.
-                copied = id(held) in taken
-                self.torch.state[parameter] = {
-                    k: v.clone() if copied and isinstance(v, Tensor) else v
-                    for k, v in state.items()
-                }
-                taken.add(id(held))
+        for row, source in enumerate(picked):
+            if source in taken:  # repeated to fill the stack, and never read: one that begins
+                self.models.append(self._made(trials[source], row))
+            else:
+                models[source].bind(self.stack, row)
+                self.models.append(models[source])
+                taken.add(source)
+
+    def add(self, other: SeparateUpdate) -> None:
+        self.trials += other.trials
+        self.models += other.models
+        for row, model in enumerate(self.models):
+            model.bind(self.stack, row)
 
     def copy(self, rows: Tensor) -> list[Any]:
-        return [
-            {
-                "group": gather(_extra(self.torch.param_groups[row])),
-                "state": [gather(self.torch.state.get(p, {})) for p in self.parameters[row]],
-            }
-            for row in rows.tolist()
-        ]
+        return [gather(self.models[row].torch.state_dict()) for row in rows.tolist()]
 
     def restore(self, row: int, held: Any) -> None:
-        self.torch.param_groups[row].update(gather(held["group"]))
-        for parameter, before in zip(self.parameters[row], held["state"], strict=True):
-            state = self.torch.state.pop(parameter, {})
-            for name, value in before.items():
-                # In place where there is something: torch keeps some of it on another device.
-                there = state.get(name)
-                fits = isinstance(there, Tensor) and isinstance(value, Tensor)
-                state[name] = there.copy_(value) if fits else gather(value)
-            self.torch.state[parameter] = {name: state[name] for name in before}
+        # An optimizer keeps what it is given and changes it in place.
+        self.models[row].torch.load_state_dict(gather(held))
 
     def state(self) -> dict[str, Any]:
-        return self.torch.state_dict()
+        return {"models": [model.torch.state_dict() for model in self.models]}
 
     def load(self, state: dict[str, Any]) -> None:
-        self.torch.load_state_dict(state)
+        for row, held in enumerate(state["models"]):
+            self.restore(row, held)
 
 
-def _extra(group: dict[str, Any]) -> dict[str, Any]:
-    """A parameter group without its parameters."""
-    return {name: value for name, value in group.items() if name != "params"}
-
-
-def make_update(optimizer: Optimizer, trials: Sequence[Trial], stack: Stack) -> Update:
+def make_update(
+    optimizer: Optimizer, schedule: Schedule, trials: Sequence[Trial], stack: Stack
+) -> Update:
     """The fused form where the optimizer has one.
 
     ``trials``: one a row of the stack.
     """
     own = [optimizer.own(t.metaparameters) for t in trials]
     form = optimizer.stacked(own, stack.weights)
-    if form is not None:
-        return FusedUpdate(form, stack)
-    if not isinstance(optimizer, OwnOptimizer):
-        raise TypeError(f"optimizer {optimizer.name!r} has neither a fused form nor a constructor")
-    return GroupedUpdate(optimizer, trials, stack)
+    if form is None:
+        return SeparateUpdate(optimizer, schedule, trials, stack)
+    return FusedUpdate(form, stack)

@@ -11,7 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from experiments.optimizers.base import Optimizer, StackedUpdate, columns, decay_into_gradient
+from experiments.optimizers.base import (
+    Named,
+    Optimizer,
+    StackedUpdate,
+    columns,
+    decay_into_gradient,
+)
 from experiments.plan import Value
 
 _DEFAULTS = {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8}
@@ -63,18 +69,19 @@ class Adam(Optimizer):
         self.name = "adamw" if decoupled else "adam"
         self.decoupled = decoupled
         self.weight_decay = 0.01 if decoupled else 0.0
-        self.arguments = frozenset({"learning_rate", "weight_decay", *_DEFAULTS})
+        self.defaults = {"learning_rate": 1e-3, "weight_decay": self.weight_decay, **_DEFAULTS}
+        self.arguments = frozenset(self.defaults)
         self.space = {"learning_rate": {"log": [1e-4, 1]}}
         if decoupled:
             self.space["weight_decay"] = {"log": [1e-4, 1]}
 
     def module(
-        self, parameters: Iterable[torch.nn.Parameter], metaparameters: Mapping[str, Value]
+        self, named_parameters: Iterable[Named], metaparameters: Mapping[str, Value]
     ) -> torch.optim.Optimizer:
         m = {**_DEFAULTS, "weight_decay": self.weight_decay, **metaparameters}
         kind = torch.optim.AdamW if self.decoupled else torch.optim.Adam
         return kind(
-            parameters,
+            [parameter for _, parameter in named_parameters],
             lr=float(m["learning_rate"]),
             betas=(float(m["beta1"]), float(m["beta2"])),
             eps=float(m["epsilon"]),

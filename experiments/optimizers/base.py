@@ -18,6 +18,8 @@ from experiments.plan import Value
 
 Space = Mapping[str, Any]
 """Metaparameter name -> a range as written in an experiment file, or a fixed value."""
+Named = tuple[str, torch.nn.Parameter]
+"""A parameter with its name in the model."""
 
 
 class StackedUpdate(abc.ABC):
@@ -56,12 +58,14 @@ class Optimizer(abc.ABC):
     name: str
     space: Space
     arguments: frozenset[str]
+    defaults: Mapping[str, Value]
+    """What a metaparameter is where nothing says it; torch's, and none where torch has none."""
 
     @abc.abstractmethod
     def module(
-        self, parameters: Iterable[torch.nn.Parameter], metaparameters: Mapping[str, Value]
+        self, named_parameters: Iterable[Named], metaparameters: Mapping[str, Value]
     ) -> torch.optim.Optimizer:
-        """The optimizer of one model."""
+        """The optimizer of one model, over its trainable parameters."""
 
     def stacked(
         self,

@@ -13,7 +13,8 @@ from experiments.optimizers.adam import Adam
 from experiments.optimizers.base import Optimizer
 from experiments.optimizers.own import OwnOptimizer
 from experiments.optimizers.sgd import SGD
-from workloads.loading import import_file
+from workloads.import_stop import missing
+from workloads.user_files import import_file
 
 _KNOWN: dict[str, Callable[[], Optimizer]] = {
     "sgd": lambda: SGD("sgd"),
@@ -63,11 +64,13 @@ def _from_file(name: str, base: str | None) -> Any:
             hint="a path starts at its experiment file",
         )
     module = import_file(file)
-    if not hasattr(module, attribute):
+    if attribute not in vars(module):
         known = [
             key
             for key, value in vars(module).items()
             if isinstance(value, type) and issubclass(value, torch.optim.Optimizer)
         ]
-        raise ExperimentError(f"{path} has no class {attribute!r}", hint=nearest(attribute, known))
-    return getattr(module, attribute)
+        raise missing(module, attribute) or ExperimentError(
+            f"{path} has no class {attribute!r}", hint=nearest(attribute, known)
+        )
+    return vars(module)[attribute]

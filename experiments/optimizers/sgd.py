@@ -11,7 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from experiments.optimizers.base import Optimizer, StackedUpdate, columns, decay_into_gradient
+from experiments.optimizers.base import (
+    Named,
+    Optimizer,
+    StackedUpdate,
+    columns,
+    decay_into_gradient,
+)
 from experiments.plan import Value
 
 
@@ -43,7 +49,8 @@ class SGD(Optimizer):
 
     def __init__(self, kind: str) -> None:
         self.name = kind
-        self.arguments = frozenset({"learning_rate", "weight_decay"})
+        self.defaults = {"learning_rate": 1e-3, "weight_decay": 0.0}
+        self.arguments = frozenset(self.defaults)
         self.space = {"learning_rate": {"log": [1e-3, 10]}}
         if kind != "sgd":
             self.arguments |= {"momentum"}
@@ -53,11 +60,11 @@ class SGD(Optimizer):
             }
 
     def module(
-        self, parameters: Iterable[torch.nn.Parameter], metaparameters: Mapping[str, Value]
+        self, named_parameters: Iterable[Named], metaparameters: Mapping[str, Value]
     ) -> torch.optim.Optimizer:
         momentum = 0.0 if self.name == "sgd" else float(metaparameters.get("momentum", 0.9))
         return torch.optim.SGD(
-            parameters,
+            [parameter for _, parameter in named_parameters],
             lr=float(metaparameters["learning_rate"]),
             momentum=momentum,
             weight_decay=float(metaparameters.get("weight_decay", 0.0)),

@@ -182,9 +182,10 @@ def _micro_batches(setup: Setup, trial: Trial) -> Finding:
 
 
 def _evaluation(setup: Setup, trial: Trial) -> Finding:
-    engine = ModuleEngine(setup, [trial])
     split = setup.evaluated[0]
-    count = len(setup.splits[split])
+    whole = len(setup.splits[split])
+    engine = ModuleEngine(setup.sampled(split), [trial])
+    count = len(engine.setup.splits[split])
     unit = setup.ghost_batch or 1
     found = []
     for chunk in dict.fromkeys((count, max(unit, count // 3), max(unit, 7))):
@@ -197,10 +198,11 @@ def _evaluation(setup: Setup, trial: Trial) -> Finding:
     }
     worst = max(apart, key=lambda name: apart[name])
     passed = apart[worst] <= _TOLERANCE
+    part = split if count == whole else f"the first {count:,} examples of {split}"
     return Finding(
         check="evaluation",
         passed=passed,
-        finding=f"{split} in {len(found)} ways of cutting it up: equal to {apart[worst]:.0e}"
+        finding=f"{part} in {len(found)} ways of cutting it up: equal to {apart[worst]:.0e}"
         if passed
         else f"{split}_{worst} differs by {apart[worst]:.0e} with the evaluation's batch size: "
         "return one value an example, or (sum, count)",

@@ -12,6 +12,10 @@ import torch
 from torch import Tensor
 
 from experiments.seeds import derive
+from experiments.training.shuffle import Shuffle
+
+_DRAWN_WHOLE = 2**20
+"""Up to so many examples an epoch's permutation is drawn as a whole, 8 MiB at the most."""
 
 
 class Order:
@@ -29,19 +33,21 @@ class Order:
         while count > 0:
             epoch, first = divmod(step, self.per_epoch)
             taken = min(count, self.per_epoch - first)
-            rows = self._rows(epoch)
-            parts.append(rows[first : first + taken])
+            parts.append(self._rows(epoch, first, taken))
             step, count = step + taken, count - taken
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
-    def _rows(self, epoch: int) -> Tensor:
+    def _rows(self, epoch: int, first: int, count: int) -> Tensor:
+        """``count`` batches of an epoch, from its batch ``first`` on."""
+        if self.batch_size == self.examples:  # the full training set: its order means nothing
+            return torch.arange(self.examples).view(1, -1)
+        if self.examples > _DRAWN_WHOLE:
+            places = np.arange(first * self.batch_size, (first + count) * self.batch_size)
+            indices = Shuffle(self.examples, self.seed, "order", epoch)[places]
+            return torch.from_numpy(indices).view(count, self.batch_size)
         if epoch != self._epoch:
-            if self.batch_size == self.examples:  # the full training set: its order means nothing
-                permutation = np.arange(self.examples)
-            else:
-                draw = np.random.Generator(np.random.SFC64(derive(self.seed, "order", epoch)))
-                permutation = draw.permutation(self.examples)
-            used = permutation[: self.per_epoch * self.batch_size]
+            draw = np.random.Generator(np.random.SFC64(derive(self.seed, "order", epoch)))
+            used = draw.permutation(self.examples)[: self.per_epoch * self.batch_size]
             self._permutation = torch.from_numpy(used).view(self.per_epoch, self.batch_size)
             self._epoch = epoch
-        return self._permutation
+        return self._permutation[first : first + count]

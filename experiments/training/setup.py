@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import torch
@@ -27,6 +27,8 @@ from workloads.checks import check_splits
 from workloads.ghost import convert_batch_norm, has_batch_norm
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
+_SAMPLE = 1024
+"""Examples of a streamed split that a probe reads."""
 _CHUNK_BYTES = 512 * 2**20
 """Most bytes of activations of one micro-batch, when the study names no micro-batch."""
 
@@ -101,6 +103,12 @@ class Setup:
     def train(self) -> Split:
         """The training split."""
         return self.splits["train"]
+
+    def sampled(self, *splits: str) -> Setup:
+        """The same with few examples of these splits, where they are streamed: for probes."""
+        streamed = {name for name in splits if not self.splits[name].resident}
+        few = {name: self.splits[name].head(_SAMPLE) for name in streamed}
+        return replace(self, splits={**self.splits, **few})
 
     @property
     def evaluated(self) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ class Split:
     ) -> None:
         self.workload, self.device, self.dtype = workload, device, dtype
         self.resident = isinstance(data, tuple)
-        self._data = tuple(x.to(device) for x in data) if self.resident else data
+        self._data: Any = tuple(x.to(device) for x in data) if self.resident else data
         self._size = len(self._data[0]) if self.resident else len(data)
         self.random = workload.augments or not self.resident
         """Whether a training batch draws random numbers."""
@@ -69,9 +69,13 @@ class Split:
         chosen: Sequence[int] = indices[part].tolist()
         first = part.start or 0
         examples = []
+        # On a CPU its generator is all there is; to seed those of other devices too takes longer
+        # than to read an example.
+        on_cpu = self.device.type == "cpu"
+        reseed = torch.default_generator.manual_seed if on_cpu else torch.manual_seed
         with torch.random.fork_rng(devices=[]):
             for place, index in enumerate(chosen, start=first):
-                torch.manual_seed(derive(seed, "augment", step, place))
+                reseed(derive(seed, "augment", step, place))
                 examples.append(self._data[index])
         raw = self._collate(examples)
         generator = torch.Generator(self.device).manual_seed(derive(seed, "augment", step, first))

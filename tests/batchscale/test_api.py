@@ -122,6 +122,27 @@ def test_a_trial_of_a_class_is_that_of_its_file(tmp_path: Path) -> None:
     plt.close("all")
 
 
+def test_what_is_not_given_has_the_optimizers_default() -> None:
+    given = {"optimizer": "adamw", "batch_size": 64, "budget": "10 steps"}
+    plain = bs.trial("digits-softmax", **given)
+    said = bs.trial("digits-softmax", learning_rate=1e-3, weight_decay=0.01, **given)
+    assert plain.trial == said.trial
+    assert plain.metaparameters == {
+        "learning_rate": 1e-3,
+        "weight_decay": 0.01,
+        "beta1": 0.9,
+        "beta2": 0.999,
+        "epsilon": 1e-8,
+    }
+    assert bs.trial("digits-softmax", beta1=0.5, **given).metaparameters["beta1"] == 0.5
+    torchs = bs.trial("digits-softmax", **{**given, "optimizer": "NAdam"})
+    assert torchs.trial.metaparameters == {"learning_rate": 2e-3}
+    with pytest.raises(CommandError, match=r"needs a value of momentum$"):
+        bs.trial("digits-softmax", **{**given, "optimizer": "momentum"})
+    with pytest.raises(CommandError, match=r"needs a value of decay$"):
+        bs.trial("digits-softmax", schedule="cosine", **given)
+
+
 def test_seeds_make_other_runs() -> None:
     given = {"batch_size": 64, "learning_rate": 0.3, "target": "validation_error < 0.15"}
     one, two = (bs.trial("digits-softmax", seed=seed, **given) for seed in (0, 1))

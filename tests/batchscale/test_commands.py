@@ -275,6 +275,17 @@ def test_a_trial_prints_its_looks_and_how_it_ended(command: Command, here: Path)
     assert rows[-2]["validation_error"] >= 0.1
 
 
+def test_a_trial_says_the_values_that_it_had(command: Command) -> None:
+    given = ("digits-softmax", "--optimizer", "adamw", "--batch-size", "64", "--budget", "9 steps")
+    answer = command("trial", *given)
+    assert answer.status == 0, answer.err
+    line = "adamw: learning_rate 0.001, weight_decay 0.01, beta1 0.9, beta2 0.999, epsilon 1e-08"
+    assert answer.out.splitlines()[-2] == line
+    quiet = command("trial", *given, "--json")
+    assert line in quiet.err
+    assert json.loads(quiet.out)[-1]["step"] == 9
+
+
 def test_a_recorded_trial_again_is_equal(command: Command, small: Path) -> None:
     trials = bs.open(small).trials
     for reason in trials["stop_reason"].unique():

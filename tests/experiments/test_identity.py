@@ -214,6 +214,31 @@ def test_the_code_of_an_optimizer_is_in_its_trials_alone(tmp_path):
     assert {before[i] for i in set(before) & set(after)} == {"sgd", "momentum"}
 
 
+def test_ids_of_recorded_trials(tmp_path):
+    """As they were computed before files had local modules; they must never change."""
+    first, *_, last = own(tmp_path).plans()
+    assert (first.study.id, first.trial(0).id) == ("18c1663cd3639426e1f6", "c622d33e0cb75691ff25")
+    assert (last.study.id, last.trial(0).id) == ("192f0444a1bda4872e70", "91a696f221615b53ca04")
+
+
+def test_the_modules_that_files_import_are_in_it(tmp_path):
+    file = folder(tmp_path)
+    (tmp_path / "my_model.py").write_text("import layers\n" + WORKLOAD)
+    (tmp_path / "my_opt.py").write_text("from rules import sign\n" + OPTIMIZER)
+    (tmp_path / "layers.py").write_text("")
+    (tmp_path / "rules.py").write_text("sign = 1\n")
+    before = {p.study.id: p.study.optimizer for p in load(file).plans()}
+    (tmp_path / "rules.py").write_text("sign = -1\n")
+    after = {p.study.id: p.study.optimizer for p in load(file).plans()}
+    assert {before[i] for i in set(before) - set(after)} == {"my_opt.py:Sign"}
+    assert {before[i] for i in set(before) & set(after)} == {"sgd", "momentum"}
+    source = load(file).plans()[0].identity["workload"]["source"]
+    (tmp_path / "layers.py").write_text("x = 1\n")
+    changed = load(file).plans()
+    assert not {p.study.id for p in changed} & set(after)
+    assert {p.study.id for p in load(file).plans(source=source)} == set(after)
+
+
 def test_where_a_file_stands_is_not_in_it(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()

@@ -9,6 +9,7 @@ import torch
 
 from experiments import optimizers
 from experiments.errors import ExperimentError
+from workloads import WorkloadError
 
 
 @pytest.mark.parametrize("name", optimizers.names())
@@ -33,9 +34,11 @@ def test_torchs_own_by_class_name() -> None:
     one = optimizers.get("RMSprop")
     assert {"learning_rate", "alpha", "epsilon", "momentum"} <= one.arguments
     parameter = torch.nn.Parameter(torch.zeros(1))
-    made = one.module([parameter], {"learning_rate": 0.5, "alpha": 0.7})
+    made = one.module([("weight", parameter)], {"learning_rate": 0.5, "alpha": 0.7})
     assert (made.param_groups[0]["lr"], made.param_groups[0]["alpha"]) == (0.5, 0.7)
-    nadam = optimizers.get("NAdam").module([parameter], {"learning_rate": 0.1, "beta2": 0.5})
+    nadam = optimizers.get("NAdam").module(
+        [("weight", parameter)], {"learning_rate": 0.1, "beta2": 0.5}
+    )
     assert nadam.param_groups[0]["betas"] == (0.9, 0.5)
 
 
@@ -47,6 +50,8 @@ def test_ones_own_file_brings_arguments_and_space(tmp_path: Path) -> None:
         "    def __init__(self, params, lr=0.1, rho=0.5):\n"
         "        super().__init__(params, lr=lr)\n"
         "NotOne = 3\n"
+        "class Twice(torch.optim.SGD):\n"
+        "    def step(self, closure): ...\n"
     )
     one = optimizers.get("my_opt.py:Sophia", str(tmp_path))
     assert one.arguments == {"learning_rate", "rho"}
@@ -55,9 +60,74 @@ def test_ones_own_file_brings_arguments_and_space(tmp_path: Path) -> None:
         ("my_opt.py:Sofia", "has no class 'Sofia'", "did you mean 'Sophia'?"),
         ("other.py:Sophia", "no file 'other.py'", "a path starts at its experiment file"),
         ("my_opt.py:NotOne", "is not a class of torch.optim.Optimizer", "subclass"),
+        ("my_opt.py:Twice", "evaluates the loss several times a step", "first-order"),
         ("momentun", "unknown optimizer 'momentun'", "did you mean 'momentum'?"),
         ("LBFGS", "evaluates the loss several times a step", "first-order"),
     ]:
         with pytest.raises(ExperimentError, match=message) as caught:
             optimizers.get(name, str(tmp_path))
         assert hint in (caught.value.hint or "")
+
+
+def test_a_class_that_a_script_defines_below_its_sweep(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(
+        "import batchscale as bs\n"
+        "import torch\n"
+        "class Above(torch.optim.SGD): ...\n"
+        "bs.sweep('no-such')\n"
+        "class Below(torch.optim.SGD): ...\n"
+    )
+    assert "learning_rate" in optimizers.get("script.py:Above", str(tmp_path)).arguments
+    with pytest.raises(WorkloadError, match=r"script.py defines 'Below' only after line 4"):
+        optimizers.get("script.py:Below", str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("sgd", torch.optim.SGD),
+        ("momentum", torch.optim.SGD),
+        ("nesterov", torch.optim.SGD),
+        ("adam", torch.optim.Adam),
+        ("adamw", torch.optim.AdamW),
+    ],
+)
+def test_defaults_of_the_registered_are_torchs(
+    name: str, kind: type[torch.optim.Optimizer]
+) -> None:
+    ours, theirs = optimizers.get(name), optimizers.get(kind.__name__)
+    expected = {k: v for k, v in theirs.defaults.items() if k in ours.arguments}
+    # torch's momentum of 0 is none, and no optimizer of that name: it has to be given.
+    assert ours.defaults == {k: v for k, v in expected.items() if k != "momentum"}
+    assert theirs.defaults["learning_rate"] == 1e-3
+    made = ours.module(
+        [("weight", torch.nn.Parameter(torch.zeros(1)))], {**ours.defaults, "momentum": 0.9}
+    )
+    plain = kind([torch.nn.Parameter(torch.zeros(1))])
+    for argument in ("lr", "weight_decay", "betas", "eps"):
+        assert made.param_groups[0].get(argument) == plain.param_groups[0].get(argument)
+
+
+def test_defaults_are_those_of_the_constructor(tmp_path: Path) -> None:
+    (tmp_path / "my_opt.py").write_text(
+        "import torch\n"
+        "class Mine(torch.optim.SGD):\n"
+        "    def __init__(self, params, rho, lr=0.3, betas=(0.8, 0.99), eps=1e-7, kind='plain',\n"
+        "                 rate=None, foreach=None, maximize=False):\n"
+        "        super().__init__(params, lr=lr)\n"
+        "        self.given = (rho, lr, betas, eps, kind, rate)\n"
+    )
+    mine = optimizers.get("my_opt.py:Mine", str(tmp_path))
+    assert mine.defaults == {
+        "learning_rate": 0.3,
+        "beta1": 0.8,
+        "beta2": 0.99,
+        "epsilon": 1e-7,
+        "kind": "plain",
+    }
+    weight = [("weight", torch.nn.Parameter(torch.zeros(1)))]
+    made = mine.module(weight, {"rho": 2, "beta2": 0.9, "learning_rate": 1.0})
+    assert made.given == (2, 1.0, (0.8, 0.9), 1e-7, "plain", None)  # type: ignore[attr-defined]
+    with pytest.raises(ExperimentError, match=r"my_opt.py:Mine needs a value of rho") as caught:
+        mine.module(weight, {"learning_rate": 1.0})
+    assert "search: {rho: …}" in str(caught.value.hint)

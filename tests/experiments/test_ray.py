@@ -123,17 +123,22 @@ def test_rows_return_to_the_driver_of_a_remote_cluster(
 
 
 def test_own_files_travel_and_nothing_else(tmp_path: Path, ray_address: str) -> None:
+    """The files that are named, and what they import of their folder."""
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "__init__.py").write_text("raise ImportError('not ours')")
     (tmp_path / "mine.py").write_text(MINE)
     (tmp_path / "layers.py").write_text(LAYERS)
+    (tmp_path / "rule.py").write_text("from rules.sgd import Rule\n")
+    (tmp_path / "rules").mkdir()
+    (tmp_path / "rules" / "sgd.py").write_text(
+        "import torch\nclass Rule(torch.optim.SGD):\n    def __init__(self, params, lr=0.1):\n"
+        "        super().__init__(params, lr=lr)\n"
+    )
     file = tmp_path / "mine.yaml"
-    text = "workload: mine.py:Mine\ngrid: {batch_size: 32, optimizer: [sgd]}\n"
-    text += "trials: 3\nbudget: 40 steps\n"
-    file.write_text(text)
-    with pytest.raises(TrainingError, match="No module named 'layers'"):
-        sweep(load(file), results=tmp_path / "runs", address=ray_address)
-    file.write_text(text + "files: [layers.py]\n")
+    file.write_text(
+        "workload: mine.py:Mine\ngrid: {batch_size: 32, optimizer: [rule.py:Rule]}\n"
+        "trials: 3\nbudget: 40 steps\n"
+    )
     did = sweep(load(file), results=tmp_path / "runs", address=ray_address)
     assert did.complete
     assert did.failed == 0

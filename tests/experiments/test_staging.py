@@ -69,6 +69,43 @@ def test_a_study_is_loaded_from_the_worker_s_copy(
             files.localize(of)
 
 
+def test_what_a_file_imports_of_its_folder_goes_with_it(base: Path, tmp_path: Path) -> None:
+    """To the same places beside it, wherever that is; data stays with ``files:``."""
+    (base / "mine.py").write_text("import torch, json\nfrom lib import net\n")
+    (base / "models").mkdir()
+    (base / "models" / "deep.py").write_text("def model():\n    import layers\n")
+    (base / "models" / "layers.py").write_text("")
+    (tmp_path / "elsewhere.py").write_text("from helpers import rule\n")
+    (tmp_path / "helpers.py").write_text("")
+    specs = ["mine.py:Mine", "models/deep.py:Deep", "../elsewhere.py:Opt"]
+    with staged(str(base), specs, []) as files:
+        assert names(files.folder) == {
+            "mine.py",
+            "lib/__init__.py",
+            "lib/net.py",
+            "models/deep.py",
+            "models/layers.py",
+            "elsewhere.py",
+            "helpers.py",
+        }
+
+
+def test_two_modules_of_one_name_that_would_lie_in_one_place(base: Path, tmp_path: Path) -> None:
+    for folder, text in ((base, "x = 1\n"), (tmp_path, "x = 2\n")):
+        (folder / "helpers.py").write_text(text)
+    (base / "mine.py").write_text("import helpers\n")
+    (tmp_path / "elsewhere.py").write_text("import helpers\n")
+    with (
+        pytest.raises(ExperimentError) as caught,
+        staged(str(base), ["../elsewhere.py:Opt", "mine.py:Mine"], []),
+    ):
+        pass
+    assert str(caught.value) == (
+        "helpers.py, which mine.py imports: two files of the experiment are called helpers.py"
+    )
+    assert "under the experiment file's folder" in str(caught.value.hint)
+
+
 @pytest.mark.parametrize("name", ["results", "torch.py", "random.py", "experiments.py"])
 def test_a_name_that_would_hide_a_package_is_refused(base: Path, name: str) -> None:
     if name.endswith(".py"):

@@ -16,6 +16,7 @@ from experiments.driver.failures import TrainingError
 from experiments.driver.status import status
 from experiments.driver.sweep import Summary, sweep
 from experiments.errors import ExperimentError
+from experiments.plan import Outcome
 from results.errors import ResultsError
 from tests.experiments.fakes import FakeTraining
 
@@ -207,6 +208,54 @@ def test_the_same_exception_in_three_packs_stops(tmp_path: Path, log: Path) -> N
     assert str(tmp_path / "runs") in caught.value.reproduce
     assert "in run" in caught.value.traceback
     assert len(began(log)) == 16 + 1 + 1
+
+
+def test_what_failed_is_not_said_to_have_diverged(tmp_path: Path) -> None:
+    """Each trial in a way of its own, so that the sweep goes on to the end of its first round."""
+
+    class Broken(FakeTraining):
+        def run(self, *_: Any) -> Any:
+            yield []
+            raise type(f"Error{self._left[-1]}", (Exception,), {})("no model today")
+
+    seen: list[Event] = []
+    with pytest.raises(TrainingError, match="no model today"):
+        sweep(
+            experiment(batch_size="64"),
+            results=tmp_path,
+            address="none",
+            trainer=Broken,
+            observer=seen.append,
+        )
+    assert set(table(tmp_path).stop_reason) == {"error"}
+    assert not any("diverged" in e.text for e in seen if isinstance(e, Note))
+
+
+def test_some_diverged_and_some_failed(tmp_path: Path) -> None:
+    class Wild(FakeTraining):
+        """All but one diverge before they are measured."""
+
+        def run(self, *_: Any) -> Any:
+            if bad in self._left:
+                raise ValueError("no model today")
+            yield [self._end(trial) for trial in list(self._left)]
+
+        def _end(self, trial: str) -> Outcome:
+            self._left.remove(trial)
+            return Outcome(
+                trial=trial,
+                status="INFEASIBLE",
+                stop_reason="diverged",
+                steps_run=1,
+                examples_run=1,
+            )
+
+    of = experiment(batch_size="64", trials=2)
+    bad = of.plans()[0].trial(0).id
+    seen: list[Event] = []
+    sweep(of, results=tmp_path, address="none", trainer=Wild, observer=seen.append)
+    (note,) = [e.text for e in seen if isinstance(e, Note) and "no study has reached" in e.text]
+    assert "none was measured at all, 7 trials diverged, 1 failed" in note
 
 
 def test_a_broken_contract_stops_at_once(tmp_path: Path) -> None:

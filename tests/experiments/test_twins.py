@@ -68,7 +68,7 @@ class Lion(torch.optim.Optimizer):
 
 
 @pytest.mark.parametrize("optimizer", ["RMSprop", "Adagrad", "lion.py:Lion"])
-def test_any_torch_optimizer_stacks_by_parameter_groups(optimizer: str, tmp_path: Path) -> None:
+def test_any_torch_optimizer_updates_a_stack(optimizer: str, tmp_path: Path) -> None:
     (tmp_path / "lion.py").write_text(OWN)
     of = study(
         workload=WorkloadRef(spec="digits-softmax", base=str(tmp_path)),

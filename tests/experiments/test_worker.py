@@ -12,7 +12,8 @@ from experiments.driver.jobs import Asks, Ended, Job, PackEnd, Started, Wire, Wo
 from experiments.driver.ledger import FolderLedger
 from experiments.driver.saved import unpack_snapshot
 from experiments.driver.worker import Pace, run_pack
-from experiments.plan import Pack
+from experiments.plan import Pack, WorkloadRef
+from experiments.training.loop import Training
 from tests import problems
 from tests.experiments.fakes import FakeTraining, Plan, points, study
 
@@ -209,6 +210,41 @@ def test_a_pack_of_one_records_its_exception(
     assert "one too many" in row.error
 
 
+@pytest.mark.parametrize(
+    ("text", "message", "place"),
+    [
+        (
+            "import no_such_module",
+            "ModuleNotFoundError: No module named 'no_such_module'",
+            "line 1",
+        ),
+        ("def step(:", "SyntaxError: invalid syntax", "line 1"),
+        ("import sys\nsys.exit('enough')", "SystemExit: enough", "line 2"),
+    ],
+)
+def test_a_file_that_cannot_be_imported_is_recorded_as_what_it_raises(
+    tmp_path: Path, text: str, message: str, place: str
+) -> None:
+    """The trial's row must not ask the optimizer that the trial has failed for."""
+    (tmp_path / "rule.py").write_text(text)
+    of = problems.study(workload=WorkloadRef(spec="digits-softmax", base=str(tmp_path)))
+    trials = problems.trials(of, 1)
+    single = replace(
+        job(1),
+        pack=Pack(id="pack", study=replace(of, optimizer="rule.py:Rule"), trials=trials),
+        wanted=frozenset({trials[0].id}),
+    )
+    line = Line()
+    end = run(single, tmp_path / "runs", line, trainer=Training)
+    assert end.failure is not None
+    assert message in end.failure.message
+    assert end.failure.trial == trials[0].id
+    frames = [part for part in end.failure.traceback.splitlines() if "File" in part]
+    assert frames[0].startswith(f'  File "{tmp_path / "rule.py"}", {place}')
+    (row,) = FolderLedger(str(tmp_path / "runs")).store.trials().to_dict("records")
+    assert (row["stop_reason"], row["error"]) == ("error", end.failure.traceback)
+
+
 def test_results_found_elsewhere_dominate(tmp_path: Path) -> None:
     class Slow(FakeTraining):
         def run(self, should_stop: Any) -> Any:
@@ -228,7 +264,6 @@ def test_results_found_elsewhere_dominate(tmp_path: Path) -> None:
 
 def test_real_training_goes_on_bit_for_bit(tmp_path: Path) -> None:
     import results as dataset
-    from experiments.training.loop import Training
 
     of = problems.study(optimizer="momentum", budget_steps=120, keep=None)
     trials = problems.trials(of, 4)

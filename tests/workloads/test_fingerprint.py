@@ -108,6 +108,46 @@ def test_classes_of_one_file_share_its_source(identify) -> None:
     assert first["name"] != second["name"]
 
 
+def test_a_file_without_local_imports_has_the_hash_that_it_always_had(identify, tmp_path) -> None:
+    """Identities of results that are recorded must not change."""
+    (tmp_path / "beside.py").write_text("x = 1\n")
+    before = "4017707482966e3844b89d4f361bf61d21ba649276fdd849bda03c363a0f1edc"
+    assert identify()["source"] == text_hash(FILE) == before
+
+
+def test_the_code_of_local_modules_counts_and_their_comments_do_not(identify, tmp_path) -> None:
+    def of(layers: str, sizes: str = "SIZE = 3\n") -> str:
+        (tmp_path / "layers.py").write_text(layers)
+        (tmp_path / "sizes.py").write_text(sizes)
+        return identify("import layers\n" + FILE)["source"]
+
+    layers = "from sizes import SIZE\ndef net(): return SIZE\n"
+    before = of(layers)
+    assert of('"""The layers."""\n' + layers + "# a comment\n") == before
+    others = {of(layers + "x = 1\n"), of(layers, "SIZE = 4\n")}
+    assert len(others | {before, text_hash("import layers\n" + FILE)}) == 4
+    assert of(layers) == before
+
+
+def test_a_local_module_that_is_no_python_counts_as_it_stands(identify, tmp_path) -> None:
+    text = "try:\n    import layers\nexcept SyntaxError:\n    pass\n" + FILE
+    sources = set()
+    for broken in ("x = (\n", "x = [\n"):
+        (tmp_path / "layers.py").write_text(broken)
+        sources.add(identify(text)["source"])
+    assert len(sources | {text_hash(text)}) == 3
+
+
+def test_where_a_folder_stands_does_not_count(tmp_path) -> None:
+    sources = set()
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "layers.py").write_text("x = 1\n")
+        (tmp_path / name / "my_model.py").write_text("import layers\n" + FILE)
+        sources.add(identity(load("my_model.py:MyModel", {}, tmp_path / name))["source"])
+    assert len(sources) == 1
+
+
 def test_no_source_is_an_error() -> None:
     scope: dict = {"__name__": "nowhere", "Classification": Classification}
     exec(

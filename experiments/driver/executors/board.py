@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ray
-from ray.exceptions import RayError
+from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from experiments.driver.failures import Failure
 from experiments.driver.jobs import Asks, Ended, Job, More, PackEnd, Refused, Wire, Word
 from experiments.driver.ledger import FolderLedger, Progress, Rows
 from experiments.plan import Outcome
@@ -25,10 +26,12 @@ class Board:
         self._known: dict[str, tuple[int, ...]] = {}
         self._more: dict[str, tuple[More, ...]] = {}
         self._committed: dict[str, tuple[Outcome, ...]] = {}
+        self._blamed: dict[str, Failure] = {}
         self._stop = False
 
     def put(self, job: Job) -> None:
         self._jobs[job.pack.id] = job
+        self._blamed.pop(job.pack.id, None)
         self._known.pop(job.pack.id, None)
         self._more.pop(job.pack.id, None)
         self._committed.pop(job.pack.id, None)
@@ -64,7 +67,11 @@ class Board:
 
     def asks(self, pack: str) -> Asks:
         known, more = self._known.get(pack, ()), self._more.get(pack, ())
-        return Asks(stop=self._stop, known=known, more=more)
+        return Asks(stop=self._stop, known=known, more=more, failure=self._blamed.get(pack))
+
+    def blame(self, pack: str, failure: Failure) -> None:
+        """A rank other than 0 has raised: what the others raise then is a consequence."""
+        self._blamed.setdefault(pack, failure)
 
     def stop(self) -> None:
         self._stop = True
@@ -95,7 +102,10 @@ class RemoteLedger:
         self._writer = writer
 
     def _call(self, method: str, *arguments: Any) -> Any:
-        return ray.get(self._writer.call.remote(method, *arguments))
+        try:
+            return ray.get(self._writer.call.remote(method, *arguments))
+        except RayTaskError as error:
+            raise error.cause from None  # as if it had been raised here
 
     def take(
         self,

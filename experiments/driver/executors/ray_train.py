@@ -19,7 +19,8 @@ from ray.train.torch import TorchConfig, TorchTrainer, get_device
 
 from experiments.driver.executors.board import wire
 from experiments.driver.executors.demand import worker_resources
-from experiments.driver.executors.ray_tune import Station, summary
+from experiments.driver.executors.ray_tune import Station, guarded, summary
+from experiments.driver.jobs import PackEnd
 from experiments.driver.worker import run_pack
 from experiments.training.groups import TorchGroup
 
@@ -54,14 +55,25 @@ def _rank(config: dict[str, Any]) -> None:
     station: Station = config["station"]
     torch.set_num_threads(1)
     device = str(get_device())
-    line = wire(station.board)
-    end = run_pack(
-        replace(station.job(config["pack"]), device=device),
-        station.ledger(),
-        line,
-        group=TorchGroup(device),
-        trainer=station.trainer,
-        pace=station.pace,
+    line, group, pack = wire(station.board), TorchGroup(device), config["pack"]
+
+    def tell(end: PackEnd) -> None:
+        if group.rank == 0:
+            line.tell(replace(end, failure=line.asks(pack).failure or end.failure))
+
+    end = guarded(
+        pack,
+        tell,
+        lambda: run_pack(
+            replace(station.job(pack), device=device),
+            station.ledger(),
+            line,
+            group=group,
+            trainer=station.trainer,
+            pace=station.pace,
+        ),
     )
     if end.end == "failed":
+        if group.rank:  # rank 0 tells, and will only meet that this rank has left
+            ray.get(station.board.blame.remote(pack, end.failure))
         dist.destroy_process_group()  # the others must not wait for this rank

@@ -7,7 +7,7 @@ import tempfile
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,13 +16,16 @@ from typing import Any
 import ray
 import torch
 from ray import tune
+from ray.exceptions import RayError
 from ray.tune.progress_reporter import TrialProgressCallback
 
 from experiments.driver.dispatch import Dispatcher
 from experiments.driver.executors import LOOK_SECONDS, Look, demand
 from experiments.driver.executors.board import Board, RemoteLedger, Writer, beside_driver, wire
+from experiments.driver.executors.lost_workers import explain, killed_for_memory, worker_log
 from experiments.driver.executors.ray_session import RaySession
-from experiments.driver.jobs import Ended, Job, Wire, Word
+from experiments.driver.failures import Failure
+from experiments.driver.jobs import Ended, Job, PackEnd, Wire, Word
 from experiments.driver.ledger import FolderLedger, Ledger
 from experiments.driver.searcher import PackSearcher
 from experiments.driver.signals import Stop
@@ -108,6 +111,8 @@ class RayTune:
         )
         self._hearing = threading.Lock()
         self._error: Exception | None = None
+        self._one_machine = session.one_machine
+        self._killed_before = killed_for_memory()
 
     def run(self, dispatcher: Dispatcher, stop: Stop, look: Look) -> None:
         """Train until the dispatcher has no more, is stopped, or ``stop`` asks."""
@@ -121,6 +126,7 @@ class RayTune:
         self._drain(dispatcher)
 
     def _tune(self, dispatcher: Dispatcher, stop: Stop) -> None:
+        progress = _Silent()
         searcher = PackSearcher(
             dispatcher,
             stop,
@@ -128,6 +134,7 @@ class RayTune:
             drain=lambda: self._drain(dispatcher),
             slots=lambda: demand.slots(self.layout),
             limit=_TRIALS_A_TUNER,
+            explain=lambda trial: self._explain(progress.error_of(trial)),
         )
         if self.layout.workers > 1:
             from experiments.driver.executors.ray_train import train_group as function
@@ -143,11 +150,22 @@ class RayTune:
                 run_config=tune.RunConfig(
                     name="packs",
                     storage_path=str(Path(folder).resolve()),
-                    callbacks=[_Silent()],
+                    callbacks=[progress],
                     failure_config=tune.FailureConfig(max_failures=_RETRIES),
                     verbose=0,
                 ),
             ).fit()
+
+    def _explain(self, text: str) -> Failure:
+        """Why a pack's workers never said how it ended; what only this machine knows is asked."""
+        log, killed = None, None
+        node = getattr(ray._private.worker, "_global_node", None)
+        if self._one_machine and node is not None:
+            log = worker_log(text, Path(node.get_logs_dir_path()))
+            now = killed_for_memory()
+            if now is not None and self._killed_before is not None:
+                killed = now - self._killed_before
+        return explain(text, times=_RETRIES + 1, log=log, killed=killed)
 
     def _drain(self, dispatcher: Dispatcher) -> None:
         with self._hearing:
@@ -198,7 +216,22 @@ def _quiet() -> Iterator[None]:
 
 
 class _Silent(TrialProgressCallback):
-    """In the place of the one that prints; the display is ours."""
+    """In the place of the one that prints; the display is ours. It knows Tune's trials."""
+
+    _trials: Sequence[Any] = ()
+
+    def on_step_begin(self, iteration: int, trials: list[Any], **_: Any) -> None:
+        """Before Tune takes in what has happened."""
+        del iteration
+        self._trials = trials
+
+    def error_of(self, trial: str) -> str:
+        """What Tune has written down of a trial's last error."""
+        for known in self._trials:
+            if known.trial_id == trial and known.error_file and Path(known.error_file).exists():
+                text = Path(known.error_file).read_text(encoding="utf-8", errors="replace")
+                return text.rpartition("Failure # ")[2].partition("\n")[2]
+        return ""
 
     def log_result(self, *_: Any, **__: Any) -> None:
         """Nothing."""
@@ -213,14 +246,33 @@ _LOOK_EVERY = round(LOOK_SECONDS / _LISTEN_SECONDS)
 def train_alone(config: dict[str, Any], station: Station) -> None:
     """The Tune function of a single worker."""
     torch.set_num_threads(1)
-    line = wire(station.board)
-    run_pack(
-        station.job(config["pack"]),
-        station.ledger(),
-        Wire(tell=reporting(line.tell), asks=line.asks),
-        trainer=station.trainer,
-        pace=station.pace,
+    line, pack = wire(station.board), config["pack"]
+    guarded(
+        pack,
+        line.tell,
+        lambda: run_pack(
+            station.job(pack),
+            station.ledger(),
+            Wire(tell=reporting(line.tell), asks=line.asks),
+            trainer=station.trainer,
+            pace=station.pace,
+        ),
     )
+
+
+def guarded(pack: str, tell: Callable[[PackEnd], None], run: Callable[[], PackEnd]) -> PackEnd:
+    """``run()``; what it raises is told as the pack's failure, and only what Ray raises passes.
+
+    To Ray Tune any exception is a worker that died, whose pack is to be tried again.
+    """
+    try:
+        return run()
+    except RayError:
+        raise
+    except (Exception, SystemExit) as error:
+        end = PackEnd(pack=pack, end="failed", failure=Failure.of(error))
+        tell(end)
+        return end
 
 
 def reporting(tell: Callable[[Word], None]) -> Callable[[Word], None]:

@@ -1,0 +1,61 @@
+"""Whether an optimizer can update a stack of models: asked apart from whether the models stack."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from experiments.engines.step import Stack, width_of
+from experiments.engines.updates import make_update
+from experiments.optimizers.own import OwnOptimizer
+from experiments.optimizers.trying import GRADIENTS, Tried
+from experiments.plan import Trial
+from experiments.training.setup import Setup
+
+
+def unstackable_optimizer(setup: Setup, trials: Sequence[Trial]) -> str | None:
+    """Why the optimizer cannot update a stack of models, ``None``: it can.
+
+    Two models take two steps in a stack, whose rows change their places in between, and alone. What
+    the optimizer raises alone is its own error, and passes unchanged.
+    """
+    if not isinstance(setup.optimizer, OwnOptimizer):
+        return None
+    pack = [trials[0], trials[-1]]
+    models = [setup.model(trial) for trial in pack]
+    stack = Stack.of(models, width_of(len(pack)))
+    alone = [_alone(setup, trial, model) for trial, model in zip(pack, models, strict=True)]
+    try:
+        _step_twice(setup, pack, stack)
+    # What a user's optimizer does to views of a stack can fail in any way; the reason is reported.
+    except Exception as error:
+        return str(error).splitlines()[0] if str(error) else type(error).__name__
+    for row, tried in enumerate(reversed(alone)):
+        if tried.differs({name: view[row] for name, view in stack.views.items()}):
+            return "its steps are others than alone (parameters change their place in memory)"
+    return None
+
+
+def _alone(setup: Setup, trial: Trial, model: torch.nn.Module) -> Tried:
+    trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    tried = Tried(setup.optimizer, setup.optimizer.own(trial.metaparameters), trained)
+    for _ in range(2):
+        tried.step()
+    return tried
+
+
+def _step_twice(setup: Setup, pack: Sequence[Trial], stack: Stack) -> None:
+    """The stack's rows stand in the reverse order afterwards."""
+    update = make_update(setup.optimizer, setup.schedule, pack, stack)
+    start = stack.weights.clone()
+    learning_rates = [[float(t.metaparameters.get("learning_rate", 1.0))] for t in pack]
+    rates = torch.tensor(learning_rates, dtype=torch.float64, device=setup.device)
+    reverse = torch.tensor([1, 0], device=setup.device)
+    for multiple in GRADIENTS[:2]:
+        stack.gradient.copy_(start * multiple)
+        update.step(rates)
+        if multiple == GRADIENTS[0]:
+            stack.keep(reverse)
+            update.keep(reverse)
+            start, rates = start[reverse], rates[reverse]
