@@ -14,6 +14,7 @@ from analysis.material import Asked, Material
 from analysis.telling import each
 from batchscale.errors import CommandError
 from batchscale.run import Run
+from results.save import destination
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -145,7 +146,7 @@ def report(
     """
     from analysis.report import page, payload
 
-    path = Path(output)
+    path = destination(output)
     if path.suffix.lower() not in (".html", ".htm"):
         raise CommandError(
             f"cannot write a report as {path.name}", hint="give it a name that ends in .html"
@@ -207,10 +208,13 @@ def figure(
     """
     from analysis import figures
 
+    path = None if output is None else destination(output)
     shown = material(sources, target, where, by, baseline, tolerance, estimator, under)
     drawn = figures.draw(name, shown, ax=ax, width=width, style=style)
-    if output is None:
+    if path is None:
         return drawn, []
-    path = Path(output)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CommandError(f"cannot write {path}: {error.strerror or error}") from error
     return drawn, figures.save(drawn, path, figures.numbers(name, shown))

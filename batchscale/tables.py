@@ -11,6 +11,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from results.masking import masked
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -95,9 +97,11 @@ def _plain(value: Any) -> Any:
         return str(value)
     if isinstance(value, datetime.datetime | datetime.date):
         return value.isoformat()
-    if isinstance(value, str | int | float | bool):
+    if isinstance(value, str):
+        return masked(value)
+    if isinstance(value, int | float | bool):
         return value
-    return str(value)
+    return masked(str(value))
 
 
 def _exact(value: Any) -> Any:

@@ -80,7 +80,7 @@ class Status:
         return self.work_seconds / running if running and self.work_seconds is not None else None
 
 
-def status(source: str | Path | Results) -> Status:
+def status(source: str | Path | Location | Results) -> Status:
     """Read where the experiments of a results folder or URI stand; of results that were opened
     before, what runs now.
 
@@ -91,7 +91,7 @@ def status(source: str | Path | Results) -> Status:
     planned = run.studies.drop_duplicates(["experiment", "study"], keep="last")
     planned = planned[planned["experiment_yaml"].notna()]
     trials = run.trials[_COLUMNS]
-    claims = Claims(Location(run.root)).live()
+    claims = [] if run.location is None else Claims(run.location).live()
     running: dict[str, int] = {}
     for claim in claims:
         study = claim["info"].get("study")

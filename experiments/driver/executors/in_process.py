@@ -19,6 +19,7 @@ from experiments.errors import ExperimentError
 from experiments.plan import Layout
 from results import processes
 from results.errors import ResultsError
+from results.location import Location
 
 
 class InProcess:
@@ -28,7 +29,7 @@ class InProcess:
 
     def __init__(
         self,
-        root: str,
+        location: Location,
         layout: Layout,
         *,
         trainer: MakeTrainer = training,
@@ -50,7 +51,7 @@ class InProcess:
             )
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         here = {**processes.identify(), "role": "driver"}
-        self._ledger = FolderLedger(root, [here])
+        self._ledger = FolderLedger(location, [here])
         self._trainer, self._pace = trainer, pace
 
     def run(self, dispatcher: Dispatcher, stop: Stop, look: Look) -> None:
