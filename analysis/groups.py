@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from results.errors import ResultsError
-from results.schema import TRIALS
+from results.schema import STUDIES, TRIALS
 from results.target import Target
 
 ALGORITHM = ("optimizer", "schedule", "technique")
@@ -136,19 +136,20 @@ def widen(trials: pd.DataFrame) -> Wide:
     again = first.duplicated() & first["trial"].notna()
     trials = trials.drop(index=again[again].index).reset_index(drop=True)
     names: dict[str, list[str]] = {}
-    taken = {*TRIALS.names} & {*trials.columns}
+    taken = {*TRIALS.names, *STUDIES.names} & {*trials.columns}
     for column in ("fields", "technique"):
         texts = trials[column].map(_mapping_text)
         parsed = {text: json.loads(text) for text in texts.unique()}
-        trials = trials.assign(**{column: texts.where(texts != "{}", None)})
+        trials = trials.copy(deep=False)  # not assign: a field may be called `self`
+        trials[column] = texts.where(texts != "{}", None)
         names[column] = []
         for name in dict.fromkeys(name for each in parsed.values() for name in each):
-            # A field named as a column of trials is told from it by its table's name. The
-            # reader has given fields columns already: those are the same.
+            # A field named as a column of trials or of studies is told from it by its table's
+            # name. The reader has given fields columns already: those are the same.
             column_name = name if name not in taken else f"{column}.{name}"
             taken.add(column_name)
             values = {text: _plain(each.get(name)) for text, each in parsed.items()}
-            trials = trials.assign(**{column_name: texts.map(values).astype(object)})
+            trials[column_name] = texts.map(values).astype(object)
             names[column].append(column_name)
     return Wide(frame=trials, fields=tuple(names["fields"]), technique=tuple(names["technique"]))
 

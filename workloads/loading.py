@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import importlib.util
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -65,10 +66,12 @@ def _find(spec: str, base: Path) -> type:
     path, _, name = spec.rpartition(":") if ".py:" in spec else (spec, "", "")
     if not path.endswith(".py"):
         return registry.get(spec)
-    file = (base / Path(path).expanduser()).resolve()
-    if not file.is_file():
-        siblings = [found.name for found in file.parent.glob("*.py")]
-        hint = nearest(file.name, siblings) if siblings else "a path starts at its experiment file"
+    file = find_file(path, base)
+    if file is None:
+        folder = (base / path).parent
+        siblings = [each.name for each in folder.glob("*.py")] if os.path.isdir(folder) else []
+        name = Path(path).name
+        hint = nearest(name, siblings) if siblings else "a path starts at its experiment file"
         raise WorkloadError(f"no file {path!r} in {base.resolve()}", hint=hint)
     module = import_file(file)
     own = {
@@ -87,6 +90,15 @@ def _find(spec: str, base: Path) -> type:
     if not (isinstance(cls, type) and issubclass(cls, Workload)):
         raise WorkloadError(f"{name!r} in {path} is not a workload", hint=_DERIVE)
     return cls
+
+
+def find_file(path: str, base: Path) -> Path | None:
+    """The file that a path below ``base`` names; None where there is none, or can be none."""
+    try:
+        file = (base / Path(path).expanduser()).resolve()
+        return file if file.is_file() else None
+    except (OSError, ValueError, RuntimeError):  # too long, a NUL in it, nobody's home folder
+        return None
 
 
 def import_file(file: Path) -> ModuleType:
