@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from results.errors import escaped
 from results.masking import masked
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def text(value: Any) -> str:
         return f"{value:.0f}" if value.is_integer() and abs(value) < 1e15 else f"{value:.4g}"
     if isinstance(value, list | dict):
         return json.dumps(value, ensure_ascii=False)
-    return str(value)
+    return "\n".join(map(escaped, str(value).split("\n")))
 
 
 def _plain(value: Any) -> Any:
@@ -123,7 +124,8 @@ def _terminal(names: Sequence[str], cells: Sequence[Sequence[str]], right: Seque
 
     table = Table(box=rich.box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for name, numeric in zip(names, right, strict=True):
-        table.add_column(name.replace("_", " "), justify="right" if numeric else "left")
+        head = _literal(escaped(name.replace("_", " ")))
+        table.add_column(head, justify="right" if numeric else "left")
     for row in cells:
         table.add_row(*(_literal(cell) for cell in row))
     # A pipe has no width: nothing is folded there.

@@ -113,7 +113,7 @@ def _columns(row: Mapping[str, Any]) -> list[str]:
 
 def _row(found: Results, trial: str) -> dict[str, Any]:
     frame = found.trials
-    match = frame[frame["trial"].astype(str).str.startswith(trial)]
+    match = frame[[str(name).startswith(trial) for name in frame["trial"]]]
     if len(match) != 1:
         known = frame["trial"].astype(str)
         raise CommandError(

@@ -28,10 +28,20 @@ class ResultsError(ClearError):
     """An error of this package."""
 
 
+def is_utf8(text: str) -> bool:
+    """Whether a file can hold ``text``: an argument that is not UTF-8 becomes half of a pair."""
+    return not any("\ud800" <= sign <= "\udfff" for sign in text)
+
+
+def escaped(text: str) -> str:
+    """``text`` as one line that any terminal and any font shows: odd characters as ``\\x07``."""
+    return _ODD.sub(lambda match: ascii(match[0])[1:-1], text)
+
+
 def line(text: str) -> str:
     """``text`` as one line, safe to show: without keys, with odd characters escaped, and without
     its middle where somebody's value made it very long."""
-    text = _ODD.sub(lambda match: ascii(match[0])[1:-1], masked(text))
+    text = escaped(masked(text))
     if len(text) <= _LONGEST:
         return text
     half = _LONGEST // 2

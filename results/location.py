@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
-from results.errors import ResultsError
+from results.errors import ResultsError, is_utf8
 from results.masking import is_address, masked, well_formed
 from results.schema import SCHEMAS, nearest
 
@@ -56,6 +56,8 @@ class Location:
 
     def __init__(self, root: str | Path, filesystem: fs.FileSystem | None = None) -> None:
         self._address, self._given = str(root), filesystem
+        if not is_utf8(self._address):
+            raise ResultsError(f"the name {self._address} is not UTF-8", hint="rename that folder")
         self.root = masked(self._address, self._address)
         if filesystem is not None:
             self.filesystem, self.path = filesystem, self._address.rstrip("/")

@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 
 from results import rows
 from results.dataset import columns_of, reading, retrying
-from results.errors import ResultsError
+from results.errors import ResultsError, escaped
 from results.location import PACKAGED, Location
+from results.masking import masked
 from results.source import Folder, Source
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def open(source: str | Path | Location) -> Results:
     if "://" not in text and text.lower().endswith((".csv", ".parquet")):
         from results.curves import read
 
-        return Results(text, read(Path(text)))
+        return Results(escaped(masked(text)), read(Path(text)))
     location = Location(source)
     return Results(location.root, Folder(location))
 

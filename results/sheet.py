@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from results.errors import ResultsError
+from results.errors import ResultsError, escaped
 from results.location import ERRORS, line_of
 from results.masking import masked
 from results.schema import nearest
@@ -37,7 +37,7 @@ class Sheet:
 
     @property
     def name(self) -> str:
-        return self.called or self.path.stem
+        return self.called or escaped(self.path.stem)
 
     @classmethod
     def read(cls, path: Path) -> Sheet:
@@ -139,7 +139,7 @@ class Sheet:
         for row, cell in enumerate(self.columns[column]):
             value = None if cell is None else _number(cell)
             if cell is not None and value is None:
-                raise self.fail(row, f"{column} is {cell!r}, not a number")
+                raise self.fail(row, f"{column} is '{cell}', not a number")
             if value is None or math.isnan(value):
                 if not empty:
                     raise self.fail(row, f"{column} is {'missing' if value is None else 'NaN'}")
@@ -223,7 +223,8 @@ def _check_header(path: Path, header: list[str]) -> None:
 def _cell(value: Any) -> Any:
     """Text, a number, a flag or None: what else Parquet has becomes one of them.
 
-    Keys in addresses are masked, since cells go into tables and reports.
+    Cells go into tables, labels and reports: keys in addresses are masked, and what no font shows
+    is escaped.
     """
     if isinstance(value, Decimal):
         return float(value)
@@ -234,7 +235,7 @@ def _cell(value: Any) -> Any:
     elif isinstance(value, (list, tuple, dict)):
         value = json.dumps(value, default=str)
     if isinstance(value, str):
-        return masked(value) or None
+        return escaped(masked(value)) or None
     return value if value is None or isinstance(value, (bool, int, float)) else str(value)
 
 

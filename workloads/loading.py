@@ -109,6 +109,8 @@ def import_file(file: Path) -> ModuleType:
     ``sys.path``, where it finds its siblings and hides nothing.
     """
     content = file.read_bytes()
+    if b"\0" in content:
+        raise WorkloadError(f"{file} is no Python file: it holds NUL bytes")
     key = hashlib.sha256(str(file).encode() + b"\0" + content).hexdigest()[:12]
     name = f"batchscale_file_{file.stem}_{key}"
     if name in sys.modules:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from experiments.config.yaml_lines import MOST_NESTED, Path, Places, dotted
+from results.errors import is_utf8
 from results.masking import masked
 
 _BITS = 63
@@ -62,7 +63,7 @@ def _check_text(path: Path, text: str, places: Places) -> None:
 
 
 def _is_text(text: str) -> bool:
-    return "\0" not in text and not any("\ud800" <= sign <= "\udfff" for sign in text)
+    return "\0" not in text and is_utf8(text)
 
 
 def _name(path: Path) -> str:

@@ -77,7 +77,7 @@ class Failure:
         return cls(
             message=line(str(error) if clear else only),
             hint=hint and line(hint),
-            traceback=masked(text),
+            traceback=masked(text).encode("utf-8", "backslashreplace").decode(),
             where=f"{type(error).__name__} at {place}",
             clear=clear,
             trial=trial,

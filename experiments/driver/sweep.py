@@ -120,6 +120,7 @@ class _Sweep:
         judge: Judge | None,
     ) -> None:
         self.experiment, self.location, self.observer = experiment, location, observer
+        self.root = location.root
         self.pack_size, self.judge = pack_size, judge
         self.began, self.since = time.monotonic(), datetime.now(UTC)
         self.trained = self.failed = 0
@@ -257,7 +258,7 @@ class _Sweep:
 
     def _train(self, executor: Executor, layout: Layout, stop: Stop) -> None:
         states = [state for state in self.states if state.study.layout == layout]
-        where = shlex.quote(self.location.root)
+        where = shlex.quote(self.root)
         dispatcher = Dispatcher(
             states,
             slots=executor.slots,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from results.curves import read_sheet
-from results.errors import ResultsError
+from results.errors import ResultsError, escaped
 from results.imports.landing import Imported, land
 from results.masking import masked
 from results.sheet import Sheet
@@ -65,9 +65,9 @@ def take_in(
         sources=[
             {
                 "source": source,
-                "citation": citation and masked(citation),
-                "licence": licence and masked(licence),
-                "address": masked(str(path.absolute())),
+                "citation": citation and escaped(masked(citation)),
+                "licence": licence and escaped(masked(licence)),
+                "address": escaped(masked(str(path.absolute()))),
                 "checksum": _checksum(path, columns or {}),
                 "notes": ", ".join(f"{new} is its {old}" for new, old in (columns or {}).items())
                 or None,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
+
 GOOD = """\
 workload: digits-softmax
 grid: {batch_size: 8..64, optimizer: [sgd]}
@@ -78,3 +81,75 @@ EXPERIMENTS = {
     "text with line ends": f'{GOOD}search: {{"a\\nb": 1}}',
 }
 """Experiment files. ``wide.py:Wide`` has fields f0 … f7; each file ends in an ExperimentError."""
+
+_POINTS = "batch_size,steps{}\n8,100{}\n16,60{}\n32,40{}\n64,35{}\n"
+
+
+def _with(column: str, cell: str) -> str:
+    """Points with a column in which all cells are the same."""
+    return _POINTS.format(f",{column}", *[f",{cell}"] * 4)
+
+
+CSV_FILES = {
+    "a seed that is NaN": _with("seed", "nan"),
+    "a seed of 1e400": _with("seed", "1e400"),
+    "a seed beyond 64 bits": _with("seed", "1e19"),
+    "a world size that is infinite": _with("world_size", "inf"),
+    "warm-up steps of one and a half": _with("warmup_steps", "1.5"),
+    "a technique that is a word": _with("technique", "bfloat16"),
+    "a technique that is a number": _with("technique", "3"),
+    "a technique that is a list": _with("technique", '"[1]"'),
+    "a direction that is no flag": _with("lower_is_better", "perhaps"),
+    "fields": _with("fields", "a"),
+    "metaparameters": _with("metaparameters", "a"),
+    "a source": _with("source", "me"),
+    "targets": _with("targets", "a"),
+    "notes": _with("notes", "a"),
+    "notes that tell curves apart": _POINTS.format(",notes", ",a", ",b", ",a", ",b"),
+    "a study": _with("study", "a"),
+    "a trial": _with("trial", "a"),
+    "an experiment": _with("experiment", "a"),
+    "a column called self": _with("self", "a"),
+    "a column called self that tells curves apart": _POINTS.format(",self", ",1", ",2", ",1", ",2"),
+    "curves with a column called self": "batch_size,step,validation_error,self\n"
+    + "".join(f"8,{step},{1 / step},a\n" for step in (1, 2, 4)),
+    "a number of 400 digits in a field": _with("width", "9" * 400),
+    "a number of 5,000 digits in a field": _with("width", "9" * 5000),
+    "fields of 1e308": _POINTS.format(",width", ",1e308", ",1", ",1e308", ",1"),
+    "steps of 1e308": "batch_size,steps\n8,1e308\n16,60\n32,40\n",
+    "a batch size beyond 64 bits": "batch_size,steps\n1e19,10\n16,60\n32,40\n",
+    "steps times a batch size beyond 64 bits": "batch_size,steps\n1e15,1e15\n16,60\n32,40\n",
+    "a step of 1e300": "batch_size,step,validation_error\n8,1e300,0.5\n8,2,0.1\n",
+    "a label outside the first plane": _with("optimizer", "\U0001f600").replace("8,100", "8,110"),
+    "a label with control characters": _POINTS.format(",optimizer", ",\x07", ",\x07", ",b", ",b"),
+    "a NUL": _with("optimizer", "\0"),
+    "a line separator in a cell": _with("optimizer", "a\u2028b"),
+    "a cell larger than csv takes": _with("optimizer", "x" * 200_000),
+    "a quote left open": 'batch_size,steps\n8,100\n16,"60\n32,40\n',
+    "lines that end in CR": _POINTS.format(*[""] * 5).replace("\n", "\r"),
+    "a byte order mark": "\ufeff" + _POINTS.format(*[""] * 5),
+    "half a surrogate pair": _with("optimizer", "\ud800"),
+    "two columns of one name": _with("steps", "3"),
+    "a target of two points": _with("target", "validation_error < 1.2.3"),
+    "an infinite target": _with("target", "validation_error < 1e999"),
+    "nothing but a header": "batch_size,steps",
+    "nothing": "",
+}
+"""CSV files of points and of whole curves."""
+
+PARQUET_FILES = {
+    "a seed that is NaN": {"batch_size": [8, 16], "steps": [9, 5], "seed": [float("nan"), 1.0]},
+    "dates": {"batch_size": [8, 16], "steps": [9, 5], "day": [datetime.date(2020, 1, 1)] * 2},
+    "times": {"batch_size": [8, 16], "steps": [9, 5], "at": [datetime.datetime(2020, 1, 1)] * 2},
+    "decimals": {"batch_size": [8, 16], "steps": [9, 5], "width": [decimal.Decimal("1e30")] * 2},
+    "lists": {"batch_size": [8, 16, 32], "steps": [9, 5, 3], "widths": [[1, 2], [1, 2], None]},
+    "mappings in whole curves": {
+        "batch_size": [8, 8], "step": [1, 2], "validation_error": [0.5, 0.1], "a": [{"b": 1}] * 2,
+    },
+    "bytes": {"batch_size": [8, 16, 32], "steps": [9, 5, 3], "optimizer": [b"\xff\0"] * 3},
+    "steps that are infinite": {"batch_size": [8, 16], "steps": [float("inf"), 5.0]},
+    "steps in bytes": {"batch_size": [8, 16, 32], "steps": [b"9", b"5", b"3"]},
+    "two columns of one name": {"batch_size": [8, 16], "steps": [9, 5], "batch_size*": [1, 2]},
+    "a name with blanks around": {" batch_size ": [8, 16, 32, 64], "steps": [99, 50, 30, 25]},
+}  # fmt: skip
+"""Columns of Parquet files; the star of a second column of one name is not in the file."""

@@ -98,7 +98,7 @@ def run(module: str, *arguments: object) -> dict[str, Outcome]:
         AssertionError: the process ended before its last case; it names the case.
     """
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", module, *map(str, arguments)],
+        [sys.executable, "-W", "error", "-W", "ignore:Glyph", "-m", module, *map(str, arguments)],
         cwd=ROOT, capture_output=True, text=True, check=False, timeout=1800,
         env={**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "agg", "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
