@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from results.errors import ResultsError
 from results.schema import STUDIES, TRIALS
 from results.target import Target
+from results.values import parsed
 
 ALGORITHM = ("optimizer", "schedule", "technique")
 """The training algorithm: each groups unless ``by`` leaves it out."""
@@ -127,6 +128,11 @@ def widen(trials: pd.DataFrame) -> Wide:
     each key of ``technique``; a trial that stands in several experiments with one target stands
     once."""
     trials = trials.reset_index(drop=True)
+    if "batch_size" in trials and trials["batch_size"].isna().any():
+        raise ResultsError(
+            "a trial or study without a batch size belongs to no curve",
+            hint="leave it out: --where 'batch_size IS NOT NULL'",
+        )
     missing = {name: None for name in COLUMNS if name not in trials}
     trials = trials.assign(**missing) if missing else trials
     # Of a trial's several rows one that ended well says more than one that broke off.
@@ -258,7 +264,7 @@ def _varies(cells: pd.Series) -> bool:
 def _mapping_text(value: Any) -> str:
     """JSON text, a mapping or Arrow's list of pairs as canonical JSON text; null is ``{}``."""
     if isinstance(value, str):
-        value = json.loads(value) if value else {}
+        value = parsed(value, "fields or technique") if value else {}
     elif isinstance(value, (list, tuple)):
         value = dict(value)
     return json.dumps(value if isinstance(value, Mapping) else {}, sort_keys=True)

@@ -51,7 +51,7 @@ def render(rows: Sequence[Row], format: Format = "table", *, columns: Sequence[s
     """
     names = list(columns) or list(rows[0] if rows else ())
     if format == "json":
-        plain = [{name: _plain(row.get(name)) for name in names} for row in rows]
+        plain = [{name: as_json(row.get(name)) for name in names} for row in rows]
         return json.dumps(plain, indent=2, ensure_ascii=False) + "\n"
     if format == "csv":
         out = io.StringIO()
@@ -70,7 +70,7 @@ def render(rows: Sequence[Row], format: Format = "table", *, columns: Sequence[s
 
 def text(value: Any) -> str:
     """A value as a reader wants it: four significant digits, nothing for a null."""
-    value = _plain(value)
+    value = as_json(value)
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -82,14 +82,14 @@ def text(value: Any) -> str:
     return "\n".join(map(escaped, str(value).split("\n")))
 
 
-def _plain(value: Any) -> Any:
+def as_json(value: Any) -> Any:
     """Without NumPy, pandas or NaN: what JSON can hold."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): as_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [as_json(item) for item in value]
     if hasattr(value, "tolist"):  # a NumPy scalar or array
-        return _plain(value.tolist())
+        return as_json(value.tolist())
     if value is None or type(value).__name__ in {"NAType", "NaTType"}:
         return None
     if isinstance(value, float) and math.isnan(value):
@@ -106,14 +106,14 @@ def _plain(value: Any) -> Any:
 
 
 def _exact(value: Any) -> Any:
-    value = _plain(value)
+    value = as_json(value)
     if isinstance(value, list | dict):
         return json.dumps(value, ensure_ascii=False)
     return "" if value is None else value
 
 
 def _is_number(value: Any) -> bool:
-    value = _plain(value)
+    value = as_json(value)
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 

@@ -11,6 +11,7 @@ import pyarrow.dataset as ds
 from results.dataset import dataset, names, reading, retrying, where
 from results.location import Location
 from results.schema import SCHEMAS
+from results.values import check
 
 
 class Source(Protocol):
@@ -41,7 +42,10 @@ class Folder:
         def read() -> pa.Table:
             files = dataset(self.location, name)
             with reading(where(self.location, name)):
-                return files.to_table()
+                found = files.to_table()
+            if name in ("studies", "trials"):
+                check(found, where(self.location, name))
+            return found
 
         return retrying(read)
 

@@ -89,7 +89,7 @@ def status(source: str | Path | Location | Results) -> Status:
     """
     run = source if isinstance(source, Results) else open_results(source)
     planned = run.studies.drop_duplicates(["experiment", "study"], keep="last")
-    planned = planned[planned["experiment_yaml"].notna()]
+    planned = planned[planned["experiment_yaml"].notna() & planned["trials_wanted"].notna()]
     trials = run.trials[_COLUMNS]
     claims = [] if run.location is None else Claims(run.location).live()
     running: dict[str, int] = {}
@@ -123,7 +123,7 @@ def _study(row: Mapping[str, Any], trials: pd.DataFrame, running: int) -> dict[s
         Record(
             status=str(status),
             stop_reason=str(reason),
-            steps_run=int(run),
+            steps_run=0 if pd.isna(run) else int(run),
             steps_to_target=None if pd.isna(steps) else int(steps),
         )
         for status, reason, run, steps in zip(
