@@ -7,11 +7,12 @@ search draws evenly.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from results.values import mapping
 
 MARGIN = 0.05
 """Share of a dimension next to either end that counts as its edge."""
@@ -67,7 +68,7 @@ def edge(
         near_best: those of trials nearly as good.
         budget_steps: what a decay or warmup in steps is a share of.
     """
-    parsed = json.loads(space) if isinstance(space, str) else space
+    parsed = mapping(space, "search_space") if isinstance(space, str) else space
     found = []
     for name, dimension in parsed.items():
         if not isinstance(dimension, Mapping) or len(dimension) != 1:
@@ -86,7 +87,7 @@ def edge(
 def parameters(text: Any) -> dict[str, Any]:
     """Metaparameters as a mapping, from the JSON text of a trials row or a mapping."""
     if isinstance(text, str):
-        return dict(json.loads(text)) if text else {}
+        return mapping(text, "metaparameters") if text else {}
     return dict(text) if isinstance(text, Mapping) else {}
 
 

@@ -13,8 +13,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from results.errors import ResultsError
-from results.schema import TRIALS
+from results.schema import STUDIES, TRIALS
 from results.target import Target
+from results.values import parsed
 
 ALGORITHM = ("optimizer", "schedule", "technique")
 """The training algorithm: each groups unless ``by`` leaves it out."""
@@ -129,6 +130,11 @@ def widen(trials: pd.DataFrame) -> Wide:
     each key of ``technique``; a trial that stands in several experiments with one target stands
     once."""
     trials = trials.reset_index(drop=True)
+    if "batch_size" in trials and trials["batch_size"].isna().any():
+        raise ResultsError(
+            "a trial or study without a batch size belongs to no curve",
+            hint="leave it out: --where 'batch_size IS NOT NULL'",
+        )
     missing = {name: None for name in COLUMNS if name not in trials}
     trials = trials.assign(**missing) if missing else trials
     # Of a trial's several rows one that ended well says more than one that broke off.
@@ -138,19 +144,20 @@ def widen(trials: pd.DataFrame) -> Wide:
     again = first.duplicated() & first["trial"].notna()
     trials = trials.drop(index=again[again].index).reset_index(drop=True)
     names: dict[str, list[str]] = {}
-    taken = {*TRIALS.names} & {*trials.columns}
+    taken = {*TRIALS.names, *STUDIES.names} & {*trials.columns}
     for column in ("fields", "technique"):
         texts = trials[column].map(_mapping_text)
         parsed = {text: json.loads(text) for text in texts.unique()}
-        trials = trials.assign(**{column: texts.where(texts != "{}", None)})
+        trials = trials.copy(deep=False)  # not assign: a field may be called `self`
+        trials[column] = texts.where(texts != "{}", None)
         names[column] = []
         for name in dict.fromkeys(name for each in parsed.values() for name in each):
-            # A field named as a column of trials is told from it by its table's name. The
-            # reader has given fields columns already: those are the same.
+            # A field named as a column of trials or of studies is told from it by its table's
+            # name. The reader has given fields columns already: those are the same.
             column_name = name if name not in taken else f"{column}.{name}"
             taken.add(column_name)
             values = {text: _plain(each.get(name)) for text, each in parsed.items()}
-            trials = trials.assign(**{column_name: texts.map(values).astype(object)})
+            trials[column_name] = texts.map(values).astype(object)
             names[column].append(column_name)
     return Wide(frame=trials, fields=tuple(names["fields"]), technique=tuple(names["technique"]))
 
@@ -261,7 +268,7 @@ def _varies(cells: pd.Series) -> bool:
 def _mapping_text(value: Any) -> str:
     """JSON text, a mapping or Arrow's list of pairs as canonical JSON text; null is ``{}``."""
     if isinstance(value, str):
-        value = json.loads(value) if value else {}
+        value = parsed(value, "fields or technique") if value else {}
     elif isinstance(value, (list, tuple)):
         value = dict(value)
     return json.dumps(value if isinstance(value, Mapping) else {}, sort_keys=True)

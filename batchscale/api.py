@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from experiments.driver.status import Status
     from experiments.training.check import Finding
     from results.imports.landing import Imported
+    from results.location import Location
     from workloads import Workload
 
     WorkloadLike = str | type[Workload] | Workload
@@ -31,7 +32,7 @@ def default_results() -> str:
     return os.environ.get("BATCHSCALE_RESULTS") or "results/runs"
 
 
-def open(source: str | Path) -> Run:
+def open(source: str | Path | Location) -> Run:
     """What was measured: a results folder or URI, ``published`` or ``own`` (packaged data), or a
     CSV or Parquet file of one's own.
 
@@ -47,7 +48,7 @@ def open(source: str | Path) -> Run:
 def sweep(
     experiment: str | Path | Mapping[str, Any] | None = None,
     *,
-    results: str | Path | None = None,
+    results: str | Path | Location | None = None,
     address: str = "auto",
     overrides: Sequence[str] = (),
     seconds: float | None = None,
@@ -107,15 +108,15 @@ def plan(
     return plan(load(experiment, {}, overrides), results or default_results())
 
 
-def status(source: str | Path | None = None) -> Status:
+def status(source: str | Path | Location | None = None) -> Status:
     """What is done, running and left of each experiment in a results folder."""
     from experiments.driver.status import status
     from results.location import PACKAGED, Location
 
     where = source or default_results()
-    where = PACKAGED.get(str(where), where)
-    Location(where).require()  # a file of one's own has no status
-    return status(where)
+    location = Location.of(PACKAGED.get(str(where), where))
+    location.require()  # a file of one's own has no status
+    return status(location)
 
 
 def trial(

@@ -5,7 +5,6 @@ Kept thin and light: what a command needs is imported when it runs.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from functools import wraps
@@ -13,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from batchscale.entry import enter
 from batchscale.exporting import export
 from batchscale.importing import import_
 from batchscale.live.command import serve
@@ -55,7 +55,7 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
 )
-_state = {"debug": False}
+_state: dict[str, Any] = {"debug": False, "given": []}
 
 
 @app.callback()
@@ -83,7 +83,7 @@ def command(name: str) -> Callable[[Callable[..., int | None]], Callable[..., in
             except (Exception, KeyboardInterrupt) as error:
                 from batchscale.errors import report
 
-                status = report(error, debug=_state["debug"])
+                status = report(error, debug=_state["debug"], given=_state["given"])
             raise typer.Exit(status or 0)
 
         return function
@@ -96,12 +96,8 @@ def main(arguments: list[str] | None = None) -> None:
     given = list(sys.argv[1:] if arguments is None else arguments)
     if "--debug" in given:
         given = ["--debug", *(a for a in given if a != "--debug")]
-    try:
-        app(args=given, prog_name="batchscale")
-    except BrokenPipeError:
-        # The reader has gone (`| head`). Python would complain once more when it flushes.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+    _state["given"] = given
+    sys.exit(enter(app, given))
 
 
 @command("sweep")

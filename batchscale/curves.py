@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,8 @@ from analysis.material import Asked, Material
 from analysis.telling import each
 from batchscale.errors import CommandError
 from batchscale.run import Run
+from results.errors import escaped
+from results.save import destination
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -151,19 +154,36 @@ def report(
     """
     from analysis.report import page, payload
 
-    path = Path(output)
+    path = destination(output)
     if path.suffix.lower() not in (".html", ".htm"):
         raise CommandError(
             f"cannot write a report as {path.name}", hint="give it a name that ends in .html"
         )
     shown = material(sources, target, where, by, baseline, tolerance, estimator, search)
-    text = page(payload(shown, title=title, pictures=True))
+    text = page(payload(shown, title=title and escaped(title), pictures=True))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise CommandError(f"cannot write {path}: {error.strerror or error}") from error
     return path
+
+
+def _refuse_own_source(path: Path, sources: Sources) -> None:
+    """A figure's numbers go beside it as CSV: never in the place of the file that it is drawn of.
+
+    Raises:
+        CommandError: they would.
+    """
+    beside = path.with_suffix(".csv")
+    for source in sources:
+        name = source.root if isinstance(source, Run) else source
+        both = os.path.exists(name) and os.path.exists(beside)
+        if both and os.path.samefile(name, beside):
+            raise CommandError(
+                f"the numbers of the figure would take the place of {name}",
+                hint=f"another name: -o {path.stem}-figure{path.suffix or '.pdf'}",
+            )
 
 
 def _unfitted(
@@ -214,10 +234,15 @@ def figure(
     """
     from analysis import figures
 
+    path = None if output is None else destination(output)
+    if path is not None:
+        _refuse_own_source(path, sources)
     shown = material(sources, target, where, by, baseline, tolerance, estimator, search, under)
     drawn = figures.draw(name, shown, ax=ax, width=width, style=style)
-    if output is None:
+    if path is None:
         return drawn, []
-    path = Path(output)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CommandError(f"cannot write {path}: {error.strerror or error}") from error
     return drawn, figures.save(drawn, path, figures.numbers(name, shown))

@@ -5,53 +5,70 @@ Exit status: 0; 1 a clear error; 2 wrong usage; 3 finished, some trials failed; 
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
+from collections.abc import Sequence
 
 from experiments.driver.failures import OURS, is_users, own_frame
+from results.errors import ClearError, line
+from results.masking import masked
 
 ERROR, USAGE, FAILED_TRIALS, INTERRUPTED = 1, 2, 3, 130
 
 
-class CommandError(Exception):
+class CommandError(ClearError):
     """A clear error of the front door itself: one line, and a hint."""
 
-    def __init__(self, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.hint = hint
 
-
-def report(error: BaseException, *, debug: bool = False, reproduce: str | None = None) -> int:
+def report(
+    error: BaseException,
+    *,
+    debug: bool = False,
+    reproduce: str | None = None,
+    given: Sequence[str] = (),
+) -> int:
     """Print ``error`` on stderr as its kind asks for; return the exit status.
 
-    ``reproduce`` is the command that meets the same error again, shown where the error rose in
-    the user's own file.
+    Args:
+        reproduce: the command that meets the same error again, shown where the error rose in the
+            user's own file.
+        given: the command's arguments: of an address with keys among them no part is printed.
     """
+
+    def put(text: str) -> None:
+        print(masked(text, *given, os.environ.get("BATCHSCALE_RESULTS", "")), file=sys.stderr)
+
+    def say(message: str, hint: str | None) -> None:
+        put(f"error: {line(message)}")
+        if hint:
+            put(f"hint: {line(hint)}")
+
     if isinstance(error, KeyboardInterrupt):
         if str(error):
-            print(error, file=sys.stderr)
+            put(str(error))
         return INTERRUPTED
     if debug:
-        traceback.print_exception(error)
+        put("".join(traceback.format_exception(error)).rstrip("\n"))
     hint: str | None = getattr(error, "hint", None)
     if _clear(error):
         if text := getattr(error, "traceback", None):  # of the user's code, in a worker
-            print(text.rstrip("\n"), file=sys.stderr)
-        _say(str(error), hint)
+            put(text.rstrip("\n"))
+        say(str(error), hint)
         return ERROR
     own = None if debug else user_frames(error)
     if own is not None:
-        print(own, end="", file=sys.stderr)
+        put(own.rstrip("\n"))
     if isinstance(error, OSError) and error.strerror and own is None:
-        _say(f"{error.strerror}{f': {error.filename}' if error.filename else ''}", hint)
+        say(f"{error.strerror}{f': {error.filename}' if error.filename else ''}", hint)
         return ERROR
     if own is not None:
-        _say(
+        say(
             one_line(error),
             f"the same again: {reproduce}" if reproduce else "it rose in your file, above",
         )
     else:
-        _say(
+        say(
             one_line(error),
             None if debug else "that is not an error of yours: --debug shows where it rose",
         )
@@ -60,7 +77,7 @@ def report(error: BaseException, *, debug: bool = False, reproduce: str | None =
 
 def one_line(error: BaseException) -> str:
     """The last line of its traceback: ``ValueError: what it says``."""
-    return " ".join("".join(traceback.format_exception_only(error)).split())
+    return line(" ".join("".join(traceback.format_exception_only(error)).split()))
 
 
 def user_frames(error: BaseException) -> str | None:
@@ -80,9 +97,3 @@ def _clear(error: BaseException) -> bool:
         cls.__module__.endswith(".errors") and cls.__module__.split(".")[0] in OURS
         for cls in type(error).__mro__
     )
-
-
-def _say(message: str, hint: str | None) -> None:
-    print(f"error: {message}", file=sys.stderr)
-    if hint:
-        print(f"hint: {hint}", file=sys.stderr)

@@ -5,8 +5,11 @@ The others are in `api`.
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -88,26 +91,47 @@ def draw(
 
     matplotlib.use("agg")
     path = output or f"{figure}.pdf"
-    axes, written = drawn(
-        figure,
-        sources,
-        target,
-        where,
-        by,
-        baseline,
-        tolerance,
-        estimator,
-        search,
-        path,
-        None,
-        under,
-        width,
-        style,
-    )
+    with missing_signs_noted():
+        axes, written = drawn(
+            figure,
+            sources,
+            target,
+            where,
+            by,
+            baseline,
+            tolerance,
+            estimator,
+            search,
+            path,
+            None,
+            under,
+            width,
+            style,
+        )
     whole = axes.get_figure(root=True)
     if whole is not None and (said := longer(whole)):
         print(f"note: {path} is {said}", file=sys.stderr)
     return written
+
+
+@contextmanager
+def missing_signs_noted() -> Iterator[None]:
+    """Signs that the font lacks are one note on stderr, not a warning of matplotlib's for each."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.filterwarnings("always", message="Glyph ")
+        yield
+    signs: dict[str, None] = {}
+    for each in caught:
+        if match := re.match(r"Glyph (\d+) ", str(each.message)):
+            signs[chr(int(match[1]))] = None
+        else:
+            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+    if signs:
+        print(
+            f"note: the font has no {' '.join(signs)}; matplotlib's font.family names another, in "
+            "a matplotlibrc or a style sheet",
+            file=sys.stderr,
+        )
 
 
 def report(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from analysis import words
-from batchscale.tables import Format, render, text
+from batchscale.tables import Format, as_json, render, text
 
 QUANTITIES = (
     "perfect_scaling_until",
@@ -46,11 +46,14 @@ Curve = Mapping[str, Any]
 
 
 def regimes(curves: Sequence[Curve], format: Format) -> str:
-    """The text of ``batchscale regimes``. JSON is what the API returns, as it is."""
+    """The text of ``batchscale regimes``. JSON is what the API returns; infinities, which
+    it lacks, are text."""
     if format == "json":
         import json
 
-        return json.dumps(list(curves), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        return (
+            json.dumps(as_json(list(curves)), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        )
     groups = group_columns(curves)
     if format == "csv":
         return render([_flat(curve) for curve in curves], "csv")
@@ -116,7 +119,7 @@ def interval(quantity: Mapping[str, float | None]) -> str:
 
 def _words(name: str, value: Any) -> str:
     """``workload digits-mlp``; a technique as its own pairs; nothing for a null."""
-    if isinstance(value, str) and value.startswith("{"):
+    if name == "technique" and isinstance(value, str):
         import json
 
         return ", ".join(f"{key} {text(item)}" for key, item in json.loads(value).items())

@@ -40,16 +40,17 @@ def report(
     """Write one self-contained page: findings, interactive curves, tables."""
     from batchscale import figures
 
-    path = figures.report(
-        *sources,
-        target=target,
-        where=where,
-        by=columns(by),
-        baseline=baseline,
-        tolerance=tolerance,
-        estimator=estimator,
-        search=search,
-        title=title,
-        output=output,
-    )
+    with figures.missing_signs_noted():
+        path = figures.report(
+            *sources,
+            target=target,
+            where=where,
+            by=columns(by),
+            baseline=baseline,
+            tolerance=tolerance,
+            estimator=estimator,
+            search=search,
+            title=title,
+            output=output,
+        )
     print(f"wrote {path}")

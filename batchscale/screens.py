@@ -33,9 +33,9 @@ def frame(found: pd.DataFrame, format: Format) -> str:
 
 def write(found: pd.DataFrame, output: str, format: Format) -> Path:
     """Write a query's answer: by the file's suffix, or as a table for a paper or a page."""
-    from results.save import save
+    from results.save import destination, save
 
-    path = Path(output)
+    path = destination(output)
     forms: dict[str, Format] = {".tex": "latex", ".md": "markdown"}
     if path.suffix.lower() in forms or format in ("latex", "markdown"):
         from results.location import write_file, writing

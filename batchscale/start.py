@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from batchscale.errors import CommandError
+from results.save import destination
 from workloads.template import template
 
 
@@ -14,6 +15,7 @@ def write(file: Path) -> tuple[Path, Path]:
     Raises:
         CommandError: one of them is there already, its folder is not, or it is no ``.py`` file.
     """
+    file = destination(file)
     if file.suffix != ".py":
         raise CommandError(f"{file} is not a .py file", hint=f"batchscale new {file.stem}.py")
     beside = file.with_suffix(".yaml")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from experiments.config.file import Experiment
     from experiments.config.plans import StudyPlan
     from experiments.driver.events import Observer
+    from results.location import Location
 
 
 def load(
@@ -46,7 +47,7 @@ def load(
 
 def run(
     experiment: Experiment,
-    results: str | Path,
+    results: str | Path | Location,
     *,
     address: str,
     seconds: float | None,
@@ -72,14 +73,14 @@ def run(
         keep_old=keep_old,
         retrain=retrain,
     )
-    found = dataset.open(summary.path)
+    found = dataset.open(summary.location)
     name = summary.experiment.replace("'", "''")
     # By study: trials that another experiment has trained already are this one's too.
     own = f"study IN (SELECT study FROM studies WHERE experiment = '{name}')"
     return Run(found.where(own), summary)
 
 
-def plan(experiment: Experiment, results: str | Path) -> pd.DataFrame:
+def plan(experiment: Experiment, results: str | Path | Location) -> pd.DataFrame:
     """A row a study of what a sweep would train; nothing is written.
 
     Columns: what tells the studies apart, ``batch_size``, ``tuned`` (the metaparameters searched),
@@ -126,16 +127,17 @@ def plan(experiment: Experiment, results: str | Path) -> pd.DataFrame:
     return table
 
 
-def recorded(results: str | Path, plans: Sequence[StudyPlan]) -> dict[str, int]:
+def recorded(results: str | Path | Location, plans: Sequence[StudyPlan]) -> dict[str, int]:
     """Trials that a results folder holds of each study's present search; a folder that is not there
     holds none."""
     import results as dataset
     from results.location import Location
     from results.searches import belongs
 
-    if not Location(results).files("trials", ".parquet"):
+    location = Location.of(results)
+    if not location.files("trials", ".parquet"):
         return {}
-    trials = dataset.open(results).trials
+    trials = dataset.open(location).trials
     trials = trials[trials["stop_reason"] != "error"]
     present = {plan.study.id: plan.study for plan in plans}
     return {

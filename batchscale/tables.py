@@ -11,6 +11,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from results.errors import escaped
+from results.masking import masked
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -48,7 +51,7 @@ def render(rows: Sequence[Row], format: Format = "table", *, columns: Sequence[s
     """
     names = list(columns) or list(rows[0] if rows else ())
     if format == "json":
-        plain = [{name: _plain(row.get(name)) for name in names} for row in rows]
+        plain = [{name: as_json(row.get(name)) for name in names} for row in rows]
         return json.dumps(plain, indent=2, ensure_ascii=False) + "\n"
     if format == "csv":
         out = io.StringIO()
@@ -67,7 +70,7 @@ def render(rows: Sequence[Row], format: Format = "table", *, columns: Sequence[s
 
 def text(value: Any) -> str:
     """A value as a reader wants it: four significant digits, nothing for a null."""
-    value = _plain(value)
+    value = as_json(value)
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -76,17 +79,17 @@ def text(value: Any) -> str:
         return f"{value:.0f}" if value.is_integer() and abs(value) < 1e15 else f"{value:.4g}"
     if isinstance(value, list | dict):
         return json.dumps(value, ensure_ascii=False)
-    return str(value)
+    return "\n".join(map(escaped, str(value).split("\n")))
 
 
-def _plain(value: Any) -> Any:
+def as_json(value: Any) -> Any:
     """Without NumPy, pandas or NaN: what JSON can hold."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): as_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [as_json(item) for item in value]
     if hasattr(value, "tolist"):  # a NumPy scalar or array
-        return _plain(value.tolist())
+        return as_json(value.tolist())
     if value is None or type(value).__name__ in {"NAType", "NaTType"}:
         return None
     if isinstance(value, float) and math.isnan(value):
@@ -95,20 +98,22 @@ def _plain(value: Any) -> Any:
         return str(value)
     if isinstance(value, datetime.datetime | datetime.date):
         return value.isoformat()
-    if isinstance(value, str | int | float | bool):
+    if isinstance(value, str):
+        return masked(value)
+    if isinstance(value, int | float | bool):
         return value
-    return str(value)
+    return masked(str(value))
 
 
 def _exact(value: Any) -> Any:
-    value = _plain(value)
+    value = as_json(value)
     if isinstance(value, list | dict):
         return json.dumps(value, ensure_ascii=False)
     return "" if value is None else value
 
 
 def _is_number(value: Any) -> bool:
-    value = _plain(value)
+    value = as_json(value)
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
@@ -119,7 +124,8 @@ def _terminal(names: Sequence[str], cells: Sequence[Sequence[str]], right: Seque
 
     table = Table(box=rich.box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for name, numeric in zip(names, right, strict=True):
-        table.add_column(name.replace("_", " "), justify="right" if numeric else "left")
+        head = _literal(escaped(name.replace("_", " ")))
+        table.add_column(head, justify="right" if numeric else "left")
     for row in cells:
         table.add_row(*(_literal(cell) for cell in row))
     # A pipe has no width: nothing is folded there.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from batchscale.errors import CommandError
 from batchscale.trials import OnMeasure, TrialRun, pick_device
 from experiments.plan import Layout, Measurement, Outcome, Pack, Study, Trial
+from results.save import destination
 from results.target import Target
 
 if TYPE_CHECKING:
@@ -90,7 +92,7 @@ def repeat(
     found = dataset.open(results)
     row = _row(found, trial)
     if not row["metaparameters"] or not row["seed"]:
-        raise CommandError(f"trial {trial} of {results} was not trained by batchscale")
+        raise CommandError(f"trial {trial} of {found.root} was not trained by batchscale")
     study = _study(found, row)
     point = Trial(
         id=row["trial"],
@@ -117,7 +119,7 @@ def _columns(row: Mapping[str, Any]) -> list[str]:
 
 def _row(found: Results, trial: str) -> dict[str, Any]:
     frame = found.trials
-    match = frame[frame["trial"].astype(str).str.startswith(trial)]
+    match = frame[[str(name).startswith(trial) for name in frame["trial"]]]
     if len(match) != 1:
         known = frame["trial"].astype(str)
         raise CommandError(
@@ -127,7 +129,7 @@ def _row(found: Results, trial: str) -> dict[str, Any]:
             hint="give more of its digits"
             if len(match)
             else f"for example {known.iloc[0]}: batchscale query 'SELECT trial FROM trials' "
-            f"{found.root}"
+            f"{shlex.quote(found.root)}"
             if len(known)
             else "there are no trials yet",
         )
@@ -251,7 +253,7 @@ def _savable(save: str | Path | None) -> Path | None:
     """Refuse, before an hour of training, what could not be written after it."""
     if save is None:
         return None
-    path = Path(save)
+    path = destination(save)
     if path.suffix != ".safetensors":
         raise CommandError(f"cannot save to {path}: weights are kept as .safetensors")
     if not path.absolute().parent.is_dir():

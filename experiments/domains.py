@@ -27,6 +27,8 @@ class Domain:
 
 _SHARE = Domain(low=0, high=1, closed=True)
 _BELOW_ONE = Domain(low=0, high=1)
+_MOST_STEPS = 1e12
+"""As many as a budget may have."""
 DOMAINS = {
     "learning_rate": Domain(low=0),
     "momentum": _BELOW_ONE,
@@ -36,9 +38,9 @@ DOMAINS = {
     "weight_decay": Domain(low=0),
     "end_factor": Domain(low=0),
     "decay": _SHARE,
-    "decay_steps": Domain(low=1),
+    "decay_steps": Domain(low=1, high=_MOST_STEPS, closed=True),
     "warmup": _SHARE,
-    "warmup_steps": Domain(low=0),
+    "warmup_steps": Domain(low=0, high=_MOST_STEPS, closed=True),
     "label_smoothing": _BELOW_ONE,
     "dropout": _BELOW_ONE,
 }

@@ -5,13 +5,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from results.errors import ClearError
 
-class ExperimentError(Exception):
+
+class ExperimentError(ClearError):
     """Something the user can mend. The front door prints the message, then the hint."""
-
-    def __init__(self, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.hint = hint
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

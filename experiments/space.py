@@ -64,7 +64,10 @@ class Dimension:
         if scale == "discrete":
             return cls(scale="discrete", choices=_choices(values))
         low, high = _bounds(scale, values)
-        return cls(scale=scale, bounds=(low, high))
+        found = cls(scale=scale, bounds=(low, high))
+        if not math.isfinite(found.extent):
+            raise SpaceError(f"{scale}: {list(values)} is wider than numbers are")
+        return found
 
     def value(self, u: float) -> Value:
         """The value at ``u`` in [0, 1); within the bounds, whatever the rounding."""
@@ -179,6 +182,8 @@ def _beyond(scale: Scale, low: float, high: float, side: Side) -> float:
     return float(f"{end:.14e}")  # without the last bits' noise: 0.9, not 0.9000000000000001
 
 
+_LARGEST = 2**63 - 1
+
 _EXAMPLE = {
     "linear": "{linear: [0, 1]}",
     "log": "{log: [1e-4, 10]}",
@@ -206,8 +211,10 @@ def _bounds(scale: str, values: Sequence[Any]) -> tuple[float, float]:
     if len(values) != 2 or len(numbers) != 2:
         raise SpaceError(f"{scale}: {list(values)} is not [low, high]", f"write {_EXAMPLE[scale]}")
     low, high = numbers
-    if not (math.isfinite(low) and math.isfinite(high)):
+    if not all(isinstance(number, int) or math.isfinite(number) for number in numbers):
         raise SpaceError(f"{scale}: {list(values)} is not finite")
+    if scale == "integer" and max(abs(low), abs(high)) > _LARGEST:
+        raise SpaceError(f"integer: {list(values)} is beyond 64 bits")
     if scale == "integer" and not (float(low).is_integer() and float(high).is_integer()):
         raise SpaceError(f"integer: {list(values)} are not whole numbers", "or use linear")
     if low > high:

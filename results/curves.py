@@ -13,6 +13,7 @@ Each row or run is a trial of role ``repeat``: none is minimized over.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -76,9 +77,18 @@ def read_sheet(sheet: Sheet) -> Memory:
         _targets(sheet, rows)
     if sheet.has("steps"):
         rows["steps"] = sheet.numbers("steps", above=0)
+        _refuse_endless(sheet, rows, "steps")
         return _points(sheet, rows)
     rows["step"] = sheet.numbers("step", least=0, whole=True)
+    _refuse_endless(sheet, rows, "step")
     return _whole_curves(sheet, rows)
+
+
+def _refuse_endless(sheet: Sheet, rows: pd.DataFrame, name: str) -> None:
+    """Steps times the batch size are a number of examples, of 64 bits."""
+    for at, (steps, size) in enumerate(zip(rows[name], rows["batch_size"], strict=True)):
+        if steps * size >= 2.0**63:
+            raise sheet.fail(at, f"{name} {steps:g} at batch size {size:g} is beyond 64 bits")
 
 
 def _points(sheet: Sheet, rows: pd.DataFrame) -> Memory:
@@ -99,7 +109,7 @@ def _whole_curves(sheet: Sheet, rows: pd.DataFrame) -> Memory:
         rows["run"] = [str(cell) for cell in sheet.columns["run"]]
     others = [name for name in sheet.columns if name not in {*rows, "target", "examples"}]
     texts = [name for name in others if not sheet.numeric(name)]
-    keyed = rows.assign(**{name: sheet.columns[name] for name in texts})
+    keyed = pd.concat([rows, pd.DataFrame({name: sheet.columns[name] for name in texts})], axis=1)
     runs = [*own, *texts, *(["run"] if "run" in rows else [])]
     run = keyed.groupby(runs, dropna=False, sort=False).ngroup()
     metrics = []
@@ -158,12 +168,31 @@ def _known(sheet: Sheet, name: str) -> list[Any]:
     if pa.types.is_integer(kind):
         values = sheet.numbers(name, empty=True, whole=True)
         return [None if value is None else int(value) for value in values]
+    if pa.types.is_boolean(kind):
+        return [_flag(sheet, name, row, cell) for row, cell in enumerate(sheet.columns[name])]
     if pa.types.is_floating(kind):
         return sheet.numbers(name, empty=True)
     texts = [None if cell is None else str(cell) for cell in sheet.columns[name]]
-    if pa.types.is_boolean(kind):
-        return [None if text is None else text.lower() == "true" for text in texts]
-    return texts
+    return [_technique(text) for text in texts] if name == "technique" else texts
+
+
+def _flag(sheet: Sheet, name: str, row: int, cell: Any) -> bool | None:
+    if cell is None or isinstance(cell, bool):
+        return cell
+    known = {"true": True, "false": False, "1": True, "0": False}
+    if str(cell).lower() not in known:
+        raise sheet.fail(row, f"{name} is {cell!r}, but it must be true or false")
+    return known[str(cell).lower()]
+
+
+def _technique(text: str | None) -> str | None:
+    """JSON, as that column is; a word stands for itself."""
+    try:
+        if text is None or isinstance(json.loads(text), dict):
+            return text
+    except (ValueError, RecursionError):
+        pass
+    return json_text({"technique": text})
 
 
 def _targets(sheet: Sheet, rows: pd.DataFrame) -> None:
@@ -191,7 +220,7 @@ def _fields(sheet: Sheet, rows: pd.DataFrame, skip: set[str]) -> list[dict[str, 
     for name in numbers:
         values = pd.Series(sheet.numbers(name, empty=True), index=rows.index, dtype=float)
         if values.groupby(keys, dropna=False).nunique().gt(1).any() or values.nunique() == 1:
-            cells[name] = [int(value) if value % 1 == 0 else value for value in values]
+            cells[name] = [int(v) if v % 1 == 0 and abs(v) < 2**53 else v for v in values]
     return [
         {"fields": {name: value for name, value in row.items() if not pd.isna(value)} or None}
         for row in cells.astype(object).to_dict("records")

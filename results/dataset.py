@@ -146,7 +146,7 @@ def retrying(read: Callable[[], T]) -> T:
 
 def where(location: Location, name: str) -> str:
     """A file of the results as the user would name it."""
-    return f"{location.root.rstrip('/')}/{name}"
+    return location.shown(name)
 
 
 @contextmanager

@@ -1,11 +1,48 @@
-"""The error of this package: one line that names the thing and the place, and a hint."""
+"""Errors that a person can mend: one line that names the thing and the place, and a hint."""
 
 from __future__ import annotations
 
+import re
 
-class ResultsError(Exception):
-    """Something the user can mend. The front door prints the message, then the hint."""
+from results.masking import masked
+
+_LONGEST = 2_000
+_ODD = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""Control characters, line ends, what turns the direction of a text, halves of UTF-16 pairs."""
+
+
+class ClearError(Exception):
+    """Something the user can mend. The front door prints the message, then the hint.
+
+    Both are one line that any terminal shows, and keys in an address that they quote are masked.
+    """
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.hint = hint
+        super().__init__(line(message))
+        self.hint = hint and line(hint)
+
+
+class ResultsError(ClearError):
+    """An error of this package."""
+
+
+def is_utf8(text: str) -> bool:
+    """Whether a file can hold ``text``: an argument that is not UTF-8 becomes half of a pair."""
+    return not any("\ud800" <= sign <= "\udfff" for sign in text)
+
+
+def escaped(text: str) -> str:
+    """``text`` as one line that any terminal and any font shows: odd characters as ``\\x07``."""
+    return _ODD.sub(lambda match: ascii(match[0])[1:-1], text)
+
+
+def line(text: str) -> str:
+    """``text`` as one line, safe to show: without keys, with odd characters escaped, and without
+    its middle where somebody's value made it very long."""
+    text = escaped(masked(text))
+    if len(text) <= _LONGEST:
+        return text
+    half = _LONGEST // 2
+    return f"{text[:half]} … {text[-half:]}"

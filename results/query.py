@@ -7,7 +7,8 @@ attach, load, install, copy or read a file, nor see a Python variable.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import count
 from typing import TYPE_CHECKING, NoReturn
 
 import duckdb
@@ -18,7 +19,7 @@ import pyarrow.dataset as ds
 
 from results import rows
 from results.dataset import MOVE_AWAY, retrying
-from results.errors import ResultsError
+from results.errors import ResultsError, is_utf8
 from results.schema import SCHEMAS, nearest
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ def query(results: Results, sql: str) -> pd.DataFrame:
     Raises:
         ResultsError: an error in it, or anything that is not one SELECT.
     """
-    return rows.frame(retrying(lambda: _run(results, sql, SCHEMAS)))
+    found = retrying(lambda: _run(results, sql, SCHEMAS))
+    return rows.frame(found.rename_columns(_unlike(found.column_names)))
 
 
 def select(results: Results, condition: str) -> pa.Table:
@@ -63,8 +65,19 @@ def select(results: Results, condition: str) -> pa.Table:
     return trials.filter(pc.is_in(trials["trial"], kept["trial"].combine_chunks()))
 
 
+def _unlike(names: Sequence[str]) -> list[str]:
+    """The names of an answer's columns, a second ``a`` as ``a_1``: a join has such."""
+    found: dict[str, None] = {}
+    for name in names:
+        others = (f"{name}_{number}" for number in count(1))
+        found[name if name not in found else next(o for o in others if o not in found)] = None
+    return list(found)
+
+
 def _run(results: Results, sql: str, names: Iterable[str]) -> pa.Table:
     columns: set[str] = set()
+    if not is_utf8(sql):
+        raise ResultsError("SQL: it is not UTF-8 text")
     with duckdb.connect(":memory:", config=_CONFIG) as session:
         for name in names:
             if name == "measurements":

@@ -14,8 +14,9 @@ import pyarrow.dataset as ds
 
 from results import rows
 from results.dataset import columns_of, reading, retrying
-from results.errors import ResultsError
+from results.errors import ResultsError, escaped
 from results.location import PACKAGED, Location
+from results.masking import masked
 from results.source import Folder, Source
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 _ATTEMPTS = 5
 
 
-def open(source: str | Path) -> Results:
+def open(source: str | Path | Location) -> Results:
     """Open a results folder or URI, packaged data, or a CSV or Parquet file of one's own.
 
     Packaged are ``published`` (everybody's curves) and ``own`` (those that were measured with
@@ -33,6 +34,8 @@ def open(source: str | Path) -> Results:
     Raises:
         ResultsError: it is none of these.
     """
+    if isinstance(source, Location):
+        return Results(source.root, Folder(source))
     text = str(source)
     if text in PACKAGED:
         if not any((PACKAGED[text] / "trials").glob("*/*.parquet")):
@@ -44,22 +47,32 @@ def open(source: str | Path) -> Results:
     if "://" not in text and text.lower().endswith((".csv", ".parquet")):
         from results.curves import read
 
-        return Results(text, read(Path(text)))
-    return Results(text, Folder(Location(source)))
+        return Results(escaped(masked(text)), read(Path(text)))
+    location = Location(source)
+    return Results(location.root, Folder(location))
 
 
 class Results:
     """A results dataset, read as it was when its trials were first asked for.
 
-    ``root`` is what it was opened from. Frames are read once, when first used. Of a trial that
-    was trained again only the last row counts; measurements without a committed trial do not.
-    Those of a trial that was trained again since are the later ones, which are all of its.
+    ``root`` is what it was opened from, to be shown: the keys of a URI are masked. Frames are read
+    once, when first used. Of a trial that was trained again only the last row counts; measurements
+    without a committed trial do not. Those of a trial that was trained again since are the later
+    ones, which are all of its.
     """
 
     def __init__(self, root: str, source: Source, part: Results | None = None) -> None:
         self.root = root
         self.source = source
         self._part_of = part
+
+    @property
+    def location(self) -> Location | None:
+        """Where its files are: what opens them again. None: it was read from one file."""
+        return self.source.location if isinstance(self.source, Folder) else None
+
+    def __repr__(self) -> str:
+        return f"Results({self.root!r})"
 
     def with_trials(self, trials: pa.Table) -> Results:
         """The same dataset with these trial rows (columns of ``schema.TRIALS``) in their place."""

@@ -148,7 +148,7 @@ def _typed(values: list[Any]) -> pa.Array:
     kinds = {type(value) for value in values if value is not None}
     if kinds == {bool}:
         return pa.array(values, pa.bool_())
-    if kinds == {int}:
+    if kinds == {int} and all(value is None or abs(value) < 2**63 for value in values):
         return pa.array(values, pa.int64())
     if kinds <= {int, float} and kinds:
         return pa.array([None if value is None else float(value) for value in values], pa.float64())

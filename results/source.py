@@ -13,6 +13,7 @@ from results.dataset import checked, dataset, names, reading, retrying, where
 from results.location import Location
 from results.rows import KEYS, latest
 from results.schema import SCHEMAS
+from results.values import check
 
 _KEYS = ("trial", "run", "experiment", "time")
 
@@ -55,7 +56,10 @@ class Folder:
         def read() -> pa.Table:
             files = dataset(self.location, name)
             with reading(where(self.location, name)):
-                return files.to_table()
+                found = files.to_table()
+            if name in ("studies", "trials"):
+                check(found, where(self.location, name))
+            return found
 
         return retrying(read)
 

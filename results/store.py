@@ -47,12 +47,13 @@ class Store:
     """
 
     def __init__(self, root: str | Path | Location) -> None:
-        self.location = root if isinstance(root, Location) else Location(root)
+        self.location = Location.of(root)
         self.location.require(writing=True)
         self._polled: dict[tuple[str | None, tuple[str, ...]], Polled] = {}
 
     @property
     def root(self) -> str:
+        """What it was opened from, to be shown: the keys of a URI are masked."""
         return self.location.root
 
     def add_studies(self, rows: Sequence[Row]) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 
 from results.errors import ResultsError
 
-_PATTERN = re.compile(r"^\s*([A-Za-z_]\w*)\s*([<>])\s*([-+]?[\d.]+(?:[eE][-+]?\d+)?)\s*$")
+_PATTERN = re.compile(
+    r"^\s*([A-Za-z_]\w*)\s*([<>])\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*$"
+)
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -31,6 +34,8 @@ class Target:
                 f"target {text!r} is not METRIC < VALUE or METRIC > VALUE",
                 hint="for example: validation_error < 0.05",
             )
+        if not math.isfinite(float(match[3])):
+            raise ResultsError(f"target {text!r}: {match[3]} is no finite number")
         return cls(metric=match[1], value=float(match[3]), lower_is_better=match[2] == "<")
 
     def hit(self, value: float) -> bool:

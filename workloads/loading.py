@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from workloads.base import Workload
 from workloads.checks import check_target
 from workloads.errors import WorkloadError, nearest
 from workloads.import_stop import missing, stopped
-from workloads.user_files import import_file
+from workloads.user_files import find_file, import_file
 
 
 def load(
@@ -63,10 +64,12 @@ def _find(spec: str, base: Path) -> type:
     path, _, name = spec.rpartition(":") if ".py:" in spec else (spec, "", "")
     if not path.endswith(".py"):
         return registry.get(spec)
-    file = (base / Path(path).expanduser()).resolve()
-    if not file.is_file():
-        siblings = [found.name for found in file.parent.glob("*.py")]
-        hint = nearest(file.name, siblings) if siblings else "a path starts at its experiment file"
+    file = find_file(path, base)
+    if file is None:
+        folder = (base / path).parent
+        siblings = [each.name for each in folder.glob("*.py")] if os.path.isdir(folder) else []
+        name = Path(path).name
+        hint = nearest(name, siblings) if siblings else "a path starts at its experiment file"
         raise WorkloadError(f"no file {path!r} in {base.resolve()}", hint=hint)
     module = import_file(file)
     own = {

@@ -30,6 +30,15 @@ from workloads.local_imports import digest, find, find_local, local_modules
 _PREFIX = "batchscale_files_"
 
 
+def find_file(path: str, base: Path) -> Path | None:
+    """The file that a path below ``base`` names; None where there is none, or can be none."""
+    try:
+        file = (base / Path(path).expanduser()).resolve()
+        return file if file.is_file() else None
+    except (OSError, ValueError, RuntimeError):  # too long, a NUL in it, nobody's home folder
+        return None
+
+
 def import_file(file: Path) -> ModuleType:
     """Import a user's file once for each content of it and of its local modules.
 
@@ -44,6 +53,8 @@ def import_file(file: Path) -> ModuleType:
         WorkloadError: it is no Python file, or a module beside it has the name of an installed one.
             What the file itself raises passes unchanged.
     """
+    if b"\0" in file.read_bytes():
+        raise WorkloadError(f"{file} is no Python file: it holds NUL bytes")
     if str(file.parent) not in sys.path:
         sys.path.append(str(file.parent))
     contents = {path: digest(path) for path in (file, *local_modules(file).values())}

@@ -8,6 +8,7 @@ that larger type gets fewer panels across.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -214,7 +215,7 @@ def _read(style: str | Path) -> dict[str, Any]:
         library: Any = styles.library
         return dict(library[str(style)])
     path = Path(style)
-    if not path.is_file():
+    if not os.path.isfile(path):
         near = get_close_matches(str(style), styles.available, n=1)
         raise ResultsError(
             f"no style is called {str(style)!r}, and no file",
@@ -222,7 +223,12 @@ def _read(style: str | Path) -> dict[str, Any]:
             if near
             else "a .mplstyle file of matplotlib's settings",
         )
-    for number, line in enumerate(path.read_text().splitlines(), 1):
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise ResultsError(f"{path} cannot be read: {reason}") from error
+    for number, line in enumerate(lines, 1):
         name = line.partition("#")[0].partition(":")[0].strip()
         if name and name not in _RC:
             near = get_close_matches(name, list(_RC), n=1)

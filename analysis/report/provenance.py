@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.material import Material
+from results.masking import masked
 from results.schema import SCHEMA_VERSION
 
 _COLUMNS = {
@@ -38,7 +39,7 @@ def experiments(material: Material) -> list[dict[str, str]]:
     studies = material.studies
     some = studies.loc[studies["experiment_yaml"].notna(), ["experiment", "experiment_yaml"]]
     return [
-        {"name": str(name), "yaml": str(text)}
+        {"name": str(name), "yaml": masked(str(text))}
         for name, text in some.drop_duplicates().itertuples(index=False)
     ]
 
@@ -77,7 +78,7 @@ def sources(material: Material) -> list[dict[str, Any]]:
 
 
 def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None
+    return masked(value) if isinstance(value, str) and value else None
 
 
 def _values(cells: pd.Series) -> str:

@@ -54,8 +54,9 @@ def serve(
     """
     from batchscale import outward
     from batchscale.api import default_results
+    from results.masking import masked
 
-    shown = source or default_results()
+    shown = masked(source or default_results())
 
     def ready(url: str) -> None:
         print(f"serving {shown} at {url} (Ctrl-C ends it)", flush=True)

@@ -24,7 +24,7 @@ class Served:
 
     def __init__(
         self,
-        source: str | Path,
+        source: str | Path | Location,
         *,
         host: str = "127.0.0.1",
         port: int | None = None,
@@ -43,8 +43,7 @@ class Served:
             from results.target import Target
 
             Target.parse(target)
-        self.source = str(PACKAGED.get(str(source), source))
-        location = Location(self.source)
+        location = Location.of(PACKAGED.get(str(source), source))
         if not location.empty():
             location.require()
 
@@ -60,9 +59,9 @@ class Served:
             )
             return payload(asked)
 
-        shown = Shown(_page, nothing(self.source, f"Reading {self.source} …"))
+        shown = Shown(_page, nothing(location.root, f"Reading {location.root} …"))
         self.server = Server(shown, host, port)
-        self.watch = Watch(self.source, make, shown, say=say)
+        self.watch = Watch(location, make, shown, say=say)
         if say is not None and port is None and self.server.port != PORT:
             say(f"port {PORT} is in use: this is {self.server.port}")
         if say is not None and not self.server.loopback:

@@ -54,7 +54,7 @@ class Watch:
 
     def __init__(
         self,
-        source: str | Path,
+        source: str | Path | Location,
         make: Callable[[Results], Payload | None],
         shown: Shown,
         *,
@@ -62,8 +62,8 @@ class Watch:
         clock: Callable[[], float] = time.monotonic,
         spent: Callable[[], float] = time.thread_time,
     ) -> None:
-        self.source = str(source)
-        self._location = Location(source)
+        self._location = Location.of(source)
+        self.source = self._location.root
         self._make, self._shown, self._clock, self._spent = make, shown, clock, spent
         self._say = say
         self._every = EVERY if self._location.local else _EVERY_REMOTE
@@ -135,7 +135,7 @@ class Watch:
 
     def _ask(self) -> Any:
         found, self._found = self._found, None
-        found = found or results.open(self.source)
+        found = found or results.open(self._location)
         told = status(found)
         self._found = found
         return told, found.studies
@@ -146,7 +146,7 @@ class Watch:
 
         def make() -> Payload | None:
             found, self._found = self._found, None
-            payload = self._make(found or results.open(self.source))
+            payload = self._make(found or results.open(self._location))
             self._found = found
             return payload
 
@@ -177,6 +177,7 @@ class Watch:
             clear = isinstance(error, ResultsError | CommandError)
             hint = getattr(error, "hint", None)
             line = (str(error) if clear else one_line(error)) + (f" ({hint})" if hint else "")
+            line = self._location.masked(line)
             if self._say is not None and line not in self._errors.values():
                 self._say(line)
             self._errors[name] = line

@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 _TERM = re.compile(r"\s*(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+)\s*([A-Za-z]+)\s*")
+MOST = 10**12
+"""Of each unit: nobody has trained for so long."""
+_LONGEST = 40
+_LARGEST_EXPONENT = 20
 _UNITS = ("epochs", "steps", "examples")
 
 
@@ -43,7 +47,7 @@ class Budget:
             unit = match[2].lower().rstrip("s") + "s"
             if unit not in parts:
                 raise BudgetError(f"budget {text!r} has an unknown unit {match[2]!r}")
-            parts[unit] += Fraction(match[1])
+            parts[unit] += _amount(match[1], text)
         if not any(parts.values()):
             raise BudgetError(f"budget {text!r} is no step at all")
         return cls(**parts)
@@ -61,6 +65,17 @@ class Budget:
         """As an experiment file writes it; ``parse`` gives the same budget back."""
         given = [(getattr(self, unit), unit) for unit in _UNITS if getattr(self, unit)]
         return " + ".join(f"{_decimal(amount)} {unit}" for amount, unit in given)
+
+
+def _amount(number: str, text: str) -> Fraction:
+    """Exact, where that can be: of 1e999999999 the digits alone would take for ever."""
+    exponent = number.lower().partition("e")[2] or "0"
+    if len(number) > _LONGEST or abs(int(exponent)) > _LARGEST_EXPONENT:
+        raise BudgetError(f"budget {text!r}: {number} is no length of training")
+    amount = Fraction(number)
+    if amount > MOST:
+        raise BudgetError(f"budget {text!r} is over {MOST:,}")
+    return amount
 
 
 def _decimal(amount: Fraction) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import workloads
 from experiments import optimizers, schedules
+from experiments.config.plain import WRITTEN, holds_key
 from experiments.config.points import HandPicked, Point
 from experiments.config.tuning import Search
 from experiments.config.yaml_lines import Path
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 TECHNIQUE = ("precision", "ghost_batch")
 _KEYS = ("batch_size", "optimizer", "schedule", *TECHNIQUE)
+_MOST_STUDIES = 100_000
 _PRECISIONS = ("float32", "float64", "bfloat16")
 
 
@@ -74,6 +77,7 @@ def combinations(experiment: Experiment) -> tuple[list[Combination], Search]:
     if experiment.points is not None:
         picked = HandPicked(experiment, used, plans, names)
     swept = {key: grid[key] for key in grid if key in names}
+    _check_size(experiment, grid)
     _check_names(experiment, names, used, plans, search, swept, picked)
     techniques = _techniques(experiment, grid)
     found = []
@@ -87,6 +91,19 @@ def combinations(experiment: Experiment) -> tuple[list[Combination], Search]:
             one = _combine(experiment, names, fields, optimizer, schedule, technique, entries)
             found.append(replace(one, points=points))
     return found, search
+
+
+def _check_size(experiment: Experiment, grid: Mapping[str, Sequence[Any]]) -> None:
+    """Before any combination is made."""
+    sizes = {**{key: len(values) for key, values in grid.items()}}
+    sizes["batch_size"] = len(experiment.batch_sizes)
+    if (count := math.prod(sizes.values())) > _MOST_STUDIES:
+        product = " × ".join(f"{size:,} {key}" for key, size in sizes.items() if size > 1)
+        raise experiment.error(
+            ("grid",),
+            f"the grid has {count:,} studies: {product}",
+            f"at most {_MOST_STUDIES:,}: sweep parts of it one after the other",
+        )
 
 
 def _field_names(experiment: Experiment, grid: Mapping[str, Sequence[Any]]) -> list[str]:
@@ -225,6 +242,11 @@ def _combine(
     plain = {n: e for n, e in entries.items() if n not in space}
     fields = {**swept, **{n: e for n, e in plain.items() if n in names}}
     workload = _load(experiment, fields, optimizer.name)
+    for name, value in workload.fields.items():
+        if holds_key(value):
+            raise experiment.error(
+                ("workload",), f"field {name!r} of workload {workload.name} holds a key", WRITTEN
+            )
     for name in set(names).intersection(space):  # both ends must be values that the field can have
         for value in space[name].levels(2):  # and all choices
             _load(experiment, {**fields, name: value}, optimizer.name)

@@ -50,11 +50,20 @@ _HINTS = {
 }
 
 
+def _short(value: Any) -> str:
+    """A number that may have hundreds of digits."""
+    return repr(value) if abs(value) < 1e30 else f"{float(value):g}"
+
+
 def _reason(error: Any) -> str:
     context, value = error.get("ctx", {}), error["input"]
     match error["type"]:
         case "greater_than_equal":
             return f"must be at least {context['ge']}, not {value!r}"
+        case "less_than_equal":
+            return f"must be at most {context['le']:,}, not {_short(value)}"
+        case "string_too_long":
+            return f"is over {context['max_length']} letters long"
         case "greater_than":
             return f"must be over {context['gt']:g}, not {value!r}"
         case "literal_error":

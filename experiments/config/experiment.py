@@ -7,7 +7,7 @@ keep 4, evaluation ratio 1.05, seed 0, engine auto, one worker, float32.
 from __future__ import annotations
 
 import functools
-from pathlib import Path
+import os
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -51,9 +51,12 @@ def _many(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else (value,)
 
 
-Whole = Annotated[StrictInt, BeforeValidator(_whole)]
-Count = Annotated[StrictInt, BeforeValidator(_whole), Field(ge=1)]
-Number = Annotated[StrictInt, BeforeValidator(_whole), Field(ge=0)]
+LONGEST_NAME = 200
+_MOST_TARGETS = 100
+_LARGEST = 2**63 - 1
+Whole = Annotated[StrictInt, BeforeValidator(_whole), Field(ge=-_LARGEST, le=_LARGEST)]
+Count = Annotated[StrictInt, BeforeValidator(_whole), Field(ge=1, le=_LARGEST)]
+Number = Annotated[StrictInt, BeforeValidator(_whole), Field(ge=0, le=_LARGEST)]
 Words = Annotated[tuple[StrictStr, ...], BeforeValidator(_many)]
 
 
@@ -62,7 +65,9 @@ class Experiment(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    name: Annotated[StrictStr, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    name: Annotated[
+        StrictStr, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=LONGEST_NAME)
+    ]
     workload: StrictStr
     grid: dict[str, Any]
     search: dict[str, Any] = {}
@@ -71,7 +76,7 @@ class Experiment(BaseModel):
     points: Any = None
     """By hand, in the place of drawn ones: a list of mappings, or one for each optimizer."""
     schedule: StrictStr = "constant"
-    trials: Count = 64
+    trials: Annotated[Count, Field(le=1_000_000)] = 64
     """Feasible points a study."""
     budget: Any = "50 epochs + 2000 steps"
     target: Words = ()
@@ -81,7 +86,7 @@ class Experiment(BaseModel):
     """``None`` (written ``off``): all trials stay exact."""
     extend: Number = 0
     """How many times the space may be enlarged towards an edge that the optimum sits on."""
-    repeats: Number = 0
+    repeats: Annotated[Number, Field(le=10_000)] = 0
     """How many times the best configurations are trained again, with fresh seeds."""
     refine: Any = "off"
     """A share, ``1%`` or ``0.01``: brackets of hits are walked again at looks so far apart."""
@@ -115,7 +120,7 @@ class Experiment(BaseModel):
             raise complaint(error, cls.model_fields, places) from None
         experiment._base, experiment._places = base, places
         for i, file in enumerate(experiment.files):
-            if not (Path(base) / Path(file).expanduser()).exists():
+            if not os.path.exists(os.path.join(base, os.path.expanduser(file))):
                 raise places.error(
                     ("files", i), f"files: no file {file!r} in {base}", _FROM_THE_FILE
                 )
@@ -173,6 +178,8 @@ class Experiment(BaseModel):
     def targets(self) -> tuple[Target, ...]:
         """Easiest first, all of one metric; the workload's own if the file names none."""
         texts = self.target or (self._found[0][0].workload.target,)
+        if len(texts) > _MOST_TARGETS:
+            raise self.error(("target",), f"{len(texts):,} targets", f"at most {_MOST_TARGETS}")
         found: list[Target] = []
         for i, text in enumerate(texts):
             try:

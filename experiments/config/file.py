@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from experiments.config import keywords, packaged, searching
-from experiments.config.experiment import Experiment
+from experiments.config.experiment import LONGEST_NAME, Experiment
 from experiments.config.inherit import KEY, inherit
 from experiments.config.overrides import override
 from experiments.config.packaged import names
+from experiments.config.plain import check_plain
+from experiments.config.text_file import UnreadableError, read_text
 from experiments.config.yaml_lines import Places, read
 from experiments.errors import ExperimentError
 
@@ -32,22 +34,22 @@ def load(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) 
         WorkloadError: the workload itself is wrong.
     """
     if isinstance(source, Mapping):
+        check_plain(source, Places())
         data = copy.deepcopy(dict(source))
         return _searchable(_build(data, Places(), overrides, base=Path.cwd(), name=None))
-    file = Path(source).expanduser()
+    file = Path(source)
     if isinstance(source, str) and file.suffix not in (".yaml", ".yml") and "/" not in source:
         text = packaged.text(source)
         here = Path.cwd()
         return _searchable(parse(text, f"{source}.yaml", overrides, base=here, name=source))
     try:
-        text = file.read_text(encoding="utf-8")
+        text = read_text(file)
     except FileNotFoundError:
         hint = f"experiments that come with the package: {', '.join(names())}"
         raise ExperimentError(f"no experiment file {str(source)!r}", hint=hint) from None
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise ExperimentError(f"{source} cannot be read: {reason}") from None
-    folder = file.resolve().parent
+    except UnreadableError as error:
+        raise ExperimentError(f"{source} cannot be read: {error}") from None
+    folder = file.expanduser().resolve().parent
     return _searchable(parse(text, str(source), overrides, base=folder, name=file.stem))
 
 
@@ -112,10 +114,12 @@ def _build(
 ) -> Experiment:
     data, places = inherit(data, places, base)
     override(data, overrides, places)
+    check_plain(data, places)
     if KEY in data:
         raise places.error((KEY,), f"{KEY} is said in a file, not here", "sweep a file that does")
     data = {key: value for key, value in data.items() if value is not None}
     if "name" not in data:
         said = name or re.split(r"[:/]", str(data.get("workload", "")))[-1]
-        data["name"] = re.sub(r"[^A-Za-z0-9._-]+", "-", said).lstrip("._-") or "experiment"
+        plain = re.sub(r"[^A-Za-z0-9._-]+", "-", said).lstrip("._-")
+        data["name"] = plain[:LONGEST_NAME] or "experiment"
     return Experiment.checked(data, places, str(base))

@@ -6,8 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-_RANGE = re.compile(r"(-?\d+)\s*\.\.\s*(-?\d+)")
-_WHOLE = re.compile(r"-?\d+")
+_RANGE = re.compile(r"(-?\d{1,18})\s*\.\.\s*(-?\d{1,18})")
+_WHOLE = re.compile(r"-?\d{1,18}")
+_MOST = 10**18
 FULL = "full"
 """The whole training set as one batch."""
 
@@ -34,7 +35,7 @@ def batch_sizes(value: Any) -> tuple[BatchSize, ...]:
         GridError: an item is none of these, a size below 1, a reversed range, a repetition.
     """
     items = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
-    found: list[BatchSize] = []
+    found: dict[BatchSize, None] = {}
     for position, item in enumerate(items):
         parts = [p.strip() for p in item.split(",")] if isinstance(item, str) else [item]
         for part in parts:
@@ -46,7 +47,7 @@ def batch_sizes(value: Any) -> tuple[BatchSize, ...]:
             for size in sizes:
                 if size in found:
                     raise GridError(f"batch size {size} is said twice", "keep one", position)
-                found.append(size)
+                found[size] = None
     if not found:
         raise GridError("no batch sizes", "for example: 8..4096")
     return tuple(found)
@@ -65,6 +66,8 @@ def _sizes(item: Any) -> list[BatchSize]:
             raise GridError(f"{item!r} is not a batch size", "for example: 8..4096, 64 or full")
     elif isinstance(item, float) and not item.is_integer():
         raise GridError(f"batch size {item} is not a whole number")
+    if abs(float(item)) > _MOST:
+        raise GridError(f"batch size {float(item):g} is no number of examples")
     size = int(item)
     if size < 1:
         raise GridError(f"batch size {size} is below 1")
@@ -90,7 +93,7 @@ def resolve(sizes: Sequence[BatchSize], train_size: int) -> list[int]:
     Raises:
         GridError: a size over the training set, or ``full`` beside its own number.
     """
-    found: list[int] = []
+    found: set[int] = set()
     for size in sizes:
         number = train_size if isinstance(size, str) else size
         if number > train_size:
@@ -100,5 +103,5 @@ def resolve(sizes: Sequence[BatchSize], train_size: int) -> list[int]:
             )
         if number in found:
             raise GridError(f"batch size {number} is said twice: full is {train_size}", "keep one")
-        found.append(number)
+        found.add(number)
     return sorted(found)

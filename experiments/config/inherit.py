@@ -13,11 +13,13 @@ from typing import Any
 
 from experiments.config import packaged
 from experiments.config import yaml_lines as lines
+from experiments.config.text_file import UnreadableError, read_text
 from experiments.config.yaml_lines import Places, read
 from experiments.errors import ExperimentError
 from experiments.space import SCALES
 
 KEY = "extends"
+_LONGEST_CHAIN = 20
 
 
 def inherit(
@@ -46,6 +48,9 @@ def inherit(
         raise places.error(
             (KEY,), f"extends {name} goes in a circle: {' > '.join([*circle, circle[0]])}"
         )
+    if len(seen) >= _LONGEST_CHAIN:
+        message = f"extends {name}: a chain of more than {_LONGEST_CHAIN} files"
+        raise places.error((KEY,), message)
     try:
         base, of_base = read(text, source)
     except ExperimentError as error:
@@ -65,21 +70,21 @@ def inherit(
 
 def _find(name: str, places: Places, folder: Path) -> tuple[str, str, Path]:
     """What errors call the file, its text, and its folder."""
-    file = Path(name).expanduser()
+    file = Path(name)
     if file.suffix not in (".yaml", ".yml") and "/" not in name:
         try:
             return f"{name}.yaml", packaged.text(name), Path()
         except ExperimentError as error:
             raise places.error((KEY,), f"extends {name}: {error}", error.hint) from None
     try:
-        text = (folder / file).read_text(encoding="utf-8")
+        file = file.expanduser()
+        text = read_text(folder / file)
     except FileNotFoundError:
         raise places.error(
             (KEY,), f"extends {name}: no such file in {folder}", "paths start at the file's folder"
         ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise places.error((KEY,), f"extends {name}, which cannot be read: {reason}") from None
+    except (UnreadableError, RuntimeError) as error:
+        raise places.error((KEY,), f"extends {name}, which cannot be read: {error}") from None
     return str(Path(places.source).parent / file), text, (folder / file).resolve().parent
 
 

@@ -13,6 +13,9 @@ _DOTS = re.compile(r"\.(?!py:)")
 """Dots between keys: not the one in ``search.my_opt.py:Sophia.learning_rate``."""
 
 
+_SHOWN = 200
+
+
 def override(data: dict[str, Any], settings: Sequence[str], places: Places) -> None:
     """Put each ``key=value`` into ``data``, in order; the value is read as YAML.
 
@@ -22,7 +25,7 @@ def override(data: dict[str, Any], settings: Sequence[str], places: Places) -> N
         ExperimentError: no ``=``, a key below one that has no keys, a value that is not YAML.
     """
     for setting in settings:
-        place = f"--set {setting}"
+        place = f"--set {setting if len(setting) <= _SHOWN else setting[:_SHOWN] + '…'}"
         key, equals, text = setting.partition("=")
         if not equals or not key.strip():
             raise ExperimentError(f"{place}: not KEY=VALUE", hint="for example: --set trials=8")

@@ -28,10 +28,9 @@ def text(name: str) -> str:
     Raises:
         ExperimentError: there is none.
     """
-    file = _folder().joinpath(f"{name}.yaml")
-    if not file.is_file():
+    if name not in names():
         raise ExperimentError(
             f"no experiment is called {name!r}",
             hint=f"{nearest(name, names())}; a file of your own ends in .yaml",
         )
-    return file.read_text(encoding="utf-8")
+    return _folder().joinpath(f"{name}.yaml").read_text(encoding="utf-8")

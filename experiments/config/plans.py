@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import workloads
 from experiments import identity, schedules
+from experiments.config import budget
 from experiments.config.combinations import Combination
 from experiments.config.enlarged import Enlarged, enlarge
 from experiments.config.grid import GridError, resolve
@@ -20,6 +21,7 @@ from experiments.plan import Layout, Role, Study, Trial, Value, WorkloadRef
 from experiments.search import History, Table, block, grid_size, table
 from experiments.seeds import derive
 from experiments.space import Dimension, Side
+from experiments.training import looks
 from workloads.checks import check_splits
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 _DRAWN_AT_MOST = 4
 """Times the trials wanted: how many rows of a table may be drawn to find so many feasible."""
+_MOST_EVALUATIONS = 1_000_000
 _REPEATS_FROM = 1_000_000_000
 """Where the indices of repeats begin: far beyond those of any table."""
 
@@ -200,6 +203,20 @@ def _budget_steps(experiment: Experiment, batch_size: int, train: int) -> int:
             ("budget",),
             f"budget {experiment.budget} is not one step at batch size {batch_size}",
             "add steps: 50 epochs + 2000 steps",
+        )
+    if steps > budget.MOST:
+        raise experiment.error(
+            ("budget",),
+            f"budget {experiment.budget} is {steps:,} steps at batch size {batch_size}",
+            f"at most {budget.MOST:,}",
+        )
+    ratio = experiment.evaluation_ratio
+    if (count := looks.count(ratio, steps)) > _MOST_EVALUATIONS:
+        raise experiment.error(
+            ("evaluation_ratio",),
+            f"evaluation_ratio {ratio:.16g} makes about {count:,.0f} evaluations of a trial of "
+            f"{steps:,} steps",
+            f"at most {_MOST_EVALUATIONS:,}; 1.05 makes {looks.count(1.05, steps):,.0f}",
         )
     return steps
 

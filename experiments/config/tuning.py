@@ -106,7 +106,7 @@ class Search:
             if section in schedules.names():
                 legal = schedules.get(section).arguments
             else:
-                optimizer = in_use.get(section) or optimizers.get(section, base)
+                optimizer = in_use.get(section) or _other(section, base, places)
                 legal = optimizer.arguments | scheduled | fields
             for name, entry in entries.items():
                 path = ("search", section, name)
@@ -166,6 +166,14 @@ def _is_section(name: str, value: Any, known: Iterable[str]) -> bool:
 def _is_optimizer(name: str) -> bool:
     """One's own or one of torch's: a grid that ``--set`` narrows may leave it out."""
     return ":" in name or isinstance(getattr(torch.optim, name, None), type)
+
+
+def _other(name: str, base: str | None, places: Places) -> Optimizer:
+    """An optimizer that the grid leaves out."""
+    try:
+        return optimizers.get(name, base)
+    except ExperimentError as error:
+        raise places.error(("search", name), f"search.{name}: {error}", error.hint) from None
 
 
 def _section_hint(name: str, value: Mapping[str, Any], known: Iterable[str]) -> str:

@@ -20,6 +20,12 @@ from experiments.errors import ExperimentError
 Path = tuple[str | int, ...]
 """Keys and positions from the top: ``("search", "adam", "learning_rate")``."""
 
+MOST_NESTED = 40
+"""Levels of lists and mappings; an experiment needs five."""
+_MOST_ALIASED = 10_000
+"""Values that aliases may stand for, beyond those that are written."""
+_MOST_DIGITS = 400
+
 
 def dotted(path: Path) -> str:
     """As people write it: ``points[2].momentum``."""
@@ -68,11 +74,17 @@ class Places:
 
 
 def scalar(text: str) -> Any:
-    """The value of a plain (unquoted) word."""
+    """The value of a plain (unquoted) word.
+
+    Raises:
+        ValueError: a number of hundreds of digits.
+    """
     if text in _NULLS:
         return None
     if text in _WORDS:
         return _WORDS[text]
+    if len(text) > _MOST_DIGITS and (_INTEGER.fullmatch(text) or _FLOAT.fullmatch(text)):
+        raise ValueError(f"a number of {len(text):,} digits")
     if _INTEGER.fullmatch(text):
         return int(text, 0 if text[:2] in ("0o", "0x") else 10)
     if _FLOAT.fullmatch(text):
@@ -84,7 +96,8 @@ def read(text: str, source: str) -> tuple[Any, Places]:
     """The value of a YAML text and the places of its keys; ``source`` names it in errors.
 
     Raises:
-        ExperimentError: it is not YAML, or says a key twice.
+        ExperimentError: it is not YAML, says a key twice, or is more than an experiment can be:
+            nested too deep, or with aliases that stand for too much.
     """
     places = Places(source)
     try:
@@ -98,22 +111,60 @@ def read(text: str, source: str) -> tuple[Any, Places]:
         ) from None
     except yaml.YAMLError as error:
         raise ExperimentError(f"{source}: not YAML: {str(error).splitlines()[0]}") from None
+    except RecursionError:
+        raise _too_deep(source) from None
+    except (ValueError, OverflowError):  # an escape beyond the last sign of Unicode
+        raise ExperimentError(f"{source}: not YAML: an escape that stands for no sign") from None
     if node is None:
         return None, places
-    return _construct(node, (), places, ()), places
+    _check_aliases(node, source)
+    return _construct(node, (), places), places
 
 
-def _construct(node: Node, path: Path, places: Places, above: tuple[Node, ...]) -> Any:
+def _too_deep(place: str) -> ExperimentError:
+    return ExperimentError(
+        f"{place}: lists and mappings are nested more than {MOST_NESTED} deep",
+        hint="an experiment needs five levels",
+    )
+
+
+def _check_aliases(root: Node, source: str) -> None:
+    """Refuse aliases that hold themselves or stand for too much, before they are expanded."""
+    sizes: dict[int, int] = {}
+
+    def size(node: Node, above: tuple[int, ...]) -> int:
+        """How many values a node stands for, all aliases expanded."""
+        place = f"{source}:{node.start_mark.line + 1}"
+        if id(node) in above:
+            raise ExperimentError(f"{place}: an alias that holds itself")
+        if len(above) > MOST_NESTED:
+            raise _too_deep(place)
+        if id(node) not in sizes:
+            inner = () if isinstance(node, ScalarNode) else node.value
+            pairs = isinstance(node, MappingNode)
+            parts = [part for pair in inner for part in pair] if pairs else inner
+            sizes[id(node)] = 1 + sum(size(part, (*above, id(node))) for part in parts)
+            if sizes[id(node)] > len(sizes) + _MOST_ALIASED:
+                raise ExperimentError(
+                    f"{place}: aliases that stand for more than {_MOST_ALIASED:,} values",
+                    hint="write less with & and *",
+                )
+        return sizes[id(node)]
+
+    size(root, ())
+
+
+def _construct(node: Node, path: Path, places: Places) -> Any:
     place = f"{places.source}:{node.start_mark.line + 1}"
     if path not in places._places:  # a key's own line is better than its value's
         places.put(path, place)
-    if any(node is parent for parent in above):
-        raise ExperimentError(f"{place}: an alias that holds itself")
     if isinstance(node, ScalarNode):
-        return scalar(node.value) if node.style is None else node.value
-    above = (*above, node)
+        try:
+            return scalar(node.value) if node.style is None else node.value
+        except ValueError as error:
+            raise ExperimentError(f"{place}: {dotted(path)} is {error}") from None
     if isinstance(node, SequenceNode):
-        return [_construct(n, (*path, i), places, above) for i, n in enumerate(node.value)]
+        return [_construct(n, (*path, i), places) for i, n in enumerate(node.value)]
     assert isinstance(node, MappingNode)
     found: dict[str, Any] = {}
     for key_node, value_node in node.value:
@@ -124,7 +175,7 @@ def _construct(node: Node, path: Path, places: Places, above: tuple[Node, ...]) 
         if key in found:
             raise ExperimentError(f"{place}: key {key!r} is said twice", hint="keep one of them")
         places.put((*path, key), place)
-        found[key] = _construct(value_node, (*path, key), places, above)
+        found[key] = _construct(value_node, (*path, key), places)
     return found
 
 
@@ -136,7 +187,10 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _word(dumper: yaml.SafeDumper, text: str) -> ScalarNode:
-    style = None if isinstance(scalar(text), str) else "'"
+    try:
+        style = None if isinstance(scalar(text), str) else "'"
+    except ValueError:
+        style = "'"
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 

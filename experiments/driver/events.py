@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from experiments.plan import Outcome
+from results.masking import masked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,9 +111,12 @@ class RoundFinished:
 
 @dataclass(frozen=True, kw_only=True)
 class Note:
-    """A sentence that a person should read."""
+    """A sentence that a person should read; keys in an address that it quotes are masked."""
 
     text: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", masked(self.text))
 
 
 Event = (

@@ -11,6 +11,8 @@ from pathlib import Path
 from types import TracebackType
 
 from experiments.errors import ExperimentError
+from results.errors import line
+from results.masking import masked
 
 _ROOT = Path(__file__).resolve().parent.parent.parent
 OURS = ("batchscale", "workloads", "experiments", "results", "analysis")
@@ -74,11 +76,12 @@ class Failure:
         if moved:
             text = text.replace(*moved)
         clear = hasattr(error, "hint") and type(error).__module__.split(".")[0] in OURS
-        line = " ".join("".join(traceback.format_exception_only(error)).split())
+        only = " ".join("".join(traceback.format_exception_only(error)).split())
+        hint: str | None = getattr(error, "hint", None)
         return cls(
-            message=str(error) if clear else line,
-            hint=getattr(error, "hint", None),
-            traceback=text,
+            message=line(str(error) if clear else only),
+            hint=hint and line(hint),
+            traceback=masked(text).encode("utf-8", "backslashreplace").decode(),
             where=f"{type(error).__name__} at {place}",
             clear=clear,
             trial=trial,

@@ -139,7 +139,7 @@ def measured(store: Store, metric: str, trials: Iterable[str]) -> pd.DataFrame:
 
 def some(store: Store, trials: Iterable[str]) -> Results:
     """The results of some trials alone."""
-    found = open_results(store.root)
+    found = open_results(store.location)
     chosen = pa.array(sorted(set(trials)), type=pa.string())
     return found.with_trials(found.trial_rows.filter(pc.is_in(found.trial_rows["trial"], chosen)))
 

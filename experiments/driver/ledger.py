@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from results.checkpoints import Checkpoints
 from results.claims import Claim, Claims
+from results.location import Location
 from results.store import Store
 
 Rows = Sequence[Mapping[str, Any]]
@@ -65,7 +66,7 @@ class FolderLedger:
     ``processes`` are what else runs for its packs (``results.processes.identify``).
     """
 
-    def __init__(self, root: str, processes: Sequence[Mapping[str, Any]] = ()) -> None:
+    def __init__(self, root: str | Location, processes: Sequence[Mapping[str, Any]] = ()) -> None:
         self.store = Store(root)
         self.claims = Claims(self.store.location)
         self.checkpoints = Checkpoints(self.store.location)

@@ -85,7 +85,7 @@ class Status:
         return int(self.studies["left"].sum())
 
 
-def status(source: str | Path | Results) -> Status:
+def status(source: str | Path | Location | Results) -> Status:
     """Read where the experiments of a results folder or URI stand; of results that were opened
     before, what runs now.
 
@@ -94,10 +94,11 @@ def status(source: str | Path | Results) -> Status:
     """
     run = source if isinstance(source, Results) else open_results(source)
     planned = run.studies.drop_duplicates(["experiment", "study"], keep="last")
-    planned = planned[planned["experiment_yaml"].notna()]
+    planned = planned[planned["experiment_yaml"].notna() & planned["trials_wanted"].notna()]
     asked = current(planned)
     trials = run.trials[_COLUMNS]
-    claims = [one for one in Claims(Location(run.root)).live() if one["info"].get("study")]
+    claims = [] if run.location is None else Claims(run.location).live()
+    claims = [claim for claim in claims if claim["info"].get("study")]
     running: dict[str, int] = {}
     for claim in claims:
         study = claim["info"].get("study")
@@ -145,7 +146,7 @@ def _study(
         Record(
             status=str(status),
             stop_reason=str(reason),
-            steps_run=int(run),
+            steps_run=0 if pd.isna(run) else int(run),
             steps_to_target=None if pd.isna(steps) else int(steps),
         )
         for status, reason, run, steps in zip(

@@ -34,6 +34,7 @@ from experiments.driver.study_state import Side, StudyState
 from experiments.driver.worker import MakeTrainer, Pace, training
 from experiments.plan import Layout
 from results.claims import Claims
+from results.location import Location
 from results.schema import json_text
 from results.store import Store
 
@@ -46,8 +47,8 @@ class Summary:
     """What a sweep did."""
 
     experiment: str
-    path: str
-    """The results folder or URI."""
+    location: Location
+    """The results folder or URI: what opens it again."""
     studies: int
     trials: int
     """Trials of the experiment that are recorded by now, without failed ones."""
@@ -61,11 +62,16 @@ class Summary:
     complete: bool
     """Whether nothing is left to do."""
 
+    @property
+    def path(self) -> str:
+        """The results folder or URI, to be shown: keys in it are masked."""
+        return self.location.root
+
 
 def sweep(
     experiment: Experiment,
     *,
-    results: str | Path,
+    results: str | Path | Location,
     address: str = "auto",
     judge: Judge | None = None,
     observer: Observer | None = None,
@@ -98,10 +104,11 @@ def sweep(
         Interrupted: on SIGINT or SIGTERM, when all has ended cleanly.
         ResultsError: the results folder cannot be used.
     """
-    root = str(results)
-    if "://" not in root:
-        root = os.path.abspath(os.path.expanduser(root))
-    return _Sweep(experiment, root, observer or ignore, pack_size, judge).run(
+    if not isinstance(results, Location):
+        root = str(results)
+        here = "://" not in root and root.strip()
+        results = Location(os.path.abspath(os.path.expanduser(root)) if here else root)
+    return _Sweep(experiment, results, observer or ignore, pack_size, judge).run(
         address, Stop(seconds), keep_old, retrain, num_cpus, trainer, pace
     )
 
@@ -110,12 +117,13 @@ class _Sweep:
     def __init__(
         self,
         experiment: Experiment,
-        root: str,
+        location: Location,
         observer: Observer,
         pack_size: int | None,
         judge: Judge | None,
     ) -> None:
-        self.experiment, self.root, self.observer = experiment, root, observer
+        self.experiment, self.location, self.observer = experiment, location, observer
+        self.root = location.root
         self.pack_size, self.judge = pack_size, judge
         self.began, self.since = time.monotonic(), datetime.now(UTC)
         self.trained = self.failed = 0
@@ -133,7 +141,7 @@ class _Sweep:
         self._stage("planning the studies")
         plans = planned(self.experiment)
         self._stage(f"reading {self.root}")
-        self.store = Store(self.root)
+        self.store = Store(self.location)
         end_leftovers(self.store)
         plans = self._settle_changes(plans, keep_old, retrain)
         self.store.add_studies(plans.new_rows(self.store))
@@ -258,7 +266,7 @@ class _Sweep:
             from experiments.driver.executors.in_process import InProcess
 
             yield {
-                layout: InProcess(self.root, layout, trainer=trainer, pace=pace)
+                layout: InProcess(self.location, layout, trainer=trainer, pace=pace)
                 for layout in layouts
             }
             return
@@ -273,7 +281,7 @@ class _Sweep:
             from experiments.driver.executors.ray_tune import RayTune
 
             yield {
-                layout: RayTune(self.root, connected, files, layout, trainer=trainer, pace=pace)
+                layout: RayTune(self.location, connected, files, layout, trainer=trainer, pace=pace)
                 for layout in layouts
             }
 
@@ -381,7 +389,7 @@ class _Sweep:
         records = [record for state in self.states for _, record in state.recorded()]
         return Summary(
             experiment=self.experiment.name,
-            path=self.root,
+            location=self.location,
             studies=len(self.states),
             trials=sum(record.stop_reason != "error" for record in records),
             trained=self.trained,

@@ -14,7 +14,7 @@ from experiments.optimizers.base import Optimizer
 from experiments.optimizers.own import OwnOptimizer
 from experiments.optimizers.sgd import SGD
 from workloads.import_stop import missing
-from workloads.user_files import import_file
+from workloads.user_files import find_file, import_file
 
 _KNOWN: dict[str, Callable[[], Optimizer]] = {
     "sgd": lambda: SGD("sgd"),
@@ -47,7 +47,8 @@ def get(name: str, base: str | None = None) -> Optimizer:
         kind = getattr(torch.optim, name, None)
         if kind is None:
             raise ExperimentError(f"unknown optimizer {name!r}", hint=nearest(name, _KNOWN))
-    if not (isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)):
+    base_class = torch.optim.Optimizer
+    if not (isinstance(kind, type) and issubclass(kind, base_class)) or kind is base_class:
         raise ExperimentError(
             f"optimizer {name!r} is not a class of torch.optim.Optimizer",
             hint="subclass torch.optim.Optimizer; its constructor takes (params, lr, ...)",
@@ -57,8 +58,8 @@ def get(name: str, base: str | None = None) -> Optimizer:
 
 def _from_file(name: str, base: str | None) -> Any:
     path, _, attribute = name.rpartition(":")
-    file = (Path(base or ".") / Path(path).expanduser()).resolve()
-    if not file.is_file():
+    file = find_file(path, Path(base or "."))
+    if file is None:
         raise ExperimentError(
             f"optimizer {name!r}: no file {path!r} in {Path(base or '.').resolve()}",
             hint="a path starts at its experiment file",

@@ -17,6 +17,7 @@ from torch import Tensor
 import workloads
 from experiments.engines import check_contract, make_engine, stackable
 from experiments.engines.module import ModuleEngine
+from experiments.errors import ExperimentError
 from experiments.plan import Layout, Study, Trial, Value, WorkloadRef
 from experiments.seeds import derive
 from experiments.training.setup import Setup
@@ -55,6 +56,7 @@ def check(
         observer: told of each check that begins.
 
     Raises:
+        ExperimentError: the training set has no such batch.
         WorkloadError: it cannot be loaded, or its data, loss or metrics are not of the contract's
             shape. What the user's own code raises passes through.
     """
@@ -93,7 +95,13 @@ def _findings(
 def _setup(
     ref: WorkloadRef, batch_size: int | None, device: str, precision: str = "float64"
 ) -> tuple[Setup, Trial]:
+    if batch_size is not None and batch_size < 1:
+        raise ExperimentError(f"batch size {batch_size} is below 1")
     setup = Setup.load(_study(ref, batch_size or 1, precision), device)
+    if batch_size is not None and batch_size > len(setup.train):
+        raise ExperimentError(
+            f"batch size {batch_size:,} is over the training set ({len(setup.train):,} examples)"
+        )
     if batch_size is None:
         ghost = setup.ghost_batch or 32
         size = min(64, len(setup.train))

@@ -24,6 +24,13 @@ def looks(ratio: float, budget_steps: int) -> tuple[int, ...]:
     return (*steps, budget_steps)
 
 
+def count(ratio: float, budget_steps: int) -> float:
+    """About how many looks there are; of a ratio next to 1, which has as many as steps, at once."""
+    single = min(1 / (ratio - 1), budget_steps)
+    """Steps that the ratio takes one by one."""
+    return single + math.log(budget_steps / single) / math.log(ratio)
+
+
 def look_after(step: int, ratio: float, budget_steps: int) -> int:
     """The first look later than ``step``; the budget, if there is none."""
     grid = looks(ratio, budget_steps)

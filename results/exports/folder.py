@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +28,13 @@ class OutputFolder:
                 f"cannot export to {path}: it is not a local folder",
                 hint="export to a folder here, then copy it",
             )
-        if self.path.exists() and not self.path.is_dir():
+        if os.path.exists(self.path) and not os.path.isdir(self.path):
             raise ResultsError(
                 f"cannot export to {path}: it is a file", hint="name a new or empty folder"
             )
         mark = self.path / MARK
-        self.known = self._read(mark) if mark.is_file() else {}
-        if not self.known and self.path.is_dir() and any(self.path.iterdir()):
+        self.known = self._read(mark) if os.path.isfile(mark) else {}
+        if not self.known and os.path.isdir(self.path) and any(self.path.iterdir()):
             raise ResultsError(
                 f"{path} holds files that no export to {kind} has written; nothing was touched",
                 hint="name a new or empty folder",

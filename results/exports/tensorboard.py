@@ -7,7 +7,6 @@ by, so that a trial's looks are held and no more.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from results.exports.folder import OutputFolder
 from results.reader import Results
 from results.schema import METRIC_COLUMNS
 from results.trajectories import stretches, trajectories
+from results.values import mapping
 
 _READ = ("step", "train_seconds", *METRIC_COLUMNS, "metrics")
 _ROWS = 2_000
@@ -155,7 +155,7 @@ def _looks(rows: pa.Table, committed: float) -> tuple[float, list[_Look]]:
             if value is not None:
                 values[described.tag(name)] = float(value)
     for (_, _, values), text in zip(looks, rows["metrics"].to_pylist(), strict=True):
-        for name, value in (json.loads(text) if text else {}).items():
+        for name, value in (mapping(text, "metrics") if text else {}).items():
             if value is not None:
                 values[described.tag(name)] = float(value)
     return began, looks

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from results.curves import read_sheet
-from results.errors import ResultsError
+from results.errors import ResultsError, escaped
 from results.imports.landing import Imported, land
+from results.masking import masked
 from results.sheet import Sheet
 from results.source import Memory
 from results.store import experiment_name
@@ -41,8 +42,8 @@ def take_in(
     Raises:
         ResultsError: a row that cannot be placed, with its line; nothing is written.
     """
-    called = _called(name or path.stem)
     original = Sheet.read(path)
+    called = _called(name or path.stem)
     sheet = replace(original.renamed(columns or {}), called=called)
     for column in _OURS:
         if sheet.has(column):
@@ -64,9 +65,9 @@ def take_in(
         sources=[
             {
                 "source": source,
-                "citation": citation,
-                "licence": licence,
-                "address": str(path.absolute()),
+                "citation": citation and escaped(masked(citation)),
+                "licence": licence and escaped(masked(licence)),
+                "address": escaped(masked(str(path.absolute()))),
                 "checksum": _checksum(path, columns or {}),
                 "notes": ", ".join(f"{new} is its {old}" for new, old in (columns or {}).items())
                 or None,

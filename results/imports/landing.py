@@ -43,7 +43,7 @@ class Imported:
 
 
 def land(
-    results: str | Path,
+    results: str | Path | Location,
     *,
     experiment: str,
     sources: Rows,
@@ -66,14 +66,15 @@ def land(
         name: table(name, [_stamped(name, row, stamp) for row in rows])
         for name, rows in held.items()
     }
+    store = Store(results)
     done = Imported(
         experiment=experiment,
-        results=str(results),
+        results=store.root,
         studies=len(studies),
         trials=len(trials),
         measurements=len(measurements),
     )
-    location = Store(results).location
+    location = store.location
     old = {name: location.files(f"{name}/{experiment}", ".parquet") for name in SCHEMAS}
     again = bool(old["trials"])
     if again and _there_already(location, experiment, sources, trials):

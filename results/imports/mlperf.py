@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -94,7 +95,7 @@ def _units(given: Mapping[str, str]) -> dict[str, Unit]:
 
 def _newest(path: Path) -> dict[str, tuple[Version, Path, dict[str, Any]]]:
     """Benchmark to the version, file and entries of its newest version."""
-    if not path.is_dir():
+    if not os.path.isdir(path):
         raise ResultsError(f"there is no folder {path}", hint="a checkout of mlcommons/logging")
     found: dict[str, tuple[Version, Path, dict[str, Any]]] = {}
     for version, file in _files(path):

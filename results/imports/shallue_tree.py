@@ -78,13 +78,17 @@ def root_of(folder: str | Path) -> Path:
         ResultsError: it is not there, or holds no study in the release's layout.
     """
     root = Path(folder)
-    if not root.is_dir():
-        what = "is no folder" if root.exists() else "does not exist"
+    if not os.path.isdir(root):
+        what = "is no folder" if os.path.exists(root) else "does not exist"
         raise ResultsError(
             f"{root} {what}", hint="unpack batch_science_data.tar.bz2 and name what comes out"
         )
     root = root / "batch_science" if (root / "batch_science").is_dir() else root
-    if not any(next(root.glob(f"{'*/' * depth}{STUDY}"), None) for depth in (4, 5)):
+    try:
+        known = any(next(root.glob(f"{'*/' * depth}{STUDY}"), None) for depth in (4, 5))
+    except OSError as error:
+        raise ResultsError(f"{root} cannot be read: {error.strerror}") from error
+    if not known:
         raise ResultsError(
             f"{root} holds no study of the release: no */*/*/*/{STUDY}",
             hint="name the folder that holds cifar_10, mnist, …, each with its models in it",

@@ -45,7 +45,7 @@ Command = Callable[..., Answer]
 @pytest.fixture
 def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
     """``command("regimes", path)``: run in this process, where imports are warm."""
-    monkeypatch.setattr(cli, "_state", {"debug": False})
+    monkeypatch.setattr(cli, "_state", {"debug": False, "given": []})
 
     def run(*arguments: object) -> Answer:
         capsys.readouterr()

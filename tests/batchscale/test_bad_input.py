@@ -146,6 +146,7 @@ def test_a_missing_data_set(command: Command, here: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("BATCHSCALE_DATA", str(here / "data"))
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
+    monkeypatch.setattr("urllib.request._opener", None)  # one that knows the proxies; none later
     answer = sweep(command, here, GOOD.replace("digits-softmax", "mnist-fc"))
     assert answer.status == 1
     assert "MNIST" in answer.err.splitlines()[0]

@@ -13,6 +13,7 @@ from experiments.driver.failures import Failure
 from experiments.driver.jobs import Asks, Ended, Job, More, PackEnd, Refused, Wire, Word
 from experiments.driver.ledger import FolderLedger, Progress, Rows
 from experiments.plan import Outcome
+from results.location import Location
 
 _GONE = Asks(stop=True)
 
@@ -80,8 +81,8 @@ class Board:
 class Writer:
     """An actor beside the driver that writes for workers on machines without the results folder."""
 
-    def __init__(self, root: str, processes: Sequence[Mapping[str, Any]]) -> None:
-        self._ledger = FolderLedger(root, processes)
+    def __init__(self, location: Location, processes: Sequence[Mapping[str, Any]]) -> None:
+        self._ledger = FolderLedger(location, processes)
 
     def call(self, method: str, *arguments: Any) -> Any:
         return getattr(self._ledger, method)(*arguments)

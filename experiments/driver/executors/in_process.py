@@ -18,6 +18,7 @@ from experiments.plan import Layout
 from experiments.training.threads import one_thread
 from results import processes
 from results.errors import ResultsError
+from results.location import Location
 
 
 class InProcess:
@@ -27,7 +28,7 @@ class InProcess:
 
     def __init__(
         self,
-        root: str,
+        location: Location,
         layout: Layout,
         *,
         trainer: MakeTrainer = training,
@@ -49,7 +50,7 @@ class InProcess:
             )
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         here = {**processes.identify(), "role": "driver"}
-        self._ledger = FolderLedger(root, [here])
+        self._ledger = FolderLedger(location, [here])
         self._trainer, self._pace = trainer, pace
 
     def run(self, dispatcher: Dispatcher, stop: Stop, look: Look) -> None:

@@ -32,6 +32,7 @@ from experiments.driver.signals import Stop
 from experiments.driver.staging import Staged
 from experiments.driver.worker import MakeTrainer, Pace, run_pack, training
 from experiments.plan import Layout, Outcome
+from results.location import Location
 
 _LISTEN_SECONDS = 0.2
 _TRIALS_A_TUNER = 1000
@@ -39,7 +40,7 @@ _RETRIES = 2
 """Of a pack whose worker died. What its code raises is not tried again here."""
 
 
-_ledgers: dict[str, FolderLedger] = {}
+_ledgers: dict[Location, FolderLedger] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +50,7 @@ class Station:
     board: Any
     writer: Any | None
     """Who writes for it; ``None``: it reaches the results folder itself."""
-    root: str
+    location: Location
     processes: tuple[Any, ...]
     staged: Staged
     layout: Layout
@@ -71,9 +72,9 @@ class Station:
         """One a process, which remembers what it has read."""
         if self.writer is not None:
             return RemoteLedger(self.writer)
-        if self.root not in _ledgers:
-            _ledgers[self.root] = FolderLedger(self.root, self.processes)
-        return _ledgers[self.root]
+        if self.location not in _ledgers:
+            _ledgers[self.location] = FolderLedger(self.location, self.processes)
+        return _ledgers[self.location]
 
 
 class RayTune:
@@ -81,7 +82,7 @@ class RayTune:
 
     def __init__(
         self,
-        root: str,
+        location: Location,
         session: RaySession,
         staged: Staged,
         layout: Layout,
@@ -97,12 +98,12 @@ class RayTune:
         demand.refuse_impossible(self.layout)
         self.slots = demand.slots(self.layout)
         self.device = "cuda" if self.layout.gpus_per_worker else "cpu"
-        shared = session.one_machine or "://" in root
+        shared = session.one_machine or not location.local
         self._board = beside_driver(Board)
         self._station = Station(
             board=self._board,
-            writer=None if shared else beside_driver(Writer, root, session.processes),
-            root=root,
+            writer=None if shared else beside_driver(Writer, location, session.processes),
+            location=location,
             processes=session.processes,
             staged=staged,
             layout=self.layout,
