@@ -160,7 +160,7 @@ def regimes(
         answer = estimate(*points, tolerance=tolerance, level=level)
     found, best = answer.fitted, _best(answer.fitted, level)
     intervals = {name: _interval(answer, name) for name in QUANTITIES}
-    compared = forms(found.data)
+    compared = forms(found.data, level=level)
     notes = _notes(curve, found, intervals, level, lack)
     if (said := sentence(compared)) is not None:
         notes.append(said)
