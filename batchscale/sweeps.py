@@ -102,7 +102,7 @@ def plan(experiment: Experiment, results: str | Path) -> pd.DataFrame:
         rows.append(
             {
                 "workload": columns["workload"],
-                "optimizer": one.study.optimizer,
+                "optimizer": one.study.optimizer_label,
                 "schedule": one.study.schedule,
                 **dict(one.study.technique),
                 **fields,

@@ -74,7 +74,7 @@ def repeat(
     save: str | Path | None,
     on_measure: OnMeasure | None,
 ) -> TrialRun:
-    """Train a recorded trial once more, to where it stopped: see `batchscale.again`.
+    """Train a recorded trial once more, to where it stopped: see `batchscale.rerun`.
 
     Raises:
         CommandError: no such trial, several that begin so, or one that was not trained here.

@@ -10,7 +10,7 @@ from typing import Any
 
 from experiments.config import keywords, packaged, searching
 from experiments.config.experiment import Experiment
-from experiments.config.inherit import KEY, inherit
+from experiments.config.inherit import KEY, inherit, labels, leave_out
 from experiments.config.overrides import override
 from experiments.config.packaged import names
 from experiments.config.yaml_lines import Places, read
@@ -111,7 +111,9 @@ def _build(
     name: str | None,
 ) -> Experiment:
     data, places = inherit(data, places, base)
+    before = labels(data)
     override(data, overrides, places)
+    leave_out(data, before)
     if KEY in data:
         raise places.error((KEY,), f"{KEY} is said in a file, not here", "sweep a file that does")
     data = {key: value for key, value in data.items() if value is not None}

@@ -67,7 +67,7 @@ def check_spaces(experiment: Experiment, found: Sequence[Combination]) -> None:
         if len(ranges) < 2:
             raise experiment.error(
                 ("method",),
-                f"method optuna:cmaes needs two ranges: {one.optimizer.name} tunes "
+                f"method optuna:cmaes needs two ranges: {one.optimizer.label} tunes "
                 f"{' and '.join(ranges) or 'nothing'} alone",
                 "method: optuna:tpe, or tune more",
             )

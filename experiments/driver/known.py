@@ -16,8 +16,10 @@ from experiments.driver.ledger import Header, unpack_snapshot
 from experiments.driver.rounds import Record
 from experiments.driver.settings import settings_hash
 from experiments.errors import ExperimentError
+from experiments.identity import study_id
 from experiments.plan import Study
 from results.checkpoints import Checkpoints
+from results.optimizers import class_name
 from results.reached import steps_to_target
 from results.reader import Results
 from results.reader import open as open_results
@@ -158,12 +160,19 @@ def changed(
     before = store.studies()
     recorded = set(before["study"])
     versions: dict[tuple[object, ...], tuple[str, str]] = {}
+    by_id: dict[str, tuple[str, str]] = {}
     for row in _dicts(before.sort_values("time")):
-        versions[_key(row)] = (str(row["workload_version"]), str(row["study"]))
+        held = (str(row["workload_version"]), str(row["study"]))
+        versions[_key(row)] = by_id[held[1]] = held
+    hashes = dict.fromkeys(version for version, _ in by_id.values())
     touched, version = set(), ""
     for plan, planned in zip(plans, rows, strict=True):
-        old = versions.get(_key(planned))
-        own = "source" in plan.identity["workload"] and plan.study.id not in recorded
+        if "source" not in plan.identity["workload"]:
+            continue
+        # Where the optimizer was called otherwise, the study that this one is of earlier code.
+        earlier = [by_id[name] for name in _earlier(plan, hashes) if name in by_id]
+        old = versions.get(_key(planned), earlier[-1] if earlier else None)
+        own = plan.study.id not in recorded
         if own and old and old[0] != planned["workload_version"]:
             version = old[0]
             touched.add(old[1])
@@ -173,6 +182,15 @@ def changed(
     return Changed(version=version, trials=int(trials), studies=len(touched))
 
 
+def _earlier(plan: StudyPlan, sources: Iterable[str]) -> list[str]:
+    """The ids that a study has with the workload's code of these hashes."""
+    workload = plan.identity["workload"]
+    return [
+        study_id({**plan.identity, "workload": {**workload, "source": source}})
+        for source in sources
+    ]
+
+
 def _dicts(frame: pd.DataFrame) -> list[dict[str, Any]]:
     return [{str(k): v for k, v in row.items()} for row in frame.to_dict("records")]
 
@@ -180,6 +198,7 @@ def _dicts(frame: pd.DataFrame) -> list[dict[str, Any]]:
 def _key(row: Mapping[str, object]) -> tuple[object, ...]:
     """What a study is, but for its code."""
     names = ("workload", "fields", "optimizer", "schedule", "technique", "batch_size")
+    row = {**row, "optimizer": class_name(str(row["optimizer"]))}
     values = [row[name] for name in (*names, "evaluation_ratio")]
     return tuple(json_text(v) if isinstance(v, Mapping) else v for v in values)
 

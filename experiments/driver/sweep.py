@@ -17,6 +17,7 @@ from experiments.config.file import Experiment
 from experiments.driver import known as dataset
 from experiments.driver import rounds
 from experiments.driver.dispatch import Dispatcher
+from experiments.driver.display_names import rename
 from experiments.driver.events import Note, Observer, StudyPlanned, ignore
 from experiments.driver.executors import Executor
 from experiments.driver.leftovers import end_leftovers
@@ -131,6 +132,9 @@ class _Sweep:
         end_leftovers(self.store)
         plans = self._settle_changes(plans, keep_old, retrain)
         self.store.add_studies(plans.new_rows(self.store))
+        if renamed := rename(self.store, plans.studies):
+            text = f"{renamed} trials are recorded under what their optimizer is called now."
+            self.observer(Note(text=text))
         self.states = self._states(plans)
         self._tell_plan()
         self._move_targets()
