@@ -28,6 +28,7 @@ from analysis.curves import Curve, is_baseline
 from analysis.estimate import QUANTITIES
 from analysis.knee import Array
 from analysis.regimes import Interval, Regimes
+from results.counts import count
 
 Ends = tuple[Array, Array, Array]
 """Value, low and high in natural logs, NaN where unknown or open; all of one shape."""
@@ -149,12 +150,12 @@ def _notes(curve: Curve, base: Curve) -> list[str]:
     if {"workload", "dataset", "target"} & {*unlike}:
         notes.append(f"not like for like: {curve.label} and {base.label} differ in "
                      + ", ".join(unlike))  # fmt: skip
-    dimensions = curve.dimensions, base.dimensions
-    if None not in dimensions and dimensions[0] != dimensions[1]:
+    mine, theirs = curve.dimensions, base.dimensions
+    if mine is not None and theirs is not None and mine != theirs:
+        tuned = f"{count(mine, 'metaparameter', 'were')} tuned for {curve.label} and {theirs}"
         notes.append(
-            f"{dimensions[0]} metaparameters were tuned for {curve.label} and {dimensions[1]} for "
-            f"{base.label}: the best of N trials costs more in more dimensions, so that the ratio "
-            "of plateau steps is of the searches too"
+            f"{tuned} for {base.label}: the best of N trials costs more in more dimensions, so "
+            "that the ratio of plateau steps is of the searches too"
         )
     if curve.trials != base.trials:
         notes.append(

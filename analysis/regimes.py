@@ -16,6 +16,7 @@ from analysis.fit import residuals
 from analysis.forms import Form, forms, sentence
 from analysis.knee import BATCH, BEND, SLOPE, SLOPES, STEPS, log_steps, sharp
 from analysis.profile import ends, limit, profile
+from results.counts import count
 from results.errors import ResultsError
 from results.target import Target
 
@@ -70,6 +71,8 @@ class Regimes:
     batch_sizes: tuple[int, ...]
     trials: int
     target: Target | None
+    example_unit: str
+    """What a batch size counts: ``image``, ``sequence``."""
     censored: tuple[int, ...]
     left_out: tuple[int, ...]
     """Batch sizes whose points rise off the plateau and are not in the fit."""
@@ -112,6 +115,7 @@ class Regimes:
             "batch_sizes": list(self.batch_sizes),
             "trials": self.trials,
             "target": None if self.target is None else str(self.target),
+            "example_unit": self.example_unit,
             "censored": list(self.censored),
             "estimator": self.estimator,
             "points": [dict(point) for point in self.points],
@@ -182,6 +186,7 @@ def regimes(
         batch_sizes=tuple(curve.batch_sizes),
         trials=curve.trials,
         target=curve.target,
+        example_unit=curve.example_unit,
         censored=tuple(curve.censored),
         left_out=_left_out(found),
         estimator=curve.named,
@@ -259,8 +264,8 @@ def _notes(
     if not data.bent[0]:
         few = len(np.unique(data.x[data.weight > 0]))
         notes.append(
-            f"k is fixed at 1: {few} distinct batch sizes do not show the bend of the knee (that "
-            f"takes {BENT_FROM}), and the intervals hold only if it is 1"
+            f"k is fixed at 1: {count(few, 'distinct batch size', 'do')} not show the bend of the "
+            f"knee (that takes {BENT_FROM}), and the intervals hold only if it is 1"
         )
     if data.sloped[0]:
         low, high = _slope(found, level)

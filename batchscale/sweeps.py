@@ -120,6 +120,7 @@ def plan(experiment: Experiment, results: str | Path) -> pd.DataFrame:
         )
     table = pd.DataFrame(rows)
     table.attrs["device"] = device
+    table.attrs["example_unit"] = found.columns[0]["example_unit"]
     return table
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from batchscale.errors import CommandError
 from batchscale.trials import OnMeasure, TrialRun, pick_device
 from experiments.plan import Layout, Measurement, Outcome, Pack, Study, Trial
+from results.counts import count
 from results.target import Target
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def _row(found: Results, trial: str) -> dict[str, Any]:
     if len(match) != 1:
         known = frame["trial"].astype(str)
         raise CommandError(
-            f"{len(match)} trials of {found.root} begin with {trial!r}"
+            f"{count(len(match), 'trial')} of {found.root} begin with {trial!r}"
             if len(match)
             else f"no trial of {found.root} is called {trial!r}",
             hint="give more of its digits"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from batchscale.errors import CommandError
 from experiments.plan import Measurement, Outcome, Study, Trial, WorkloadRef
+from results.counts import count
 from results.target import Target
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class TrialRun:
             return f"diverged by step {outcome.steps_run:,}"
         at = last.get(self.target.metric, math.nan)
         return (
-            f"{self.target} not reached in {outcome.steps_run:,} steps: "
+            f"{self.target} not reached in {count(outcome.steps_run, 'step')}: "
             f"{self.target.metric} is {at:.4g}"
         )
 
@@ -124,7 +125,7 @@ class TrialRun:
     def _against_record(self) -> str:
         assert self.recorded is not None
         now, then = self.outcome.steps_run, int(self.recorded["steps_run"])
-        line = f"{now:,} steps, recorded {then:,}: {'equal' if self.equal else 'different'}"
+        line = f"{count(now, 'step')}, recorded {then:,}: {'equal' if self.equal else 'different'}"
         apart = self._first_difference()
         return line if apart is None else f"{line} ({self.target.metric} from step {apart:,} on)"
 

@@ -48,7 +48,7 @@ class Study:
     workload: WorkloadRef
     optimizer: str
     """What loads it: a registered name or ``file.py:Class`` (relative to ``workload.base``)."""
-    display_name: str | None = None
+    optimizer_name: str | None = None
     """What the optimizer is called; ``None``: by its class."""
     schedule: str
     technique: Mapping[str, Value] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class Study:
     @property
     def optimizer_label(self) -> str:
         """The optimizer in tables, figures and messages."""
-        return self.display_name or class_name(self.optimizer)
+        return self.optimizer_name or class_name(self.optimizer)
 
     @property
     def shape(self) -> str:

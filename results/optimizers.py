@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _COLUMN = "optimizer"
 
@@ -46,6 +48,8 @@ def with_names(table: pa.Table) -> pa.Table:
     called = names(texts)
     if all(text == name for text, name in called.items()):
         return table
+    import pyarrow as pa
+
     column = pa.array([called[text] for text in texts], pa.string()).take(encoded.indices)
     at = table.column_names.index(_COLUMN)
     return table.set_column(at, table.schema.field(at), column)

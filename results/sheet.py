@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from results.counts import count
 from results.errors import ResultsError
 from results.schema import nearest
 
@@ -163,7 +164,8 @@ def _csv(path: Path) -> Sheet:
             continue
         if len(cells) != len(header):
             raise ResultsError(
-                f"{path} line {reader.line_num}: {len(cells)} values under {len(header)} columns"
+                f"{path} line {reader.line_num}: {count(len(cells), 'value')} under "
+                f"{count(len(header), 'column')}"
             )
         rows.append(cells)
         places.append(f"line {reader.line_num}")

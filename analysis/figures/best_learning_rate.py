@@ -28,6 +28,7 @@ from analysis.material import Material
 from analysis.points import Point
 from analysis.rates import LINEAR, SQUARE_ROOT, best_rates, level
 from analysis.regimes import Regimes
+from analysis.words import units
 from results.errors import ResultsError
 
 RULES = (
@@ -58,15 +59,14 @@ def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
         sizes = [size for curve, _ in rated for size in curve.batch_sizes]
         axes[0].set_xlim(min(sizes) / 1.5, max(sizes) * 1.5)
         log2_axis(axes[0].xaxis, min(sizes), max(sizes))
-        units = {curve.example_unit for curve, _ in rated}
-        unit = f" ({units.pop()}s)" if len(units) == 1 else ""
+        across = f"batch size ({units(curve.example_unit for curve, _ in rated)})"
         if ax is None:
             figure = axes[0].get_figure(root=True)
             assert figure is not None
-            figure.supxlabel(f"batch size{unit}")
+            figure.supxlabel(across)
             figure.supylabel(measure(rated[0][0]))
         else:
-            ax.set_xlabel(f"batch size{unit}")
+            ax.set_xlabel(across)
             ax.set_ylabel(measure(rated[0][0]))
         _legend(axes[0], [curve for curve, _ in rated], alone=ax is not None)
     return axes[0]

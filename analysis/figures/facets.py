@@ -9,6 +9,7 @@ import numpy as np
 from analysis.curves import Curve
 from analysis.groups import labels
 from analysis.regimes import Regimes
+from analysis.words import units
 
 Pairs = list[tuple[Curve, Regimes | None]]
 
@@ -55,12 +56,16 @@ def _shortened(source: str) -> str:
 
 def batch_size(pairs: Pairs) -> str:
     """What the axis of batch sizes is called."""
-    units = {curve.example_unit for curve, _ in pairs}
-    return f"batch size ({units.pop()}s)" if len(units) == 1 else "batch size"
+    return f"batch size ({examples_of(pairs)})"
+
+
+def examples_of(pairs: Pairs) -> str:
+    """What the curves' examples are called, in the plural."""
+    return units(curve.example_unit for curve, _ in pairs)
 
 
 def to_target(what: str, pairs: Pairs) -> str:
-    """What an axis of steps or examples to target is called."""
+    """What an axis of steps or of examples (by their unit) to target is called."""
     relative = any(curve.relative for curve, _ in pairs)
     return f"{what} to target" + (", relative" if relative else "")
 

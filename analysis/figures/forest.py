@@ -32,6 +32,7 @@ from analysis.figures.page import (
 from analysis.figures.style import LOOKS, log2_axis, log10_axis
 from analysis.material import Material
 from analysis.regimes import Interval, Regimes
+from analysis.words import units
 from results.errors import ResultsError
 
 _ROW = 0.185
@@ -212,8 +213,7 @@ def _batch_sizes(ax: Axes, rows: Sequence[_Row]) -> None:
                       line=0.7, marker=caret, size=3.4)  # fmt: skip
         critical = _quantity(row.found, "critical_batch_size")
         _interval(ax, critical, at, span, colour=seen(_COLOUR), line=1.6, marker="o", size=4)
-    units = {row.curve.example_unit for row in rows if row.curve}
-    ax.set_xlabel(f"batch size ({units.pop()}s)" if len(units) == 1 else "batch size")
+    ax.set_xlabel(f"batch size ({units(row.curve.example_unit for row in rows if row.curve)})")
     _told(ax, [(at, _numbers(row)) for at, row in _at(rows) if row.curve])
 
 

@@ -62,7 +62,7 @@ def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
         if ax is not None:
             if len(panels) > 1:
                 raise ResultsError(
-                    f"{len(panels)} workloads or targets do not go on one pair of axes",
+                    "several workloads or targets do not go on one pair of axes",
                     hint="choose one with --where, or leave ax out",
                 )
             _alone(ax, panels[0])

@@ -17,7 +17,7 @@ from matplotlib.transforms import Bbox, ScaledTranslation
 
 from analysis.curves import Curve
 from analysis.figures.colours import faint, grey, ground, ink
-from analysis.figures.facets import MANY, Pairs, caption, facets, names, to_target
+from analysis.figures.facets import MANY, Pairs, caption, examples_of, facets, names, to_target
 from analysis.figures.page import COLUMN, context, mark, room, stroke, unit
 from analysis.figures.style import Look, grid, log10_axis, look, plain, tiles
 from analysis.material import Material
@@ -52,7 +52,7 @@ def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
         if ax is not None:
             if len(panels) > 1:
                 raise ResultsError(
-                    f"{len(panels)} workloads or targets do not go on one pair of axes",
+                    "several workloads or targets do not go on one pair of axes",
                     hint="choose one with --where, or leave ax out",
                 )
             axes = [ax]
@@ -72,7 +72,8 @@ def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
             one.set_title(
                 caption(pairs, letters=letters), color=faint(), fontsize="small", pad=5 * unit()
             )
-        _legend(axes[0], [one for one in regimes if one], alone=ax is not None)
+        every = [pair for pairs in panels for pair in pairs]
+        _legend(axes[0], every, alone=ax is not None)
         if ax is None:
             figure = axes[0].get_figure(root=True)
             assert figure is not None
@@ -122,7 +123,7 @@ def _panel(ax: Axes, pairs: Pairs, looks: Sequence[Look]) -> None:
                 markeredgecolor=one.colour if hollow else ground(), markersize=mark(3.6),
                 markeredgewidth=stroke(0.8 if hollow else 0.4), zorder=5,
             )  # fmt: skip
-    ax.set_xlabel(to_target("examples", pairs))
+    ax.set_xlabel(to_target(examples_of(pairs), pairs))
     ax.set_ylabel(to_target("steps", pairs))
     handles = [
         Line2D([], [], color=one.colour, linestyle=one.line if found else "none",
@@ -314,17 +315,18 @@ def _short(number: float) -> str:
     return plain(float(f"{number:.2g}" if number < 100 else f"{number:.3g}"))
 
 
-def _legend(ax: Axes, found: Sequence[Regimes], *, alone: bool) -> None:
+def _legend(ax: Axes, pairs: Pairs, *, alone: bool) -> None:
+    located = [found for _, found in pairs if found]
     handles: list[Artist] = [
         Line2D([], [], linestyle="none", marker="o", markersize=mark(7), markerfacecolor=ground(),
                markeredgecolor=faint(), markeredgewidth=stroke(1.3), label="critical batch size"),
         Line2D([], [], color=faint(), linewidth=stroke(0.7), linestyle=(0, (4, 3)),
-               label="least steps, least examples"),
+               label=f"least steps, least {examples_of(pairs)}"),
         Line2D([], [], color=grey("#dcdcdc"), linewidth=stroke(0.8), label="equal batch size"),
     ]  # fmt: skip
-    if all(one.min_steps.value is None and one.min_examples.value is None for one in found):
+    if all(one.min_steps.value is None and one.min_examples.value is None for one in located):
         del handles[1]
-    if all(one.critical_batch_size.value is None for one in found):
+    if all(one.critical_batch_size.value is None for one in located):
         del handles[0]
     figure = ax.get_figure(root=True)
     assert figure is not None

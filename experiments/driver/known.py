@@ -19,6 +19,7 @@ from experiments.errors import ExperimentError
 from experiments.identity import study_id
 from experiments.plan import Study
 from results.checkpoints import Checkpoints
+from results.counts import agreeing, count
 from results.optimizers import class_name
 from results.reached import steps_to_target
 from results.reader import Results
@@ -206,7 +207,7 @@ def _key(row: Mapping[str, object]) -> tuple[object, ...]:
 def refuse_changed(found: Changed, workload: str) -> ExperimentError:
     """The error that asks what to do."""
     return ExperimentError(
-        f"{workload} has changed since {found.trials} trials of {found.studies} studies were "
-        "trained with it",
+        f"{workload} has changed since {count(found.trials, 'trial')} of "
+        f"{count(found.studies, 'study')} {agreeing(found.trials, 'were')} trained with it",
         hint="--keep-old counts them as this experiment's; --retrain trains them again",
     )

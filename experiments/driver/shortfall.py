@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from experiments.driver.known import measured
 from experiments.errors import ExperimentError
 from experiments.plan import Study
+from results.counts import agreeing, count
 from results.reached import metric as values_of
 from results.store import Store
 from results.target import Target
@@ -25,10 +26,10 @@ class Shortfall:
 
     def error(self, trials: int) -> ExperimentError:
         """What to tell after ``trials`` trials a study."""
+        none = f"no study has reached {self.target} in its first {count(trials, 'trial')}"
         if not self.best:
             return ExperimentError(
-                f"no study has reached {self.target} in its first {trials} trials: none was "
-                "measured at all, every trial diverged",
+                f"{none}: none was measured at all, every trial diverged",
                 hint="lower the learning rates of the search",
             )
         ranked = sorted(self.best, key=lambda label: self.best[label])
@@ -37,12 +38,12 @@ class Shortfall:
         shown = ", ".join(f"{label}: {self.best[label]:.4g}" for label in ranked[:_SHOWN])
         more = f", and {len(ranked) - _SHOWN} more" if len(ranked) > _SHOWN else ""
         reached = self.suggest()
-        count = sum(1 for value in self.best.values() if reached.hit(value))
+        many = sum(1 for value in self.best.values() if reached.hit(value))
         return ExperimentError(
-            f"no study has reached {self.target} in its first {trials} trials; best "
-            f"{self.target.metric} of each: {shown}{more}",
-            hint=f"{count} of {len(ranked)} studies have reached {reached}: set it as the target, "
-            "or raise the budget; the same command goes on as it is",
+            f"{none}; best {self.target.metric} of each: {shown}{more}",
+            hint=f"{many} of {count(len(ranked), 'study')} {agreeing(many, 'have')} reached "
+            f"{reached}: set it as the target, or raise the budget; the same command goes on as it "
+            "is",
         )
 
     def suggest(self) -> Target:

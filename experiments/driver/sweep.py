@@ -31,6 +31,7 @@ from experiments.driver.study_state import Side, StudyState
 from experiments.driver.worker import MakeTrainer, Pace, training
 from experiments.plan import Layout
 from results.claims import Claims
+from results.counts import agreeing, count
 from results.schema import json_text
 from results.store import Store
 
@@ -133,8 +134,8 @@ class _Sweep:
         plans = self._settle_changes(plans, keep_old, retrain)
         self.store.add_studies(plans.new_rows(self.store))
         if renamed := rename(self.store, plans.studies):
-            text = f"{renamed} trials are recorded under what their optimizer is called now."
-            self.observer(Note(text=text))
+            text = f"{count(renamed, 'trial')} of a renamed optimizer {agreeing(renamed, 'are')}"
+            self.observer(Note(text=f"{text} recorded under its new name."))
         self.states = self._states(plans)
         self._tell_plan()
         self._move_targets()
@@ -187,8 +188,8 @@ class _Sweep:
             return  # an earlier run has said so
         self.store.add_studies([{**self.rows[state.study.id], "search_space": space}])
         ends = " and ".join(f"{name} at its {_END[side]} end" for name, side in where)
-        count = len(state.blocks[-1].trials)
-        text = f"{state.label}: the optimum has no room, {ends}: {count} trials more, beyond it."
+        more = count(len(state.blocks[-1].trials), "more trial")
+        text = f"{state.label}: the optimum has no room, {ends}: {more}, beyond it."
         self.observer(Note(text=text))
 
     def _tell_plan(self) -> None:
@@ -218,7 +219,8 @@ class _Sweep:
         done = [t for t, state in others.items() if not state.need(t)]
         moved = relabel(self.store, self.experiment.name, target, done) if done else 0
         if moved:
-            text = f"{moved} trials of an earlier target are done under {target} as well."
+            text = f"{count(moved, 'trial')} of an earlier target {agreeing(moved, 'are')} done "
+            text += f"under {target} as well."
             self.observer(Note(text=text))
 
     @contextmanager
@@ -308,8 +310,8 @@ class _Sweep:
         for note in notes[:_EDGES_SHOWN]:
             self.observer(Note(text=note))
         if len(notes) > _EDGES_SHOWN:
-            more = f"{len(notes) - _EDGES_SHOWN} more studies have their optimum at an edge."
-            self.observer(Note(text=more))
+            more = count(len(notes) - _EDGES_SHOWN, "more study", "have")
+            self.observer(Note(text=f"{more} an optimum at an edge."))
 
     def _edges(self, state: StudyState) -> Iterator[str]:
         """The best trials must have room around them in their search space."""

@@ -61,7 +61,7 @@ def test_the_budget_says_what_it_shows(kept: list[Curve]) -> None:
         "geometric mean",
         "half of the trials",
         "5% more steps",
-        "batch size",
+        "batch size (examples)",
         "expected best of n / best of N",
     ):
         assert expected in words

@@ -80,8 +80,8 @@ class Panel:
     """The name of the vertical axis."""
     note: str = ""
     """A second line of the title: the target."""
-    unit: str = ""
-    """What an example is."""
+    unit: str = "examples"
+    """What batch sizes count."""
     counted: bool = True
     """Whether values are counts or ratios over powers of two, else a metric's."""
     one_perfect: bool = False
