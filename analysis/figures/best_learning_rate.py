@@ -14,10 +14,12 @@ from matplotlib.patheffects import withStroke
 from analysis.curves import Curve
 from analysis.figures import marks
 from analysis.figures.colours import faint, grey, ground, ink
-from analysis.figures.page import context, stroke
+from analysis.figures.lettering import within
+from analysis.figures.page import context, mark, stroke, unit
 from analysis.figures.style import (
     Look,
     grid,
+    inches,
     log2_axis,
     look,
     panels,
@@ -31,6 +33,8 @@ from analysis.regimes import Regimes
 from analysis.words import units
 from results.errors import ResultsError
 
+_INSIDE = 0.5
+"""The part of a panel's width that a curve's name may take in it; a longer one is its title."""
 RULES = (
     ("linear rule", LINEAR, (0, (4, 2))),
     ("square-root rule", SQUARE_ROOT, (0, (1, 1.3))),
@@ -121,9 +125,14 @@ def _panel(ax: Axes, curve: Curve, found: Regimes | None, one: Look, text: str) 
     ax.set_ylim(low, high)
     log2_axis(ax.yaxis, low, high, most=5)
     divided = any(point.effective_learning_rate is not None for point in curve.points)
+    name = text if divided else f"{text} (plain rate)"
+    across, _ = inches(ax)
+    if not within(_INSIDE * across)(name):
+        ax.set_title(name, color=one.colour, fontweight="bold", pad=3 * unit())
+        return
     ax.text(
-        0.98, 0.06, text if divided else f"{text} (plain rate)", transform=ax.transAxes,
-        ha="right", va="bottom", color=one.colour, fontsize="medium", fontweight="bold",
+        0.98, 0.06, name, transform=ax.transAxes, ha="right", va="bottom", color=one.colour,
+        fontsize="medium", fontweight="bold",
         path_effects=[withStroke(linewidth=stroke(2), foreground=ground())],
     )  # fmt: skip
 
@@ -151,6 +160,11 @@ def _legend(ax: Axes, curves: Sequence[Curve], *, alone: bool) -> None:
     handles.append(
         Line2D([], [], color=faint(), linewidth=stroke(0.8), label="critical batch size")
     )
+    if any(len(p.rates) > 1 for c in curves for p in c.points):
+        handles.append(
+            Line2D([], [], marker="|", linestyle="none", color=faint(), markersize=mark(6),
+                   markeredgewidth=stroke(0.8), label="up to 4 best trials")
+        )  # fmt: skip
     edges = [e for c in curves for p in c.points for e in p.edges]
     handles += marks.rings([e for e in edges if e.dimension == "learning_rate"])
     if alone:

@@ -150,13 +150,13 @@ def as_it_is(row: Row) -> Row:
 
 
 def write(root: Path, change: Callable[[Row], Row] = as_it_is) -> Path:
-    """The whole folder, each row of a study or a trial as ``change`` makes it."""
+    """The whole folder, each row of a study, a trial or a measurement as ``change`` makes it."""
     store = Store(root)
     store.add_studies(
         [change({**group_of(s, b), "targets": list(s.targets)}) for s in SWEEPS for b in SIZES]
     )
     for experiment in dict.fromkeys(sweep.experiment for sweep in SWEEPS):
         rows = [pair for s in SWEEPS if s.experiment == experiment for pair in trials_of(s)]
-        looked = [look for _, some in rows for look in some]
+        looked = [change(look) for _, some in rows for look in some]
         store.commit(experiment, measurements=looked, trials=[change(row) for row, _ in rows])
     return root

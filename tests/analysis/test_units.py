@@ -26,10 +26,12 @@ WITHOUT = {"training", "search", "shallue-fig9", "shallue-fig10"}
 
 
 def images(row: Row) -> Row:
-    return {**row, "example_unit": "image"}
+    return row if "metrics" in row else {**row, "example_unit": "image"}
 
 
 def mixed(row: Row) -> Row:
+    if "metrics" in row:
+        return row
     return {**row, "example_unit": "image" if row["optimizer"] == "sgd" else "sequence"}
 
 

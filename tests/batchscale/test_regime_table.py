@@ -30,6 +30,7 @@ def curve(optimizer: str, *notes: str, **changes: Any) -> dict[str, Any]:
         "batch_sizes": [1, 2, 1024],
         "trials": 64,
         "target": "validation_error < 0.04",
+        "example_unit": "example",
         "censored": [],
         "estimator": "minimum",
         "points": [],

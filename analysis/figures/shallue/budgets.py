@@ -72,7 +72,8 @@ def two(trials: pd.DataFrame, curve: Curve) -> list[Limit]:
         return []
     middle = at[len(at) // 2]
     steps = float(np.median([one.steps for one in middle.tried if one.steps is not None]))
-    unit = second_unit(trials)
+    ran = [one.trial for point in curve.points for one in point.tried]
+    unit = second_unit(trials[trials["trial"].isin(ran)])
     mine = trials[trials["trial"].isin([middle.tried[0].trial])].iloc[:1]
     amount = float(in_unit(mine, np.array([steps]), unit)[0])
     return [Limit(amount=nearest(amount), unit=unit), Limit(amount=nearest(steps), unit="steps")]

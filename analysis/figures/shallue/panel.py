@@ -24,7 +24,9 @@ class Dot:
     value: float | None
     """None: not known, or not reached."""
     bar: tuple[float, float] | None = None
-    """Its error bar; the upper end may be infinite."""
+    """Its error bar; the upper end may be infinite,"""
+    why_open: str | None = None
+    """and why."""
     reached: bool = True
     """False: the target was not reached, which is more than not knowing."""
     edges: tuple[Edge, ...] = ()

@@ -18,7 +18,7 @@ from analysis.figures.colours import faint, ground, ink, tint
 from analysis.figures.page import COLUMN, context, stroke, tall, unit, width
 from analysis.figures.page import mark as size
 from analysis.figures.shallue.heads import heads, room, title
-from analysis.figures.shallue.layout import across, letters, need, panel_width, places
+from analysis.figures.shallue.layout import across, need, panel_width, places
 from analysis.figures.shallue.legends import (
     DASHES,
     TIGHT,
@@ -69,7 +69,7 @@ def draw(panels: Sequence[Panel], ax: Axes | None = None, foot: str = "") -> Axe
         shared = shared_labels(panels)
         looks = [_looks(panel, shared) for panel in panels]
         n = 1 if ax is not None else across(panels)
-        said = heads(panels, letters(n))
+        said = heads(panels, panel_width(n))
         named = [_batch_size(panels if ax is None else [panel], n) for panel in panels]
         two_lines = any("\n" in name for name in named)
         axes = [ax] if ax is not None else _sheet(panels, n, room(said), 0.12 if two_lines else 0)
