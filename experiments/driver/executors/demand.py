@@ -64,7 +64,7 @@ def refuse_impossible(layout: Layout) -> None:
     machines = count(len(nodes), "machine")
     raise ExperimentError(
         f"the experiment asks for {many}; the cluster has {has} on {machines}",
-        hint="set fewer workers or gpus, or give the --address of a larger cluster",
+        hint="set fewer workers, or give the --address of a larger cluster",
     )
 
 
