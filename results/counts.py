@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 _VERBS = {
-    "are": "is", "were": "was", "have": "has", "do": "does", "take": "takes", "train": "trains",
-    "fail": "fails",
+    "are": "is", "were": "was", "have": "has", "do": "does", "lie": "lies", "train": "trains",
 }  # fmt: skip
 """Plural and singular of the verbs that messages use."""
 
