@@ -24,6 +24,7 @@ from analysis.looks import Looks
 from analysis.points import SEARCHED
 from analysis.runs import Rows, Runs, number
 from analysis.searches import chosen, searches, shared
+from analysis.words import unit
 from results.dataset import retrying
 from results.target import Target
 
@@ -126,7 +127,6 @@ def best_metrics(
         wide.frame, measured, limits, [(c, part[2]) for c, part in zip(counted, parts, strict=True)]
     )
     for (group, rows, goal), text, (sizes, n), one in zip(parts, texts, counted, seen, strict=True):
-        units = [unit for unit in runs.rows["example_unit"][rows] if isinstance(unit, str)]
         for column, limit in enumerate(limits):
             points = [
                 _point(runs, one, size, mine, column, limit, goal) for size, mine in sizes.items()
@@ -134,7 +134,7 @@ def best_metrics(
             found.append(
                 BestCurve(
                     group=group, label=text, target=goal, limit=limit, points=tuple(points),
-                    trials=n, example_unit=units[0] if units else "example",
+                    trials=n, example_unit=unit(runs.rows["example_unit"][rows]),
                 )
             )  # fmt: skip
     return found

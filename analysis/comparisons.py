@@ -28,6 +28,7 @@ from analysis.curves import Curve, is_baseline
 from analysis.estimate import QUANTITIES
 from analysis.knee import Array
 from analysis.regimes import Interval, Regimes
+from results.counts import count
 
 Ends = tuple[Array, Array, Array]
 """Value, low and high in natural logs, NaN where unknown or open; all of one shape."""
@@ -46,11 +47,12 @@ class Comparison:
 
     @property
     def sentence(self) -> str:
-        """The answer in words: "momentum extends perfect scaling by 3.1 [2.4, 4.0] over sgd"."""
+        """The answer in words: "the critical batch size of momentum is 3.1 [2.4, 4.0] times that
+        of sgd; at the plateau momentum takes 2.0 [1.7, 2.3] times fewer steps"."""
         if self.baseline is None:
-            return f"{self.label} is held against none"
+            return f"the baseline of {self.label} is not clear"
         scaling = _scaling(self.label, self.baseline, self.ratios["critical_batch_size"])
-        plateau = _plateau(self.ratios["min_steps"])
+        plateau = _plateau(self.label, self.ratios["min_steps"])
         return "; ".join(filter(None, (scaling, plateau)))
 
     def to_dict(self) -> dict[str, Any]:
@@ -148,12 +150,12 @@ def _notes(curve: Curve, base: Curve) -> list[str]:
     if {"workload", "dataset", "target"} & {*unlike}:
         notes.append(f"not like for like: {curve.label} and {base.label} differ in "
                      + ", ".join(unlike))  # fmt: skip
-    dimensions = curve.dimensions, base.dimensions
-    if None not in dimensions and dimensions[0] != dimensions[1]:
+    mine, theirs = curve.dimensions, base.dimensions
+    if mine is not None and theirs is not None and mine != theirs:
+        tuned = f"{count(mine, 'metaparameter', 'were')} tuned for {curve.label} and {theirs}"
         notes.append(
-            f"{dimensions[0]} metaparameters were tuned for {curve.label} and {dimensions[1]} for "
-            f"{base.label}: the best of N trials costs more in more dimensions, so that the ratio "
-            "of plateau steps is of the searches too"
+            f"{tuned} for {base.label}: the best of N trials costs more in more dimensions, so "
+            "that the ratio of plateau steps is of the searches too"
         )
     if curve.trials != base.trials:
         notes.append(
@@ -163,26 +165,25 @@ def _notes(curve: Curve, base: Curve) -> list[str]:
     return notes
 
 
-def _scaling(label: str, baseline: str, found: Interval) -> str:
-    low, high = found.low, found.high
-    if low is not None and low > 1:
-        return f"{label} extends perfect scaling by {words(found)} over {baseline}"
-    if high is not None and high < 1:
-        return f"{label} scales perfectly to {words(found)} of {baseline}'s critical batch size"
+def _scaling(label: str, baseline: str, ratio: Interval) -> str:
+    low, high = ratio.low, ratio.high
+    if (low is not None and low > 1) or (high is not None and high < 1):
+        return f"the critical batch size of {label} is {words(ratio)} times that of {baseline}"
+    both = f"the critical batch sizes of {label} and {baseline}"
     if low is None and high is None:
-        return f"the critical batch sizes of {label} and {baseline} are not known well enough"
-    return f"critical batch sizes of {label} over {baseline} are not told apart: {words(found)}"
+        return f"{both} are not known well enough"
+    return f"{both} are not told apart: their ratio is {words(ratio)}"
 
 
-def _plateau(found: Interval) -> str:
-    low, high = found.low, found.high
+def _plateau(label: str, ratio: Interval) -> str:
+    low, high = ratio.low, ratio.high
     if high is not None and high < 1:
-        return f"at the plateau it takes {words(_inverse(found))} times fewer steps"
+        return f"at the plateau {label} takes {words(_inverse(ratio))} times fewer steps"
     if low is not None and low > 1:
-        return f"at the plateau it takes {words(found)} times the steps"
+        return f"at the plateau {label} takes {words(ratio)} times the steps"
     if low is None or high is None:
         return ""
-    return f"steps at the plateau are not told apart: {words(found)}"
+    return f"steps at the plateau are not told apart: their ratio is {words(ratio)}"
 
 
 def words(found: Interval) -> str:

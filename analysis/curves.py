@@ -17,7 +17,8 @@ from analysis.groups import Grouping, Wide, grouping, labels, target, widen
 from analysis.looks import Frame, Looks, every_second
 from analysis.points import SEARCHED, Point, of_runs, tabulate
 from analysis.runs import Rows, Runs, number
-from analysis.words import sizes
+from analysis.words import sizes, unit
+from results.counts import agreeing, count
 from results.errors import ResultsError
 from results.plans import current
 from results.target import Target
@@ -253,7 +254,6 @@ def _curve(
             notes.append(f"not run yet: {sizes(waiting)}")
     notes += _censored(points)
     ratios = runs.rows["evaluation_ratio"][rows]
-    units = [unit for unit in runs.rows["example_unit"][rows] if isinstance(unit, str)]
     return Curve(
         group=group,
         label=text,
@@ -266,7 +266,7 @@ def _curve(
         dimensions=dimensions,
         studies=tuple(here),
         evaluation_ratio=next((float(one) for one in ratios if number(one)), None),
-        example_unit=units[0] if units else "example",
+        example_unit=unit(runs.rows["example_unit"][rows]),
         notes=tuple(notes),
     )
 
@@ -341,7 +341,10 @@ def _newest(trials: pd.DataFrame, by: Sequence[str]) -> tuple[pd.DataFrame, str 
     old = latest < latest.groupby(keys, sort=False, dropna=False).transform("max")
     if not old.any():
         return trials, None
-    note = f"{int(old.sum())} trials of an earlier version of the workload's code are left out"
+    left_out = int(old.sum())
+    trials_left_out = count(left_out, "trial")
+    are = agreeing(left_out, "are")
+    note = f"{trials_left_out} of an earlier version of the workload's code {are} left out"
     return trials[~old].reset_index(drop=True), note
 
 

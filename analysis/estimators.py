@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from analysis import subsets
 from analysis.runs import Rows, Runs
+from results.counts import count
 from results.errors import ResultsError
 
 MINIMUM, BEST_OF_10, MEDIAN = NAMES = ("minimum", "best_of_10", "median_of_searches")
@@ -146,9 +147,9 @@ def best_of_10(sample: Sample, batch_size: int) -> Estimate:
         if sample.cut or not sample.exact:
             needed = subsets.least_known(sample.trials, n, MOST_CENSORED)
             raise EstimatorError(
-                f"best_of_10 of {sample.trials} trials takes the {needed} best of them, and {at} "
-                f"dominated stopping has left {sample.known}: of {censored:.0%} of the tens the "
-                "best is not known",
+                f"best_of_10 of {count(sample.trials, 'trial')} takes the {needed} best of them, "
+                f"and {at} dominated stopping has left {sample.known}: of {censored:.0%} of the "
+                "tens the best is not known",
                 hint=f"sweep with keep: {max(needed, TEN)}, or take --estimator minimum",
             )
         return Estimate(steps=None)

@@ -4,6 +4,12 @@ Intervals never rest on the choice: they come from the widest knee (``analysis.e
 comparison says what a curve looks like, and whether something that no knee can be fits it better:
 a knee is symmetric (perfect scaling's end times maximal parallelism's onset is B_crit²), so that
 the shape of the plateau pulls at the perfect-scaling end; a line of three segments is not.
+
+Two things are never said, since the fit itself would contradict them. Without the knee that the
+fit uses there is no ranking: AICc is not defined for a form of p parameters at fewer than p + 3
+points. And a line that knees come arbitrarily close to (perfect scaling alone, a plateau alone) is
+not better than a knee where the intervals of the fit do not hold it: at six points the criterion's
+penalty for a bend outweighs any knee.
 """
 
 from __future__ import annotations
@@ -16,6 +22,7 @@ import numpy as np
 
 from analysis.fit import Data, fit
 from analysis.knee import BATCH, BEND, SLOPE, STEPS, Array
+from analysis.profile import limit
 
 PERFECT, PLATEAU, SEGMENTS = "perfect scaling alone", "plateau alone", "three segments"
 SINGLE, BENT, SLOPED = "McCandlish's knee", "bent knee", "bent knee with a slope of its own"
@@ -43,8 +50,14 @@ class Form:
     criterion: float
     """AICc, up to a constant that all forms of a curve share; infinite where the curve has
     too few points."""
-    weight: float = 0.0
-    """Akaike weight among the forms of the curve (Burnham & Anderson 2002, §2.9)."""
+    weight: float = float("nan")
+    """Akaike weight among the forms of the curve (Burnham & Anderson 2002, §2.9); NaN where the
+    criterion does not rank it."""
+    excluded: bool = False
+    """Whether it is a line that the intervals of the fitted knee do not hold."""
+    tested: bool = True
+    """Whether its ``noise`` says how well it fits: of a form with more parameters than the fitted
+    knee only where the points are enough for its criterion."""
     where: Mapping[str, float]
     """Its parameters: ``min_steps``, ``critical_batch_size``, ``k``, ``a``; of three segments
     ``perfect_scaling_until``, ``maximal_parallelism_from`` and the ``slope`` between."""
@@ -57,18 +70,20 @@ class Form:
         """As ``regimes --json`` prints it: plain values, None where there is none."""
         numbers = {name: getattr(self, name) for name in ("noise", "criterion", "weight")}
         plain = {name: value if np.isfinite(value) else None for name, value in numbers.items()}
-        return {"form": self.name, "parameters": self.parameters, **plain, **self.where}
+        known = {"parameters": self.parameters, **plain, "excluded": self.excluded}
+        return {"form": self.name, **known, **self.where}
 
 
-def sentence(found: Sequence[Form]) -> str | None:
+def sentence(compared: Sequence[Form]) -> str | None:
     """What is to be said of a curve's forms, best first; None where the best is a knee, or not
     surely anything else."""
-    best = found[0]
-    if not np.isfinite(best.criterion):
-        return None
-    if not any(form.fits for form in found):
-        return f"no form fits: the points scatter by {best.noise:.0%} about the best, {best.name}"
-    if best.name in (SINGLE, BENT, SLOPED) or best.weight < SURE:
+    tested = [form for form in compared if form.tested and np.isfinite(form.noise)]
+    if tested and not any(form.fits for form in tested):
+        nearest = min(tested, key=lambda form: form.noise)
+        scatter = f"{nearest.noise:.0%} about the nearest, {nearest.name}"
+        return f"no form fits: the points scatter by {scatter}"
+    best = compared[0]
+    if best.name in (SINGLE, BENT, SLOPED) or best.excluded or not best.weight >= SURE:
         return None
     better = f"better than a knee (weight {best.weight:.2f})"
     if best.name != SEGMENTS:
@@ -79,31 +94,53 @@ def sentence(found: Sequence[Form]) -> str | None:
     return f"{best.name} fit {better}: {meet}"
 
 
-def forms(data: Data) -> tuple[Form, ...]:
-    """The forms of one curve (a ``Data`` of one row), best first.
+def forms(data: Data, *, level: float = 0.9) -> tuple[Form, ...]:
+    """The forms of one curve (a ``Data`` of one row, as it was fitted), best first; in no order
+    where the points are too few for the criterion of the fitted knee.
 
     Noise is normal in log steps, of unknown size, which counts as a parameter:
     AICc = n log(SSE / n) + 2 p + 2 p (p + 1) / (n - p - 1) (Hurvich & Tsai 1989).
+
+    Args:
+        level: coverage of the fit's intervals (``analysis.profile.limit``).
     """
     used = data.weight[0] > 0
     x, y = data.x[0][used], data.y[0][used]
-    found = [_perfect(x, y), _plateau(x, y), _segments(x, y)]
-    found += [_knee(data, *how) for how in ((SINGLE, False, False), (BENT, True, False),
-                                            (SLOPED, True, True))]  # fmt: skip
+    knees = [_knee(data, *how) for how in ((SINGLE, False, False), (BENT, True, False),
+                                           (SLOPED, True, True))]  # fmt: skip
+    fitted = knees[int(data.bent[0]) + int(data.sloped[0])]
+    lines = [_beside(form, fitted, data, level) for form in (_perfect(x, y), _plateau(x, y))]
     # Runs at one batch size tell nothing of a form: it needs more batch sizes than parameters.
     distinct = len(np.unique(x))
-    found = [
-        form if form.parameters < distinct else replace(form, criterion=np.inf) for form in found
+    compared = [
+        form if form.parameters < distinct else replace(form, criterion=np.inf)
+        for form in (*lines, _segments(x, y), *knees)
     ]
-    criteria = np.array([form.criterion for form in found])
-    if not np.isfinite(criteria).any():
-        return tuple(found)
-    shares = np.exp(-0.5 * (criteria - criteria.min()))
-    weighed = [
-        replace(form, weight=float(share)) for form, share in zip(found, shares / shares.sum(),
-                                                                  strict=True)
-    ]  # fmt: skip
-    return tuple(sorted(weighed, key=lambda form: form.criterion))
+    compared = [
+        replace(form, tested=form.parameters <= fitted.parameters or np.isfinite(form.criterion))
+        for form in compared
+    ]
+    criteria = {form.name: form.criterion for form in compared}
+    if not np.isfinite(criteria[fitted.name]):
+        return tuple(compared)
+    least = min(criteria.values())
+    shares = {name: float(np.exp(-0.5 * (value - least))) for name, value in criteria.items()}
+    total = sum(shares.values())
+    ranked = [
+        replace(form, weight=shares[form.name] / total) if np.isfinite(form.criterion) else form
+        for form in compared
+    ]
+    return tuple(sorted(ranked, key=lambda form: form.criterion))
+
+
+def _beside(line: Form, knee: Form, data: Data, level: float) -> Form:
+    """``line`` with whether the intervals about the fitted ``knee`` exclude it."""
+    spare = data.points - data.parameters
+    if spare[0] < 1:
+        return line
+    top = limit(data, np.array([knee.noise**2]) * spare, level)
+    sse = line.noise**2 * (data.points - line.parameters)
+    return replace(line, excluded=bool((sse > top)[0]))
 
 
 def _form(name: str, parameters: int, points: int, sse: float, where: Mapping[str, float]) -> Form:

@@ -25,6 +25,7 @@ from analysis.estimate import QUANTITIES
 from analysis.groups import ALGORITHM
 from analysis.knee import Array
 from analysis.regimes import Interval, Regimes
+from results.counts import count
 from results.errors import ResultsError
 
 LEAST = 3
@@ -59,7 +60,7 @@ class Law:
             return f"{name} against {self.against}: no law"
         return (
             f"{name} = {_words(self.coefficient, '.2g')} · {self.against}^"
-            f"{_words(self.exponent, '.2f')}, of {len(self.sizes)} curves"
+            f"{_words(self.exponent, '.2f')}, of {count(len(self.sizes), 'curve')}"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -190,9 +191,10 @@ def _law(
         )
     unknown = Interval(value=None, low=None, high=None)
     exponent, coefficient, scatter = unknown, unknown, 0.0
-    count = len({at[row] for row in used})
-    if count < LEAST:
-        notes.append(f"a law needs {LEAST} sizes with a known {quantity}, and there are {count}")
+    known = len({at[row] for row in used})
+    if known < LEAST:
+        needed = count(LEAST, "size")
+        notes.append(f"a law needs {needed} with a known {quantity}, and there are {known}")
     else:
         intervals = [interval for row in used if (interval := held[row]) is not None]
         ends = np.log(np.array([[i.value, i.low, i.high] for i in intervals], dtype=np.float64))

@@ -1,6 +1,8 @@
 """Budgets that results are asked under: "5000 steps", "10 epochs", "1e6 examples".
 
-A search that trained on past its target has the answer for every smaller budget too.
+A search that trained on past its target has the answer for every smaller budget too. An epoch is
+what it is in the budget of an experiment: ``train_examples // batch_size`` steps, since the last
+short batch of an epoch is dropped; fractions are exact, and rounded down to whole steps.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -26,7 +29,7 @@ _PATTERN = re.compile(r"^\s*(\d[\d,_]*(?:\.\d*)?|\.\d+)((?:[eE][-+]?\d+)?)\s*([A
 class Limit:
     """At most so many steps, epochs of the training set, or examples."""
 
-    amount: float
+    amount: Fraction
     unit: str
     """One of ``UNITS``."""
 
@@ -48,26 +51,39 @@ class Limit:
             near = get_close_matches(unit, UNITS, n=1)
             said = f"{text!r} has no unit" if not unit else f"{match[3]!r} is no unit of a budget"
             raise ResultsError(said, hint=f"did you mean {near[0]}?" if near else _EXAMPLE)
-        amount = float(re.sub("[,_]", "", match[1]) + match[2])
-        if not 0 < amount < np.inf:
+        digits = re.sub("[,_]", "", match[1]) + match[2]
+        if not 0 < float(digits) < np.inf:
             raise ResultsError(f"a budget of {text!r} is none", hint=_EXAMPLE)
-        return cls(amount=amount, unit=unit)
+        return cls(amount=Fraction(digits), unit=unit)
 
-    def steps(self, batch_size: NDArray[np.float64], train: NDArray[np.float64]) -> NDArray:
+    def steps(
+        self, batch_size: NDArray[np.float64], train: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         """The last step within it; (n,) of batch sizes and of examples in the training set.
 
-        An epoch is ``train`` examples, whatever a short last batch leaves out of it. NaN where it
-        is in epochs and the training set's size is NaN.
+        NaN where it is in epochs and the training set's size is NaN.
         """
+        pairs = list(zip(batch_size.tolist(), np.nan_to_num(train).tolist(), strict=True))
+        each = {pair: self._steps(*pair) for pair in dict.fromkeys(pairs)}
+        return np.array([each[pair] for pair in pairs], dtype=float)
+
+    def _steps(self, batch_size: float, train: float) -> float:
+        """As ``steps``, of one trial; 0 is a training set of unknown size."""
+        if self.unit == "examples":
+            return float(self.amount / Fraction(batch_size) // 1)
         if self.unit == "steps":
-            return np.floor(np.full(len(batch_size), self.amount))
-        examples = self.amount * (train if self.unit == "epochs" else 1.0)
-        # 3 epochs of 1,000 examples are 30 steps of 100, whatever the last bit says.
-        return np.floor(examples / batch_size * (1 + 1e-12))
+            return float(self.amount // 1)
+        return float(self.amount * steps_an_epoch(batch_size, train) // 1) if train else np.nan
 
     def __str__(self) -> str:
-        amount = f"{self.amount:,.0f}" if self.amount == round(self.amount) else f"{self.amount:g}"
+        whole = self.amount.denominator == 1
+        amount = f"{self.amount.numerator:,}" if whole else str(float(self.amount))
         return f"{amount} {self.unit[:-1] if self.amount == 1 else self.unit}"
+
+
+def steps_an_epoch(batch_size: float, train: float) -> int:
+    """Whole batches in a training set of ``train`` examples."""
+    return int(train // batch_size)
 
 
 def steps_within(trials: pd.DataFrame, limit: Limit) -> NDArray[np.float64]:

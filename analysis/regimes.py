@@ -16,11 +16,19 @@ from analysis.fit import residuals
 from analysis.forms import Form, forms, sentence
 from analysis.knee import BATCH, BEND, SLOPE, SLOPES, STEPS, log_steps, sharp
 from analysis.profile import ends, limit, profile
+from results.counts import count
 from results.errors import ResultsError
 from results.target import Target
 
 LACK_OF_FIT = 0.05
 """Level of the lack-of-fit test below which repeated runs are one point a batch size."""
+
+
+FEW_BEYOND = 2
+"""Points beyond a sharp knee up to which a note says how few they are. Simulated with one search
+three noise deviations above the plateau, intervals at 90 % held the least steps in 41 and 64 % of
+the curves with one and two points there, in about 75 % with three or four
+(tests/analysis/test_sharp.py)."""
 
 
 class TooFewBatchSizesError(ResultsError):
@@ -70,6 +78,8 @@ class Regimes:
     batch_sizes: tuple[int, ...]
     trials: int
     target: Target | None
+    example_unit: str
+    """What a batch size counts: ``image``, ``sequence``."""
     censored: tuple[int, ...]
     left_out: tuple[int, ...]
     """Batch sizes whose points rise off the plateau and are not in the fit."""
@@ -112,6 +122,7 @@ class Regimes:
             "batch_sizes": list(self.batch_sizes),
             "trials": self.trials,
             "target": None if self.target is None else str(self.target),
+            "example_unit": self.example_unit,
             "censored": list(self.censored),
             "estimator": self.estimator,
             "points": [dict(point) for point in self.points],
@@ -160,7 +171,7 @@ def regimes(
         answer = estimate(*points, tolerance=tolerance, level=level)
     found, best = answer.fitted, _best(answer.fitted, level)
     intervals = {name: _interval(answer, name) for name in QUANTITIES}
-    compared = forms(found.data)
+    compared = forms(found.data, level=level)
     notes = _notes(curve, found, intervals, level, lack)
     if (said := sentence(compared)) is not None:
         notes.append(said)
@@ -182,6 +193,7 @@ def regimes(
         batch_sizes=tuple(curve.batch_sizes),
         trials=curve.trials,
         target=curve.target,
+        example_unit=curve.example_unit,
         censored=tuple(curve.censored),
         left_out=_left_out(found),
         estimator=curve.named,
@@ -259,8 +271,8 @@ def _notes(
     if not data.bent[0]:
         few = len(np.unique(data.x[data.weight > 0]))
         notes.append(
-            f"k is fixed at 1: {few} distinct batch sizes do not show the bend of the knee (that "
-            f"takes {BENT_FROM}), and the intervals hold only if it is 1"
+            f"k is fixed at 1: {count(few, 'distinct batch size', 'do')} not show the bend of the "
+            f"knee (that takes {BENT_FROM}), and the intervals hold only if it is 1"
         )
     if data.sloped[0]:
         low, high = _slope(found, level)
@@ -272,6 +284,9 @@ def _notes(
         float(np.exp(params[0, BEND])), data.tolerance
     ):
         notes.append("sharp knee: no diminishing-returns region at this tolerance")
+    on_plateau = _few_beyond(found, intervals)
+    if on_plateau is not None:
+        notes.append(on_plateau)
     left_out = _left_out(found)
     if left_out:
         sizes = ", ".join(map(str, left_out))
@@ -289,6 +304,23 @@ def _notes(
             f"(p = {lack:.2g}), so that the mean of a batch size's runs is one point"
         )
     return notes
+
+
+def _few_beyond(found: Fitted, intervals: Mapping[str, Interval]) -> str | None:
+    """What rests on one or two points: the plateau of a sharp knee, which nothing else shows."""
+    data, params = found.data, found.params
+    if data.sloped[0] or not sharp(float(np.exp(params[0, BEND])), data.tolerance):
+        return None
+    beyond = data.x[(data.weight > 0) & (data.x > params[0, BATCH])]
+    known = (
+        intervals["min_steps"].value is not None or intervals["maximal_parallelism_from"].reached
+    )
+    if not known or not 1 <= len(beyond) <= FEW_BEYOND:
+        return None
+    many = len(np.unique(beyond))
+    lie = count(many, "batch size", "lie")
+    it = "it" if many == 1 else "them"
+    return f"sharp knee: only {lie} beyond it; maximal parallelism and min_steps rest on {it}"
 
 
 def _slope(found: Fitted, level: float) -> tuple[float, float]:

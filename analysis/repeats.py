@@ -15,6 +15,7 @@ import numpy as np
 
 from analysis.edges import parameters
 from analysis.runs import Rows, Runs
+from results.counts import count
 
 LEVEL = 0.9
 """Coverage of the median's interval where there are enough repeats for it."""
@@ -73,12 +74,13 @@ def note(pairs: Sequence[tuple[float, Repeats]]) -> str | None:
     ratios = [middle / least for least, middle in found if middle is not None]
     if not ratios:
         return None
-    usual, count = float(np.median(ratios)), len(ratios)
-    many = f"the median of {count} batch sizes, {min(ratios):.2f} to {max(ratios):.2f}"
-    lost = len(found) - count
+    usual = float(np.median(ratios))
+    many = count(len(ratios), "batch size")
+    spread = f"the median of {many}, {min(ratios):.2f} to {max(ratios):.2f}"
+    lost = len(found) - len(ratios)
     return (
         f"trained again with fresh seeds, the best configuration takes {usual:.2f} times its "
-        f"best trial's steps{f' ({many})' if count > 1 else ''}"
+        f"best trial's steps{f' ({spread})' if len(ratios) > 1 else ''}"
         + (f"; at {lost} it mostly misses the target" if lost else "")
     )
 

@@ -14,6 +14,7 @@ from analysis.points import Point, of_searches
 from analysis.runs import Rows, Runs
 from analysis.searches import Searches, chosen, searches, shared
 from analysis.words import sizes
+from results.counts import agreeing, count
 
 _FEW = 4
 """Fewer trials than these say nothing of whether they were enough."""
@@ -124,14 +125,14 @@ def _several(parts: Searches, many: int, n: int, estimator: str) -> list[str]:
     if many > 1:
         what = "the median of their minima" if estimator == MEDIAN else "that of all their trials"
         notes.append(
-            f"each study was searched {many} times, with {n} feasible trials each: each point is "
-            + what
+            f"each study was searched {count(many, 'time')}, with "
+            f"{count(n, 'feasible trial')} each: each point is {what}"
         )
     elif estimator == MEDIAN:
         notes.append("each study was searched once: the median of the searches is its minimum")
     left = sum(max(0, len(some) - many) for each in parts.values() for some in each.values())
     if left:
-        which = "a search" if left == 1 else f"{left} searches"
+        which = count(left, "search")
         notes.append(f"{which} with too few trials to count at all batch sizes: left out")
     return notes
 
@@ -141,13 +142,13 @@ def _cut_to(used: Searches, n: int) -> list[str]:
         size: [search.available for some in each.values() for search in some]
         for size, each in used.items()
     }
-    most = max((count for each in counts.values() for count in each), default=0)
+    most = max((trials for each in counts.values() for trials in each), default=0)
     if most <= n:
         return []
     few = [size for size, each in counts.items() if n in each]
     return [
-        f"each point is the best of the first {n} feasible trials: "
-        f"{sizes(few)} {'has' if len(few) == 1 else 'have'} no more, others up to {most}"
+        f"each point is the best of the first {count(n, 'feasible trial')}: "
+        f"{sizes(few)} {agreeing(len(few), 'have')} no more, others up to {most}"
     ]
 
 
@@ -176,10 +177,11 @@ def _odd(found: Sequence[Point]) -> list[str]:
     larger = [point for point in found if point.enlarged]
     if larger:
         more = sorted({point.enlarged for point in larger})
-        count = f"{more[0]}" if len(more) == 1 else f"{more[0]} to {more[-1]}"
+        added = f"{more[0]} to " if len(more) > 1 else ""
+        added += count(more[-1], "more trial")
         notes.append(
-            f"the search space was enlarged at {sizes([p.batch_size for p in larger])}: {count} "
-            "more trials there, at the same density"
+            f"the search space was enlarged at {sizes([p.batch_size for p in larger])}: {added} "
+            "there, at the same density"
         )
     unsure = [p.batch_size for p in found if not p.exact and p.minimum is not None]
     if unsure:

@@ -48,7 +48,7 @@ def expected(steps: Array, trials: int, n: NDArray[np.intp]) -> Array:
 
 def _weights(trials: int, n: NDArray[np.intp], known: int) -> tuple[Array, Array]:
     if not (np.all(n >= 1) and np.all(n <= trials) and 0 <= known <= trials):
-        raise ValueError(f"no {n} of {trials} trials, of which {known} are known")
+        raise ValueError(f"no {n} of N = {trials}, of which {known} are known")
     # The j-th is in the subset with probability n / (N - j + 1) if none before it is.
     before = np.arange(known)
     inside = np.minimum(n[:, None] / (trials - before), 1.0)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from analysis import subsets
 from analysis.estimators import Sample
+from results.counts import agreeing, count
 
 MOST_CENSORED = 0.05
 """Share of the subsets of n whose best is not among the known trials."""
@@ -109,15 +110,16 @@ def note(budgets: Sequence[tuple[int, Budget]]) -> str | None:
     found = [(size, each.half_ratio) for size, each in budgets]
     known = [(ratio, size) for size, ratio in found if ratio is not None]
     least, most = min(b.first for _, b in budgets), max(b.first for _, b in budgets)
-    many = f"{least}" if least == most else f"{least} to {most}"
+    many = f"{least} to " if least < most else ""
+    many += count(most, "trial")
     if 2 * len(known) <= len(budgets):
         exact = sorted(each.known for _, each in budgets)[len(budgets) // 2]
         return (
-            f"whether {many} trials were enough cannot be told: only {exact} of the best "
-            f"{'is' if exact == 1 else 'are'} known, which says little of half as many"
+            f"whether {many} {agreeing(most, 'were')} enough cannot be told: only {exact} of the "
+            f"best {agreeing(exact, 'are')} known, which says little of half as many"
         )
     mean = exp(sum(log(ratio) for ratio, _ in known) / len(known)) - 1
     worst, where = max(known)
     verdict = "were enough" if mean <= ENOUGH else "may be too few"
     more = f" (at most {worst - 1:.0%}, at batch size {where})" if len(known) > 1 else ""
-    return f"{many} trials {verdict}: the best of half as many takes {mean:.1%} more steps{more}"
+    return f"{many} {verdict}: the best of half as many takes {mean:.1%} more steps{more}"

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+from results.counts import plural
 
 
 def sizes(some: Sequence[int]) -> str:
     """``batch size 8``, ``batch sizes 8, 16``."""
     return ("batch size " if len(some) == 1 else "batch sizes ") + ", ".join(map(str, some))
+
+
+def unit(each: Iterable[object]) -> str:
+    """What one example of these trials is: ``image``; an ``example`` where that is not recorded, or
+    not one thing."""
+    named = {text for text in each if isinstance(text, str)}
+    return named.pop() if len(named) == 1 else "example"
+
+
+def units(each: Iterable[str]) -> str:
+    """What batch sizes and examples of these units count: ``images``; of several, ``examples``."""
+    named = {*each}
+    return plural(named.pop()) if len(named) == 1 else "examples"
 
 
 def interval(value: float | None, low: float | None, high: float | None) -> str:

@@ -155,7 +155,7 @@ def trial(
     )  # fmt: skip
 
 
-def again(
+def rerun(
     trial: str,
     *,
     results: str | Path | None = None,
@@ -163,7 +163,19 @@ def again(
     save: str | Path | None = None,
     on_measure: OnMeasure | None = None,
 ) -> TrialRun:
-    """A recorded trial once more, in the engine that trained it; ``trial`` may be cut short."""
+    """A recorded trial once more, here, in the engine that trained it.
+
+    Args:
+        trial: its id, or the first digits of it.
+        results: where it is recorded; the default results folder unless given.
+        save: a ``.safetensors`` file for the trained weights.
+
+    Returns:
+        As `batchscale.trial`; ``.equal`` says whether it came out as it was recorded.
+
+    Raises:
+        CommandError: no such trial, several that begin so, or one that was not trained here.
+    """
     from batchscale.training import repeat
 
     return repeat(

@@ -213,8 +213,8 @@ def trial(
     if from_ is not None:
         if workload is not None:
             raise CommandError("give a WORKLOAD or --from TRIAL_ID, not both")
-        again = api.again(from_, results=results, device=device, save=save, on_measure=show)
-        return show.end(again)
+        run = api.rerun(from_, results=results, device=device, save=save, on_measure=show)
+        return show.end(run)
     if workload is None or batch_size is None:
         raise CommandError(
             f"trial needs {'a WORKLOAD' if workload is None else '--batch-size'}",

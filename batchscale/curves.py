@@ -202,6 +202,7 @@ def _unfitted(
         "batch_sizes": curve.batch_sizes,
         "trials": curve.trials,
         "target": None if curve.target is None else str(curve.target),
+        "example_unit": curve.example_unit,
         "censored": curve.censored,
         "estimator": curve.named,
         "points": curve.tabulate(),

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from experiments.driver import events
+from results.counts import agreeing, count
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -251,8 +252,8 @@ class Display:
                 self._say_line()
             case events.RoundFinished():
                 self._say(
-                    f"{event.trials} trials a study: {event.reached} of {event.studies} studies "
-                    "have reached the target"
+                    f"{count(event.trials, 'trial')} a study: "
+                    f"{_reached(event.reached, event.studies)}"
                 )
             case events.PackFinished(error=str(error)):
                 # Held until the sweep goes on: an error that ends it says so itself.
@@ -290,7 +291,7 @@ class Display:
     def line(self) -> str:
         """Where the sweep stands, in one line."""
         tally = self.tally
-        parts = [f"{clock(tally.seconds)}  {tally.feasible:,} of {tally.wanted:,} trials"]
+        parts = [f"{clock(tally.seconds)}  {tally.feasible:,} of {count(tally.wanted, 'trial')}"]
         parts += [f"{_WORDS[key]} {tally.stops[key]:,}" for key in _ORDER if tally.stops[key]]
         if tally.finished:
             parts.append(f"{tally.rate:.1f} trials/s")
@@ -316,14 +317,14 @@ class Display:
         tally = self.tally
         top = Table.grid(padding=(0, 2))
         top.add_row(
-            Text(f"{tally.feasible:,} of {tally.wanted:,} trials"),
+            Text(f"{tally.feasible:,} of {count(tally.wanted, 'trial')}"),
             ProgressBar(total=max(tally.wanted, 1), completed=tally.feasible, width=30),
             Text(f"{tally.rate:.1f} trials/s" if tally.finished else ""),
             Text(f"{clock(tally.seconds)} gone"),
             Text(f"about {clock(tally.left)} left" if tally.left else ""),
         )
         reached = sum(study.reached for study in tally.studies.values())
-        counts = Text(f"{reached} of {len(tally.studies)} studies have reached the target", "bold")
+        counts = Text(_reached(reached, len(tally.studies)), "bold")
         for key in _ORDER:
             counts.append(f"   {_WORDS[key]} {tally.stops[key]:,}", style="not bold")
         now = Text(self._stage or ", ".join(tally.speed()), "dim")
@@ -341,12 +342,16 @@ class Display:
                 Text(f"best {at.metric:.4g}" if at and at.metric is not None else ""),
             )
         if len(running) > _SHOWN_PACKS:
-            rows.add_row(Text(f"and {len(running) - _SHOWN_PACKS} more packs", "dim"))
+            rows.add_row(Text(f"and {count(len(running) - _SHOWN_PACKS, 'more pack')}", "dim"))
         return Group(top, counts, now, rows)
 
 
 def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _reached(reached: int, studies: int) -> str:
+    return f"{reached} of {count(studies, 'study')} {agreeing(reached, 'have')} reached the target"
 
 
 def clock(seconds: float) -> str:

@@ -9,6 +9,7 @@ import typer
 
 from batchscale.options import Where
 from batchscale.telling import Told
+from results.counts import count
 
 if TYPE_CHECKING:
     from results.exports import Exported
@@ -18,7 +19,9 @@ _MANY = 1_000
 
 
 def _so_far(done: Exported) -> str:
-    return f"{done.trials:,} of {done.of:,} trials, {done.measurements:,} measurements"
+    return (
+        f"{done.trials:,} of {count(done.of, 'trial')}, {count(done.measurements, 'measurement')}"
+    )
 
 
 def export(
@@ -42,7 +45,7 @@ def export(
     from batchscale import outward
 
     done = outward.export(kind, source, output=output, where=where, progress=Told(_so_far))
-    what = f"{done.trials:,} trials with {done.measurements:,} measurements"
+    what = f"{count(done.trials, 'trial')} with {count(done.measurements, 'measurement')}"
     if done.changed == done.trials:
         print(f"exported {what} to {done.output}")
     elif done.changed:
@@ -52,6 +55,6 @@ def export(
     print(f"next: tensorboard --logdir {done.output}")
     if done.trials > _MANY:
         print(
-            f"note: TensorBoard is slow with {done.trials:,} runs; --where picks some",
+            f"note: TensorBoard is slow with {count(done.trials, 'run')}; --where picks some",
             file=sys.stderr,
         )

@@ -10,6 +10,7 @@ import typer
 
 from batchscale.options import Results
 from batchscale.telling import Told
+from results.counts import count
 
 if TYPE_CHECKING:
     from results.imports.landing import Imported
@@ -19,7 +20,7 @@ _SHOWN = 20
 
 
 def _so_far(done: Imported) -> str:
-    return f"{done.trials:,} trials, {done.measurements:,} measurements"
+    return f"{count(done.trials, 'trial')}, {count(done.measurements, 'measurement')}"
 
 
 def import_(
@@ -67,10 +68,10 @@ def import_(
     if len(found.refused) > _SHOWN:
         print(f"left out {len(found.refused) - _SHOWN:,} more", file=sys.stderr)
     if found.ignored:
-        print(f"{len(found.ignored):,} files are none of it: not read", file=sys.stderr)
-    what = f"{found.trials:,} trials of {found.studies:,} studies"
+        print(f"{count(len(found.ignored), 'file', 'are')} none of it: not read", file=sys.stderr)
+    what = f"{count(found.trials, 'trial')} of {count(found.studies, 'study')}"
     if found.measurements:
-        what += f" with {found.measurements:,} measurements"
+        what += f" with {count(found.measurements, 'measurement')}"
     if found.fresh:
         print(f"imported {what} into {found.results} as experiment {found.experiment}")
     else:

@@ -25,6 +25,7 @@ _OTHERS = {
     "batch_sizes",
     "trials",
     "target",
+    "example_unit",
     "censored",
     "estimator",
     "points",
@@ -62,7 +63,8 @@ def regimes(curves: Sequence[Curve], format: Format) -> str:
         for name in groups
         if name in _ALWAYS or len({text(curve.get(name)) for curve in curves}) > 1
     ]
-    rows = [_row(curve, shown) for curve in curves]
+    unit = words.units(curve["example_unit"] for curve in curves)
+    rows = [_row(curve, shown, unit) for curve in curves]
     targets = {curve["target"] for curve in curves}
     if len(targets) > 1:
         rows = [{"target": text(c["target"]), **row} for c, row in zip(curves, rows, strict=True)]
@@ -77,7 +79,8 @@ def regimes(curves: Sequence[Curve], format: Format) -> str:
     head = ", ".join(filter(None, [*same, each]))
     lines = [
         *([head] if head else []),
-        f"{curves[0]['level']:.0%} intervals, tolerance {curves[0]['tolerance']:g}{points}{ends}",
+        f"{curves[0]['level']:.0%} intervals, tolerance {curves[0]['tolerance']:g}{points}{ends}"
+        + ("" if unit == "examples" else f"; batch sizes are of {unit}"),
         "",
         table.rstrip("\n"),
         *_sentences(curves),
@@ -126,14 +129,19 @@ def _words(name: str, value: Any) -> str:
     return f"{name.replace('_', ' ')} {text(value)}" if text(value) else ""
 
 
-def _row(curve: Curve, shown: Sequence[str]) -> dict[str, str]:
+def _row(curve: Curve, shown: Sequence[str], unit: str) -> dict[str, str]:
     sizes = curve["batch_sizes"]
     return {
         **{name: _cell(curve, name) for name in shown},
         "batch_sizes": f"{text(min(sizes))}–{text(max(sizes))} ({len(sizes)})" if sizes else "",
         "N": text(curve["trials"]),
-        **{name: interval(curve[name]) for name in quantities(curve)},
+        **{_named(name, unit): interval(curve[name]) for name in quantities(curve)},
     }
+
+
+def _named(quantity: str, unit: str) -> str:
+    """``min_images`` of ``min_examples``."""
+    return f"min_{unit}" if quantity == "min_examples" else quantity
 
 
 def _flat(curve: Curve) -> dict[str, Any]:

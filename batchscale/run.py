@@ -146,9 +146,11 @@ class Run:
         )  # fmt: skip
 
     def __repr__(self) -> str:
+        from results.counts import count
+
         trials = self.trials
         reached = int(trials.steps_to_target.notna().sum())
         return (
-            f"<batchscale Run {self.root}: {trials.study.nunique()} studies, {len(trials):,} "
-            f"trials, {reached:,} reached their target>"
+            f"<batchscale Run {self.root}: {count(trials.study.nunique(), 'study')}, "
+            f"{count(len(trials), 'trial')}, {reached:,} reached the target>"
         )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from batchscale.display import clock
 from batchscale.errors import FAILED_TRIALS
 from batchscale.tables import Format, records, render
+from results.counts import count
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,14 +66,16 @@ def plan(found: pd.DataFrame, format: Format) -> str:
     all_of = ", ".join(f"{n.replace('_', ' ')} {shown[n].iloc[0]}" for n in same)
     steps, examples = int(found["most_steps"].sum()), int(found["most_examples"].sum())
     hours = float(found["worker_hours"].sum())
+    example = found.attrs.get("example_unit", "example")
     unit = "GPU-hours" if found.attrs.get("device") == "cuda" else "worker-hours"
     return (
-        f"{text}\n{len(found)} studies, {wanted:,} feasible trials wanted, {have:,} trials recorded"
+        f"{text}\n{count(len(found), 'study')}, {count(wanted, 'feasible trial')} wanted, "
+        f"{count(have, 'trial')} recorded"
         f"{f'; {all_of}' if all_of else ''}\n"
-        f"at most {steps:,} steps, {examples:,} examples, {hours:.2g} {unit} of this machine "
-        f"({clock(hours * 3600)} on one worker, {evaluating / hours:.0%} of it for evaluations), "
-        "if every trial ran its whole budget; stopping at the target and dominated stopping leave "
-        "less\n"
+        f"at most {count(steps, 'step')}, {count(examples, example)}, {hours:.2g} {unit} of this "
+        f"machine ({clock(hours * 3600)} on one worker, {evaluating / hours:.0%} of it for "
+        "evaluations), if every trial ran its whole budget; stopping at the target and dominated "
+        "stopping leave less\n"
     )
 
 
@@ -98,12 +101,15 @@ def summary(run: Run) -> int:
     did = run.summary
     assert did is not None
     print(
-        f"{did.experiment}: {did.trained:,} trials trained in {clock(did.seconds)}, "
-        f"{did.trials:,} recorded; {did.reached} of {did.studies} studies reached the target"
+        f"{did.experiment}: {count(did.trained, 'trial')} trained in {clock(did.seconds)}, "
+        f"{did.trials:,} recorded; {did.reached} of {count(did.studies, 'study')} reached the "
+        "target"
     )
     print(f"results: {did.path}")
     if did.failed:
-        print(f"{did.failed} trials failed; the same command tries them once more", file=sys.stderr)
+        them = "it" if did.failed == 1 else "them"
+        failed = f"{count(did.failed, 'trial')} failed; the same command tries {them} once more"
+        print(failed, file=sys.stderr)
     if not did.complete:
         print("not complete: the same command goes on from here")
     return FAILED_TRIALS if did.failed else 0
@@ -137,7 +143,7 @@ _PACK = ["experiment", "optimizer", "batch_size", "trials", "step"]
 def _left(found: Status) -> str:
     if not found.left:
         return "complete"
-    start = f"{found.left:,} trials left"
+    start = f"{count(found.left, 'trial')} left"
     if found.seconds is not None:
         return f"{start}, about {clock(found.seconds)} with the packs that run now"
     if found.work_seconds is not None:

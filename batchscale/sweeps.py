@@ -105,7 +105,7 @@ def plan(experiment: Experiment, results: str | Path | Location) -> pd.DataFrame
         rows.append(
             {
                 "workload": columns["workload"],
-                "optimizer": one.study.optimizer,
+                "optimizer": one.study.optimizer_label,
                 "schedule": one.study.schedule,
                 **dict(one.study.technique),
                 **fields,
@@ -124,6 +124,7 @@ def plan(experiment: Experiment, results: str | Path | Location) -> pd.DataFrame
         )
     table = pd.DataFrame(rows)
     table.attrs["device"] = device
+    table.attrs["example_unit"] = found.columns[0]["example_unit"]
     return table
 
 

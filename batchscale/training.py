@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from batchscale.errors import CommandError
 from batchscale.trials import OnMeasure, TrialRun, pick_device
 from experiments.plan import Layout, Measurement, Outcome, Pack, Study, Trial
+from results.counts import count
 from results.save import destination
 from results.target import Target
 
@@ -82,7 +83,7 @@ def repeat(
     save: str | Path | None,
     on_measure: OnMeasure | None,
 ) -> TrialRun:
-    """Train a recorded trial once more, to where it stopped: see `batchscale.again`.
+    """Train a recorded trial once more, to where it stopped: see `batchscale.rerun`.
 
     Raises:
         CommandError: no such trial, several that begin so, or one that was not trained here.
@@ -123,7 +124,7 @@ def _row(found: Results, trial: str) -> dict[str, Any]:
     if len(match) != 1:
         known = frame["trial"].astype(str)
         raise CommandError(
-            f"{len(match)} trials of {found.root} begin with {trial!r}"
+            f"{count(len(match), 'trial')} of {found.root} begin with {trial!r}"
             if len(match)
             else f"no trial of {found.root} is called {trial!r}",
             hint="give more of its digits"

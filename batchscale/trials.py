@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from batchscale.errors import CommandError
 from experiments.plan import Measurement, Outcome, Study, Trial, WorkloadRef
+from results.counts import count
 from results.target import Target
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ class TrialRun:
             return f"diverged by step {outcome.steps_run:,}"
         at = last.get(self.target.metric, math.nan)
         return (
-            f"{self.target} not reached in {outcome.steps_run:,} steps: "
+            f"{self.target} not reached in {count(outcome.steps_run, 'step')}: "
             f"{self.target.metric} is {at:.4g}"
         )
 
@@ -135,8 +136,9 @@ class TrialRun:
         assert self.recorded is not None
         now, then = self.outcome.steps_run, int(self.recorded["steps_run"])
         if self.recorded["stop_reason"] == "error":
-            return f"{now:,} steps without the error that was recorded after step {then:,}"
-        line = f"{now:,} steps, recorded {then:,}: {'equal' if self.equal else 'different'}"
+            ran = count(now, "step")
+            return f"{ran} without the error that was recorded after step {then:,}"
+        line = f"{count(now, 'step')}, recorded {then:,}: {'equal' if self.equal else 'different'}"
         apart = self._first_difference()
         return line if apart is None else f"{line} ({self.target.metric} from step {apart:,} on)"
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from results.optimizers import class_name
 from results.target import Target
 
 Value = float | int | str | bool
@@ -46,7 +47,9 @@ class Study:
     experiment: str
     workload: WorkloadRef
     optimizer: str
-    """A registered name or ``file.py:Class`` (relative to ``workload.base``)."""
+    """What loads it: a registered name or ``file.py:Class`` (relative to ``workload.base``)."""
+    optimizer_name: str | None = None
+    """What the optimizer is called; ``None``: by its class."""
     schedule: str
     technique: Mapping[str, Value] = field(default_factory=dict)
     """``precision``, ``ghost_batch`` and the like: part of the training algorithm, not tuned."""
@@ -79,6 +82,11 @@ class Study:
     engine: str = "auto"
     """``auto`` (a rule on the shapes decides), ``module`` or ``stacked``."""
     layout: Layout = field(default_factory=Layout)
+
+    @property
+    def optimizer_label(self) -> str:
+        """The optimizer in tables, figures and messages."""
+        return self.optimizer_name or class_name(self.optimizer)
 
     @property
     def shape(self) -> str:

@@ -19,6 +19,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from results.counts import agreeing, count
 from results.crossings import Crossings, column_of, crossings, measured_metrics
 from results.dataset import reading, retrying
 from results.errors import ResultsError
@@ -255,8 +256,9 @@ def _refuse_unmeasured(results: Results, trials: pd.DataFrame, total: int, targe
     bare = trials[~trials["stop_reason"].isin(["error", "diverged"])]
     if len(bare):
         raise ResultsError(
-            f"{results.root}: {len(bare):,} of {total:,} trials have no "
-            f"measurement of {target.metric}, so their steps to {target} are not known",
+            f"{results.root}: {len(bare):,} of {count(total, 'trial')} "
+            f"{agreeing(len(bare), 'have')} no measurement of {target.metric}, so their steps to "
+            f"{target} are not known",
             hint="leave out --target, or leave those trials out with --where",
         )
 
@@ -264,7 +266,8 @@ def _refuse_unmeasured(results: Results, trials: pd.DataFrame, total: int, targe
 def _refuse_cut(cut: pd.DataFrame, total: int, target: Target) -> None:
     was = ", ".join(sorted({_target(row) for _, row in cut.iterrows()})[:3])
     raise ResultsError(
-        f"target {target}: {len(cut):,} of {total:,} trials were stopped at {was}, before it",
+        f"target {target}: {len(cut):,} of {count(total, 'trial')} "
+        f"{agreeing(len(cut), 'were')} stopped at {was}, before it",
         hint=f"ask for {was} or an easier one; or sweep again with this target in the experiment, "
         "which goes on with the trials that were stopped short",
     )

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from results import rows
+from results import optimizers, rows
 from results.dataset import columns_of, reading, retrying
 from results.errors import ResultsError, escaped
 from results.location import PACKAGED, Location
@@ -215,11 +215,11 @@ class Results:
     def table(self, name: str) -> pa.Table:
         """A table other than measurements, as Arrow: the rows that count, with workload fields."""
         if name == "trials":
-            return rows.with_fields(self.trial_rows)
+            return rows.with_fields(optimizers.with_names(self.trial_rows))
         found = self.source.table(name).replace_schema_metadata(None)
         found = rows.latest(found, rows.KEYS[name])
         if name == "sources":
             return found
         if self._part_of is not None:
             found = found.filter(pc.is_in(found["study"], pc.unique(self.trial_rows["study"])))
-        return rows.with_fields(found)
+        return rows.with_fields(optimizers.with_names(found))

@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from results.counts import count
 from results.errors import ResultsError, escaped
 from results.location import ERRORS, line_of
 from results.masking import masked
@@ -186,8 +187,8 @@ def _csv(path: Path) -> Read:
                 continue
             if len(cells) != len(header):
                 raise ResultsError(
-                    f"{path} line {reader.line_num}: {len(cells)} values under "
-                    f"{len(header)} columns"
+                    f"{path} line {reader.line_num}: {count(len(cells), 'value')} under "
+                    f"{count(len(header), 'column')}"
                 )
             rows.append([cell.strip() for cell in cells])
             places.append(f"line {reader.line_num}")

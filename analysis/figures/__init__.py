@@ -83,6 +83,7 @@ def draw(
         ResultsError: no such figure, width or style, nothing to draw, several panels on one
             ``ax``, or a width beside it.
     """
+    from analysis.figures.lettering import fit
     from analysis.figures.page import context, on, page, remember
 
     module = _module(name)
@@ -94,6 +95,7 @@ def draw(
         drawn: Axes = module.draw(_material(shown, found, tolerance), ax=ax)
         figure = drawn.get_figure(root=True)
         if ax is None and figure is not None:
+            fit(figure)
             remember(figure)
     return drawn
 

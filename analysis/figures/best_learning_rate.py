@@ -14,10 +14,12 @@ from matplotlib.patheffects import withStroke
 from analysis.curves import Curve
 from analysis.figures import marks
 from analysis.figures.colours import faint, grey, ground, ink
-from analysis.figures.page import context, stroke
+from analysis.figures.lettering import within
+from analysis.figures.page import context, mark, stroke, unit
 from analysis.figures.style import (
     Look,
     grid,
+    inches,
     log2_axis,
     look,
     panels,
@@ -28,8 +30,11 @@ from analysis.material import Material
 from analysis.points import Point
 from analysis.rates import LINEAR, SQUARE_ROOT, best_rates, level
 from analysis.regimes import Regimes
+from analysis.words import units
 from results.errors import ResultsError
 
+_INSIDE = 0.5
+"""The part of a panel's width that a curve's name may take in it; a longer one is its title."""
 RULES = (
     ("linear rule", LINEAR, (0, (4, 2))),
     ("square-root rule", SQUARE_ROOT, (0, (1, 1.3))),
@@ -58,15 +63,14 @@ def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
         sizes = [size for curve, _ in rated for size in curve.batch_sizes]
         axes[0].set_xlim(min(sizes) / 1.5, max(sizes) * 1.5)
         log2_axis(axes[0].xaxis, min(sizes), max(sizes))
-        units = {curve.example_unit for curve, _ in rated}
-        unit = f" ({units.pop()}s)" if len(units) == 1 else ""
+        across = f"batch size ({units(curve.example_unit for curve, _ in rated)})"
         if ax is None:
             figure = axes[0].get_figure(root=True)
             assert figure is not None
-            figure.supxlabel(f"batch size{unit}")
+            figure.supxlabel(across)
             figure.supylabel(measure(rated[0][0]))
         else:
-            ax.set_xlabel(f"batch size{unit}")
+            ax.set_xlabel(across)
             ax.set_ylabel(measure(rated[0][0]))
         _legend(axes[0], [curve for curve, _ in rated], alone=ax is not None)
     return axes[0]
@@ -121,9 +125,14 @@ def _panel(ax: Axes, curve: Curve, found: Regimes | None, one: Look, text: str) 
     ax.set_ylim(low, high)
     log2_axis(ax.yaxis, low, high, most=5)
     divided = any(point.effective_learning_rate is not None for point in curve.points)
+    name = text if divided else f"{text} (plain rate)"
+    across, _ = inches(ax)
+    if not within(_INSIDE * across)(name):
+        ax.set_title(name, color=one.colour, fontweight="bold", pad=3 * unit())
+        return
     ax.text(
-        0.98, 0.06, text if divided else f"{text} (plain rate)", transform=ax.transAxes,
-        ha="right", va="bottom", color=one.colour, fontsize="medium", fontweight="bold",
+        0.98, 0.06, name, transform=ax.transAxes, ha="right", va="bottom", color=one.colour,
+        fontsize="medium", fontweight="bold",
         path_effects=[withStroke(linewidth=stroke(2), foreground=ground())],
     )  # fmt: skip
 
@@ -151,6 +160,11 @@ def _legend(ax: Axes, curves: Sequence[Curve], *, alone: bool) -> None:
     handles.append(
         Line2D([], [], color=faint(), linewidth=stroke(0.8), label="critical batch size")
     )
+    if any(len(p.rates) > 1 for c in curves for p in c.points):
+        handles.append(
+            Line2D([], [], marker="|", linestyle="none", color=faint(), markersize=mark(6),
+                   markeredgewidth=stroke(0.8), label="up to 4 best trials")
+        )  # fmt: skip
     edges = [e for c in curves for p in c.points for e in p.edges]
     handles += marks.rings([e for e in edges if e.dimension == "learning_rate"])
     if alone:

@@ -20,6 +20,7 @@ from analysis.figures.style import grid, left_column, panels, size_bar, size_col
 from analysis.groups import labels
 from analysis.material import Material
 from analysis.trials_needed import ENOUGH, Budget
+from analysis.words import units
 from results.errors import ResultsError
 
 _PANEL, _LEAST = 2.1, 1.8
@@ -51,7 +52,8 @@ def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
             one.set_ylim(1 - 0.03 * (top - 1), 1 + 1.12 * (max(top, 1.08) - 1))
         for one in left_column(axes):
             one.set_ylabel("expected best of n / best of N")
-        _legend(axes, colours, span, alone=ax is not None)
+        unit = units(curve.example_unit for curve in checked)
+        _legend(axes, colours, span, unit, alone=ax is not None)
     return axes[0]
 
 
@@ -139,7 +141,12 @@ def _highest(curve: Curve) -> float:
 
 
 def _legend(
-    axes: Sequence[Axes], colours: ScalarMappable, span: tuple[float, float], *, alone: bool
+    axes: Sequence[Axes],
+    colours: ScalarMappable,
+    span: tuple[float, float],
+    unit: str,
+    *,
+    alone: bool,
 ) -> None:
     handles = [
         Line2D([], [], color=ink(), linewidth=stroke(1.8), label="geometric mean"),
@@ -149,7 +156,7 @@ def _legend(
     ]  # fmt: skip
     figure = axes[0].get_figure(root=True)
     assert isinstance(figure, Figure)
-    size_bar(axes, colours, span)
+    size_bar(axes, colours, span, unit)
     if alone:
         axes[0].legend(handles=handles, loc="upper right")
         return

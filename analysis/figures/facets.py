@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from analysis.curves import Curve
+from analysis.figures.lettering import Fits, fitted
 from analysis.groups import labels
 from analysis.regimes import Regimes
+from analysis.words import units
 
 Pairs = list[tuple[Curve, Regimes | None]]
 
@@ -55,12 +55,16 @@ def _shortened(source: str) -> str:
 
 def batch_size(pairs: Pairs) -> str:
     """What the axis of batch sizes is called."""
-    units = {curve.example_unit for curve, _ in pairs}
-    return f"batch size ({units.pop()}s)" if len(units) == 1 else "batch size"
+    return f"batch size ({examples_of(pairs)})"
+
+
+def examples_of(pairs: Pairs) -> str:
+    """What the curves' examples are called, in the plural."""
+    return units(curve.example_unit for curve, _ in pairs)
 
 
 def to_target(what: str, pairs: Pairs) -> str:
-    """What an axis of steps or examples to target is called."""
+    """What an axis of steps or of examples (by their unit) to target is called."""
     relative = any(curve.relative for curve, _ in pairs)
     return f"{what} to target" + (", relative" if relative else "")
 
@@ -69,9 +73,9 @@ MANY = 6
 """Panels from which on each is smaller, so that more stand across."""
 
 
-def caption(pairs: Pairs, *, letters: float = np.inf) -> str:
-    """Workload, target and what stands for a batch size; on as many lines as it takes where each
-    has room for so many ``letters``."""
+def caption(pairs: Pairs, fits: Fits = lambda _: True) -> str:
+    """Workload, target and what stands for a batch size: on one line where it ``fits``, else on
+    one or two each."""
     curves = [curve for curve, _ in pairs]
     words = [str(curves[0].group["workload"])] if curves[0].group.get("workload") else []
     if curves[0].target is not None:
@@ -81,6 +85,7 @@ def caption(pairs: Pairs, *, letters: float = np.inf) -> str:
     named = "run" if any(curve.repeats for curve in curves) else curves[0].estimator
     words.append(_ESTIMATORS[named].format(many))
     whole, rest = " · ".join(words), " · ".join(words[1:])
-    if len(whole) <= letters or len(words) < 2:
-        return whole
-    return words[0] + "\n" + (rest if len(rest) <= letters else rest.replace(" · ", "\n"))
+    if fits(whole) or len(words) < 2:
+        return whole if fits(whole) else fitted(whole, fits, lines=2)
+    lines = [words[0], rest] if fits(rest) else words
+    return "\n".join(fitted(line, fits, lines=2) for line in lines)

@@ -18,6 +18,7 @@ from analysis.curves import Curve, is_baseline
 from analysis.estimate import QUANTITIES
 from analysis.figures.colours import faint, grey, ground, ink, seen, tint
 from analysis.figures.facets import facets, names
+from analysis.figures.lettering import apart, fitted, within
 from analysis.figures.page import (
     COLUMN,
     TWO_COLUMNS,
@@ -32,6 +33,7 @@ from analysis.figures.page import (
 from analysis.figures.style import LOOKS, log2_axis, log10_axis
 from analysis.material import Material
 from analysis.regimes import Interval, Regimes
+from analysis.words import units
 from results.errors import ResultsError
 
 _ROW = 0.185
@@ -44,8 +46,13 @@ _COLOUR = LOOKS[0].colour
 _ENDS = (("perfect_scaling_until", 0.24, 4), ("maximal_parallelism_from", -0.24, 5))
 """What stands beside the critical batch size: how far above it in its row, and the caret of its
 mark, which points away from diminishing returns."""
+_DRAWN = ("critical_batch_size", *(name for name, _, _ in _ENDS))
 _LONG = 34, 20
 """Letters of a row's name that one line has room for: where the figure is wide, and narrow."""
+_NAMES = 0.33
+"""The part of the figure's width that the names of rows may take, and"""
+_NUMBERS = 0.24
+"""that the numbers at the right take."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,9 +80,13 @@ def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
     compared = shown.asked.baseline is not None
     with context():
         need = TWO_COLUMNS if compared or len(rows) > _MANY else COLUMN
-        rows = [replace(row, text=_wrapped(row, room(need) >= _WIDE)) for row in rows]
+        rows = _fitted(
+            [replace(row, text=_wrapped(row, room(need) >= _WIDE)) for row in rows], need
+        )
         height = (_ROW * (_at(rows)[0][0] + 1.6) + 0.42 + 0.3) * unit()
         both = compared and ax is None and room(need) >= _WIDE
+        if _open(rows) and not (compared and not both):
+            height += 0.15 * unit()
         if ax is not None:
             axes = [ax]
         else:
@@ -212,8 +223,7 @@ def _batch_sizes(ax: Axes, rows: Sequence[_Row]) -> None:
                       line=0.7, marker=caret, size=3.4)  # fmt: skip
         critical = _quantity(row.found, "critical_batch_size")
         _interval(ax, critical, at, span, colour=seen(_COLOUR), line=1.6, marker="o", size=4)
-    units = {row.curve.example_unit for row in rows if row.curve}
-    ax.set_xlabel(f"batch size ({units.pop()}s)" if len(units) == 1 else "batch size")
+    ax.set_xlabel(f"batch size ({units(row.curve.example_unit for row in rows if row.curve)})")
     _told(ax, [(at, _numbers(row)) for at, row in _at(rows) if row.curve])
 
 
@@ -318,6 +328,18 @@ def _names(ax: Axes, rows: Sequence[_Row]) -> None:
             )  # fmt: skip
 
 
+def _fitted(rows: Sequence[_Row], need: float) -> list[_Row]:
+    """``rows`` with their names and headings as the figure has room for them."""
+    here = width(need)
+    curves = [row.text for row in rows if row.curve is not None]
+    texts = dict(zip(curves, apart(curves, within(_NAMES * here), lines=2), strict=True))
+    over = within((1 - _NAMES) * here, "small")
+    return [
+        replace(row, text=fitted(row.text, over) if row.curve is None else texts[row.text])
+        for row in rows
+    ]
+
+
 def _wrapped(row: _Row, wide: bool) -> str:
     """A long name on two lines; where there is little room, without the target of a curve that
     is alone (it is in the numbers)."""
@@ -333,6 +355,12 @@ def _wrapped(row: _Row, wide: bool) -> str:
         return text
     at = min(breaks, key=lambda i: abs(i - len(text) / 2))
     return text[:at].rstrip(" ·,") + "\n" + text[at:]
+
+
+def _open(rows: Sequence[_Row]) -> bool:
+    """Whether an interval has an arrow in the place of an end."""
+    drawn = [_quantity(row.found, name) for row in rows for name in _DRAWN]
+    return any((one.low is None) != (one.high is None) for one in drawn)
 
 
 def _legend(
@@ -352,6 +380,10 @@ def _legend(
         Line2D([], [], marker=4, label="perfect scaling until", **pale),
         Line2D([], [], marker=5, label="maximal from", **pale),
     ]  # fmt: skip
+    if _open(rows):
+        handles.append(Line2D([], [], linestyle="none", marker=">", markeredgewidth=0,
+                              markersize=mark(3), color=tint(ink(), 0.5),
+                              label="open end of an interval"))  # fmt: skip
     figure = axes[0].get_figure(root=True)
     assert figure is not None
     if alone:

@@ -30,6 +30,7 @@ from analysis.groups import labels
 from analysis.material import Material
 from analysis.points import Point
 from analysis.tried import Tried
+from analysis.words import units
 from results.errors import ResultsError
 
 _TALL, _LEAST = 2.2, 1.9
@@ -178,7 +179,7 @@ def _legend(
     ]  # fmt: skip
     figure = axes[0].get_figure(root=True)
     assert isinstance(figure, Figure)
-    size_bar(axes, colours, span)
+    size_bar(axes, colours, span, units(curve.example_unit for curve in curves))
     if alone:
         axes[0].legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.08), ncols=2)
         return

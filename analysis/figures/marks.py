@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,12 @@ from matplotlib.path import Path
 
 from analysis.curves import Curve
 from analysis.edges import Edge
+from analysis.estimators import MEDIAN
 from analysis.figures.colours import faint, grey, ground, ink, tint
 from analysis.figures.page import mark, scaled, stroke
-from analysis.figures.strips import HATCH
+from analysis.figures.strips import HATCH, strips_are_open
 from analysis.figures.style import Look
+from analysis.points import Point
 from analysis.regimes import Regimes
 from analysis.repeats import Repeats
 from analysis.stretches import stretches
@@ -118,6 +120,38 @@ def _repeats(ax: Axes, at: float, repeats: Repeats, look: Look) -> None:
             color=look.colour, zorder=4)  # fmt: skip
 
 
+def why_open(point: Point) -> str | None:
+    """Why the error bar of a point is open above; None where it is not."""
+    if point.bar is None or np.isfinite(point.bar[1]):
+        return None
+    if point.estimator == MEDIAN:
+        return "a search never\nreached the target"
+    return "fewer than 4 trials\nreached the target"
+
+
+def open_above(reasons: Iterable[str | None]) -> list[Artist]:
+    """Legend handles for the bars that are open above, one each reason."""
+    up: Any = CARETUPBASE
+    return [
+        Line2D([], [], marker=up, linestyle="none", color=faint(), markersize=mark(3.5),
+               label=reason)
+        for reason in dict.fromkeys(filter(None, reasons))
+    ]  # fmt: skip
+
+
+def bars(points: Sequence[Point]) -> list[Artist]:
+    """Legend handles for the error bars of ``points``, and for those that are open above."""
+    drawn = [point for point in points if point.bar is not None and point.bar[0] < point.bar[1]]
+    if not drawn:
+        return []
+    label = "least to most of the runs" if all(p.runs for p in drawn) else "error bar of a point"
+    bar = Line2D(
+        [], [], marker="|", linestyle="none", color=faint(), markersize=mark(6),
+        markeredgewidth=stroke(0.9), label=label,
+    )  # fmt: skip
+    return [bar, *open_above(map(why_open, drawn))]
+
+
 def censored(ax: Axes, curves: Sequence[Curve], looks: Sequence[Look], top: float) -> None:
     """Open marks just above ``top`` (steps), an arrow up each, where the target was not reached;
     curves that share a batch size stand beside each other."""
@@ -169,6 +203,9 @@ def explained(
                     label="bounded, not reached",
                 )
             )
+        if any(strips_are_open(found) for found in regimes if found):
+            handles.append(key("open end of an interval", ">", markerfacecolor=ink(), **ends))
+    handles += bars([point for curve in curves for point in curve.points])
     if any(found and found.left_out for found in regimes):
         handles.append(key("rise, left out of the fit", "o"))
     if any(curve.censored for curve in curves):
@@ -181,7 +218,16 @@ def explained(
     if again:
         level = f", {min(again):.0%}" if min(again) > 0 else ""
         dash = {"markersize": 5, "markeredgewidth": 1.2}
-        handles.append(key(f"repeats of the best: median{level}", "_", **dash))
+        handles.append(key(f"repeats of the best:\nmedian{level}", "_", **dash))
+        never = [
+            "too few repeats\nreached the target"
+            for c in curves
+            for p in c.points
+            if p.repeats is not None
+            and p.repeats.median is not None
+            and not np.isfinite(p.repeats.interval[1])
+        ]
+        handles += open_above(never)
     return [*handles, *rings([e for c in curves for p in c.points for e in p.edges])]
 
 

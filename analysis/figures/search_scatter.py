@@ -21,6 +21,7 @@ from analysis.groups import labels
 from analysis.material import Material
 from analysis.points import Point
 from analysis.tried import CLASSES, Tried
+from results.counts import count
 from results.errors import ResultsError
 
 _BLUE, _VERMILION, _ORANGE = LOOKS[0].colour, LOOKS[1].colour, LOOKS[4].colour
@@ -102,8 +103,9 @@ def draw_blocks(
     with context():
         if ax is not None:
             if len(panels) > 1:
+                several = count(len(panels), "batch size", "do")
                 raise ResultsError(
-                    f"{len(panels)} batch sizes do not go on one pair of axes in this figure",
+                    f"{several} not go on one pair of axes in this figure",
                     hint='choose one with --where "batch_size = 64", or leave ax out',
                 )
             axes, rows = [ax], [[ax]]
@@ -185,10 +187,10 @@ def _grid(counts: Sequence[int], fixed: int) -> tuple[list[Axes], list[list[Axes
         figsize=(width(need), tall((_SIZE * sum(down) + 0.95) * unit())),
     )  # fmt: skip
     rows: list[list[Axes]] = []
-    for count in counts:
-        for start in range(0, count, across):
+    for number in counts:
+        for start in range(0, number, across):
             row = list(all_[len(rows)])
-            used = min(across, count - start)
+            used = min(across, number - start)
             for spare in row[used:]:
                 figure.delaxes(spare)
             rows.append(row[:used])

@@ -15,12 +15,12 @@ from matplotlib.gridspec import SubplotSpec
 from matplotlib.lines import Line2D
 
 from analysis.curves import Curve
-from analysis.figures import clear, marks, strips
-from analysis.figures.colours import faint, ground, ink
+from analysis.figures import clear, key, marks, strips
+from analysis.figures.colours import ground, ink
 from analysis.figures.facets import MANY, Pairs, batch_size, caption, facets, names, to_target
+from analysis.figures.lettering import apart, within
 from analysis.figures.page import COLUMN, context, room, stroke, tall, unit, width
 from analysis.figures.style import (
-    ABOVE,
     Look,
     grid,
     log2_axis,
@@ -42,10 +42,10 @@ _KEY = 1.7
 """Inches of an entry of the legend."""
 _AXIS = 0.75
 """Inches of the names and numbers beside a panel."""
-_LETTER = 0.0473
-"""Inches of a letter of a caption, about."""
 _FULL = 3
 """Curves whose legend has room within the axes."""
+_BESIDE = 0.24
+"""The part of a panel's width that names beside its strips may take."""
 
 
 def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
@@ -62,7 +62,7 @@ def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
         if ax is not None:
             if len(panels) > 1:
                 raise ResultsError(
-                    f"{len(panels)} workloads or targets do not go on one pair of axes",
+                    "several workloads or targets do not go on one pair of axes",
                     hint="choose one with --where, or leave ax out",
                 )
             _alone(ax, panels[0])
@@ -96,16 +96,18 @@ def sheet(panels: Sequence[Pairs], looks: Sequence[Sequence[Look]]) -> Axes:
     lows = [_low(panels[i * across : (i + 1) * across]) for i in range(down)]
     curves = [curve for pairs in panels for curve, _ in pairs]
     handles = marks.explained(curves, [found for pairs in panels for _, found in pairs])
-    legend = 0.16 * -(-len(handles) // 2)
-    # Legends above full axes take their room from the figure, not from the strips.
-    above = [len(pairs) + 1 for pairs in panels if len(pairs) > _FULL]
-    legend += down * 0.17 * -(-max(above, default=0) // 2)
+    wide = room(need) / across
+    said = [caption(p, within((wide - _AXIS) * unit(), "small")) for p in panels]
+    # Legends above full axes, and long titles, take their room from the figure, not the panels.
+    legend = sum(0.16 * rows for rows in _rows(handles))
+    above = [(len(pairs) + 1, _columns(pairs, wide)) for pairs in panels]
+    legend += down * key.ROW * max(-(-many // columns) if columns else 0 for many, columns in above)
+    legend += down * 0.13 * max(0, max(text.count("\n") for text in said) - 1)
     figure = plt.figure(
         figsize=(width(need), tall(((high + 0.62) * down + sum(lows) + legend) * unit())),
         layout="constrained",
     )
     outer = figure.add_gridspec(down, across, height_ratios=[high + 0.62 + low for low in lows])
-    wide = room(need) / across
     both = [
         _with_strip(
             figure, outer[i // across, i % across], pairs, looks[i], (high, lows[i // across]), wide
@@ -117,15 +119,14 @@ def sheet(panels: Sequence[Pairs], looks: Sequence[Sequence[Look]]) -> Axes:
             handles=handles, loc="outside lower center", ncols=max(2, int(room(need) / _KEY)),
             fontsize="small", columnspacing=1.2, handletextpad=0.5,
         )  # fmt: skip
-    for i, ((top, _), pairs) in enumerate(zip(both, panels, strict=True)):
-        said = caption(pairs, letters=(wide - _AXIS) / _LETTER)
-        top.set_title(said, color=faint(), fontsize="small", pad=5)
+    for i, ((top, _), text) in enumerate(zip(both, said, strict=True)):
+        key.title(top, text)
         if i % across:
             top.set_ylabel("")
     figure.draw_without_rendering()  # lays out: headings and legends must know their room
     for (top, beneath), pairs in zip(both, panels, strict=True):
         inner = top.get_legend()
-        if inner is not None and len(pairs) <= _FULL:
+        if inner is not None and not _columns(pairs, wide):
             free: Any = clear.place(inner)  # the name of a place
             inner.set_loc(free or "upper right")
         _headings(beneath, [found for _, found in pairs])
@@ -151,9 +152,11 @@ def _with_strip(
     ax = figure.add_subplot(inner[0])
     beneath = figure.add_subplot(inner[1], sharex=ax)
     _panel(ax, pairs, looks, wide)
-    _legend(ax, pairs, looks)
+    _legend(ax, pairs, looks, wide)
     ax.tick_params(labelbottom=False)
-    strips.strips(beneath, [found for _, found in pairs], names(pairs), looks)
+    fits = within(_BESIDE * wide * unit(), "small")
+    rows = apart(names(pairs), lambda name: all(map(fits, name.split(", "))))
+    strips.strips(beneath, [found for _, found in pairs], rows, looks)
     beneath.set_ylim(beneath.get_ylim()[0], beneath.get_ylim()[1] + 0.45)
     beneath.set_xlabel(batch_size(pairs))
     return ax, beneath
@@ -187,8 +190,8 @@ def _alone(ax: Axes, pairs: Pairs) -> None:
     curves, regimes = [curve for curve, _ in pairs], [found for _, found in pairs]
     _panel(ax, pairs, looks)
     strips.criticals(ax, regimes, looks)
-    _legend(ax, pairs, looks, marks.explained(curves, regimes, strips=False))
-    ax.set_title(caption(pairs), color=faint(), fontsize="small", pad=5)
+    _legend(ax, pairs, looks, COLUMN, marks.explained(curves, regimes, strips=False))
+    key.title(ax, caption(pairs))
     ax.set_xlabel(batch_size(pairs))
 
 
@@ -222,7 +225,21 @@ def _line(ax: Axes, curve: Curve, found: Regimes, one: Look) -> None:
         )  # fmt: skip
 
 
-def _legend(ax: Axes, pairs: Pairs, looks: Sequence[Look], more: Sequence[Artist] = ()) -> None:
+def _columns(pairs: Pairs, wide: float) -> int:
+    """``wide``: inches of the style sheet's type that the panel has across."""
+    return key.columns(names(pairs), (wide - _AXIS) * unit(), _FULL)
+
+
+def _rows(handles: Sequence[Artist]) -> list[int]:
+    """Lines of text in each row of two entries of the legend beneath."""
+    lines = [1 + str(handle.get_label()).count("\n") for handle in handles]
+    return [max(lines[i : i + 2]) for i in range(0, len(lines), 2)]
+
+
+def _legend(
+    ax: Axes, pairs: Pairs, looks: Sequence[Look], wide: float, more: Sequence[Artist] = ()
+) -> None:
+    texts = apart(names(pairs), within((wide - _AXIS - key.HANDLE) * unit()))
     handles = [
         Line2D(
             [],
@@ -234,7 +251,7 @@ def _legend(ax: Axes, pairs: Pairs, looks: Sequence[Look], more: Sequence[Artist
             markeredgecolor=ground(),
             markeredgewidth=stroke(0.5),
         )
-        for (_, found), one, text in zip(pairs, looks, names(pairs), strict=True)
+        for (_, found), one, text in zip(pairs, looks, texts, strict=True)
     ]
     if any(found is not None and perfect_examples(curve, found) for curve, found in pairs):
         handles.append(
@@ -247,7 +264,8 @@ def _legend(ax: Axes, pairs: Pairs, looks: Sequence[Look], more: Sequence[Artist
                 label="perfect scaling",
             )
         )
-    if len(pairs) > _FULL:
-        ax.legend(handles=[*handles, *more], **{**ABOVE, "bbox_to_anchor": (0, 1.13)})
+    columns = _columns(pairs, wide)
+    if columns:
+        key.over(ax, [*handles, *more], columns)
     else:
         ax.legend(handles=[*handles, *more], loc="upper right")

@@ -57,10 +57,14 @@ def strips(
                 color=look.colour, markeredgecolor=ground(), markeredgewidth=stroke(0.6), zorder=6,
             )  # fmt: skip
     ax.set_ylim(-0.6, count - 0.4)
-    ax.set_yticks(range(count), [label.replace(", ", ",\n") for label in labels][::-1])
+    ax.set_yticks(range(count), [_two_lines(label) for label in labels][::-1])
     ax.tick_params(axis="y", length=0, pad=3)
     for spine in ("left", "top", "right"):
         ax.spines[spine].set_visible(False)
+
+
+def _two_lines(label: str) -> str:
+    return label if "\n" in label else label.replace(", ", ",\n")
 
 
 def _whisker(
@@ -97,6 +101,12 @@ def _whisker(
                 zorder=4,
                 clip_on=False,
             )
+
+
+def strips_are_open(found: Regimes) -> bool:
+    """Whether an interval of its strip has an arrow in the place of an end."""
+    drawn = (found.perfect_scaling_until, found.maximal_parallelism_from, found.critical_batch_size)
+    return any((one.low is None) != (one.high is None) for one in drawn)
 
 
 def criticals(ax: Axes, regimes: Sequence[Regimes | None], looks: Sequence[Look]) -> None:

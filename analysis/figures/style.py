@@ -29,6 +29,7 @@ from analysis.figures.page import (
     unit,
     width,
 )
+from results.counts import count as counted
 from results.errors import ResultsError
 
 __all__ = ("COLUMN", "FAINT", "INK", "context", "tint")  # with the rest, for those who draw figures
@@ -156,7 +157,7 @@ def panels(ax: Axes | None, count: int, make: Callable[[], list[Axes]]) -> list[
         return make()
     if count > 1:
         raise ResultsError(
-            f"{count} curves do not go on one pair of axes in this figure",
+            f"{counted(count, 'curve', 'do')} not go on one pair of axes in this figure",
             hint="choose one with --where, or leave ax out",
         )
     return [ax]
@@ -212,12 +213,15 @@ def left_column(axes: Sequence[Axes]) -> list[Axes]:
     ]
 
 
-def size_bar(axes: Sequence[Axes], colours: ScalarMappable, span: tuple[float, float]) -> None:
-    """A bar of batch sizes' colours beside all panels; ``span``: the least and the largest."""
+def size_bar(
+    axes: Sequence[Axes], colours: ScalarMappable, span: tuple[float, float], unit: str
+) -> None:
+    """A bar of batch sizes' colours beside all panels; ``span``: the least and the largest, of
+    so many ``unit`` (``images``)."""
     figure = axes[0].get_figure(root=True)
     assert isinstance(figure, Figure)
     bar = figure.colorbar(colours, ax=list(axes), pad=0.02, aspect=28, shrink=0.9)
     log2_axis(bar.ax.yaxis, *span)
     bar.ax.tick_params(length=mark(2), width=stroke(0.6))
     bar.outline.set_linewidth(stroke(0.4))
-    bar.set_label("batch size")
+    bar.set_label(f"batch size ({unit})")

@@ -16,10 +16,12 @@ from matplotlib.patheffects import withStroke
 from matplotlib.transforms import Bbox, ScaledTranslation
 
 from analysis.curves import Curve
+from analysis.figures import key
 from analysis.figures.colours import faint, grey, ground, ink
-from analysis.figures.facets import MANY, Pairs, caption, facets, names, to_target
-from analysis.figures.page import COLUMN, context, mark, room, stroke, unit
-from analysis.figures.style import Look, grid, log10_axis, look, plain, tiles
+from analysis.figures.facets import MANY, Pairs, caption, examples_of, facets, names, to_target
+from analysis.figures.lettering import apart, within
+from analysis.figures.page import COLUMN, context, mark, stroke, unit
+from analysis.figures.style import Look, grid, inches, log10_axis, look, plain, tiles
 from analysis.material import Material
 from analysis.regimes import Regimes
 from results.errors import ResultsError
@@ -28,6 +30,8 @@ _PANEL, _LEAST = 2.5, 2.6
 """Inches of a panel: its height, and what it needs across."""
 _SMALL = 2.0, 2.3
 """The same of one of many."""
+_LONG = 20
+"""Letters from which names may have no room there."""
 _FULL = 4
 """Curves whose names have room within the axes."""
 _GROUND: dict[str, Any] = {"frameon": True, "framealpha": 1, "edgecolor": "none", "fancybox": False}
@@ -52,14 +56,15 @@ def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
         if ax is not None:
             if len(panels) > 1:
                 raise ResultsError(
-                    f"{len(panels)} workloads or targets do not go on one pair of axes",
+                    "several workloads or targets do not go on one pair of axes",
                     hint="choose one with --where, or leave ax out",
                 )
             axes = [ax]
         else:
             many = len(panels) > MANY
             most = max(len(pairs) for pairs in panels)
-            extra = 0.45 + (0.14 * most if most > _FULL else 0)
+            longest = max(len(text) for pairs in panels for text in names(pairs))
+            extra = 0.45 + (0.14 * most if most > _FULL or longest > _LONG else 0)
             axes = tiles(
                 len(panels), _SMALL[0] if many else _PANEL, extra=extra,
                 least=_SMALL[1] if many else _LEAST, need=need, sharex=False,
@@ -68,11 +73,10 @@ def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
         for one, pairs in zip(axes, panels, strict=True):
             looks = [look(order.index(text)) for text in names(pairs)]
             _panel(one, pairs, looks)
-            letters = 17 * one.get_position().width * room(need)
-            one.set_title(
-                caption(pairs, letters=letters), color=faint(), fontsize="small", pad=5 * unit()
-            )
-        _legend(axes[0], [one for one in regimes if one], alone=ax is not None)
+            across, _ = inches(one)
+            key.title(one, caption(pairs, within(across, "small")))
+        every = [pair for pairs in panels for pair in pairs]
+        _legend(axes[0], every, alone=ax is not None)
         if ax is None:
             figure = axes[0].get_figure(root=True)
             assert figure is not None
@@ -122,15 +126,20 @@ def _panel(ax: Axes, pairs: Pairs, looks: Sequence[Look]) -> None:
                 markeredgecolor=one.colour if hollow else ground(), markersize=mark(3.6),
                 markeredgewidth=stroke(0.8 if hollow else 0.4), zorder=5,
             )  # fmt: skip
-    ax.set_xlabel(to_target("examples", pairs))
+    ax.set_xlabel(to_target(examples_of(pairs), pairs))
     ax.set_ylabel(to_target("steps", pairs))
+    across, _ = inches(ax)
+    texts = apart(names(pairs), within(across - key.HANDLE * unit()))
     handles = [
         Line2D([], [], color=one.colour, linestyle=one.line if found else "none",
                marker=one.marker, markersize=mark(3.6), markeredgecolor=ground(),
                markeredgewidth=stroke(0.4), label=text)
-        for (_, found), one, text in zip(pairs, looks, names(pairs), strict=True)
+        for (_, found), one, text in zip(pairs, looks, texts, strict=True)
     ]  # fmt: skip
-    if len(pairs) > 1:
+    columns = key.columns(names(pairs), across, _FULL)
+    if len(pairs) > 1 and columns:
+        key.over(ax, handles, columns)
+    elif len(pairs) > 1:
         # Of its own ground: the lines of equal batch sizes pass behind it.
         ax.legend(handles=handles, loc="upper right", **_GROUND)
 
@@ -314,18 +323,26 @@ def _short(number: float) -> str:
     return plain(float(f"{number:.2g}" if number < 100 else f"{number:.3g}"))
 
 
-def _legend(ax: Axes, found: Sequence[Regimes], *, alone: bool) -> None:
+def _legend(ax: Axes, pairs: Pairs, *, alone: bool) -> None:
+    located = [found for _, found in pairs if found]
     handles: list[Artist] = [
         Line2D([], [], linestyle="none", marker="o", markersize=mark(7), markerfacecolor=ground(),
                markeredgecolor=faint(), markeredgewidth=stroke(1.3), label="critical batch size"),
         Line2D([], [], color=faint(), linewidth=stroke(0.7), linestyle=(0, (4, 3)),
-               label="least steps, least examples"),
+               label=f"least steps, least {examples_of(pairs)}"),
         Line2D([], [], color=grey("#dcdcdc"), linewidth=stroke(0.8), label="equal batch size"),
     ]  # fmt: skip
-    if all(one.min_steps.value is None and one.min_examples.value is None for one in found):
+    if all(one.min_steps.value is None and one.min_examples.value is None for one in located):
         del handles[1]
-    if all(one.critical_batch_size.value is None for one in found):
+    if all(one.critical_batch_size.value is None for one in located):
         del handles[0]
+    if any(found.left_out for found in located):
+        handles.insert(
+            0,
+            Line2D([], [], linestyle="none", marker="o", markersize=mark(3.6), color=faint(),
+                   markerfacecolor=ground(), markeredgewidth=stroke(0.8),
+                   label="rise, left out of the fit"),
+        )  # fmt: skip
     figure = ax.get_figure(root=True)
     assert figure is not None
     if alone:

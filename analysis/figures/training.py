@@ -30,6 +30,7 @@ from analysis.looks import Looks
 from analysis.material import Material
 from analysis.points import Point
 from analysis.tried import CLASSES
+from results.counts import count
 from results.dataset import retrying
 from results.errors import ResultsError
 
@@ -129,7 +130,8 @@ def _panels(shown: Material, *, one: bool = False) -> list[_Panel]:
         )
     if len(curves) > MOST:
         raise ResultsError(
-            f"{len(curves)} curves are too many for one figure, which holds {MOST} batch sizes",
+            f"{count(len(curves), 'curve', 'are')} too many for one figure, which holds "
+            f"{count(MOST, 'batch size')}",
             hint="choose with --where \"optimizer = 'sgd'\"",
         )
     chosen = [(curve, point) for curve in curves for point in _spread(curve, MOST // len(curves))]

@@ -26,6 +26,8 @@ from analysis.figures.style import (
 from analysis.groups import labels
 from analysis.material import Material
 from analysis.tried import CLASSES, shares
+from analysis.words import units
+from results.counts import count
 from results.errors import ResultsError
 
 _BLUE, _VERMILION = LOOKS[0].colour, LOOKS[1].colour
@@ -66,15 +68,14 @@ def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
         texts = labels([curve.group for curve in tried])
         for one, curve, text in zip(axes, tried, texts, strict=True):
             _panel(one, curve, text, sizes)
-        units = {curve.example_unit for curve in tried}
-        unit = f"batch size ({units.pop()}s)" if len(units) == 1 else "batch size"
+        sizes_of = f"batch size ({units(curve.example_unit for curve in tried)})"
         figure = axes[0].get_figure(root=True)
         assert isinstance(figure, Figure)
         if ax is None:
-            figure.supxlabel(unit)
+            figure.supxlabel(sizes_of)
             figure.supylabel("share of trials that ran")
         else:
-            ax.set_xlabel(unit)
+            ax.set_xlabel(sizes_of)
             ax.set_ylabel("share of trials that ran")
         _legend(axes[0], figure, tried, alone=ax is not None)
     return axes[0]
@@ -115,8 +116,13 @@ def _panel(ax: Axes, curve: Curve, text: str, sizes: Sequence[int]) -> None:
     ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     ax.set_yticks([0, 0.5, 1])
     ran = sorted({len(point.tried) for point in curve.points if point.tried})
-    count = f"{ran[0]}" if len(ran) == 1 else f"{ran[0]}–{ran[-1]}"
-    ax.set_title(f"{text}, {count} trials a batch size", color=ink(), fontsize="small", pad=3)
+    least = f"{ran[0]:,}–" if len(ran) > 1 else ""
+    ax.set_title(
+        f"{text}, {least}{count(ran[-1], 'trial')} a batch size",
+        color=ink(),
+        fontsize="small",
+        pad=3,
+    )
 
 
 def _legend(ax: Axes, figure: Figure, curves: Sequence[Curve], *, alone: bool) -> None:

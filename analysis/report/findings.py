@@ -9,7 +9,8 @@ from analysis.comparisons import Comparison, compare
 from analysis.curves import Curve
 from analysis.regimes import Interval, Regimes
 from analysis.report.panels import View
-from analysis.words import interval
+from analysis.words import interval, units
+from results.counts import count
 
 FEW = 10
 """Trials a point below which a best of N is called that of a small N."""
@@ -21,9 +22,9 @@ _ENDS = {
 }
 _ESTIMATORS = {
     "run": "every run a point",
-    "minimum": "best of {} trials at each batch size",
-    "best_of_10": "expected best of 10 of {} trials at each batch size",
-    "median_of_searches": "median best of {} trials at each batch size",
+    "minimum": "best of {} at each batch size",
+    "best_of_10": "expected best of 10 of {} at each batch size",
+    "median_of_searches": "median best of {} at each batch size",
 }
 
 
@@ -87,9 +88,8 @@ def warnings(view: View, held: Sequence[Comparison | None]) -> list[dict[str, An
 def _parts(curve: Curve, found: Regimes | None) -> list[dict[str, str]]:
     if found is None:
         return []
-    unit = f"{curve.example_unit}s"
     return [
-        _part("critical batch size", found.critical_batch_size, unit),
+        _part("critical batch size", found.critical_batch_size, units([curve.example_unit])),
         _part("perfect scaling until", found.perfect_scaling_until, ""),
         _part("maximal parallelism from", found.maximal_parallelism_from, ""),
     ]
@@ -109,10 +109,10 @@ def _part(name: str, found: Interval, unit: str) -> dict[str, str]:
 
 def _rests(curve: Curve, found: Regimes | None) -> str:
     sizes = curve.batch_sizes
-    many = f"{len(sizes)} batch sizes, {min(sizes):,} to {max(sizes):,}"
+    many = f"{count(len(sizes), 'batch size')}, {min(sizes):,} to {max(sizes):,}"
     if len(sizes) == 1:
         many = f"batch size {sizes[0]:,} alone"
-    words = [many, _ESTIMATORS[curve.named].format(curve.trials)]
+    words = [many, _ESTIMATORS[curve.named].format(count(curve.trials, "trial"))]
     if found is not None and found.min_steps.high is not None:
         least = found.min_steps
         words.append(f"{interval(least.value, least.low, least.high)} steps at the plateau")
@@ -122,8 +122,8 @@ def _rests(curve: Curve, found: Regimes | None) -> str:
 
 
 def _unfitted(curve: Curve) -> str:
-    count = len({point.batch_size for point in curve.points if not point.censored})
-    reached = ("no batch size", "one batch size", "two batch sizes")[min(count, 2)]
+    known = len({point.batch_size for point in curve.points if not point.censored})
+    reached = ("no batch size", "one batch size", "two batch sizes")[min(known, 2)]
     return f"{reached} reached the target, and the regimes need three"
 
 
@@ -131,8 +131,8 @@ def _few(curve: Curve) -> str | None:
     if curve.repeats or curve.trials >= FEW:
         return None
     return (
-        f"each point is the best of only {curve.trials} trials: it lies above what a longer search "
-        "would find, and scatters more"
+        f"each point is the best of only {count(curve.trials, 'trial')}: it lies above what a "
+        "longer search would find, and scatters more"
     )
 
 
@@ -142,6 +142,6 @@ def _unequal(view: View) -> list[str]:
     if len(counts) < 2:
         return []
     return [
-        f"unequal N: points are the best of {counts[0]} to {counts[-1]} trials; the best of fewer "
-        "lies higher, so compare plateaus with care"
+        f"unequal N: points are the best of {counts[0]} to {count(counts[-1], 'trial')}; the best "
+        "of fewer lies higher, so compare plateaus with care"
     ]

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from analysis.comparisons import Comparison
+from analysis.curves import Curve
 from analysis.material import Material
 from analysis.report import findings, provenance, tables
 from analysis.report.bibtex import bibtex
@@ -20,6 +21,8 @@ from analysis.report.pictures import MOST_SHOWN, picture
 from analysis.report.render import contents
 from analysis.report.series import overlay, series
 from analysis.telling import each
+from analysis.words import units
+from results.counts import count
 
 MOST_TRIED = 40_000
 """Trials that the search charts hold in all: beyond, they are left out and the page says so."""
@@ -42,7 +45,7 @@ def payload(
     found: dict[str, Any] = {
         "title": title or _title(parts),
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
-        "about": _about(material),
+        "about": _about(material, [curve for part in parts for curve in _first(part).curves]),
         "tolerance": material.asked.tolerance,
         "looks": palette(),
         "most_shown": MOST_SHOWN,
@@ -89,7 +92,7 @@ def _view(name: str, view: View, order: dict[str, int], baseline: str | None) ->
     shown = [
         series(curve, found, look) for (curve, found), look in zip(view.pairs, looks, strict=True)
     ]
-    some = [tables.regimes(view), tables.comparisons(held), tables.points(view)]
+    some = [tables.regimes(view), tables.comparisons(view, held), tables.points(view)]
     return {
         "id": name,
         "target": None if view.target is None else str(view.target),
@@ -115,10 +118,11 @@ def _title(parts: Sequence[Panel]) -> str:
     names = list(dict.fromkeys(part.workload for part in parts if part.workload is not None))
     if len(names) == 1:
         return f"How {names[0]} scales with batch size"
-    return f"How {len(names)} workloads scale with batch size" if names else "Batch size scaling"
+    several = count(len(names), "workload")
+    return f"How {several} scale with batch size" if names else "Batch size scaling"
 
 
-def _about(material: Material) -> dict[str, Any]:
+def _about(material: Material, curves: Sequence[Curve]) -> dict[str, Any]:
     trials = material.trials
     times = trials["time"].dropna() if "time" in trials else trials.iloc[:0, 0]
     return {
@@ -131,6 +135,7 @@ def _about(material: Material) -> dict[str, Any]:
         "first": f"{times.min():%Y-%m-%d}" if len(times) else None,
         "last": f"{times.max():%Y-%m-%d}" if len(times) else None,
         "where": material.asked.where,
+        "examples": units(curve.example_unit for curve in curves),
     }
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.material import Material
+from results.counts import count
 from results.masking import masked
 from results.schema import SCHEMA_VERSION
 
@@ -53,9 +54,9 @@ def environment(material: Material) -> list[dict[str, str]]:
         if column in trials and (text := _values(trials[column]))
     ]
     packages: dict[str, Counter[str]] = {}
-    for versions, count in trials["versions"].dropna().value_counts().items():
+    for versions, many in trials["versions"].dropna().value_counts().items():
         for package, number in json.loads(str(versions)).items():
-            packages.setdefault(package, Counter())[str(number)] += int(count)
+            packages.setdefault(package, Counter())[str(number)] += int(many)
     rows += [{"name": package, "text": _counted(found)} for package, found in packages.items()]
     rows.append({"name": "results schema", "text": f"version {SCHEMA_VERSION}"})
     rows.append({"name": "this report", "text": f"batchscale {program()}"})
@@ -84,9 +85,9 @@ def _text(value: Any) -> str | None:
 def _values(cells: pd.Series) -> str:
     some = cells.dropna()
     counts: Counter[str] = Counter()
-    for value, count in some.value_counts().items():
+    for value, trials in some.value_counts().items():
         text = f"{value:g}" if isinstance(value, (int, float)) else str(value)
-        counts[text] += int(count)
+        counts[text] += int(trials)
     return _counted(counts)
 
 
@@ -94,6 +95,6 @@ def _counted(counts: Counter[str]) -> str:
     if len(counts) == 1:
         return next(iter(counts))
     usual = counts.most_common(_MOST)
-    words = [f"{value} ({count:,} trials)" for value, count in usual]
+    words = [f"{value} ({count(trials, 'trial')})" for value, trials in usual]
     more = len(counts) - len(usual)
     return ", ".join([*words, f"and {more} more"] if more else words)

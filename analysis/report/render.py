@@ -6,6 +6,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from results.counts import agreeing, count
+
 if TYPE_CHECKING:
     from jinja2 import Environment
 
@@ -50,13 +52,15 @@ def plotly() -> str:
 def _templates() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    return Environment(
+    templates = Environment(
         loader=FileSystemLoader(FILES, encoding="utf-8"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    templates.globals |= {"count": count, "agreeing": agreeing}
+    return templates
 
 
 def _read(name: str) -> str:

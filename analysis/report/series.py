@@ -15,6 +15,7 @@ from analysis.regimes import Regimes
 from analysis.report.compact import columns, compact
 from analysis.stretches import perfect_examples, stretches
 from analysis.tried import CLASSES
+from analysis.words import units
 
 _SHOWN = 24
 """Numbers of trials at which the expected best of a batch size is drawn, at most."""
@@ -33,7 +34,7 @@ def series(curve: Curve, found: Regimes | None, look: int) -> dict[str, Any]:
         "source": curve.group.get("source"),
         "trials": curve.trials,
         "estimator": curve.named,
-        "unit": curve.example_unit,
+        "units": units([curve.example_unit]),
         "relative": curve.relative,
         "points": columns([_point(point, point.batch_size in left_out) for point in curve.points]),
         **_located(curve, found),
@@ -131,7 +132,6 @@ def overlay(curve: Curve) -> dict[str, Any]:
         "workload": curve.group.get("workload"),
         "dataset": curve.group.get("dataset"),
         "target": None if curve.target is None else str(curve.target),
-        "unit": curve.example_unit,
         "batch_size": [point.batch_size for point in reached],
         "steps": compact([point.steps for point in reached]),
         "low": compact([low for low, _ in ends]),

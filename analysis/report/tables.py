@@ -11,14 +11,14 @@ from analysis.regimes import Interval
 from analysis.report import series
 from analysis.report.compact import compact
 from analysis.report.panels import View
-from analysis.words import interval, short
+from analysis.words import interval, short, units
 
 _NAMES = {
     "perfect_scaling_until": "perfect scaling until",
     "critical_batch_size": "critical batch size",
     "maximal_parallelism_from": "maximal parallelism from",
     "min_steps": "min steps",
-    "min_examples": "min examples",
+    "min_examples": "min {}",
 }
 
 Cell = tuple[str, float | str | None]
@@ -35,7 +35,7 @@ def regimes(view: View) -> dict[str, Any]:
         cells += [_interval(getattr(found, name)) if found else ("", None) for name in _NAMES]
         cells.append((str(found.best["form"]), None) if found else ("", None))
         rows.append(cells)
-    names = ["curve", "batch sizes", "N", *_NAMES.values(), "fitted form"]
+    names = ["curve", "batch sizes", "N", *_named(view), "fitted form"]
     return _table("Regimes", names, rows, words=("curve", "fitted form"))
 
 
@@ -44,22 +44,31 @@ def points(view: View) -> dict[str, Any]:
     rows: list[list[Cell]] = []
     for curve in view.curves:
         rows += [[(curve.label, curve.label), *_point(point)] for point in curve.points]
-    names = ["curve", "batch size", "steps", "last miss", "error bar", "examples", "N", "hits",
+    names = ["curve", "batch size", "steps", "last miss", "error bar", _examples(view), "N", "hits",
              "infeasible", "best metaparameters", "trial", "on the edge"]  # fmt: skip
     return _table(
         "Points", names, rows, words=("curve", "best metaparameters", "trial", "on the edge")
     )
 
 
-def comparisons(held: Sequence[Comparison | None]) -> dict[str, Any]:
+def comparisons(view: View, held: Sequence[Comparison | None]) -> dict[str, Any]:
     """A row a curve held against a baseline: the ratio of each quantity."""
     rows: list[list[Cell]] = []
     for one in held:
         if one is not None and one.baseline is not None:
             cells: list[Cell] = [(one.label, one.label), (one.baseline, one.baseline)]
             rows.append([*cells, *(_ratio(one.ratios[name]) for name in _NAMES)])
-    names = ["curve", "over", *_NAMES.values()]
+    names = ["curve", "over", *_named(view)]
     return _table("Ratios", names, rows, words=("curve", "over"))
+
+
+def _examples(view: View) -> str:
+    return units(curve.example_unit for curve in view.curves)
+
+
+def _named(view: View) -> list[str]:
+    """The quantities as columns are called."""
+    return [name.format(_examples(view)) for name in _NAMES.values()]
 
 
 def _table(

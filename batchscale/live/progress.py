@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from results.counts import count
 from results.target import Target
 
 if TYPE_CHECKING:
@@ -63,11 +64,12 @@ def _sentence(found: Status, packs: int) -> str:
     wanted, infeasible, failed = (
         int(found.studies[name].sum()) for name in ("wanted", "infeasible", "failed")
     )
-    runs = f"{packs} packs train now" if packs > 1 else "1 pack trains now"
+    runs = f"{count(packs, 'pack', 'train')} now" if packs else "nothing runs now"
+    trials = count(wanted, "trial")
     sentences = [
-        f"{wanted - found.left:,} of {wanted:,} trials, {runs if packs else 'nothing runs now'}."
+        f"{wanted - found.left:,} of {trials}, {runs}."
         if found.left or packs
-        else f"All {wanted:,} trials of the search are there.",
+        else f"The search has all of its {trials}.",
         f"{infeasible:,} infeasible so far." if infeasible else "",
         f"{failed:,} failed: the same sweep tries them once more." if failed else "",
     ]

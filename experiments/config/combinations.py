@@ -15,7 +15,7 @@ from experiments.config.points import HandPicked, Point
 from experiments.config.tuning import Search
 from experiments.config.yaml_lines import Path
 from experiments.errors import ExperimentError, nearest
-from experiments.identity import canonical
+from experiments.identity import canonical, optimizer_identity
 from experiments.optimizers import Optimizer
 from experiments.plan import Value
 from experiments.schedules import Schedule
@@ -68,10 +68,10 @@ def combinations(experiment: Experiment) -> tuple[list[Combination], Search]:
         _named(experiment, ("grid", "optimizer", i), optimizers.get, name, experiment.base)
         for i, name in enumerate(grid["optimizer"])
     ]
+    _check_labels(experiment, used)
     plans = _schedules(experiment, grid)
-    search = Search.parse(
-        experiment.search, [*(o.name for o in used), *(s.name for s in plans)], experiment.places
-    )
+    named = [*(o.name for o in used), *(o.label for o in used), *(s.name for s in plans)]
+    search = Search.parse(experiment.search, named, experiment.places)
     search.check(used, plans, names, experiment.base, experiment.places)
     picked = None
     if experiment.points is not None:
@@ -114,7 +114,7 @@ def _field_names(experiment: Experiment, grid: Mapping[str, Sequence[Any]]) -> l
         if "needs a value" not in str(error):
             raise experiment.error(("workload",), str(error), error.hint) from None
     swept = {key: values[0] for key, values in grid.items() if key not in _KEYS}
-    return list(_load(experiment, swept, "").fields)
+    return list(_load(experiment, swept, None).fields)
 
 
 def _values(experiment: Experiment, key: str, value: Any) -> Sequence[Any]:
@@ -148,6 +148,28 @@ def _named(experiment: Experiment, path: Path, get: Any, *arguments: Any) -> Any
         return get(*arguments)
     except ExperimentError as error:
         raise experiment.error(path, str(error), error.hint) from None
+
+
+def _check_labels(experiment: Experiment, used: Sequence[Optimizer]) -> None:
+    """An optimizer is in the grid once, and no two are called the same."""
+    labels: dict[str, Optimizer] = {}
+    identities: dict[str, Optimizer] = {}
+    reserved = {*optimizers.names(), *schedules.names()}
+    for i, optimizer in enumerate(used):
+        name, label = optimizer.name, optimizer.label
+        identity = canonical(optimizer_identity(optimizer, experiment.base))
+        same = identities.setdefault(identity, optimizer)
+        namesake = labels.setdefault(label, optimizer)
+        hint = f"give it a name of its own: {name} as {label}-2"
+        if same is not optimizer:
+            message, hint = f"{label} is {same.label}, which is there already", "keep one"
+        elif namesake is not optimizer:
+            message = f"{namesake.name} and {name} are both called {label}"
+        elif label in reserved and label != name:
+            message = f"{name} is called {label}, which is something else"
+        else:
+            continue
+        raise experiment.error(("grid", "optimizer", i), f"grid.optimizer: {message}", hint)
 
 
 def _schedules(experiment: Experiment, grid: Mapping[str, Sequence[Any]]) -> list[Schedule]:
@@ -209,7 +231,7 @@ def _check_names(
     picked: HandPicked | None,
 ) -> None:
     """A name must mean one thing: a field of the workload, an argument, swept or tuned."""
-    arguments = {o.name: o.arguments for o in used} | {s.name: s.arguments for s in plans}
+    arguments = {o.label: o.arguments for o in used} | {s.name: s.arguments for s in plans}
     for owner, legal in arguments.items():
         for name in sorted(legal.intersection(names)):
             raise experiment.error(
@@ -241,7 +263,7 @@ def _combine(
     space = {n: e for n, e in entries.items() if isinstance(e, Dimension)}
     plain = {n: e for n, e in entries.items() if n not in space}
     fields = {**swept, **{n: e for n, e in plain.items() if n in names}}
-    workload = _load(experiment, fields, optimizer.name)
+    workload = _load(experiment, fields, optimizer)
     for name, value in workload.fields.items():
         if holds_key(value):
             raise experiment.error(
@@ -249,7 +271,7 @@ def _combine(
             )
     for name in set(names).intersection(space):  # both ends must be values that the field can have
         for value in space[name].levels(2):  # and all choices
-            _load(experiment, {**fields, name: value}, optimizer.name)
+            _load(experiment, {**fields, name: value}, optimizer)
     return Combination(
         workload=workload,
         fields=fields,
@@ -261,15 +283,19 @@ def _combine(
     )
 
 
-def _load(experiment: Experiment, fields: Mapping[str, Any], optimizer: str) -> Workload:
+def _load(
+    experiment: Experiment, fields: Mapping[str, Any], optimizer: Optimizer | None
+) -> Workload:
     try:
         return workloads.load(experiment.workload, fields, experiment.base)
     except WorkloadError as error:
         named = [name for name in fields if f"field {name!r}" in str(error)]
         path: Path = ("grid", named[0]) if named else ("workload",)
         if named and named[0] not in experiment.grid:
-            section = experiment.search.get(optimizer)
-            inside = isinstance(section, Mapping) and named[0] in section
-            path = ("search", optimizer, named[0]) if inside else ("search", named[0])
+            path = ("search", named[0])
+            for key in (optimizer.name, optimizer.label) if optimizer else ():
+                section = experiment.search.get(key)
+                if isinstance(section, Mapping) and named[0] in section:
+                    path = ("search", key, named[0])
             path = path if experiment.points is None else ("points",)
         raise experiment.error(path, str(error), error.hint) from None

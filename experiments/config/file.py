@@ -10,7 +10,7 @@ from typing import Any
 
 from experiments.config import keywords, packaged, searching
 from experiments.config.experiment import LONGEST_NAME, Experiment
-from experiments.config.inherit import KEY, inherit
+from experiments.config.inherit import KEY, inherit, labels, leave_out
 from experiments.config.overrides import override
 from experiments.config.packaged import names
 from experiments.config.plain import check_plain
@@ -113,7 +113,9 @@ def _build(
     name: str | None,
 ) -> Experiment:
     data, places = inherit(data, places, base)
+    before = labels(data)
     override(data, overrides, places)
+    leave_out(data, before)
     check_plain(data, places)
     if KEY in data:
         raise places.error((KEY,), f"{KEY} is said in a file, not here", "sweep a file that does")

@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from results.counts import count
+
 _RANGE = re.compile(r"(-?\d{1,18})\s*\.\.\s*(-?\d{1,18})")
 _WHOLE = re.compile(r"-?\d{1,18}")
 _MOST = 10**18
@@ -98,7 +100,7 @@ def resolve(sizes: Sequence[BatchSize], train_size: int) -> list[int]:
         number = train_size if isinstance(size, str) else size
         if number > train_size:
             raise GridError(
-                f"batch size {number} is over the training set ({train_size} examples)",
+                f"batch size {number} is over the training set ({count(train_size, 'example')})",
                 "`full` is the whole training set as one batch",
             )
         if number in found:

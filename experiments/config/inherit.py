@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from experiments import optimizers
 from experiments.config import packaged
 from experiments.config import yaml_lines as lines
 from experiments.config.text_file import UnreadableError, read_text
@@ -62,10 +63,29 @@ def inherit(
     base, of_base = inherit(base, of_base, where, (*seen, identity))
     base.pop("name", None)
     own = {key: value for key, value in data.items() if key != KEY}
+    before = labels(base)
     _merge(base, own, (), of_base, places)
+    leave_out(base, before)
     of_base.source = places.source
     of_base.put((), places.at(()))
     return base, of_base
+
+
+def labels(data: Mapping[str, Any]) -> set[str]:
+    """What the optimizers of a file's grid are called."""
+    grid = data.get("grid")
+    named = grid.get("optimizer") if isinstance(grid, Mapping) else None
+    texts = named if isinstance(named, list) else [named]
+    return {optimizers.label(text) for text in texts if isinstance(text, str)}
+
+
+def leave_out(data: dict[str, Any], before: set[str]) -> None:
+    """Drop what ``search`` and ``points`` say of optimizers that were in the grid ``before``, by
+    what they were called there."""
+    for name in before - labels(data) - {*optimizers.names()}:
+        for key in ("search", "points"):
+            if isinstance(data.get(key), dict):
+                data[key].pop(name, None)
 
 
 def _find(name: str, places: Places, folder: Path) -> tuple[str, str, Path]:

@@ -259,6 +259,7 @@ def _plan(
             spec=experiment.workload, fields=combination.fields, base=experiment.base
         ),
         optimizer=combination.optimizer.name,
+        optimizer_name=combination.optimizer.display_name,
         schedule=combination.schedule.name,
         technique=combination.technique,
         batch_size=batch_size,

@@ -40,22 +40,27 @@ class HandPicked:
         self._experiment, self._fields = experiment, frozenset(fields)
         scheduled = frozenset().union(*(s.arguments for s in plans)) | self._fields
         raw, names = experiment.points, [optimizer.name for optimizer in used]
+        keys = {key: optimizer for optimizer in used for key in (optimizer.name, optimizer.label)}
         self._lists: dict[str, tuple[Path, list[Point]]] = {}
         if not isinstance(raw, Mapping):
             legal = scheduled.union(*(o.arguments for o in used))
             shared = ("points",), self._checked(raw, ("points",), legal)
             self._lists = dict.fromkeys(names, shared)
             return
-        for name in raw:
-            if name not in names:
+        for name, points in raw.items():
+            path: Path = ("points", name)
+            if name not in keys:
                 message = f"points.{name}: no such optimizer in the grid"
-                raise experiment.error(("points", name), message, nearest(name, names))
+                raise experiment.error(path, message, nearest(name, keys))
+            optimizer = keys[name]
+            if optimizer.name in self._lists:
+                message = f"points of {optimizer.name} and of {optimizer.label}, which it is called"
+                raise experiment.error(path, message, "keep one of the two")
+            checked = self._checked(points, path, optimizer.arguments | scheduled)
+            self._lists[optimizer.name] = path, checked
         for optimizer in used:
-            path: Path = ("points", optimizer.name)
-            if optimizer.name not in raw:
-                raise experiment.error(("points",), f"points has none for {optimizer.name}")
-            found = self._checked(raw[optimizer.name], path, optimizer.arguments | scheduled)
-            self._lists[optimizer.name] = path, found
+            if optimizer.name not in self._lists:
+                raise experiment.error(("points",), f"points has none for {optimizer.label}")
 
     @property
     def names(self) -> set[str]:
@@ -82,7 +87,7 @@ class HandPicked:
             missing = [name for name in wanted if name not in point]
             if missing:
                 name = missing[0]
-                other = f"which {optimizer.name} tunes" if name in tuned else "as others do"
+                other = f"which {optimizer.label} tunes" if name in tuned else "as others do"
                 raise self._experiment.error(
                     (*path, i),
                     f"{dotted((*path, i))} gives no {name}, {other}",

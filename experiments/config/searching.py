@@ -67,7 +67,7 @@ def check_spaces(experiment: Experiment, found: Sequence[Combination]) -> None:
         if len(ranges) < 2:
             raise experiment.error(
                 ("method",),
-                f"method optuna:cmaes needs two ranges: {one.optimizer.name} tunes "
+                f"method optuna:cmaes needs two ranges: {one.optimizer.label} tunes "
                 f"{' and '.join(ranges) or 'nothing'} alone",
                 "method: optuna:tpe, or tune more",
             )
@@ -109,7 +109,7 @@ def _check_estimator(experiment: Experiment, method: str) -> None:
     if experiment.trials < _BEST_OF:
         raise experiment.error(
             path,
-            f"estimator best_of_10 needs {_BEST_OF} trials: trials is {experiment.trials}",
+            f"estimator best_of_10 needs at least {_BEST_OF}: trials is {experiment.trials}",
             f"trials: {_BEST_OF} or more",
         )
 

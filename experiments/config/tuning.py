@@ -38,7 +38,8 @@ class Search:
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any], grid: Iterable[str], places: Places) -> Search:
-        """Read ``search:``; ``grid`` are the optimizers and schedules of the grid.
+        """Read ``search:``; ``grid`` are the optimizers and schedules of the grid, by what loads
+        them and by what they are called.
 
         Raises:
             ExperimentError: an unknown scale, an impossible range, a part of no known name.
@@ -71,8 +72,8 @@ class Search:
             _space(optimizer.space, f"optimizer {optimizer.name}"),
             _space(schedule.space, f"schedule {schedule.name}"),
             self.general,
-            self.sections.get(schedule.name, {}),
-            self.sections.get(optimizer.name, {}),
+            self._of(schedule),
+            self._of(optimizer),
         )
         for layer in layers:
             for name, entry in layer.items():
@@ -101,7 +102,14 @@ class Search:
             if name not in everywhere:
                 raise places.error(("search", name), *_unknown(name, everywhere))
             check_value(name, entry, fields, ("search", name), places)
-        in_use = {o.name: o for o in used}
+        in_use = {key: o for o in used for key in _keys(o)}
+        for optimizer in used:
+            if optimizer.name != optimizer.label and {*self.sections} >= {*_keys(optimizer)}:
+                raise places.error(
+                    ("search", optimizer.label),
+                    f"search has {optimizer.name} and {optimizer.label}, which it is called",
+                    "keep one of the two",
+                )
         for section, entries in self.sections.items():
             if section in schedules.names():
                 legal = schedules.get(section).arguments
@@ -131,7 +139,7 @@ class Search:
                 for name, entry in self.resolve(optimizer, schedule, fields).items()
                 if name in optimizer.arguments | fields
             }
-            parts[optimizer.name] = {**own, **self.sections.get(optimizer.name, {})}
+            parts[optimizer.name] = {**own, **self._of(optimizer)}
         for schedule in plans:
             general = Search(general=self.general, sections={schedule.name: self._of(schedule)})
             entries = general.resolve(used[0], schedule, ())
@@ -145,8 +153,14 @@ class Search:
             if entries
         }
 
-    def _of(self, schedule: Schedule) -> Entries:
-        return self.sections.get(schedule.name, {})
+    def _of(self, owner: Optimizer | Schedule) -> Entries:
+        """The part of an optimizer, by its file or by its label, or of a schedule."""
+        written = [self.sections[key] for key in _keys(owner) if key in self.sections]
+        return written[0] if written else {}
+
+
+def _keys(owner: Optimizer | Schedule) -> tuple[str, ...]:
+    return (owner.name, owner.label) if isinstance(owner, Optimizer) else (owner.name,)
 
 
 def _is_section(name: str, value: Any, known: Iterable[str]) -> bool:

@@ -17,8 +17,11 @@ from experiments.driver.rounds import Record
 from experiments.driver.saved import Header, unpack_snapshot
 from experiments.driver.settings import settings_hash
 from experiments.errors import ExperimentError
+from experiments.identity import study_id
 from experiments.plan import Study
 from results.checkpoints import Checkpoints
+from results.counts import agreeing, count
+from results.optimizers import class_name
 from results.reached import steps_to_target
 from results.reader import Results
 from results.reader import open as open_results
@@ -191,12 +194,19 @@ def changed(
     before = store.studies()
     recorded = set(before["study"])
     versions: dict[tuple[object, ...], tuple[str, str]] = {}
+    by_id: dict[str, tuple[str, str]] = {}
     for row in _dicts(before.sort_values("time")):
-        versions[description(row)] = (str(row["workload_version"]), str(row["study"]))
+        held = (str(row["workload_version"]), str(row["study"]))
+        versions[description(row)] = by_id[held[1]] = held
+    hashes = dict.fromkeys(version for version, _ in by_id.values())
     touched, version = set(), ""
     for plan, planned in zip(plans, rows, strict=True):
-        old = versions.get(description(planned))
-        own = "source" in plan.identity["workload"] and plan.study.id not in recorded
+        if "source" not in plan.identity["workload"]:
+            continue
+        # Where the optimizer was called otherwise, the study that this one is of earlier code.
+        earlier = [by_id[name] for name in _earlier(plan, hashes) if name in by_id]
+        old = versions.get(description(planned), earlier[-1] if earlier else None)
+        own = plan.study.id not in recorded
         if own and old and old[0] != planned["workload_version"]:
             version = old[0]
             touched.add(old[1])
@@ -206,6 +216,15 @@ def changed(
     return Changed(version=version, trials=int(trials), studies=len(touched))
 
 
+def _earlier(plan: StudyPlan, sources: Iterable[str]) -> list[str]:
+    """The ids that a study has with the workload's code of these hashes."""
+    workload = plan.identity["workload"]
+    return [
+        study_id({**plan.identity, "workload": {**workload, "source": source}})
+        for source in sources
+    ]
+
+
 def _dicts(frame: pd.DataFrame) -> list[dict[str, Any]]:
     return [{str(k): v for k, v in row.items()} for row in frame.to_dict("records")]
 
@@ -213,6 +232,7 @@ def _dicts(frame: pd.DataFrame) -> list[dict[str, Any]]:
 def description(row: Mapping[str, object]) -> tuple[object, ...]:
     """What a study is, but for its code: of a row of the studies or of the trials."""
     names = ("workload", "fields", "optimizer", "schedule", "technique", "batch_size")
+    row = {**row, "optimizer": class_name(str(row["optimizer"]))}
     values = [row[name] for name in (*names, "evaluation_ratio")]
     return tuple(json_text(v) if isinstance(v, Mapping) else v for v in values)
 
@@ -220,7 +240,7 @@ def description(row: Mapping[str, object]) -> tuple[object, ...]:
 def refuse_changed(found: Changed, workload: str) -> ExperimentError:
     """The error that asks what to do."""
     return ExperimentError(
-        f"{workload} has changed since {found.trials} trials of {found.studies} studies were "
-        "trained with it",
+        f"{workload} has changed since {count(found.trials, 'trial')} of "
+        f"{count(found.studies, 'study')} {agreeing(found.trials, 'were')} trained with it",
         hint="--keep-old counts them as this experiment's; --retrain trains them again",
     )

@@ -28,7 +28,7 @@ def study_columns(study: Study, workload: Workload) -> dict[str, Any]:
         "workload_version": identity.get("source") or identity.get("version"),
         "dataset": workload.dataset,
         "model": workload.model_name,
-        "optimizer": study.optimizer,
+        "optimizer": study.optimizer_label,
         "schedule": study.schedule,
         "technique": dict(study.technique),
         "batch_size": study.batch_size,

@@ -25,6 +25,7 @@ def settings_hash(study: Study) -> str:
     )
     for name in ("experiment", "layout", "engine", *searching):
         del content[name]
+    del content["optimizer_name"]
     del content["workload"]["base"]  # a staged copy stands elsewhere
     del content["workload"]["spec"]
     text = json.dumps(content, sort_keys=True, default=str)

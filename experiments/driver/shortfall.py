@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from experiments.driver.known import measured
 from experiments.errors import ExperimentError
 from experiments.plan import Study
+from results.counts import agreeing, count
 from results.reached import metric as values_of
 from results.store import Store
 from results.target import Target
@@ -29,29 +30,29 @@ class Shortfall:
         Args:
             ends: how many trials there are of each stop reason.
         """
+        none = f"no study has reached {self.target} in its first {count(trials, 'trial')}"
         if not self.best:
-            return self._unmeasured(trials, ends.get("diverged", 0), ends.get("error", 0))
+            diverged, failed = ends.get("diverged", 0), ends.get("error", 0)
+            how = "every trial diverged"
+            if failed:
+                how = f"{count(diverged, 'trial')} diverged, {failed:,} failed"
+            return ExperimentError(
+                f"{none}: none was measured at all, {how}",
+                hint="lower the learning rates of the search"
+                + ("; what failed is said above" if failed else ""),
+            )
         ranked = sorted(self.best, key=lambda label: self.best[label])
         if not self.target.lower_is_better:
             ranked.reverse()
         shown = ", ".join(f"{label}: {self.best[label]:.4g}" for label in ranked[:_SHOWN])
         more = f", and {len(ranked) - _SHOWN} more" if len(ranked) > _SHOWN else ""
         reached = self.suggest()
-        count = sum(1 for value in self.best.values() if reached.hit(value))
+        many = sum(1 for value in self.best.values() if reached.hit(value))
         return ExperimentError(
-            f"no study has reached {self.target} in its first {trials} trials; best "
-            f"{self.target.metric} of each: {shown}{more}",
-            hint=f"{count} of {len(ranked)} studies have reached {reached}: set it as the target, "
-            "or raise the budget; the same command goes on as it is",
-        )
-
-    def _unmeasured(self, trials: int, diverged: int, failed: int) -> ExperimentError:
-        how = f"{diverged} trials diverged, {failed} failed" if failed else "every trial diverged"
-        return ExperimentError(
-            f"no study has reached {self.target} in its first {trials} trials: none was measured "
-            f"at all, {how}",
-            hint="lower the learning rates of the search"
-            + ("; what failed is said above" if failed else ""),
+            f"{none}; best {self.target.metric} of each: {shown}{more}",
+            hint=f"{many} of {count(len(ranked), 'study')} {agreeing(many, 'have')} reached "
+            f"{reached}: set it as the target, or raise the budget; the same command goes on as it "
+            "is",
         )
 
     def suggest(self) -> Target:

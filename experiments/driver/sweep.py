@@ -19,6 +19,7 @@ from experiments.config.file import Experiment
 from experiments.driver import known as dataset
 from experiments.driver import remaining, rounds
 from experiments.driver.dispatch import Dispatcher
+from experiments.driver.display_names import rename
 from experiments.driver.events import Note, Observer, Stage, StudyPlanned, TimeLeft, ignore
 from experiments.driver.executors import Executor
 from experiments.driver.failures import reproducing
@@ -34,6 +35,7 @@ from experiments.driver.study_state import Side, StudyState
 from experiments.driver.worker import MakeTrainer, Pace, training
 from experiments.plan import Layout
 from results.claims import Claims
+from results.counts import agreeing, count
 from results.location import Location
 from results.schema import json_text
 from results.store import Store
@@ -145,6 +147,9 @@ class _Sweep:
         end_leftovers(self.store)
         plans = self._settle_changes(plans, keep_old, retrain)
         self.store.add_studies(plans.new_rows(self.store))
+        if renamed := rename(self.store, plans.studies):
+            text = f"{count(renamed, 'trial')} of a renamed optimizer {agreeing(renamed, 'are')}"
+            self.observer(Note(text=f"{text} recorded under its new name."))
         self.states = self._states(plans)
         self._tell_plan()
         self._move_targets()
@@ -203,8 +208,8 @@ class _Sweep:
             return  # an earlier run has said so
         self.store.add_studies([{**self.rows[state.study.id], "search_space": space}])
         ends = " and ".join(f"{name} at its {_END[side]} end" for name, side in where)
-        count = len(state.blocks[-1].trials)
-        text = f"{state.label}: the optimum has no room, {ends}: {count} trials more, beyond it."
+        more = count(len(state.blocks[-1].trials), "more trial")
+        text = f"{state.label}: the optimum has no room, {ends}: {more}, beyond it."
         self.observer(Note(text=text))
 
     def _tell_plan(self) -> None:
@@ -239,19 +244,21 @@ class _Sweep:
         done = [t for t, state in others.items() if not state.need(t)]
         moved = relabel(self.store, self.experiment.name, target, done) if done else 0
         if moved:
-            text = f"{moved} trials of an earlier target are done under {target} as well."
+            text = f"{count(moved, 'trial')} of an earlier target {agreeing(moved, 'are')} done "
+            text += f"under {target} as well."
             self.observer(Note(text=text))
 
     def _settle_samples(self) -> None:
         """Trials of other searches of the studies are this one's where it has drawn them too."""
         adopt(self.store, self.states)
         foreign = {state.label: left_out(state) for state in self.states}
-        studies = sum(1 for count in foreign.values() if count)
-        if studies:
+        trials, studies = sum(foreign.values()), sum(1 for left in foreign.values() if left)
+        if trials:
             text = (
-                f"{sum(foreign.values()):,} recorded trials of {studies} studies belong to another "
-                "search (another space, method or seed) and are not counted; --search all of "
-                "regimes, plot and report counts them."
+                f"{count(trials, 'recorded trial')} of {count(studies, 'study')} "
+                f"{agreeing(trials, 'belong')} to another search (another space, method or seed) "
+                f"and {agreeing(trials, 'are')} not counted; --search all of regimes, plot and "
+                "report counts them."
             )
             self.observer(Note(text=text))
 
@@ -369,8 +376,8 @@ class _Sweep:
         for note in notes[:_EDGES_SHOWN]:
             self.observer(Note(text=note))
         if len(notes) > _EDGES_SHOWN:
-            more = f"{len(notes) - _EDGES_SHOWN} more studies have their optimum at an edge."
-            self.observer(Note(text=more))
+            more = count(len(notes) - _EDGES_SHOWN, "more study", "have")
+            self.observer(Note(text=f"{more} an optimum at an edge."))
 
     def _edges(self, state: StudyState) -> Iterator[str]:
         """The best trials must have room around them in their search space."""

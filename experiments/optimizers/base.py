@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from experiments.plan import Value
+from results.optimizers import class_name
 
 Space = Mapping[str, Any]
 """Metaparameter name -> a range as written in an experiment file, or a fixed value."""
@@ -56,10 +57,18 @@ class Optimizer(abc.ABC):
     """One entry of the registry: ``experiments.optimizers.get(name)``."""
 
     name: str
+    """What loads it: a registered name, a class of ``torch.optim``, or ``file.py:Class``."""
+    display_name: str | None = None
+    """As an experiment gives it: ``file.py:Class as NAME``."""
     space: Space
     arguments: frozenset[str]
     defaults: Mapping[str, Value]
     """What a metaparameter is where nothing says it; torch's, and none where torch has none."""
+
+    @property
+    def label(self) -> str:
+        """What tables, figures and messages call it: without a display name its class."""
+        return self.display_name or class_name(self.name)
 
     @abc.abstractmethod
     def module(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from experiments.optimizers.adam import Adam
 from experiments.optimizers.base import Optimizer
 from experiments.optimizers.own import OwnOptimizer
 from experiments.optimizers.sgd import SGD
+from results.optimizers import class_name
 from workloads.import_stop import missing
 from workloads.user_files import find_file, import_file
 
@@ -25,20 +27,44 @@ _KNOWN: dict[str, Callable[[], Optimizer]] = {
 }
 
 
+_AS = re.compile(r"(?P<name>.*\S)\s+as\s+(?P<display_name>[^\s:/][^:/]*?)\s*")
+"""A display name is no path: ``runs as is/my_opt.py:Lion`` has none."""
+
+
 def names() -> list[str]:
     """The registered names, without those of torch and of users' files."""
     return list(_KNOWN)
 
 
-def get(name: str, base: str | None = None) -> Optimizer:
-    """The optimizer ``name``: registered, a class of ``torch.optim``, or ``file.py:Class``.
+def get(text: str, base: str | None = None) -> Optimizer:
+    """The optimizer of a name, perhaps with what it is to be called: ``my_opt.py:Lion as Lion``.
 
     Args:
+        text: a registered name, a class of ``torch.optim``, or ``file.py:Class``; ``as`` and a
+            display name may follow.
         base: folder that a relative file starts from.
 
     Raises:
         ExperimentError: no such optimizer, or what is named is none.
     """
+    name, display_name = _split(text)
+    optimizer = _load(name, base)
+    optimizer.display_name = display_name
+    return optimizer
+
+
+def label(text: str) -> str:
+    """What the optimizer that ``get`` makes of ``text`` is called, without loading it."""
+    name, display_name = _split(text)
+    return display_name or class_name(name)
+
+
+def _split(text: str) -> tuple[str, str | None]:
+    named = _AS.fullmatch(text)
+    return (named["name"], named["display_name"]) if named else (text, None)
+
+
+def _load(name: str, base: str | None) -> Optimizer:
     if name in _KNOWN:
         return _KNOWN[name]()
     if ":" in name:

@@ -21,6 +21,7 @@ from experiments.errors import ExperimentError
 from experiments.plan import Layout, Study, Trial, Value, WorkloadRef
 from experiments.seeds import derive
 from experiments.training.setup import Setup
+from results.counts import count, plural
 from results.target import Target
 
 _STEPS = 5
@@ -71,9 +72,13 @@ def _findings(
     observer("trying its model, loss and metrics")
     check_contract(setup, trial)
     sizes = ", ".join(f"{name} {len(split):,}" for name, split in setup.splits.items())
-    yield Finding(check="data", passed=None, finding=f"{sizes} {setup.workload.example_unit}s")
     yield Finding(
-        check="model", passed=None, finding=f"{_parameters(setup, trial):,} parameters, {device}"
+        check="data", passed=None, finding=f"{sizes} {plural(setup.workload.example_unit)}"
+    )
+    yield Finding(
+        check="model",
+        passed=None,
+        finding=f"{count(_parameters(setup, trial), 'parameter')}, {device}",
     )
     yield Finding(check="loss and metrics", passed=True, finding="one value an example")
     yield _initialization(setup, trial)
@@ -177,7 +182,7 @@ def _micro_batches(setup: Setup, trial: Trial) -> Finding:
     for engine in (whole, parts):
         engine.advance(_STEPS)
     apart = _distance(whole.weights(0), parts.weights(0))
-    ways = f"{size} as 1 and as {-(-size // part)} parts, {_STEPS} steps"
+    ways = f"{size} as 1 and as {count(-(-size // part), 'part')}, {count(_STEPS, 'step')}"
     passed = apart <= _TOLERANCE
     return Finding(
         check=name,
@@ -240,7 +245,7 @@ def _rate(kind: str, ref: WorkloadRef, batch_size: int, device: str) -> Finding:
             torch.cuda.synchronize(setup.device)
         spent = time.perf_counter() - began
     rate = steps * models / spent
-    many = f" ({models} models at once)" if models > 1 else ""
+    many = f" ({count(models, 'model')} at once)" if models > 1 else ""
     return Finding(
         check=f"{kind} engine",
         passed=None,

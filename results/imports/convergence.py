@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from results.counts import agreeing
 from results.curves import study_of
 from results.imports.units import Size, Unit, size_of
 
@@ -130,9 +131,9 @@ def _notes(points: Sequence[Point]) -> list[str]:
         said.append("these batch sizes were run with changed hyperparameters")
     wrong = {p.batch_size: sum(outliers(p.values)) for p in points if any(outliers(p.values))}
     said += [
-        f"{count} of the runs at batch size {at} is above {OUTLIER:g} times their median, an error "
-        "of the published file, and is left out"
-        for at, count in wrong.items()
+        f"{many} of the runs at batch size {at} {agreeing(many, 'are')} above {OUTLIER:g} times "
+        f"their median, an error of the published file, and {agreeing(many, 'are')} left out"
+        for at, many in wrong.items()
     ]
     tested = sorted({point.batch_size for point in points})
     if len(tested) == 3 and tested[-1] <= _CLOSE * tested[0]:

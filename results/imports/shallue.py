@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from results.claims import Claim, Claims
+from results.counts import count
 from results.errors import ResultsError
 from results.imports import shallue_facts as facts
 from results.imports.shallue_points import points
@@ -151,7 +152,7 @@ def _take(
         progress(done)
     if not claim.renew({}):
         raise ResultsError(
-            f"another process took over this import: {done.added:,} trials are written",
+            f"another process took over this import: {count(done.added, 'trial', 'are')} written",
             hint="give the same command again when it has ended",
         )
 
@@ -256,8 +257,14 @@ def study_row(study: StudyFolder, experiment: str) -> dict[str, Any]:
         "targets": [goal] if goal else None,
         "search_space": space,
         "dimensions": len([one for one in space.values() if isinstance(one, Mapping)]),
-        "budget": f"{study.train_steps} steps" if study.train_steps else "a time budget",
+        "budget": _budget(study.train_steps),
     }
+
+
+def _budget(steps: int | None) -> str:
+    if not steps:
+        return "a time budget"
+    return f"{steps} {'step' if steps == 1 else 'steps'}"
 
 
 def search_space(study: StudyFolder) -> dict[str, Any]:

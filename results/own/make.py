@@ -20,6 +20,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from results.counts import count
 from results.errors import ResultsError
 from results.location import PACKAGED, Location
 from results.reader import Results, open
@@ -218,7 +219,7 @@ def main(words: Sequence[str]) -> str:
             "no results folder is named" if not given else f"no option {given[-1]}",
             hint="usage: python -m results.own.make RESULTS_FOLDER ... [--to FOLDER]",
         )
-    return f"{make(given, to)} trials"
+    return count(make(given, to), "trial")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from results.counts import count
 from results.errors import ResultsError
 from results.location import Location
 from results.published import convergence_points, curves
@@ -84,6 +85,7 @@ if __name__ == "__main__":
         sys.exit("usage: python -m results.published.make REFERENCE_DIR [FOLDER]")
     here = Path(__file__).parent
     try:
-        print(f"{make(Path(sys.argv[1]), Path(*sys.argv[2:]) if sys.argv[2:] else here)} trials")
+        written = make(Path(sys.argv[1]), Path(*sys.argv[2:]) if sys.argv[2:] else here)
+        print(count(written, "trial"))
     except ResultsError as error:
         sys.exit(f"error: {error}" + (f"\nhint: {error.hint}" if error.hint else ""))

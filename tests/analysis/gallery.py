@@ -6,7 +6,7 @@ learning rate's distance from the best one, and the workload; so that every numb
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -142,14 +142,21 @@ def group_of(sweep: Sweep, size: int) -> dict[str, Any]:
     }
 
 
-def write(root: Path) -> Path:
-    """The whole folder."""
+Row = dict[str, Any]
+
+
+def as_it_is(row: Row) -> Row:
+    return row
+
+
+def write(root: Path, change: Callable[[Row], Row] = as_it_is) -> Path:
+    """The whole folder, each row of a study, a trial or a measurement as ``change`` makes it."""
     store = Store(root)
     store.add_studies(
-        [{**group_of(s, b), "targets": list(s.targets)} for s in SWEEPS for b in SIZES]
+        [change({**group_of(s, b), "targets": list(s.targets)}) for s in SWEEPS for b in SIZES]
     )
     for experiment in dict.fromkeys(sweep.experiment for sweep in SWEEPS):
         rows = [pair for s in SWEEPS if s.experiment == experiment for pair in trials_of(s)]
-        looked = [look for _, some in rows for look in some]
-        store.commit(experiment, measurements=looked, trials=[row for row, _ in rows])
+        looked = [change(look) for _, some in rows for look in some]
+        store.commit(experiment, measurements=looked, trials=[change(row) for row, _ in rows])
     return root

@@ -1,7 +1,8 @@
 """Can a figure be read? Everything that is written in it is drawn once, and its place is kept.
 
-A fault is a word cut by the page, two words on each other, a legend over words that are not its
-own or over lines, error bars or marks, or words over a curve's marks. Ticks beyond the limits of an
+A fault is a word, a legend or a mark beyond the edge of the page, two words on each other, words
+on the panel or the bar of colours of another axes, a legend over words that are not its own or over
+lines, error bars or marks, or words over a curve's marks. Ticks beyond the limits of an
 axis are not drawn, and so not looked at. Lines that lead the eye, behind all else, may pass under a
 legend with a ground of its own.
 """
@@ -35,6 +36,9 @@ def faults(figure: Figure) -> list[str]:
         inside = (corners >= [page.x0 - 1, page.y0 - 1]) & (corners <= [page.x1 + 1, page.y1 + 1])
         if not inside.all():
             found.append(f"{_said(text)} is cut by the page")
+    found += _on_others(figure, words)
+    for line in lines:
+        found += _beyond(line, page)
     shapes = [(text, _shrunk(_corners(text), _SLACK * _height(text))) for text in words]
     for i, j in _near([shape for _, shape in shapes]):
         if _meet(shapes[i][1], shapes[j][1]):
@@ -53,6 +57,33 @@ def faults(figure: Figure) -> list[str]:
     for legend in legends:
         found += _lying(legend)
     return found
+
+
+def _on_others(figure: Figure, words: list[Text]) -> Iterator[str]:
+    """Words that are on a panel which is not theirs."""
+    panels = [ax for ax in figure.axes if ax.get_visible() and ax.axison]
+    for text in words:
+        shape = _shrunk(_corners(text), _SLACK * _height(text))
+        for ax in panels:
+            mine = text.axes is ax or (text.axes is None and _inside(text, ax))
+            if not mine and _meet(shape, _shrunk(_box(ax.bbox), 1)):
+                yield f"{_said(text)} is on another panel"
+
+
+def _inside(text: Text, ax: Any) -> bool:
+    """Whether a text without axes is a part of these: their ticks' numbers, their legend."""
+    return any(text is one for one in ax.findobj(Text))
+
+
+def _beyond(line: Line2D, page: Any) -> Iterator[str]:
+    """Marks that are not cut by a frame but by the page."""
+    if line.get_clip_on() or line.get_marker() in ("None", None, "", " "):
+        return
+    at = line.get_transform().transform(np.asarray(line.get_xydata(), dtype=float))
+    at = at[np.isfinite(at).all(1)]
+    low, high = page.get_points()
+    if ((at < low) | (at > high)).any():
+        yield f"a mark of {to_hex(line.get_color())} is cut by the page"
 
 
 def _lying(legend: Legend) -> Iterator[str]:

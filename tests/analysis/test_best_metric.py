@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -37,10 +38,9 @@ def plain(trials: pd.DataFrame, looks: pd.DataFrame, limit: Limit | None) -> dic
         mine = looks[looks["trial"].isin(rows["trial"])]
         known = True
         if limit is not None:
-            steps = limit.amount
-            if limit.unit != "steps":
-                each = rows["train_examples"].iloc[0] if limit.unit == "epochs" else 1
-                steps = int(limit.amount * each // size)
+            epoch = int(rows["train_examples"].iloc[0] // size)
+            an = {"steps": 1, "epochs": epoch, "examples": Fraction(1, int(size))}[limit.unit]
+            steps = int(limit.amount * an)
             mine = mine[mine["step"] <= steps]
             known = bool((rows["steps_run"] >= steps).all())
         elif (rows["stop_at_target"] & rows["stop_reason"].eq("target")).any():

@@ -102,8 +102,8 @@ def test_momentum_extends_perfect_scaling(plain_curve: Plain) -> None:
     assert found.ratios["critical_batch_size"].value == pytest.approx(35.2, rel=0.01)
     assert 1 / found.ratios["min_steps"].value == pytest.approx(40.1, rel=0.01)  # type: ignore[operator]
     assert found.sentence == (
-        "momentum extends perfect scaling by 35 [34, 37] over sgd; "
-        "at the plateau it takes 40 [39, 42] times fewer steps"
+        "the critical batch size of momentum is 35 [34, 37] times that of sgd; "
+        "at the plateau momentum takes 40 [39, 42] times fewer steps"
     )
 
 
@@ -121,12 +121,15 @@ def test_what_the_sentence_says(plain_curve: Plain) -> None:
     assert less is not None
     assert line is not None
     assert short is None
-    assert same.sentence.startswith("critical batch sizes of same over sgd are not told apart: ")
-    assert "; steps at the plateau are not told apart: " in same.sentence
-    assert less.sentence.startswith("less scales perfectly to 0.")
-    assert " of sgd's critical batch size; at the plateau it takes " in less.sentence
+    assert same.sentence.startswith(
+        "the critical batch sizes of same and sgd are not told apart: their ratio is "
+    )
+    assert "; steps at the plateau are not told apart: their ratio is " in same.sentence
+    assert less.sentence.startswith("the critical batch size of less is 0.")
+    assert " times that of sgd; at the plateau less takes " in less.sentence
     assert less.sentence.endswith("times the steps")
-    assert line.sentence.startswith("line extends perfect scaling by ≥ ")
+    assert line.sentence.startswith("the critical batch size of line is ≥ ")
+    assert " times that of sgd; " in line.sentence
     given = less.to_dict()
     assert set(given) == {"baseline", "ratios", "sentence"}
     assert set(given["ratios"]["min_steps"]) == {"value", "low", "high"}
@@ -148,7 +151,7 @@ def test_each_curve_has_the_baseline_that_is_most_like_it(plain_curve: Plain) ->
     stray = named(plain_curve, "adam", knee(1000, 40), group={"width": 1024}, label="adam")
     *_, none = compare([*curves, stray], [*found, regimes(stray)], "sgd")
     assert none is not None
-    assert none.sentence == "adam is held against none"
+    assert none.sentence == "the baseline of adam is not clear"
     assert none.notes == ("several curves could be the baseline of adam: sgd 64; sgd 256",)
 
 

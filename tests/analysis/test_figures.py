@@ -147,7 +147,7 @@ def test_workloads_get_panels_and_not_one_pair_of_axes(search: Make) -> None:
     figure = figures.draw("steps", two).get_figure(root=True)
     assert figure is not None
     assert len(figure.axes) == 4  # a panel and a strip each
-    with pytest.raises(ResultsError, match="2 workloads or targets"):
+    with pytest.raises(ResultsError, match="several workloads or targets"):
         figures.draw("steps", two, ax=plt.figure().add_subplot())
 
 

@@ -115,13 +115,6 @@ def test_a_curve_that_nothing_fits_says_so() -> None:
     assert not any(form.fits for form in f.forms(data(y)))
 
 
-def test_few_points_allow_few_forms() -> None:
-    found = f.forms(data(TRUE[f.SINGLE][:4], X[:4]))
-    able = [form for form in found if np.isfinite(form.criterion)]
-    assert {form.parameters for form in able} == {1}
-    assert sum(form.weight for form in able) == pytest.approx(1)
-
-
 def test_runs_are_not_batch_sizes() -> None:
     """Ten runs at each of four batch sizes cannot tell a form of four parameters."""
     draw = np.random.default_rng(0)

@@ -60,6 +60,21 @@ def near(ax: Axes) -> None:
     ax.plot([2.6], [3.8], "o", markersize=24, label="large")
 
 
+def colours(ax: Axes) -> None:
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    mesh = ax.pcolormesh([[0, 1], [1, 2]], zorder=-1)
+    figure.colorbar(mesh, ax=ax)
+    figure.draw_without_rendering()
+    ax.set_title("a title that is not long for the page", loc="left", y=0.9)
+    figure.set_layout_engine("none")
+    figure.axes[1].set_position((0.5, 0.2, 0.1, 0.7))
+
+
+def edge(ax: Axes) -> None:
+    ax.plot([1.6], [1.02], "^", color="#112233", transform=ax.transAxes, clip_on=False)
+
+
 def behind(ax: Axes, **ground: object) -> None:
     ax.plot([1, 3], [3.86, 3.86], color="#112233", zorder=1)
     ax.legend(loc="upper right", **ground)
@@ -77,6 +92,8 @@ def behind(ax: Axes, **ground: object) -> None:
         (through, "a line of #112233 is under the legend of 'sgd'"),
         (bars, "a line of #112233 is under the legend of 'sgd'"),
         (near, "marks of 'large' are under the legend of 'sgd'"),
+        (colours, "'a title that is not long for the page' is on another panel"),
+        (edge, "a mark of #112233 is cut by the page"),
         (partial(behind, frameon=False), "a line of #112233 is under the legend of 'sgd'"),
     ],
 )

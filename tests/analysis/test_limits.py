@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analysis.figures.shallue.budgets import series
 from analysis.limits import Limit, steps_within, within
 from results.errors import ResultsError
 
@@ -66,6 +67,23 @@ def test_steps_within_a_budget() -> None:
     assert steps_within(frame, Limit.parse("2999 examples")).tolist() == [299, 29, 2]
     thirds = trials(batch_size=[1, 3, 7], train_examples=21)
     assert steps_within(thirds, Limit.parse("0.1 epochs")).tolist() == [2, 0, 0]
+
+
+def test_an_epoch_is_whole_batches() -> None:
+    frame = trials(batch_size=[64, 1024, 1297], train_examples=1297)
+    assert steps_within(frame, Limit.parse("12 epochs")).tolist() == [240, 12, 12]
+    larger = trials(batch_size=[64, 2000, 1297], train_examples=1297)
+    assert steps_within(larger, Limit.parse("12 epochs")).tolist() == [240, 0, 12]
+
+
+def test_budgets_that_nobody_named_are_the_trials_own() -> None:
+    """Trained for 50 epochs, of which one is one batch of 1,024 of the 1,297 examples."""
+    frame = trials(
+        batch_size=[64, 1024, 1297], train_examples=1297, budget_steps=[1000, 50, 50], role="search"
+    )
+    assert str(series(frame)[-1]) == "50 epochs"
+    unknown = frame.assign(train_examples=[1297, 1000, None])
+    assert str(series(unknown)[-1]) == "50,000 examples"
 
 
 def test_epochs_of_a_training_set_of_unknown_size_are_an_error() -> None:

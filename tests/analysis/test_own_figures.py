@@ -54,7 +54,7 @@ def test_numbers_of_training_curves_are_as_committed(small: Material) -> None:
 def test_steps_below_one_are_called_relative(own: Material) -> None:
     """Nobody takes a part of a step: a source that does not say how many examples an epoch has."""
     gnn = Material([results.open("published").where("workload = 'gnn'")])
-    for name, what in (("steps", {"steps"}), ("tradeoff", {"steps", "examples"})):
+    for name, what in (("steps", {"steps"}), ("tradeoff", {"steps", "samples"})):
         assert {f"{one} to target, relative" for one in what} <= set(texts(figures.draw(name, gnn)))
         assert not any(text.endswith("relative") for text in texts(figures.draw(name, own)))
 

@@ -70,6 +70,7 @@ def test_the_json_of_the_design(plain_curve: Plain) -> None:
         "batch_sizes",
         "trials",
         "target",
+        "example_unit",
         "censored",
         "estimator",
         "points",

@@ -61,7 +61,7 @@ def test_the_budget_says_what_it_shows(kept: list[Curve]) -> None:
         "geometric mean",
         "half of the trials",
         "5% more steps",
-        "batch size",
+        "batch size (examples)",
         "expected best of n / best of N",
     ):
         assert expected in words
@@ -217,7 +217,7 @@ def test_edges_and_repeats_stand_in_the_steps_figure_and_its_numbers(
     )
     (curve,) = curves(pd.concat([trials, again]), studies=studies)
     words = texts(figures.draw("steps", [curve]))
-    assert "repeats of the best: median, 94%" in words
+    assert "repeats of the best:\nmedian, 94%" in words
     assert "optimum on edge of space" in words
     frame = figures.numbers("steps", [curve]).set_index("batch_size")
     assert frame.loc[8, "repeats"] == 5

@@ -133,7 +133,7 @@ def test_a_second_search_that_has_hardly_begun_changes_nothing() -> None:
     curve = only(first, rows([10.0], search_seed=7), search="all")
     (point,) = curve.points
     assert (point.steps, point.trials, point.searches) == (80, 4, 1)
-    assert "a search with too few trials to count at all batch sizes: left out" in curve.notes
+    assert "1 search with too few trials to count at all batch sizes: left out" in curve.notes
 
 
 def test_rows_of_before_there_were_search_seeds_are_of_the_first_search() -> None:

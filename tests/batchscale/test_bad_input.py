@@ -50,7 +50,7 @@ def clear(answer: Answer, *parts: str, hint: str | None = None) -> None:
         ("batch_size: 32..128", "batchsize: 32", ["mine.yaml:3", "'batchsize'"], "batch_size"),
         ("digits-softmax", "digits-sofmax", ["mine.yaml:1", "'digits-sofmax'"], "digits-softmax"),
         ("[sgd]", "[sgd, momentun]", ["mine.yaml:4", "'momentun'"], "momentum"),
-        ("32..128", "[32, 1298]", ["mine.yaml:3", "1298", "1297 examples"], "full"),
+        ("32..128", "[32, 1298]", ["mine.yaml:3", "1298", "1,297 examples"], "full"),
         ("32..128", "0..128", ["mine.yaml:3", "below 1"], "1"),
         ("32..128", "-4", ["mine.yaml:3", "-4", "below 1"], None),
         ("32..128", "128..32", ["mine.yaml:3", "128..32", "reversed"], "32..128"),
@@ -124,7 +124,7 @@ def test_names_of_a_trial(command: Command, here: Path) -> None:
     clear(command("trial", "digits-mlp", *bare), "momentum", hint="--param momentum=")
     clear(command("trial", "digits-mlp"), "--batch-size", hint="batchscale trial digits-mlp")
     bad = ("--batch-size", "1298", "--param", "learning_rate=0.1")
-    clear(command("trial", "digits-mlp", *bad), "1298", "1297", hint="full")
+    clear(command("trial", "digits-mlp", *bad), "1298", "1,297", hint="full")
     assert not list(here.iterdir())
 
 

@@ -107,7 +107,7 @@ def test_a_baseline_is_held_against(command: Command, small: Path, here: Path) -
     curve.write_text("optimizer,batch_size,steps\n" + "".join(rows))
     answer = command("regimes", curve, "--baseline", "sgd")
     assert answer.status == 0
-    assert "\n\nMine extends perfect scaling by 5.0 [" in answer.out
+    assert "\n\nThe critical batch size of mine is 5.0 [" in answer.out
     first, second = json.loads(command("regimes", curve, "--baseline", "sgd", "--json").out)
     assert first["against"] is None
     assert second["against"]["baseline"] == "sgd"

@@ -135,7 +135,7 @@ def test_without_a_terminal_a_line_every_ten_seconds() -> None:
         "0:12  3 of 4 trials, reached 3, 0.2 trials/s",
         "momentum: no study has reached [the target]",
         "a pack of sgd, batch 8 failed: ValueError: no",
-        "16 trials a study: 1 of 1 studies have reached the target",
+        "16 trials a study: 1 of 1 study has reached the target",
         "0:12  3 of 4 trials, reached 3, 0.2 trials/s, 0:04 left",
     ]
 
@@ -197,7 +197,7 @@ def test_on_a_terminal_a_panel_of_what_runs() -> None:
     display(events.Progress(pack="p", study="8", step=1234, steps=4000, active=3, metric=0.0521))
     console.print(display._panel())
     shown = out.getvalue()
-    for part in ("1 of 8 trials", "1 of 2 studies have reached the target", "step 1,234 of"):
+    for part in ("1 of 8 trials", "1 of 2 studies has reached the target", "step 1,234 of"):
         assert part in shown
     assert "stacked engine" in shown
     assert "best 0.0521" in shown

@@ -30,6 +30,7 @@ def curve(optimizer: str, *notes: str, **changes: Any) -> dict[str, Any]:
         "batch_sizes": [1, 2, 1024],
         "trials": 64,
         "target": "validation_error < 0.04",
+        "example_unit": "example",
         "censored": [],
         "estimator": "minimum",
         "points": [],
@@ -111,11 +112,12 @@ def test_a_comparison_is_a_sentence_and_columns_of_csv() -> None:
     against = {
         "baseline": "sgd",
         "ratios": dict.fromkeys(names, ratio),
-        "sentence": "momentum extends perfect scaling by 3.1 [2.4, 4.0] over sgd",
+        "sentence": "the critical batch size of momentum is 3.1 [2.4, 4.0] times that of sgd",
     }
     found = [curve("sgd", against=None), curve("momentum", "a note", against=against)]
     out = regimes(found, "table")
-    assert "\n\nMomentum extends perfect scaling by 3.1 [2.4, 4.0] over sgd.\n\n- momentum: " in out
+    said = "The critical batch size of momentum is 3.1 [2.4, 4.0] times that of sgd."
+    assert f"\n\n{said}\n\n- momentum: " in out
     first, second = csv.DictReader(io.StringIO(regimes(found, "csv")))
     assert (first["baseline"], second["baseline"]) == ("", "sgd")
     assert first["critical_batch_size_ratio"] == ""

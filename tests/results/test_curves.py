@@ -108,7 +108,7 @@ def test_whole_curves_of_two_widths_are_two(tmp_path: Path) -> None:
 
 def test_steps_of_points_cannot_be_found_again(tmp_path: Path) -> None:
     run = results.open(_file(tmp_path, "batch_size,steps\n8,100\n"))
-    with pytest.raises(ResultsError, match="1 of 1 trials have no measurement of train_loss"):
+    with pytest.raises(ResultsError, match="1 of 1 trial has no measurement of train_loss"):
         run.with_target("train_loss < 2")
 
 

@@ -164,7 +164,7 @@ def test_how_a_trial_ended_decides(
     run = _single(tmp_path, [0.5, 0.4, 0.3], **row)
     text = f"validation_error < {target}"
     if expected == "refused":
-        with pytest.raises(ResultsError, match="1 of 1 trials were stopped at validation_error"):
+        with pytest.raises(ResultsError, match="1 of 1 trial was stopped at validation_error"):
             run.with_target(text)
         return
     found = run.with_target(text).trials.iloc[0]

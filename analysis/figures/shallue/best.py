@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from analysis.best_metric import BestCurve
 from analysis.figures.shallue.panel import Dot, Line
+from results.counts import count
 
 
 def line_of(curve: BestCurve, label: str) -> Line:
@@ -54,7 +55,8 @@ def foot(curves: Sequence[BestCurve]) -> str:
     reasons = dict.fromkeys(reason for point in lost for reason in point.why)
     trials = sum(sum(point.why.values()) for point in lost)
     return (
-        f"{len(lost)} points are not known, for {trials:,} trials ({', '.join(reasons)}): "
+        f"{count(len(lost), 'point', 'are')} not known, for {count(trials, 'trial')} "
+        f"({', '.join(reasons)}): "
         "gaps; see the CSV"
     )
 
@@ -64,6 +66,6 @@ def why_not(curves: Sequence[BestCurve]) -> str:
     counts: dict[str, int] = {}
     for curve in curves:
         for point in curve.points:
-            for reason, count in point.why.items():
-                counts[reason] = counts.get(reason, 0) + count
+            for reason, many in point.why.items():
+                counts[reason] = counts.get(reason, 0) + many
     return max(counts, key=lambda reason: counts[reason], default="no trials of a search")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pandas as pd
 
 from analysis.curves import Curve
-from analysis.limits import Limit
+from analysis.limits import Limit, steps_an_epoch
 
 _SERIES = 4
 _APART = 4.0
@@ -20,9 +22,11 @@ def series(trials: pd.DataFrame) -> list[Limit]:
 
 
 def second_unit(trials: pd.DataFrame) -> str:
-    """Epochs where they are known, else examples."""
-    known = "train_examples" in trials and bool(trials["train_examples"].notna().all())
-    return "epochs" if known else "examples"
+    """Epochs where all trials have them, else examples."""
+    if "train_examples" not in trials:
+        return "examples"
+    whole = pd.to_numeric(trials["train_examples"]) >= pd.to_numeric(trials["batch_size"])
+    return "epochs" if whole.fillna(False).all() else "examples"
 
 
 def _of(trials: pd.DataFrame, unit: str) -> list[Limit]:
@@ -36,26 +40,28 @@ def _of(trials: pd.DataFrame, unit: str) -> list[Limit]:
         return []
     top = float(each.min())
     tops = [rounded(top / _APART**i) for i in reversed(range(_SERIES))]
-    least = 1.0 if unit != "epochs" else 0.0
+    least = 1 if unit != "epochs" else 0
     return [Limit(amount=one, unit=unit) for one in dict.fromkeys(tops) if one >= least]
 
 
 def in_unit(trials: pd.DataFrame, steps: np.ndarray, unit: str) -> np.ndarray:
     """``steps`` of each trial in steps, epochs or examples; (n,)."""
+    sizes = trials["batch_size"].to_numpy(dtype=float)
     if unit == "steps":
         return steps
-    examples: np.ndarray = steps * trials["batch_size"].to_numpy(dtype=float)
     if unit == "examples":
-        return examples
-    return examples / pd.to_numeric(trials["train_examples"]).to_numpy(dtype=float)
+        return np.asarray(steps * sizes)
+    train = pd.to_numeric(trials["train_examples"]).to_numpy(dtype=float)
+    epochs = [steps_an_epoch(size, of) for size, of in zip(sizes, train, strict=True)]
+    return np.asarray(steps / np.array(epochs, dtype=float))
 
 
-def rounded(value: float) -> float:
+def rounded(value: float) -> Fraction:
     """The largest 1, 2 or 5 times a power of ten that is not above ``value``."""
     power = 10.0 ** np.floor(np.log10(value))
     head = max(one for one in (1.0, 2.0, 5.0) if one * power <= value * (1 + 1e-9))
     # As it is written: 0.1, not the nearest product.
-    return float(f"{head * power:.3g}")
+    return Fraction(f"{head * power:.3g}")
 
 
 def two(trials: pd.DataFrame, curve: Curve) -> list[Limit]:
@@ -66,12 +72,13 @@ def two(trials: pd.DataFrame, curve: Curve) -> list[Limit]:
         return []
     middle = at[len(at) // 2]
     steps = float(np.median([one.steps for one in middle.tried if one.steps is not None]))
-    unit = second_unit(trials)
+    ran = [one.trial for point in curve.points for one in point.tried]
+    unit = second_unit(trials[trials["trial"].isin(ran)])
     mine = trials[trials["trial"].isin([middle.tried[0].trial])].iloc[:1]
     amount = float(in_unit(mine, np.array([steps]), unit)[0])
     return [Limit(amount=nearest(amount), unit=unit), Limit(amount=nearest(steps), unit="steps")]
 
 
-def nearest(value: float) -> float:
+def nearest(value: float) -> Fraction:
     """``value`` to two digits."""
-    return float(f"{value:.2g}")
+    return Fraction(f"{value:.2g}")

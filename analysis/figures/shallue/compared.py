@@ -16,6 +16,7 @@ from analysis.figures.shallue.panel import Panel, normalized, tabulate
 from analysis.groups import label, labels
 from analysis.material import Material
 from analysis.regimes import Regimes
+from analysis.words import units
 from results.errors import ResultsError
 
 Pair = tuple[Curve, Regimes | None]
@@ -107,13 +108,12 @@ class Compared:
         given = [(curve, text) for (curve, _), text in zip(mine, texts, strict=True)]
         lines += beside(given, others)
         targets = {str(curve.target) for curve, _ in mine if curve.target is not None}
-        units = {curve.example_unit for curve, _ in mine}
         return Panel(
             title=title,
             lines=tuple(lines),
             measure="steps to target" if not self.over_one else "steps",
             note=next(iter(targets)) if len(targets) == 1 else "",
-            unit=next(iter(units)) if len(units) == 1 else "",
+            unit=units(curve.example_unit for curve, _ in mine),
         )
 
 

@@ -15,6 +15,7 @@ from analysis.figures.shallue.compared import titles
 from analysis.figures.shallue.panel import Panel, once, tabulate
 from analysis.limits import Limit
 from analysis.material import Material
+from analysis.words import units
 from results.errors import ResultsError
 
 _HINT = "this figure needs measurements of trials that go past their target: stop_at_target: false"
@@ -67,7 +68,7 @@ def _panels(found: Sequence[Sequence[BestCurve]]) -> list[Panel]:
                 lines=tuple(best.line_of(one, str(one.limit)) for one in some),
                 measure=best.measure(some[0]),
                 note=f"under {some[0].limit.unit}, N = {some[0].trials}",
-                unit=some[0].example_unit,
+                unit=units(one.example_unit for one in some),
                 counted=False,
                 wide=row,
             )

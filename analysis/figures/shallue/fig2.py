@@ -16,6 +16,8 @@ from analysis.figures.shallue.lines import beside, line_of
 from analysis.figures.shallue.panel import Panel, once, tabulate
 from analysis.material import Material
 from analysis.regimes import Regimes
+from analysis.words import units
+from results.counts import count
 from results.errors import ResultsError
 from results.target import Target
 
@@ -36,7 +38,7 @@ def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
     panels, lost = _panels(shown)
     foot = ""
     if lost:
-        several = f"{len(lost)} goals are" if len(lost) > 1 else "1 goal is"
+        several = count(len(lost), "goal", "are")
         foot = f"{several} left out: trials were stopped before (the CSV has the reasons)"
     return sheet.draw(panels, ax, foot)
 
@@ -107,13 +109,12 @@ def _panel(title: str, pairs: list[Pair], shown: Material) -> Panel:
     lines = [line_of(curve, found, text) for (curve, found), text in zip(pairs, goals, strict=True)]
     given = [(curve, text) for (curve, _), text in zip(pairs, goals, strict=True)]
     lines += beside(given, shown.published, goals=True)
-    units = {curve.example_unit for curve, _ in pairs}
     return Panel(
         title=title,
         lines=tuple(lines),
         measure="steps to goal",
         note=metrics.pop() if len(metrics) == 1 else "",
-        unit=next(iter(units)) if len(units) == 1 else "",
+        unit=units(curve.example_unit for curve, _ in pairs),
     )
 
 

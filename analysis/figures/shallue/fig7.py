@@ -20,6 +20,7 @@ from analysis.groups import widen
 from analysis.limits import Limit
 from analysis.material import Material
 from analysis.regimes import Regimes
+from analysis.words import units
 from results.errors import ResultsError
 
 _COLUMNS = ("label_smoothing", "fields.label_smoothing", "technique.label_smoothing")
@@ -106,7 +107,7 @@ def _panels(parts: Sequence[_Part]) -> list[Panel]:
                         lines=tuple(best.line_of(one, _words(v)) for v, one in some),
                         measure=best.measure(first),
                         note=f"under {limit}" if limit else "within the budget",
-                        unit=first.example_unit,
+                        unit=units([first.example_unit]),
                         counted=False,
                         wide=row,
                     )
@@ -118,7 +119,7 @@ def _panels(parts: Sequence[_Part]) -> list[Panel]:
                 lines=tuple(line_of(c, found, _words(v)) for v, c, found in ordered),
                 measure="steps to target",
                 note=str(ordered[0][1].target or ""),
-                unit=ordered[0][1].example_unit,
+                unit=units(curve.example_unit for _, curve, _ in ordered),
                 wide=row,
             )
         )

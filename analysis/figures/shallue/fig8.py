@@ -13,6 +13,7 @@ from analysis.figures.shallue.compared import titles
 from analysis.figures.shallue.panel import Dot, Line, Panel, Rule
 from analysis.material import Material
 from analysis.rates import level
+from analysis.words import units
 from results.errors import ResultsError
 
 
@@ -59,7 +60,7 @@ def _panels(shown: Material) -> list[Panel]:
                 lines=(Line(label=curve.label, dots=dots),),
                 measure=measure(curve),
                 note=str(curve.target or ""),
-                unit=curve.example_unit,
+                unit=units([curve.example_unit]),
                 rules=rules,
             )
         )

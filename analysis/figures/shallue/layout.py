@@ -53,8 +53,3 @@ def need(n: int) -> float:
 def panel_width(n: int) -> float:
     """Inches between the ends of a panel's axes, ``n`` in a row, about."""
     return room(need(n)) / n - _AXIS
-
-
-def letters(n: int) -> tuple[int, int]:
-    """Letters of a title and of a note that panels have room for, ``n`` in a row."""
-    return int(panel_width(n) / 0.068), int(panel_width(n) / 0.05)

@@ -90,6 +90,8 @@ def handles_of(
             markeredgewidth=stroke(0.3),
             label="target not reached",
         )
+    for opened in marks.open_above(dot.why_open for line in lines for dot in line.dots):
+        handles[str(opened.get_label())] = opened
     for rule in (rule for panel, _ in parts for rule in panel.rules):
         handles.setdefault(
             rule.name,

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from analysis.curves import Curve
+from analysis.figures import marks
 from analysis.figures.shallue.panel import Dot, Line
 from analysis.regimes import Regimes, TooFewBatchSizesError, regimes
 from analysis.stretches import perfect_examples
@@ -36,6 +37,7 @@ def line_of(
                 batch_size=point.batch_size,
                 value=point.steps,
                 bar=point.bar,
+                why_open=marks.why_open(point),
                 reached=not point.censored,
                 row={"steps": point.steps, "trials": point.trials, "hits": point.hits},
             )

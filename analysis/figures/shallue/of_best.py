@@ -15,6 +15,7 @@ from analysis.figures.shallue.compared import ALGORITHM, Varying, grouped, line_
 from analysis.figures.shallue.panel import Dot, Line, Panel, tabulate
 from analysis.material import Material
 from analysis.points import Point
+from analysis.words import units
 from results.errors import ResultsError
 
 
@@ -61,7 +62,6 @@ class OfBest:
     def _panel(self, title: str, curves: list[Curve]) -> Panel:
         words = line_labels(curves, ALGORITHM)
         targets = {str(curve.target) for curve in curves if curve.target is not None}
-        units = {curve.example_unit for curve in curves}
         return Panel(
             title=title,
             lines=tuple(
@@ -70,7 +70,7 @@ class OfBest:
             ),
             measure=self.measure,
             note=targets.pop() if len(targets) == 1 else "",
-            unit=next(iter(units)) if len(units) == 1 else "",
+            unit=units(curve.example_unit for curve in curves),
         )
 
     def _dot(self, point: Point) -> Dot:

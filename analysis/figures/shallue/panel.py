@@ -24,7 +24,9 @@ class Dot:
     value: float | None
     """None: not known, or not reached."""
     bar: tuple[float, float] | None = None
-    """Its error bar; the upper end may be infinite."""
+    """Its error bar; the upper end may be infinite,"""
+    why_open: str | None = None
+    """and why."""
     reached: bool = True
     """False: the target was not reached, which is more than not knowing."""
     edges: tuple[Edge, ...] = ()
@@ -80,8 +82,8 @@ class Panel:
     """The name of the vertical axis."""
     note: str = ""
     """A second line of the title: the target."""
-    unit: str = ""
-    """What an example is."""
+    unit: str = "examples"
+    """What batch sizes count."""
     counted: bool = True
     """Whether values are counts or ratios over powers of two, else a metric's."""
     one_perfect: bool = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from textwrap import wrap
 
 import numpy as np
@@ -18,7 +18,7 @@ from analysis.figures.colours import faint, ground, ink, tint
 from analysis.figures.page import COLUMN, context, stroke, tall, unit, width
 from analysis.figures.page import mark as size
 from analysis.figures.shallue.heads import heads, room, title
-from analysis.figures.shallue.layout import across, letters, need, panel_width, places
+from analysis.figures.shallue.layout import across, need, panel_width, places
 from analysis.figures.shallue.legends import (
     DASHES,
     TIGHT,
@@ -36,6 +36,7 @@ from analysis.figures.style import (
     look,
     plain,
 )
+from results.counts import count
 from results.errors import ResultsError
 
 _MARKERS = "^v><DsoP"
@@ -44,8 +45,8 @@ _PANEL = 1.62
 _LEGEND = 6.5
 _LETTER = 0.044
 """Inches of a letter of the foot, about."""
-_UNIT = 1.35
-"""Inches of a panel under which what examples are is left out."""
+_NAME = 0.064
+"""Inches of a letter of an axis' name, about."""
 
 
 def look_of(i: int) -> Look:
@@ -62,19 +63,19 @@ def draw(panels: Sequence[Panel], ax: Axes | None = None, foot: str = "") -> Axe
     with context():
         if ax is not None and len(panels) > 1:
             raise ResultsError(
-                f"{len(panels)} panels do not go on one pair of axes",
+                f"{count(len(panels), 'panel', 'do')} not go on one pair of axes",
                 hint="choose one with --where, or leave ax out",
             )
         shared = shared_labels(panels)
         looks = [_looks(panel, shared) for panel in panels]
         n = 1 if ax is not None else across(panels)
-        said = heads(panels, letters(n))
-        axes = [ax] if ax is not None else _sheet(panels, n, room(said))
-        units = {panel.unit for panel in panels}
-        for one, panel, mine in zip(axes, panels, looks, strict=True):
+        said = heads(panels, panel_width(n))
+        named = [_batch_size(panels if ax is None else [panel], n) for panel in panels]
+        two_lines = any("\n" in name for name in named)
+        axes = [ax] if ax is not None else _sheet(panels, n, room(said), 0.12 if two_lines else 0)
+        for one, panel, mine, name in zip(axes, panels, looks, named, strict=True):
             _panel(one, panel, mine, _peers(panel, panels), n)
-            shared_unit = units if ax is None else {panel.unit}
-            one.set_xlabel(_batch_size(shared_unit if panel_width(n) > _UNIT else set()))
+            one.set_xlabel(name)
         rows = max(len(note) for _, note in said)
         notes = [title(one, head, rows) for one, head in zip(axes, said, strict=True)]
         if ax is None:
@@ -101,12 +102,12 @@ def _own(
     return of_lines([(panel, looks)]) if shared is None and len(panel.lines) > 1 else []
 
 
-def _sheet(panels: Sequence[Panel], n: int, above: float) -> list[Axes]:
+def _sheet(panels: Sequence[Panel], n: int, above: float, beneath: float) -> list[Axes]:
     at = places(panels, n)
     down = 1 + max(row for row, _ in at)
     height = _PANEL * (1.2 if n < 3 else 1.0)
     figure = plt.figure(
-        figsize=(width(need(n)), tall(((height + above) * down + 0.3) * unit())),
+        figsize=(width(need(n)), tall(((height + above) * down + 0.3 + beneath) * unit())),
         layout="constrained",
     )
     spec = figure.add_gridspec(down, n)
@@ -350,9 +351,9 @@ def _above(a: Axes, b: Axes) -> bool:
     )
 
 
-def _batch_size(units: Set[str]) -> str:
-    return (
-        f"batch size ({next(iter(units))}s)"
-        if len(units) == 1 and "" not in units
-        else "batch size"
-    )
+def _batch_size(panels: Sequence[Panel], n: int) -> str:
+    """What the axis of batch sizes is called, on two lines where ``n`` panels stand in a row that
+    have no room for one."""
+    each = {panel.unit for panel in panels}
+    name = f"batch size ({each.pop() if len(each) == 1 else 'examples'})"
+    return name if len(name) * _NAME <= panel_width(n) else name.replace(" (", "\n(")

@@ -76,6 +76,17 @@ function whole(number) {
   return Number.isInteger(number) ? number.toLocaleString("en-US") : told(number);
 }
 
+/** A number and its noun: 1 step, 2,304 steps. */
+function counted(number, noun, tell = whole) {
+  return tell(number) + " " + noun + (number === 1 ? "" : "s");
+}
+
+/** What the examples of these curves are called; of several kinds, examples. */
+function examplesOf(curves) {
+  const named = new Set(curves.map((curve) => curve.units));
+  return named.size === 1 ? [...named][0] : "examples";
+}
+
 /** A number on a log2 axis: 512, 65,536, 1/8. */
 function onAxis(value) {
   if (value >= 1) return value >= 10000 ? value.toLocaleString("en-US") : String(value);

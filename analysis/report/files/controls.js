@@ -101,7 +101,7 @@ function buildControls(panel) {
     }));
     parts.push(picker(`${panel.id}-target`, "Target", options, mine.view, (value) => { mine.view = value; renewPanel(panel); }));
   }
-  parts.push(choices(`${panel.id}-y`, "Count", [["steps", "steps"], ["examples", "examples"]], mine.y, (value) => { mine.y = value; renewPanel(panel); }));
+  parts.push(choices(`${panel.id}-y`, "Count", [["steps", "steps"], ["examples", examplesOf(view.curves)]], mine.y, (value) => { mine.y = value; renewPanel(panel); }));
   const relative = [
     { value: "none", text: "as measured" }, { value: "size", text: "over one batch size" }, { value: "least", text: "over the least" },
   ];

@@ -141,7 +141,7 @@ function triedFigure(panel, width) {
   const hits = found.became.map((fate, i) => (fate === 0 ? i : -1)).filter((i) => i >= 0);
   const best = Math.min(...hits.map((i) => found.steps[i]));
   const text = (i) =>
-    "<b>" + (found.steps[i] === null ? FATES[found.became[i]] : whole(found.steps[i]) + " steps") + "</b><br>learning rate " + told(found.rate[i]) +
+    "<b>" + (found.steps[i] === null ? FATES[found.became[i]] : counted(found.steps[i], "step")) + "</b><br>learning rate " + told(found.rate[i]) +
     (momenta[i] === null || momenta[i] === undefined ? "" : ", momentum " + told(momenta[i])) + (found.trial[i] ? "<br>trial " + plain(found.trial[i]) : "");
   const others = [3, 2, 1].filter((fate) => found.became.includes(fate));
   const share = others.length ? 0.1 + 0.075 * others.length : 0;

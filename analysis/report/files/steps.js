@@ -39,7 +39,7 @@ function divisor(curve, mine) {
 
 function yTitle(mine, curves) {
   const relative = curves.some((curve) => curve.relative) ? ", relative" : "";
-  const what = (mine.y === "examples" ? "examples to target" : "steps to target") + relative;
+  const what = (mine.y === "examples" ? examplesOf(curves) : "steps") + " to target" + relative;
   if (mine.relative === "size") return what + ", over those at batch size " + whole(mine.base);
   if (mine.relative === "least") return what + ", over the least";
   return what;
@@ -54,19 +54,19 @@ function behind(curve, row) {
   } else {
     const miss = row.last_miss;
     const bracket = miss !== null && miss !== undefined ? ", missed still at " + whole(miss) : "";
-    lines.push(whole(row.steps) + (run && row.trials > 1 ? " steps, the median" : " steps to target") + bracket);
-    lines.push(whole(row.steps * row.batch_size) + " " + curve.unit + "s");
+    lines.push(counted(row.steps, "step") + (run && row.trials > 1 ? ", the median" : " to target") + bracket);
+    lines.push(whole(row.steps * row.batch_size) + " " + curve.units);
     if (row.low !== null && row.low !== undefined && row.low !== row.high) {
       lines.push((run ? "runs from " : "error bar ") + told(row.low) + " to " + (row.high === null || row.high === undefined ? "unknown" : told(row.high)));
     }
   }
   if (row.best) lines.push(row.best);
   if (run) {
-    lines.push(row.trials === 1 ? "one run" : whole(row.trials) + " runs");
+    lines.push(counted(row.trials, "run"));
   } else {
     lines.push("N = " + whole(row.trials) + ", " + Math.round((100 * row.infeasible) / Math.max(row.ran, 1)) + " % of " + whole(row.ran) + " infeasible");
   }
-  if (row.repeats_median) lines.push("trained again " + row.repeats + " times: median " + told(row.repeats_median));
+  if (row.repeats_median) lines.push("trained again " + counted(row.repeats, "time") + ": median " + told(row.repeats_median));
   if (row.edges) lines.push("on the edge: " + row.edges);
   if (row.left_out) lines.push("left out of the fit: rises off the plateau");
   if (row.trial) lines.push("trial " + row.trial);
@@ -167,7 +167,7 @@ function overlayTraces(panel, mine) {
   return [{
     name: other.label, meta: "published", mode: "lines+markers", x: other.batch_size, y: other.steps.map(scaled),
     line: { color: colour, width: 1, dash: "2px,3px" }, marker: { symbol: "hexagon-open", size: 8, color: colour, line: { width: 1.3 } },
-    customdata: other.steps.map((steps, at) => ["<b>published: " + text + "</b><br>batch size " + whole(other.batch_size[at]) + "<br>" + told(steps) + " steps" + (other.target ? "<br>to " + plain(other.target) : "")]),
+    customdata: other.steps.map((steps, at) => ["<b>published: " + text + "</b><br>batch size " + whole(other.batch_size[at]) + "<br>" + counted(steps, "step", told) + (other.target ? "<br>to " + plain(other.target) : "")]),
     hovertemplate: "%{customdata[0]}<extra></extra>",
   }];
 }
@@ -264,13 +264,12 @@ function stepsFigure(panel, width) {
   const cut = narrow ? 8 : 18;
   const longest = Math.max(...curves.map((curve) => Math.min(curve.label.length, cut)), 5);
   const left = Math.max(narrow ? 50 : 62, rows ? longest * 7.1 + 16 : 0);
-  const unit = new Set(curves.map((curve) => curve.unit));
   return {
     data: [...traces, ...strips],
     layout: layout(width, height, {
       margin: { l: left, r: 10, t: 12, b: 46 },
       barmode: "overlay",
-      xaxis: axis("batch size" + (unit.size === 1 ? " (" + [...unit][0] + "s)" : ""), {
+      xaxis: axis("batch size (" + examplesOf(curves) + ")", {
         type: "log", range: range.map(Math.log10), anchor: rows ? "y2" : "y",
         ...ticks2(Math.min(...sizes, 1e9), Math.max(...sizes, 1), narrow ? 6 : 12),
       }),
@@ -306,6 +305,6 @@ function keyOf(panel, figure) {
   if (there("published")) words.push("open hexagons: published");
   else if (choice(panel).overlay !== "") words.push("the published curve has no value to divide by at this batch size, and is not drawn");
   const lost = curves.length - new Set(figure.data.filter((trace) => trace.meta === "points").map((trace) => trace.name)).size;
-  if (lost > 0) words.push(lost + " curves have no value to divide by, and are not drawn");
+  if (lost > 0) words.push(counted(lost, "curve") + " not drawn: no value to divide by");
   return words;
 }

@@ -11,6 +11,7 @@ import ray
 
 from experiments.errors import ExperimentError
 from experiments.plan import Layout
+from results.counts import count
 
 _BOOTSTRAP = Path("~/ray_bootstrap_config.yaml")
 """Where ``ray up`` leaves the cluster's description on its head node."""
@@ -59,11 +60,11 @@ def refuse_impossible(layout: Layout) -> None:
     total = {name: sum(node.get(name, 0.0) for node in nodes) for name in ("CPU", "GPU")}
     each = " and ".join(_count(need.get(n, 0), n) for n in ("CPU", "GPU") if need.get(n))
     has = " and ".join(_count(total[name], name) for name in ("CPU", "GPU"))
-    many = f"{layout.workers} workers with {each} each" if layout.workers > 1 else each
-    machines = "one machine" if len(nodes) == 1 else f"{len(nodes)} machines"
+    many = f"{count(layout.workers, 'worker')} with {each} each" if layout.workers > 1 else each
+    machines = count(len(nodes), "machine")
     raise ExperimentError(
         f"the experiment asks for {many}; the cluster has {has} on {machines}",
-        hint="set fewer workers or gpus, or give the --address of a larger cluster",
+        hint="set fewer workers, or give the --address of a larger cluster",
     )
 
 

@@ -46,7 +46,7 @@ class InProcess:
         if layout.gpus_per_worker and not torch.cuda.is_available():
             raise ExperimentError(
                 "the experiment asks for a GPU, and torch finds none on this machine",
-                hint="leave out gpus, or give the --address of a cluster that has some",
+                hint="give the --address of a cluster that has one",
             )
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         here = {**processes.identify(), "role": "driver"}

@@ -1,0 +1,33 @@
+"""Numbers of things in words: ``1 trial``, ``2,304 trials``, ``2 studies are``."""
+
+from __future__ import annotations
+
+_VERBS = {
+    "are": "is", "belong": "belongs", "were": "was", "have": "has", "do": "does", "lie": "lies",
+    "train": "trains",
+}  # fmt: skip
+"""Plural and singular of the verbs that messages use."""
+
+
+def count(number: int, noun: str, verb: str = "") -> str:
+    """``number`` with its noun, and a verb that agrees: ``count(1, "study", "were")`` is
+    ``1 study was``.
+
+    Args:
+        noun: in the singular; the last word of it is inflected (``batch size``).
+        verb: in the plural, one of those known here.
+    """
+    words = f"{number:,} {noun if number == 1 else plural(noun)}"
+    return f"{words} {agreeing(number, verb)}" if verb else words
+
+
+def agreeing(number: int, verb: str) -> str:
+    """A verb, given in the plural, as it is of so many: ``1 of 64 trials was``."""
+    return _VERBS[verb] if number == 1 else verb
+
+
+def plural(noun: str) -> str:
+    """``studies`` of ``study``, ``searches`` of ``search``; of more than one."""
+    if noun.endswith("y") and noun[-2:-1] not in "aeiou":
+        return f"{noun[:-1]}ies"
+    return f"{noun}es" if noun.endswith(("s", "x", "ch", "sh")) else f"{noun}s"

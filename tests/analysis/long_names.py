@@ -1,0 +1,34 @@
+"""Results whose workloads, metrics and optimizers have names longer than a figure has room for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.analysis.gallery import Row
+
+WORKLOAD = "image_classification_of_a_company_that_names_its_workloads_after_all_of_their_parts"
+"""80 letters; those of a results folder differ in what they begin with."""
+METRIC = "validation_error_of_the_moving_average_of_all_weights_at_the_largest_crop"
+OPTIMIZERS = {
+    "sgd": "stochastic_gradient_descent_plain_tuned_",
+    "momentum": "stochastic_gradient_descent_heavy_tuned_",
+    "nesterov": "stochastic_gradient_descent_nesterov_tun",
+    "adam": "adaptive_moments_with_a_bias_correction_",
+}
+"""40 letters each, alike at both ends."""
+
+
+def long(row: Row) -> Row:
+    """A row of a study, a trial or a measurement with long names in it."""
+    if "metrics" in row:
+        (value,) = row["metrics"].values()
+        return {**row, "metrics": {METRIC: value}}
+    changed: dict[str, Any] = {
+        "workload": (row["workload"] + "_" + WORKLOAD)[: len(WORKLOAD)],
+        "optimizer": OPTIMIZERS[row["optimizer"]],
+    }
+    if "target_metric" in row:
+        changed["target_metric"] = METRIC
+    if "targets" in row:
+        changed["targets"] = [text.replace("validation_error", METRIC) for text in row["targets"]]
+    return {**row, **changed}

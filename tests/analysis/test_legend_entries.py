@@ -1,0 +1,105 @@
+"""Every mark of a figure has an entry in its legend, and only those that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.legend import Legend
+
+from analysis import Curve, Point, figures
+from analysis.estimators import MEDIAN
+from analysis.repeats import Repeats
+from tests.analysis.legible import faults
+
+pytestmark = pytest.mark.usefixtures("closed_figures")
+SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
+FEW = "fewer than 4 trials\nreached the target"
+NEVER = "a search never\nreached the target"
+REPEATS = "too few repeats\nreached the target"
+BAR, RUNS, OPEN = "error bar of a point", "least to most of the runs", "open end of an interval"
+
+
+def curve(points: Sequence[Point], **fields: Any) -> Curve:
+    given: dict[str, Any] = {
+        "group": {"optimizer": "sgd", "workload": "w"}, "label": "sgd", "target": None,
+        "points": tuple(points), "trials": 16,
+    }  # fmt: skip
+    return Curve(**{**given, **fields})
+
+
+def searched(size: int, *, fourth: bool = True, **more: Any) -> Point:
+    steps = round(50 * (1 + 64 / size))
+    given: dict[str, Any] = {
+        "batch_size": size, "steps": steps, "minimum": steps, "trials": 16, "hits": 2,
+        "fourth": steps * 1.4 if fourth else None, "middles": (steps,),
+    }  # fmt: skip
+    return Point(**{**given, **more})
+
+
+def entries(name: str, curves: Sequence[Curve], **more: Any) -> set[str]:
+    figure = figures.draw(name, curves, **more).get_figure(root=True)
+    assert isinstance(figure, Figure)
+    assert faults(figure) == []
+    return {text.get_text() for legend in figure.findobj(Legend) for text in legend.get_texts()}
+
+
+def test_a_bar_that_is_open_above_says_why() -> None:
+    closed = [searched(size) for size in SIZES]
+    few = [searched(SIZES[0], fourth=False), *closed[1:]]
+    for name in ("steps", "shallue-fig1"):
+        assert FEW not in entries(name, [curve(closed)])
+        assert FEW in entries(name, [curve(few)])
+    assert BAR in entries("steps", [curve(closed)])
+
+
+def test_of_other_estimators_and_of_repeats_too() -> None:
+    closed = [searched(size) for size in SIZES]
+    never = replace(closed[0], estimator=MEDIAN, spread=(closed[0].steps, np.inf))
+    said = entries("steps", [curve([never, *closed[1:]], estimator=MEDIAN)])
+    assert NEVER in said
+    assert FEW not in said
+    steps = float(closed[0].steps or 0)
+    open_repeats = Repeats(steps=(steps, steps * 1.1, float("inf")))
+    again = [replace(closed[0], repeats=open_repeats), *closed[1:]]
+    assert REPEATS in entries("steps", [curve(again)])
+
+
+def test_runs_and_points_without_bars() -> None:
+    steps = [round(50 * (1 + 64 / size)) for size in SIZES]
+    runs = [
+        Point(batch_size=size, steps=at, runs=(at, at + 5.0), middles=(at, at + 5.0), trials=2)
+        for size, at in zip(SIZES, steps, strict=True)
+    ]
+    assert RUNS in entries("steps", [curve(runs)])
+    alone = [
+        Point(batch_size=size, steps=at, middles=(at,))
+        for size, at in zip(SIZES, steps, strict=True)
+    ]
+    assert not {BAR, RUNS, FEW} & entries("steps", [curve(alone)])
+
+
+@pytest.mark.parametrize("name", ["steps", "forest"])
+def test_an_interval_that_is_open_has_its_arrow_explained(name: str) -> None:
+    # Flat throughout: where perfect scaling ends is not seen.
+    steps = (51, 49, 50, 52, 50, 49, 51, 50)
+    flat = [
+        searched(size, steps=at, minimum=at, fourth=70, middles=(at,))
+        for size, at in zip(SIZES, steps, strict=True)
+    ]
+    whole = [searched(size, middles=(50 * (1 + 64 / size),)) for size in SIZES]
+    assert OPEN in entries(name, [curve(flat)])
+    assert OPEN not in entries(name, [curve(whole)])
+
+
+def test_points_that_left_the_fit_are_explained(plain_curve: Callable[..., Curve]) -> None:
+    sizes = [2.0**i for i in range(12)]
+    steps = 100 * (1 + 40 / np.array(sizes))
+    steps[-1] *= 2
+    risen = plain_curve(sizes, steps)
+    for name in ("steps", "tradeoff"):
+        assert "rise, left out of the fit" in entries(name, [risen])

@@ -1,0 +1,47 @@
+"""An epoch is one thing: what an experiment's budget counts and what results are asked under."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from analysis.limits import UNITS, Limit
+from experiments.config.budget import Budget
+
+
+def under(text: str, batch_size: int, train: int) -> int:
+    steps = Limit.parse(text).steps(np.array([float(batch_size)]), np.array([float(train)]))
+    return int(steps[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "batch_size", "steps"),
+    [("12 epochs", 1024, 12), ("12 epochs", 64, 240), ("0.3 epochs", 128, 3), ("1 epoch", 1297, 1)],
+)
+def test_an_epoch_drops_its_last_short_batch(text: str, batch_size: int, steps: int) -> None:
+    assert Budget.parse(text).in_steps(batch_size, 1297) == steps
+    assert under(text, batch_size, 1297) == steps
+
+
+@given(
+    train=st.integers(1, 10**9),
+    share=st.floats(0, 1),
+    amount=st.decimals("0.001", 10**6, places=3),
+    unit=st.sampled_from(UNITS),
+)
+@example(train=1297, share=0.789, amount=12, unit="epochs")
+@example(train=1000, share=0.01, amount=0.7, unit="epochs")
+def test_the_same_text_is_the_same_step(
+    train: int, share: float, amount: object, unit: str
+) -> None:
+    batch_size = max(1, min(train, round(share * train)))
+    text = f"{amount} {unit}"
+    assert under(text, batch_size, train) == Budget.parse(text).in_steps(batch_size, train)
+
+
+@pytest.mark.parametrize("text", ["0.1 epochs", "1e-1 epochs", "2.5e2 examples", "1e3 steps"])
+@pytest.mark.parametrize("batch_size", [1, 3, 7, 64, 1024, 1297])
+def test_decimals_are_exact(text: str, batch_size: int) -> None:
+    assert under(text, batch_size, 1297) == Budget.parse(text).in_steps(batch_size, 1297)
