@@ -32,18 +32,15 @@ from batchscale.options import (
     SearchOption,
     Source,
     Sources,
-    Style,
     TargetOption,
     Tolerance,
-    Under,
     Where,
-    Width,
     assignments,
     chosen,
     columns,
     seconds,
 )
-from batchscale.reporting import report
+from batchscale.reporting import plot, report
 from batchscale.telling import told
 
 app = typer.Typer(
@@ -317,47 +314,7 @@ def regimes(
     print(regime_table.regimes(found, chosen(format, json)), end="")
 
 
-@command("plot")
-@told()
-def plot(
-    figure: Annotated[
-        str, typer.Argument(metavar="FIGURE", help="The figure: batchscale list figures.")
-    ],
-    sources: Sources,
-    target: TargetOption = None,
-    where: Where = None,
-    by: By = None,
-    baseline: Baseline = None,
-    tolerance: Tolerance = 0.2,
-    estimator: Estimator = None,
-    search: SearchOption = "present",
-    under: Under = None,
-    width: Width = None,
-    style: Style = None,
-    output: Out = None,
-) -> None:
-    """Draw a figure, and write its numbers beside it."""
-    from batchscale import figures
-
-    paths = figures.draw(
-        figure,
-        *sources,
-        target=target,
-        where=where,
-        by=columns(by),
-        baseline=baseline,
-        tolerance=tolerance,
-        estimator=estimator,
-        search=search,
-        under=under,
-        width=width,
-        style=style,
-        output=output,
-    )
-    for path in paths:
-        print(f"wrote {path}")
-
-
+command("plot")(plot)
 command("report")(report)
 
 

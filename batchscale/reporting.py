@@ -1,4 +1,4 @@
-"""The command ``batchscale report``."""
+"""The commands that draw: ``batchscale plot`` and ``batchscale report``."""
 
 from __future__ import annotations
 
@@ -10,14 +10,58 @@ from batchscale.options import (
     Baseline,
     By,
     Estimator,
+    Out,
     SearchOption,
     Sources,
+    Style,
     TargetOption,
     Tolerance,
+    Under,
     Where,
+    Width,
     columns,
 )
 from batchscale.telling import told
+
+
+@told()
+def plot(
+    figure: Annotated[
+        str, typer.Argument(metavar="FIGURE", help="The figure: batchscale list figures.")
+    ],
+    sources: Sources,
+    target: TargetOption = None,
+    where: Where = None,
+    by: By = None,
+    baseline: Baseline = None,
+    tolerance: Tolerance = 0.2,
+    estimator: Estimator = None,
+    search: SearchOption = "present",
+    under: Under = None,
+    width: Width = None,
+    style: Style = None,
+    output: Out = None,
+) -> None:
+    """Draw a figure, and write its numbers beside it."""
+    from batchscale import figures
+
+    paths = figures.draw(
+        figure,
+        *sources,
+        target=target,
+        where=where,
+        by=columns(by),
+        baseline=baseline,
+        tolerance=tolerance,
+        estimator=estimator,
+        search=search,
+        under=under,
+        width=width,
+        style=style,
+        output=output,
+    )
+    for path in paths:
+        print(f"wrote {path}")
 
 
 @told()

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from experiments.driver import remaining, rounds
+from experiments.driver.events import StudyPlanned
 from experiments.driver.rounds import Record
 from experiments.plan import Study, Trial
 from experiments.search import History, block
@@ -229,6 +230,29 @@ class StudyState:
         record = self.records.get(trial)
         limit = rounds.bar(self.reached(), self.study.keep) if trial in self._own else None
         return not rounds.settled(self.study, record, limit)
+
+    def planned(self) -> StudyPlanned:
+        """What an observer is told of the study before it trains."""
+        self.wave()
+        # What was dominated counts until it goes on, if it ever does.
+        done = [
+            record
+            for trial, record in self.recorded()
+            if record.stop_reason == "dominated" or not self.need(trial)
+        ]
+        return StudyPlanned(
+            study=self.study.id,
+            label=self.label,
+            trials=self.study.trials,
+            done=len(done),
+            reached=sum(record.steps_to_target is not None for record in done),
+            infeasible=sum(record.status == "INFEASIBLE" for record in done),
+            dominated=sum(record.stop_reason == "dominated" for record in done),
+            budget_steps=self.study.budget_steps,
+            batch_size=self.study.batch_size,
+            example_unit=self.columns["example_unit"],
+            tokens_per_example=self.columns["tokens_per_example"],
+        )
 
     def cost(self) -> float:
         """What its longest trial takes, up to a factor."""

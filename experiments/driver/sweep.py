@@ -20,7 +20,7 @@ from experiments.driver import known as dataset
 from experiments.driver import remaining, rounds
 from experiments.driver.dispatch import Dispatcher
 from experiments.driver.display_names import rename
-from experiments.driver.events import Note, Observer, Stage, StudyPlanned, TimeLeft, ignore
+from experiments.driver.events import Note, Observer, Stage, TimeLeft, ignore
 from experiments.driver.executors import Executor
 from experiments.driver.failures import reproducing
 from experiments.driver.leftovers import end_leftovers
@@ -214,28 +214,7 @@ class _Sweep:
 
     def _tell_plan(self) -> None:
         for state in self.states:
-            state.wave()
-            # What was dominated counts until it goes on, if it ever does.
-            done = [
-                record
-                for trial, record in state.recorded()
-                if record.stop_reason == "dominated" or not state.need(trial)
-            ]
-            self.observer(
-                StudyPlanned(
-                    study=state.study.id,
-                    label=state.label,
-                    trials=state.study.trials,
-                    done=len(done),
-                    reached=sum(r.steps_to_target is not None for r in done),
-                    infeasible=sum(r.status == "INFEASIBLE" for r in done),
-                    dominated=sum(r.stop_reason == "dominated" for r in done),
-                    budget_steps=state.study.budget_steps,
-                    batch_size=state.study.batch_size,
-                    example_unit=state.columns["example_unit"],
-                    tokens_per_example=state.columns["tokens_per_example"],
-                )
-            )
+            self.observer(state.planned())
 
     def _move_targets(self) -> None:
         """What is done under another target than the present one is recorded under this one."""
