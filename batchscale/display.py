@@ -235,8 +235,10 @@ class Display:
             self.say_what_is_due()
 
     def _take(self, event: events.Event) -> None:
-        first = not self.tally.steps
+        before = self.tally.steps > 0, self.tally.finished > 0
         self.tally.take(event)
+        # The first step and the first trial that ends are said when they come.
+        news = before != (self.tally.steps > 0, self.tally.finished > 0)
         if not isinstance(event, events.PackFinished):
             for text in self._failed:
                 self._say(text)
@@ -248,7 +250,7 @@ class Display:
                 self._say(event.text)
             case events.PackStarted(step=step) if step:
                 self._say(self._resuming(event))
-            case events.Progress() if first and self.tally.steps and self._live is None:
+            case events.Progress() | events.TrialFinished() if news and self._live is None:
                 self._say_line()
             case events.RoundFinished():
                 self._say(

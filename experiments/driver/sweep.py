@@ -9,11 +9,11 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from experiments.config.file import Experiment
 from experiments.driver import known as dataset
@@ -39,6 +39,9 @@ from results.counts import agreeing, count
 from results.location import Location
 from results.schema import json_text
 from results.store import Store
+
+if TYPE_CHECKING:
+    from experiments.driver.executors.ray_start import LocalRay
 
 _EDGES_SHOWN = 6
 _END = {"low": "lower", "high": "upper"}
@@ -81,7 +84,7 @@ def sweep(
     pack_size: int | None = None,
     keep_old: bool = False,
     retrain: bool = False,
-    num_cpus: int | None = None,
+    local_ray: LocalRay | None = None,
     trainer: MakeTrainer = training,
     pace: Pace | None = None,
 ) -> Summary:
@@ -97,7 +100,7 @@ def sweep(
         pack_size: most trials of a pack; 64 at the most.
         keep_old: if only the workload's code has changed, count its old trials as this one's.
         retrain: if it has, train them again.
-        num_cpus: of a Ray that is started here; all cores unless given.
+        local_ray: what finds or starts a Ray at ``auto``, if it has begun already.
 
     Raises:
         ExperimentError: a clear error, of the experiment or of the cluster, or that no study has
@@ -111,7 +114,7 @@ def sweep(
         here = "://" not in root and root.strip()
         results = Location(os.path.abspath(os.path.expanduser(root)) if here else root)
     return _Sweep(experiment, results, observer or ignore, pack_size, judge).run(
-        address, Stop(seconds), keep_old, retrain, num_cpus, trainer, pace
+        address, Stop(seconds), keep_old, retrain, local_ray, trainer, pace
     )
 
 
@@ -136,7 +139,7 @@ class _Sweep:
         stop: Stop,
         keep_old: bool,
         retrain: bool,
-        num_cpus: int | None,
+        local_ray: LocalRay | None,
         trainer: MakeTrainer,
         pace: Pace | None,
     ) -> Summary:
@@ -155,7 +158,7 @@ class _Sweep:
         self._move_targets()
         self._settle_samples()
         if any(state.wave() for state in self.states):
-            with self._executors(address, num_cpus, trainer, pace) as executors, stop:
+            with self._executors(address, local_ray, trainer, pace) as executors, stop:
                 for layout, executor in executors.items():
                     self._train(executor, layout, stop)
         complete = not any(state.wave() for state in self.states)
@@ -243,7 +246,11 @@ class _Sweep:
 
     @contextmanager
     def _executors(
-        self, address: str, num_cpus: int | None, trainer: MakeTrainer, pace: Pace | None
+        self,
+        address: str,
+        local_ray: LocalRay | None,
+        trainer: MakeTrainer,
+        pace: Pace | None,
     ) -> Iterator[dict[Layout, Executor]]:
         """An executor for each layout there is: packs of one demand are placed together."""
         layouts = list(dict.fromkeys(state.study.layout for state in self.states))
@@ -257,15 +264,17 @@ class _Sweep:
             }
             return
         from experiments.driver.executors.ray_session import session
+        from experiments.driver.executors.ray_start import LocalRay
 
         self._stage("starting Ray on this machine" if address == "auto" else f"joining {address}")
         with (
             staged(self.experiment.base, self._specs_of_files(), self.experiment.files) as files,
-            session(address, files, num_cpus) as connected,
+            nullcontext(local_ray) if local_ray or address != "auto" else LocalRay() as local,
+            session(address, files, local) as connected,
         ):
-            self._stage("waiting for the first worker")
             from experiments.driver.executors.ray_tune import RayTune
 
+            self._stage("waiting for the first worker")
             yield {
                 layout: RayTune(self.location, connected, files, layout, trainer=trainer, pace=pace)
                 for layout in layouts

@@ -117,7 +117,7 @@ def test_units_are_the_workloads_and_tokens_count_where_there_are_some() -> None
     assert tally.speed() == ["100 steps/s", "800 sequences/s", "51,200 tokens/s"]
 
 
-def test_without_a_terminal_a_line_every_ten_seconds() -> None:
+def test_without_a_terminal_a_line_for_the_first_trial_then_every_ten_seconds() -> None:
     clock, out = Clock(), io.StringIO()
     display = Display(Console(file=out, highlight=False, width=200), clock)
     with display:
@@ -132,7 +132,7 @@ def test_without_a_terminal_a_line_every_ten_seconds() -> None:
         display(events.TimeLeft(seconds=4.2))
     lines = out.getvalue().splitlines()
     assert lines == [
-        "0:12  3 of 4 trials, reached 3, 0.2 trials/s",
+        "0:04  1 of 4 trials, reached 1, 0.2 trials/s",
         "momentum: no study has reached [the target]",
         "a pack of sgd, batch 8 failed: ValueError: no",
         "16 trials a study: 1 of 1 study has reached the target",

@@ -1,6 +1,6 @@
-"""What a researcher does on the first day: a model of several files, optimizers of their own, three
-batch sizes, a change of mind about a range, Ctrl-C, a kill, and the same command again. Run with the
-wheel, from an empty folder, on a Ray that the sweep starts."""
+"""What a researcher does on the first day: a model of several files, optimizers of their own,
+three batch sizes, a change of mind about a range, Ctrl-C, a kill, and the same command again. Run
+with the wheel, from an empty folder, on a Ray that the sweep starts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class Block(nn.Module):
         self.attention_norm, self.mlp_norm = nn.LayerNorm(width), nn.LayerNorm(width)
         self.qkv = nn.Linear(width, 3 * width)
         self.out = nn.Linear(width, width)
-        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+        wide = 4 * width
+        self.mlp = nn.Sequential(nn.Linear(width, wide), nn.GELU(), nn.Linear(wide, width))
 
     def forward(self, x):
         batch, length, width = x.shape

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import tempfile
 import threading
 import warnings
@@ -63,6 +64,7 @@ class Station:
         # A worker that died may have recorded some: this one is its successor.
         wanted = job.wanted - {outcome.trial for outcome in done}
         study = self.staged.localize(job.pack.study)
+        os.chdir(study.workload.base or ".")  # where the files of the experiment are
         here, there = job.pack.study.workload.base, study.workload.base
         moved = (there, here) if here and there else None
         found: Job = replace(job, wanted=wanted, moved=moved, pack=replace(job.pack, study=study))

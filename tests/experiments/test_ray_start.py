@@ -1,0 +1,145 @@
+"""A Ray that a sweep starts: its workers, its end, and what an error of the experiment does to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from results.processes import MARK
+from tests.batchscale.blocks import ROOT
+
+WORKLOAD = """\
+import json, os
+from pathlib import Path
+import torch
+from batchscale import Classification
+
+class Mine(Classification):
+    target = "validation_error < 0.3"
+
+    def data(self):
+        size = int(Path("size.txt").read_text())  # in the current folder
+        with Path(os.environ["FACTS"]).open("a") as file:
+            facts = {"pid": os.getpid(), "nice": os.nice(0), "arenas": os.getenv("MALLOC_ARENA_MAX")}
+            file.write(json.dumps({**facts, "threads": torch.get_num_threads()}) + "\\n")
+        x = torch.randn(size, 4, generator=torch.Generator().manual_seed(0))
+        return {split: (x, (x[:, 0] > 0).long()) for split in ("train", "validation")}
+
+    def model(self):
+        return torch.nn.Linear(4, 2)
+"""
+EXPERIMENT = """\
+workload: mine.py
+files: [size.txt]
+grid: {batch_size: 16, optimizer: sgd}
+search: {learning_rate: {log: [0.1, 1]}}
+trials: 2
+budget: 20 steps
+"""
+TWO = """
+import time, sys
+from experiments.driver.executors.ray_start import LocalRay
+
+began = time.monotonic()
+try:
+    with LocalRay(num_cpus=1):
+        raise ValueError("in the experiment")
+except ValueError:
+    at_once = time.monotonic() - began
+first = LocalRay(num_cpus=1)  # waits for the end of the one before
+first.wait()
+assert first.ours
+import ray
+assert ray.is_initialized()
+first.end()
+assert not ray.is_initialized()
+print("threads", at_once < 1)
+"""
+ONE = """
+from experiments.driver.executors.ray_start import LocalRay
+ray = LocalRay(num_cpus=1)
+ray.wait()
+print("up", flush=True)
+input()
+"""
+
+
+def program(*words: str, folder: Path, **variables: str) -> subprocess.Popen[str]:
+    """``python WORDS…`` in a folder, with this tree."""
+    return subprocess.Popen(
+        [sys.executable, "-P", *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **variables},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_its_workers(tmp_path: Path) -> None:
+    """They are as urgent as the driver, stand among the experiment's files, and take no module of
+    the current folder for one of ours."""
+    for name in ("workloads", "results", "analysis", "ray", "torch"):
+        (tmp_path / f"{name}.py").write_text("raise RuntimeError('not ours')")
+    files = {"mine.py": WORKLOAD, "mine.yaml": EXPERIMENT, "size.txt": "64"}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    facts = tmp_path / "facts"
+    sweep = ("-m", "batchscale", "sweep", "mine.yaml", "--results", str(tmp_path / "runs"))
+    process = program(*sweep, folder=tmp_path, FACTS=str(facts))
+    _, err = process.communicate(timeout=200)
+    assert process.returncode == 0, err
+    lines = [json.loads(line) for line in facts.read_text().splitlines()]
+    (worker,) = [line for line in lines if line["pid"] != process.pid]
+    assert worker["nice"] == os.nice(0)
+    assert worker["threads"] == 1
+    assert worker["arenas"] == "1"
+    driver = next(line for line in lines if line["pid"] == process.pid)
+    assert driver["arenas"] == os.getenv("MALLOC_ARENA_MAX")
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_an_error_waits_for_no_ray_and_the_next_one_starts(tmp_path: Path) -> None:
+    out, err = program("-c", TWO, folder=tmp_path).communicate(timeout=200)
+    assert out.split() == ["threads", "True"], err
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_nothing_is_left_of_a_killed_driver(tmp_path: Path) -> None:
+    process = program("-c", ONE, folder=tmp_path)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    assert marked_by(process.pid)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    until = time.monotonic() + 60
+    while marked_by(process.pid) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not marked_by(process.pid)
+
+
+def marked_by(pid: int) -> list[str]:
+    """What a process has started, and that, by their marks."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            variables = (folder / "environ").read_bytes().split(b"\0")
+            if any(
+                v.startswith(f"{MARK}=".encode()) and f"/{pid}/".encode() in v for v in variables
+            ):
+                found.append((folder / "cmdline").read_bytes().decode()[:60])
+        except OSError:  # it has ended meanwhile
+            continue
+    return found
