@@ -29,7 +29,7 @@ def sweep(command: Command, here: Path, text: str, *options: str) -> Answer:
 
 def clear(answer: Answer, *parts: str, hint: str | None = None) -> None:
     """One line that says all of ``parts``, and one hint."""
-    lines = answer.err.splitlines()
+    lines = answer.complaint
     assert answer.status == 1
     assert not answer.out
     assert lines[0].startswith("error: ")
@@ -197,7 +197,10 @@ def test_a_loss_of_the_wrong_shape(
     text = own(here, "return loss\n", f"{new}\n")
     for answer in (sweep(command, here, text), command("check", "mine.py:Mine")):
         assert answer.status == 1
-        assert answer.err.startswith("error: ")
+        error, *hint = answer.complaint
+        assert error.startswith("error: ")
+        assert len(hint) <= 1
+        assert all(line.startswith("hint: ") for line in hint)
         assert all(part in answer.err for part in parts)
         assert "Traceback" not in answer.err
 
