@@ -90,10 +90,10 @@ def test_a_search_space(
 ) -> None:
     answer = sweep(command, here, f"{GOOD}search:\n  {search[1:-1]}\n")
     assert answer.status == 1
-    both = answer.err if hint == "reversed" else answer.err.splitlines()[0]
+    both = answer.err if hint == "reversed" else answer.complaint[0]
     for part in [*parts, *(["reversed"] if hint == "reversed" else [])]:
         assert part in both
-    assert len(answer.err.splitlines()) <= 2
+    assert len(answer.complaint) <= 2
     assert sorted(path.name for path in here.iterdir()) == ["mine.yaml"]
 
 
@@ -149,9 +149,9 @@ def test_a_missing_data_set(command: Command, here: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("urllib.request._opener", None)  # one that knows the proxies; none later
     answer = sweep(command, here, GOOD.replace("digits-softmax", "mnist-fc"))
     assert answer.status == 1
-    assert "MNIST" in answer.err.splitlines()[0]
+    assert "MNIST" in answer.complaint[0]
     assert str(here / "data") in answer.err
-    assert answer.err.splitlines()[1].startswith("hint: ")
+    assert answer.complaint[1].startswith("hint: ")
     assert not (here / "results").exists()
 
 
