@@ -141,8 +141,9 @@ def curves(
     wide = replace(wide, frame=chosen.trials)
     if wide.frame.empty:
         raise ResultsError(
-            f"none of these {len(trials):,} trials belongs to the present search of its study",
-            hint="batchscale status says how far it is; --search all counts all of them",
+            "no trial belongs to the present search of its study: all of these "
+            f"({count(len(trials), 'trial')}) were drawn by other searches",
+            hint="--search all counts all of them; batchscale status says how far each search is",
         )
     groups = grouping(wide, by)
     _check_looks(wide.frame)

@@ -52,7 +52,7 @@ def check(scope: str) -> str:
     if scope not in SCOPES:
         raise ResultsError(
             f"no searches are called {scope!r}",
-            hint="present: the latest search of each study; all: a pool of all of them",
+            hint="present (the latest search of each study) or all (a pool of all of them)",
         )
     return scope
 

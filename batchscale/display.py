@@ -287,8 +287,8 @@ class Display:
     def _resuming(self, event: events.PackStarted) -> str:
         study = self.tally.studies.get(event.study)
         of = f" of {study.planned.budget_steps:,}" if study else ""
-        many = f"{event.trials} trials" if event.trials != 1 else "1 trial"
-        return f"{self._label(event.study)}: resuming at step {event.step:,}{of}, {many}"
+        trials = count(event.trials, "trial")
+        return f"{self._label(event.study)}: resuming at step {event.step:,}{of}, {trials}"
 
     def line(self) -> str:
         """Where the sweep stands, in one line."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from batchscale.display import clock
 from batchscale.errors import FAILED_TRIALS
 from batchscale.tables import Format, records, render
-from results.counts import count
+from results.counts import agreeing, count
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -126,8 +126,9 @@ def status(found: Status, format: Format) -> str:
         return text
     if others:
         text += (
-            f"\n{others:,} trials of other searches of these studies (another space, method or "
-            "seed) are not counted; --search all of regimes, plot and report counts them\n"
+            f"\n{count(others, 'trial')} of other searches of these studies (another space, method "
+            f"or seed) {agreeing(others, 'are')} not counted: regimes, plot and report do so with "
+            "--search all\n"
         )
     if len(found.packs):
         packs = found.running

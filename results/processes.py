@@ -29,6 +29,8 @@ MARK = "BATCHSCALE_STARTED_BY"
 
 _STAT = "/proc/{}/stat"
 _ENVIRONMENT = "/proc/{}/environ"
+_STARTING = 1.0
+"""Seconds that a program may take to start; usually it is a few milliseconds."""
 _KEEP_ENVIRONMENT = "SPT_NOENV"
 """Has Ray's processes write their titles over their command line alone, not over what follows."""
 
@@ -110,11 +112,25 @@ def _is_left(process: Mapping[str, Any], starter: Mapping[str, Any]) -> bool:
     mark = _mark(starter)
     if mark is None or alive(starter) is not False:
         return False
-    try:
-        with open(_ENVIRONMENT.format(int(process["pid"])), "rb") as stream:
-            return f"{MARK}={mark}".encode() in stream.read().split(b"\0")
-    except OSError:
-        return False
+    return f"{MARK}={mark}".encode() in _environment(process).split(b"\0")
+
+
+def _environment(process: Mapping[str, Any]) -> bytes:
+    """The environment of a process that runs, as the system shows it; empty where it does not.
+
+    It is empty too for a moment while a program starts (Linux lists it only once the program is
+    loaded), and for good once it ends: such a process is asked again for ``_STARTING`` seconds.
+    """
+    until = time.monotonic() + _STARTING
+    while True:
+        try:
+            with open(_ENVIRONMENT.format(int(process["pid"])), "rb") as stream:
+                environment = stream.read()
+        except OSError:
+            return b""
+        if environment or not alive(process) or time.monotonic() >= until:
+            return environment
+        time.sleep(0.01)
 
 
 def _mark(process: Mapping[str, Any]) -> str | None:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from results.errors import ResultsError
 
-_HINT = "batchscale has not written that row: take its file out of the folder"
+_HINT = "that row is none that batchscale has written: take its file out of the folder"
 
 _COUNTS = {"batch_size": 1, "trials_wanted": 1, "keep": 1, "tokens_per_example": 0}
 _COUNTS |= dict.fromkeys(("budget_steps", "train_examples", "steps_run", "examples_run"), 0)

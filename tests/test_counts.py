@@ -20,7 +20,7 @@ NOUNS = (
     "searches|seeds|sizes|sources|steps|studies|targets|trials|values|workers|workloads"
 )
 _QUALIFIED = r"(?:(?:distinct|feasible|more|other|tested) )*"
-_AFTER = re.compile(rf" {_QUALIFIED}(?:{NOUNS})\b(?! the )")
+_AFTER = re.compile(rf" {_QUALIFIED}(?:{NOUNS})\b(?! the |/)")
 _NOT_COUNTS = {"interval", "words", "short", "_words"}
 """Functions that write an estimate with its interval: "64 [48, 90] steps"."""
 
@@ -124,6 +124,7 @@ def _excepted(name: str, before: str) -> bool:
         ('"best of {} trials".format(n)', True),
         ("f\"{count(n, 'trial')} left\"", False),
         ('f"{n:.1f} trials/s"', False),
+        ('f"{number(rate)} steps/s"', False),  # a unit, which has no singular
         ('f"{interval(a, b, c)} steps"', False),
         ('f"{n} trial"', False),
     ],

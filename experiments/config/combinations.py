@@ -20,6 +20,7 @@ from experiments.optimizers import Optimizer
 from experiments.plan import Value
 from experiments.schedules import Schedule
 from experiments.space import Dimension
+from results.counts import count
 from workloads import Workload, WorkloadError
 
 if TYPE_CHECKING:
@@ -97,11 +98,11 @@ def _check_size(experiment: Experiment, grid: Mapping[str, Sequence[Any]]) -> No
     """Before any combination is made."""
     sizes = {**{key: len(values) for key, values in grid.items()}}
     sizes["batch_size"] = len(experiment.batch_sizes)
-    if (count := math.prod(sizes.values())) > _MOST_STUDIES:
+    if (studies := math.prod(sizes.values())) > _MOST_STUDIES:
         product = " × ".join(f"{size:,} {key}" for key, size in sizes.items() if size > 1)
         raise experiment.error(
             ("grid",),
-            f"the grid has {count:,} studies: {product}",
+            f"the grid has {count(studies, 'study')}: {product}",
             f"at most {_MOST_STUDIES:,}: sweep parts of it one after the other",
         )
 

@@ -33,6 +33,7 @@ from experiments.config.tuning import Search
 from experiments.config.yaml_lines import Places
 from experiments.errors import ExperimentError
 from experiments.plan import Study
+from results.counts import count
 from results.errors import ResultsError
 from results.target import Target
 
@@ -179,7 +180,8 @@ class Experiment(BaseModel):
         """Easiest first, all of one metric; the workload's own if the file names none."""
         texts = self.target or (self._found[0][0].workload.target,)
         if len(texts) > _MOST_TARGETS:
-            raise self.error(("target",), f"{len(texts):,} targets", f"at most {_MOST_TARGETS}")
+            message = count(len(texts), "target")
+            raise self.error(("target",), message, f"at most {_MOST_TARGETS}")
         found: list[Target] = []
         for i, text in enumerate(texts):
             try:

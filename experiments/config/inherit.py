@@ -18,6 +18,7 @@ from experiments.config.text_file import UnreadableError, read_text
 from experiments.config.yaml_lines import Places, read
 from experiments.errors import ExperimentError
 from experiments.space import SCALES
+from results.counts import count
 
 KEY = "extends"
 _LONGEST_CHAIN = 20
@@ -50,7 +51,7 @@ def inherit(
             (KEY,), f"extends {name} goes in a circle: {' > '.join([*circle, circle[0]])}"
         )
     if len(seen) >= _LONGEST_CHAIN:
-        message = f"extends {name}: a chain of more than {_LONGEST_CHAIN} files"
+        message = f"extends {name}: a chain of more than {count(_LONGEST_CHAIN, 'file')}"
         raise places.error((KEY,), message)
     try:
         base, of_base = read(text, source)

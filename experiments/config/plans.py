@@ -22,6 +22,7 @@ from experiments.search import History, Table, block, grid_size, table
 from experiments.seeds import derive
 from experiments.space import Dimension, Side
 from experiments.training import looks
+from results.counts import count
 from workloads.checks import check_splits
 
 if TYPE_CHECKING:
@@ -207,15 +208,15 @@ def _budget_steps(experiment: Experiment, batch_size: int, train: int) -> int:
     if steps > budget.MOST:
         raise experiment.error(
             ("budget",),
-            f"budget {experiment.budget} is {steps:,} steps at batch size {batch_size}",
+            f"budget {experiment.budget} is {count(steps, 'step')} at batch size {batch_size}",
             f"at most {budget.MOST:,}",
         )
     ratio = experiment.evaluation_ratio
-    if (count := looks.count(ratio, steps)) > _MOST_EVALUATIONS:
+    if (evaluations := looks.count(ratio, steps)) > _MOST_EVALUATIONS:
         raise experiment.error(
             ("evaluation_ratio",),
-            f"evaluation_ratio {ratio:.16g} makes about {count:,.0f} evaluations of a trial of "
-            f"{steps:,} steps",
+            f"evaluation_ratio {ratio:.16g} makes about {evaluations:,.0f} evaluations of a "
+            f"trial of {count(steps, 'step')}",
             f"at most {_MOST_EVALUATIONS:,}; 1.05 makes {looks.count(1.05, steps):,.0f}",
         )
     return steps

@@ -16,6 +16,7 @@ import yaml
 from yaml import MappingNode, Node, ScalarNode, SequenceNode
 
 from experiments.errors import ExperimentError
+from results.counts import count
 
 Path = tuple[str | int, ...]
 """Keys and positions from the top: ``("search", "adam", "learning_rate")``."""
@@ -146,7 +147,7 @@ def _check_aliases(root: Node, source: str) -> None:
             sizes[id(node)] = 1 + sum(size(part, (*above, id(node))) for part in parts)
             if sizes[id(node)] > len(sizes) + _MOST_ALIASED:
                 raise ExperimentError(
-                    f"{place}: aliases that stand for more than {_MOST_ALIASED:,} values",
+                    f"{place}: aliases that stand for more than {count(_MOST_ALIASED, 'value')}",
                     hint="write less with & and *",
                 )
         return sizes[id(node)]

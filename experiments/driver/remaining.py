@@ -22,11 +22,11 @@ class Rest:
     """Feasible trials that lack."""
     seconds: float | None
     """Of a worker, for each feasible trial so far; ``None`` before the first."""
-    size: float
-    """See ``size``."""
+    size: float | None
+    """See ``size``; ``None`` where the study's row does not say."""
 
 
-def rest(left: int, feasible: int, spent: Mapping[str, float], size: float) -> Rest:
+def rest(left: int, feasible: int, spent: Mapping[str, float], size: float | None) -> Rest:
     """Of a study that has so many ``feasible`` trials, whose packs have taken ``spent`` seconds."""
     known = feasible and spent
     return Rest(left=left, seconds=sum(spent.values()) / feasible if known else None, size=size)
@@ -64,19 +64,22 @@ def work(rests: Iterable[Rest]) -> float | None:
     """Seconds that one worker would take for all that is left.
 
     A study's trials cost what its own have cost; those of a study without any cost by their size,
-    at the median rate of the others. ``None`` where no trial has ended at all.
+    at the median rate of the others. ``None`` where no trial has ended at all, or for want of such
+    a size.
     """
     every = list(rests)
     open_ = [rest for rest in every if rest.left]
-    rates = [rest.seconds / rest.size for rest in every if rest.seconds is not None]
-    if not open_:
-        return 0.0
-    if not rates:
-        return None
-    usual = statistics.median(rates)
-    return sum(
-        rest.left * (usual * rest.size if rest.seconds is None else rest.seconds) for rest in open_
-    )
+    rates = [rest.seconds / rest.size for rest in every if rest.seconds is not None and rest.size]
+    usual = statistics.median(rates) if rates else None
+    total = 0.0
+    for rest in open_:
+        seconds = rest.seconds
+        if seconds is None and usual is not None and rest.size is not None:
+            seconds = usual * rest.size
+        if seconds is None:
+            return None
+        total += rest.left * seconds
+    return total
 
 
 def seconds(rests: Iterable[Rest], packs: int) -> float | None:

@@ -114,7 +114,7 @@ def status(source: str | Path | Location | Results) -> Status:
             counts["left"],
             counts["feasible"],
             costs.get(study, {}),
-            remaining.size(int(row["budget_steps"]), int(row["batch_size"])),
+            _size(row),
         )
         rests.append(rest)
         rows.append({**counts, "trial_seconds": rest.seconds})
@@ -133,6 +133,14 @@ _COUNTS = ["wanted", "done", "reached", "infeasible", "dominated", "failed", "ru
 _COUNTS += ["other_searches"]
 _STUDY_COLUMNS = [*_SHOWN, *_COUNTS, "trial_seconds"]
 _PACK_COLUMNS = ["pack", "experiment", "study", "machine", "trials", "step", "best", "silent"]
+
+
+def _size(row: pd.Series[Any]) -> float | None:
+    """See ``remaining.size``; a row of another writer, or of an older version, may not say."""
+    budget, batch_size = row["budget_steps"], row["batch_size"]
+    if pd.isna(budget) or pd.isna(batch_size):
+        return None
+    return remaining.size(int(budget), int(batch_size))
 
 
 def _study(

@@ -105,7 +105,8 @@ def _setup(
     setup = Setup.load(_study(ref, batch_size or 1, precision), device)
     if batch_size is not None and batch_size > len(setup.train):
         raise ExperimentError(
-            f"batch size {batch_size:,} is over the training set ({len(setup.train):,} examples)"
+            f"batch size {batch_size:,} is over the training set "
+            f"({count(len(setup.train), 'example')})"
         )
     if batch_size is None:
         ghost = setup.ghost_batch or 32
@@ -198,10 +199,10 @@ def _evaluation(setup: Setup, trial: Trial) -> Finding:
     split = setup.evaluated[0]
     whole = len(setup.splits[split])
     engine = ModuleEngine(setup.sampled(split), [trial])
-    count = len(engine.setup.splits[split])
+    examples = len(engine.setup.splits[split])
     unit = setup.ghost_batch or 1
     found = []
-    for chunk in dict.fromkeys((count, max(unit, count // 3), max(unit, 7))):
+    for chunk in dict.fromkeys((examples, max(unit, examples // 3), max(unit, 7))):
         engine.chunk = chunk
         found.append(engine.evaluate(split)[0])
     first = found[0]
@@ -211,7 +212,7 @@ def _evaluation(setup: Setup, trial: Trial) -> Finding:
     }
     worst = max(apart, key=lambda name: apart[name])
     passed = apart[worst] <= _TOLERANCE
-    part = split if count == whole else f"the first {count:,} examples of {split}"
+    part = split if examples == whole else f"the first {count(examples, 'example')} of {split}"
     return Finding(
         check="evaluation",
         passed=passed,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 
 import batchscale as bs
 from batchscale import cli
+from batchscale.live import command as serving
 from experiments.driver.events import ignore
 
 EXPERIMENT = """\
@@ -30,6 +33,17 @@ engine: module
 """Asking which engine is faster would take most of the time of so short studies."""
 
 
+_STAGE = re.compile(
+    r"(loading the workload and its data|trying its model, loss and metrics"
+    r"|training it whole and in micro-batches|evaluating it in several ways|stacking it"
+    r"|timing the (module|stacked) engine) …"
+    r"|\d+:\d\d  (reading the experiment|planning the studies|reading \S+"
+    r"|loading the first workload|starting Ray on this machine|joining \S+"
+    r"|waiting for the first worker)"
+)
+"""What ``check`` and ``sweep`` print of how far they are before they train."""
+
+
 @dataclass(frozen=True)
 class Answer:
     """What a command said."""
@@ -37,6 +51,16 @@ class Answer:
     status: int
     out: str
     err: str
+
+    @property
+    def complaint(self) -> list[str]:
+        """See ``after_stages``."""
+        return after_stages(self.err)
+
+
+def after_stages(err: str) -> list[str]:
+    """The lines of a standard error behind the lines of stages that it begins with."""
+    return list(itertools.dropwhile(_STAGE.fullmatch, err.splitlines()))
 
 
 Command = Callable[..., Answer]
@@ -46,6 +70,7 @@ Command = Callable[..., Answer]
 def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
     """``command("regimes", path)``: run in this process, where imports are warm."""
     monkeypatch.setattr(cli, "_state", {"debug": False, "given": []})
+    monkeypatch.setattr(serving, "leave", _stay)
 
     def run(*arguments: object) -> Answer:
         capsys.readouterr()
@@ -56,6 +81,10 @@ def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch)
         return Answer(code if isinstance(code, int) else 0, said.out, said.err)
 
     return run
+
+
+def _stay() -> None:
+    raise AssertionError("the command would have ended this process, and the tests with it")
 
 
 @pytest.fixture

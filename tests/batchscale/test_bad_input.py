@@ -29,7 +29,7 @@ def sweep(command: Command, here: Path, text: str, *options: str) -> Answer:
 
 def clear(answer: Answer, *parts: str, hint: str | None = None) -> None:
     """One line that says all of ``parts``, and one hint."""
-    lines = answer.err.splitlines()
+    lines = answer.complaint
     assert answer.status == 1
     assert not answer.out
     assert lines[0].startswith("error: ")
@@ -90,10 +90,10 @@ def test_a_search_space(
 ) -> None:
     answer = sweep(command, here, f"{GOOD}search:\n  {search[1:-1]}\n")
     assert answer.status == 1
-    both = answer.err if hint == "reversed" else answer.err.splitlines()[0]
+    both = answer.err if hint == "reversed" else answer.complaint[0]
     for part in [*parts, *(["reversed"] if hint == "reversed" else [])]:
         assert part in both
-    assert len(answer.err.splitlines()) <= 2
+    assert len(answer.complaint) <= 2
     assert sorted(path.name for path in here.iterdir()) == ["mine.yaml"]
 
 
@@ -149,9 +149,9 @@ def test_a_missing_data_set(command: Command, here: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("urllib.request._opener", None)  # one that knows the proxies; none later
     answer = sweep(command, here, GOOD.replace("digits-softmax", "mnist-fc"))
     assert answer.status == 1
-    assert "MNIST" in answer.err.splitlines()[0]
+    assert "MNIST" in answer.complaint[0]
     assert str(here / "data") in answer.err
-    assert answer.err.splitlines()[1].startswith("hint: ")
+    assert answer.complaint[1].startswith("hint: ")
     assert not (here / "results").exists()
 
 
@@ -197,7 +197,10 @@ def test_a_loss_of_the_wrong_shape(
     text = own(here, "return loss\n", f"{new}\n")
     for answer in (sweep(command, here, text), command("check", "mine.py:Mine")):
         assert answer.status == 1
-        assert answer.err.startswith("error: ")
+        error, *hint = answer.complaint
+        assert error.startswith("error: ")
+        assert len(hint) <= 1
+        assert all(line.startswith("hint: ") for line in hint)
         assert all(part in answer.err for part in parts)
         assert "Traceback" not in answer.err
 

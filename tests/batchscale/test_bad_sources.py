@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.batchscale.conftest import Answer, Command
+from tests.batchscale.conftest import Answer, Command, after_stages
 from tests.batchscale.test_bad_input import GOOD, clear
 
 Watch = Callable[[Path], Callable[[], bool]]
@@ -228,7 +228,7 @@ def test_a_read_only_disk(here: Path) -> None:
          "--results", "/proc/batchscale/runs"],
         cwd=here, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    lines = done.stderr.splitlines()
+    lines = after_stages(done.stderr)
     assert done.returncode == 1
     assert lines[0].startswith("error: cannot write /proc/batchscale")
     assert lines[1].startswith("hint: ")

@@ -41,7 +41,7 @@ def place(here: Path) -> Path:
 def one_line(answer: Answer) -> None:
     """An error in one line, and a hint at the most."""
     assert answer.status in (1, 2)
-    lines = answer.err.splitlines()
+    lines = answer.complaint
     if answer.status == 1:
         assert lines[0].startswith("error: ")
         assert len(lines) <= 2

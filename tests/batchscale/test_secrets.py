@@ -176,7 +176,7 @@ def test_the_served_page(
         for name in ("", "state.json"):
             with urllib.request.urlopen(served.server.url + name) as answer:
                 kept.said.append(answer.read().decode())
-        served.watch.stop()
+        assert served.watch.stop(patience=120)
         served.watch.look()
         with urllib.request.urlopen(f"{served.server.url}state.json") as answer:
             kept.said.append(answer.read().decode())

@@ -93,7 +93,11 @@ def test_top_level(tmp_path, more, message, hint):
 @pytest.mark.parametrize(
     ("line", "message", "hint"),
     [
-        ("batch_size: 8..4096", "batch size 2048 is over the training set (1297", "`full`"),
+        (
+            "batch_size: 8..4096",
+            "batch size 2048 is over the training set (1,297 examples)",
+            "`full`",
+        ),
         ("batch_size: 2000", "batch size 2000 is over the training set", "`full`"),
         ("batch_size: 0", "batch size 0 is below 1", ""),
         ("batch_size: [8, -4]", "batch size -4 is below 1", ""),

@@ -170,7 +170,7 @@ def test_what_a_workload_raises_comes_back(tmp_path: Path, ray_address: str) -> 
 def test_a_demand_that_no_cluster_meets(tmp_path: Path, ray_address: str) -> None:
     with pytest.raises(ExperimentError, match="asks for 3 workers with 1 CPU each") as caught:
         sweep(experiment(workers=3), results=tmp_path, address=ray_address)
-    assert "has 2 CPUs and no GPU on one machine" in str(caught.value)
+    assert "has 2 CPUs and no GPU on 1 machine" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,15 @@ def test_before_any_trial_has_ended_it_cannot_be_told() -> None:
     assert remaining.work([Rest(left=0, seconds=None, size=10.0)]) == 0
 
 
+def test_a_study_whose_budget_is_unknown_has_no_rate() -> None:
+    known = Rest(left=2, seconds=3.0, size=None)
+    assert remaining.work([known]) == 6
+    assert remaining.work([known, Rest(left=1, seconds=None, size=10.0)]) is None
+    measured = Rest(left=0, seconds=2.0, size=100.0)
+    assert remaining.work([measured, Rest(left=1, seconds=None, size=None)]) is None
+    assert remaining.work([measured, known, Rest(left=0, seconds=None, size=None)]) == 6
+
+
 @given(
     rests=st.lists(
         st.builds(

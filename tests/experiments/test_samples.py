@@ -287,7 +287,9 @@ def test_no_trial_of_the_present_search_yet(tmp_path: Path) -> None:
     from experiments.driver.planned import planned
 
     Store(tmp_path).add_studies(planned(plans).rows)
-    with pytest.raises(bs.ResultsError, match=r"none of these .* trials belongs") as error:
+    with pytest.raises(
+        bs.ResultsError, match=r"all of these \(99 trials\) were drawn by other"
+    ) as error:
         bs.regimes(tmp_path)
     assert "--search all" in str(error.value.hint)
     with pytest.raises(bs.ResultsError, match="no searches are called 'al'"):

@@ -189,8 +189,8 @@ def complaint(tmp_path, more: str) -> tuple[str, str]:
             "",
         ),
         ("estimator: best_of_10", "my.yaml:5: estimator best_of_10 needs the 10 best", "or off"),
-        ("estimator: best_of_10\nkeep: off\ntrials: 9", "my.yaml:5: estimator best_of_10 needs 10 ",
-         "trials: 10"),
+        ("estimator: best_of_10\nkeep: off\ntrials: 9", "my.yaml:5: estimator best_of_10 needs at "
+         "least 10: trials is 9", "trials: 10"),
         (f"estimator: best_of_10\nkeep: off\n{POINTS}", "of trials that are drawn alike", "sobol"),
     ],
 )  # fmt: skip

@@ -13,6 +13,7 @@ from experiments.driver.status import status
 from results.errors import ResultsError
 from results.store import Store
 from tests.experiments.test_sweep import experiment, run
+from tests.results import synthetic
 from tests.results.test_claim_files import write_malformed
 
 
@@ -45,6 +46,18 @@ def test_what_is_left_and_running(tmp_path: Path) -> None:
     assert (pack["trials"], pack["step"], pack["best"]) == (2, 12, 0.2)
     assert found.seconds == found.work_seconds == pytest.approx(20 * study["trial_seconds"])
     ledger.release("pack")
+
+
+def test_rows_that_do_not_say_their_budget(tmp_path: Path) -> None:
+    """A null is never wrong: what it leaves unknown is the time alone."""
+    plan = {"experiment_yaml": "name: synthetic", "trials_wanted": 4, "targets": [synthetic.TARGET]}
+    rows = [synthetic.study_row("digits-mlp", "sgd", size, **plan) for size in (8, 16)]
+    store = Store(tmp_path)
+    store.add_studies(rows)
+    synthetic.commit(store, [synthetic.trial_row("digits-mlp", "sgd", 8, 0)])
+    found = status(tmp_path)
+    assert found.studies.left.tolist() == [3, 4]
+    assert found.work_seconds is None
 
 
 def test_malformed_claims_stop_neither_a_status_nor_a_sweep(tmp_path: Path) -> None:

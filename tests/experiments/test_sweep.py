@@ -292,7 +292,7 @@ def test_a_round_without_the_target_stops_and_names_one(tmp_path: Path, log: Pat
     with pytest.raises(ExperimentError, match="no study has reached") as caught:
         run(tmp_path / "runs", of)
     assert "sgd, batch 64: 0.00" in str(caught.value)
-    assert "1 of 2 studies have reached validation_error < 0.0051" in (caught.value.hint or "")
+    assert "1 of 2 studies has reached validation_error < 0.0051" in (caught.value.hint or "")
     assert len(began(log)) == 32
     assert run(tmp_path / "runs", of).complete  # who gives the command again means it
 
@@ -331,7 +331,7 @@ def test_a_changed_workload_asks(tmp_path: Path, log: Path) -> None:
     file.write_text("# a remark changes nothing\n" + WORKLOAD)
     assert run(root, experiment(**of)).trained == 0
     file.write_text(WORKLOAD.replace("Linear(4, 2)", "Linear(4, 3)"))
-    with pytest.raises(ExperimentError, match=r"has changed since \d+ trials of 1 studies"):
+    with pytest.raises(ExperimentError, match=r"has changed since \d+ trials of 1 study were"):
         run(root, experiment(**of))
     assert began(log) == []
     kept = run(root, experiment(**of), keep_old=True)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -99,6 +101,32 @@ def test_what_a_marking_process_starts_carries_its_mark() -> None:
         assert processes.alive(child_of_it) is True
         starter.kill()
     assert _end(child_of_it, driver) is True
+
+
+def test_one_that_is_just_starting_shows_its_environment_late(
+    gone: Process, left: subprocess.Popen[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between ``exec`` and the first instruction of a program, Linux shows an empty one."""
+    shown, wait = tmp_path / "environ", time.sleep
+    shown.touch()
+
+    def load(seconds: float) -> None:
+        shown.write_bytes(f"A=b\0{MARK}={_mark(gone)}\0".encode())
+        wait(seconds)
+
+    monkeypatch.setattr(processes, "_ENVIRONMENT", str(shown))
+    monkeypatch.setattr(time, "sleep", load)
+    assert _end(processes.identify(left.pid), gone) is True
+
+
+def test_one_without_an_environment_is_not_ended(
+    gone: Process, left: subprocess.Popen[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "environ").touch()
+    monkeypatch.setattr(processes, "_ENVIRONMENT", str(tmp_path / "environ"))
+    monkeypatch.setattr(processes, "_STARTING", 0.05)
+    assert _end(processes.identify(left.pid), gone) is False
+    assert left.poll() is None
 
 
 def test_what_cannot_be_shown_to_be_left_is_not_ended(

@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 
 from experiments.driver.failures import Failure, is_users
+from results.counts import count
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _FRAME = re.compile(r'^ +File "(?P<file>[^"]+)", line \d+', re.MULTILINE)
@@ -49,7 +50,8 @@ def explain(text: str, *, times: int, log: str | None = None, killed: int | None
     if "connection error" not in detail:
         return _failure(f"the worker process is gone{often}: {_last_line(text)}")
     if killed:
-        cause = f"out of memory: the kernel ended {killed} processes of its machine for that"
+        ended = count(killed, "process")
+        cause = f"out of memory: the kernel ended {ended} of its machine for that"
         return _failure(f"the worker process was killed{often}: {cause}", hint=_SPARE_MEMORY)
     if log is None:
         return _failure(f"the worker process was killed, or crashed{often}; Ray's logs say more")
