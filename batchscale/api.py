@@ -80,20 +80,15 @@ def sweep(
         KeyboardInterrupt: interrupted; what was committed stays.
     """
     from batchscale.display import Display
-    from batchscale.sweeps import load, run, started_early
+    from batchscale.sweeps import load, run
     from experiments.driver.events import Stage
 
-    where = results or default_results()
-    with (
-        nullcontext(observer) if observer is not None else Display() as watching,
-        started_early(address, where) as local_ray,
-    ):
+    with nullcontext(observer) if observer is not None else Display() as watching:
         watching(Stage(text="reading the experiment"))
         return run(
             load(experiment, settings, overrides),
-            where,
+            results or default_results(),
             address=address,
-            local_ray=local_ray,
             seconds=seconds,
             keep_old=keep_old,
             retrain=retrain,

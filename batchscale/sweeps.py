@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from experiments.config.file import Experiment
     from experiments.config.plans import StudyPlan
     from experiments.driver.events import Observer
-    from experiments.driver.executors.ray_start import LocalRay
     from results.location import Location
 
 
@@ -47,26 +45,11 @@ def load(
     return file.from_keywords(**settings)
 
 
-def started_early(address: str, results: str | Path | Location) -> AbstractContextManager[Any]:
-    """The Ray of a sweep that is certain to train: it starts while the experiment is read.
-
-    A folder that holds results may hold all of them, and then no Ray is needed.
-    """
-    from experiments.driver.executors.ray_start import LocalRay
-    from results.location import Location
-
-    local = not isinstance(results, Location) and "://" not in str(results)
-    if address != "auto" or not local or Path(str(results)).expanduser().exists():
-        return nullcontext()
-    return LocalRay()
-
-
 def run(
     experiment: Experiment,
     results: str | Path | Location,
     *,
     address: str,
-    local_ray: LocalRay | None,
     seconds: float | None,
     keep_old: bool,
     retrain: bool,
@@ -84,7 +67,6 @@ def run(
         experiment,
         results=results,
         address=address,
-        local_ray=local_ray,
         judge=edges,
         observer=observer,
         seconds=seconds,

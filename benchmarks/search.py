@@ -20,14 +20,12 @@ DEMO: tuple[str, ...] = ()
 def trials(*settings: str, pack_size: int | None = None) -> pd.DataFrame:
     """The trials of the demo with other settings."""
     from experiments.config.file import load
-    from experiments.driver.executors.ray_start import LocalRay
     from experiments.driver.sweep import sweep
     from results import open as open_results
 
     with tempfile.TemporaryDirectory() as folder:
         of = load("digits", [*DEMO, *settings])
-        with LocalRay(num_cpus=2) as local_ray:
-            sweep(of, results=folder, pack_size=pack_size, local_ray=local_ray)
+        sweep(of, results=folder, address="auto", pack_size=pack_size, num_cpus=2)
         return open_results(folder).trials
 
 

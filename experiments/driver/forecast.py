@@ -33,7 +33,7 @@ from experiments.training.memory import saved_bytes
 from experiments.training.setup import Setup
 from experiments.training.threads import one_thread
 
-PROBE_SECONDS = 8.0
+PROBE_SECONDS = 6.0
 """For all probes of a sweep together, about."""
 _TIMED = 0.12
 """Least seconds that a probe's steps are timed for."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from collections.abc import Callable
 from types import FrameType, TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 Reason = Literal["signal", "time"]
 
@@ -51,7 +52,7 @@ class Stop:
         """Ask the sweep to end."""
         self._reason = self._reason or reason
 
-    def __enter__(self) -> Stop:
+    def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._before[number] = signal.signal(number, self._heard)
@@ -72,3 +73,31 @@ class Stop:
         if self._reason == "signal":
             raise KeyboardInterrupt
         self._reason = "signal"
+
+
+class StopWhen(Stop):
+    """Asks to end where ``stop`` does, or when ``holds()``."""
+
+    def __init__(self, stop: Stop, holds: Callable[[], bool]) -> None:
+        super().__init__()
+        self._stop, self._holds = stop, holds
+
+    @property
+    def reason(self) -> Reason | None:
+        """Of ``stop``."""
+        return self._stop.reason
+
+    @property
+    def left(self) -> float | None:
+        """Of ``stop``."""
+        return self._stop.left
+
+    def __bool__(self) -> bool:
+        return bool(self._stop) or self._holds()
+
+    def __enter__(self) -> Self:
+        self._stop.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._stop.__exit__(*error)

@@ -9,11 +9,10 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from experiments.config.file import Experiment
 from experiments.driver import known as dataset
@@ -22,6 +21,7 @@ from experiments.driver.dispatch import Dispatcher
 from experiments.driver.display_names import rename
 from experiments.driver.events import Note, Observer, Stage, TimeLeft, ignore
 from experiments.driver.executors import Executor
+from experiments.driver.executors.opening import Executors, Opening
 from experiments.driver.failures import reproducing
 from experiments.driver.leftovers import end_leftovers
 from experiments.driver.planned import Planned, planned
@@ -29,8 +29,7 @@ from experiments.driver.relabel import relabel
 from experiments.driver.room import Judge, edges, sentence, sides
 from experiments.driver.samples import adopt, left_out
 from experiments.driver.shortfall import shortfall
-from experiments.driver.signals import Interrupted, Stop
-from experiments.driver.staging import staged
+from experiments.driver.signals import Interrupted, Stop, StopWhen
 from experiments.driver.study_state import Side, StudyState
 from experiments.driver.worker import MakeTrainer, Pace, training
 from experiments.plan import Layout
@@ -39,9 +38,6 @@ from results.counts import agreeing, count
 from results.location import Location
 from results.schema import json_text
 from results.store import Store
-
-if TYPE_CHECKING:
-    from experiments.driver.executors.ray_start import LocalRay
 
 _EDGES_SHOWN = 6
 _END = {"low": "lower", "high": "upper"}
@@ -84,7 +80,7 @@ def sweep(
     pack_size: int | None = None,
     keep_old: bool = False,
     retrain: bool = False,
-    local_ray: LocalRay | None = None,
+    num_cpus: int | None = None,
     trainer: MakeTrainer = training,
     pace: Pace | None = None,
 ) -> Summary:
@@ -100,7 +96,7 @@ def sweep(
         pack_size: most trials of a pack; 64 at the most.
         keep_old: if only the workload's code has changed, count its old trials as this one's.
         retrain: if it has, train them again.
-        local_ray: what finds or starts a Ray at ``auto``, if it has begun already.
+        num_cpus: of a Ray that is started here; all cores unless given.
 
     Raises:
         ExperimentError: a clear error, of the experiment or of the cluster, or that no study has
@@ -114,7 +110,7 @@ def sweep(
         here = "://" not in root and root.strip()
         results = Location(os.path.abspath(os.path.expanduser(root)) if here else root)
     return _Sweep(experiment, results, observer or ignore, pack_size, judge).run(
-        address, Stop(seconds), keep_old, retrain, local_ray, trainer, pace
+        address, Stop(seconds), keep_old, retrain, num_cpus, trainer, pace
     )
 
 
@@ -139,7 +135,7 @@ class _Sweep:
         stop: Stop,
         keep_old: bool,
         retrain: bool,
-        local_ray: LocalRay | None,
+        num_cpus: int | None,
         trainer: MakeTrainer,
         pace: Pace | None,
     ) -> Summary:
@@ -157,17 +153,26 @@ class _Sweep:
         self._tell_plan()
         self._move_targets()
         self._settle_samples()
-        if any(state.wave() for state in self.states):
-            with self._executors(address, local_ray, trainer, pace) as executors, stop:
-                for layout, executor in executors.items():
-                    self._train(executor, layout, stop)
-        complete = not any(state.wave() for state in self.states)
+        if self._lacks():
+            opening = self._opening(trainer, pace)
+            with opening.local_ray(address, num_cpus) as local_ray:
+                if local_ray is not None:
+                    until = StopWhen(stop, lambda: local_ray.decided)
+                    self._train(opening.meanwhile(), until)
+                if self._lacks() and not stop:
+                    with opening.open(address, local_ray, self._stage) as executors:
+                        self._train(executors, stop)
+        complete = not self._lacks()
         if complete:
             self._tidy()
         summary = self._summary(complete)
         if stop.reason == "signal" and not complete:
             raise Interrupted("interrupted: the same command goes on from here", summary)
         return summary
+
+    def _lacks(self) -> bool:
+        """Whether a trial is missing."""
+        return any(state.wave() for state in self.states)
 
     def _stage(self, text: str) -> None:
         self.observer(Stage(text=text))
@@ -244,43 +249,23 @@ class _Sweep:
             )
             self.observer(Note(text=text))
 
-    @contextmanager
-    def _executors(
-        self,
-        address: str,
-        local_ray: LocalRay | None,
-        trainer: MakeTrainer,
-        pace: Pace | None,
-    ) -> Iterator[dict[Layout, Executor]]:
-        """An executor for each layout there is: packs of one demand are placed together."""
-        layouts = list(dict.fromkeys(state.study.layout for state in self.states))
-        if address == "none":
-            self._stage("loading the first workload")
-            from experiments.driver.executors.in_process import InProcess
+    def _opening(self, trainer: MakeTrainer, pace: Pace | None) -> Opening:
+        return Opening(
+            location=self.location,
+            layouts=list(dict.fromkeys(state.study.layout for state in self.states)),
+            base=self.experiment.base,
+            specs=self._specs_of_files(),
+            files=self.experiment.files,
+            trainer=trainer,
+            pace=pace,
+        )
 
-            yield {
-                layout: InProcess(self.location, layout, trainer=trainer, pace=pace)
-                for layout in layouts
-            }
-            return
-        from experiments.driver.executors.ray_session import session
-        from experiments.driver.executors.ray_start import LocalRay
+    def _train(self, executors: Executors, stop: Stop) -> None:
+        with stop:
+            for layout, executor in executors.items():
+                self._train_layout(executor, layout, stop)
 
-        self._stage("starting Ray on this machine" if address == "auto" else f"joining {address}")
-        with (
-            staged(self.experiment.base, self._specs_of_files(), self.experiment.files) as files,
-            nullcontext(local_ray) if local_ray or address != "auto" else LocalRay() as local,
-            session(address, files, local) as connected,
-        ):
-            from experiments.driver.executors.ray_tune import RayTune
-
-            self._stage("waiting for the first worker")
-            yield {
-                layout: RayTune(self.location, connected, files, layout, trainer=trainer, pace=pace)
-                for layout in layouts
-            }
-
-    def _train(self, executor: Executor, layout: Layout, stop: Stop) -> None:
+    def _train_layout(self, executor: Executor, layout: Layout, stop: Stop) -> None:
         states = [state for state in self.states if state.study.layout == layout]
         dispatcher = Dispatcher(
             states,

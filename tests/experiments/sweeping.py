@@ -6,12 +6,10 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
 from typing import Any
 
 from experiments.config.file import Experiment, load
 from experiments.driver.events import Event
-from experiments.driver.executors.ray_start import LocalRay
 from experiments.driver.signals import Interrupted
 from experiments.driver.sweep import sweep
 from experiments.driver.worker import Pace
@@ -82,11 +80,9 @@ def main(root: str, address: str, kind: str) -> None:
         "real": real,
     }[kind]()
     try:
-        with LocalRay(num_cpus=1) if address == "auto" else nullcontext() as local_ray:
-            did = sweep(
-                of, results=root, address=address, local_ray=local_ray, trainer=trainer,
-                pace=PACE, observer=say,
-            )  # fmt: skip
+        did = sweep(
+            of, results=root, address=address, num_cpus=1, trainer=trainer, pace=PACE, observer=say
+        )
     except Interrupted as interrupted:
         print(interrupted.summary)
         sys.exit(130)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import importlib
 import os
 import socket
@@ -33,6 +32,8 @@ ENVIRONMENT: Mapping[str, str] = {
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
+    # How many packs are out is our searcher's to say; Tune would start one worker after the other.
+    "TUNE_MAX_PENDING_TRIALS_PG": "1000",
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
 }
 """Of the driver and of the workers: what is set already in the driver's is left."""
@@ -77,16 +78,20 @@ class LocalRay:
         self.ours = False
         self._error: Exception | None = None
         self._decided, self._over = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._hold, name="ray", daemon=True)
+        self._thread = threading.Thread(target=self._hold, name="ray")
         self._thread.start()
-        atexit.register(self.end)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        # An error is told at once, not when a Ray that it has made useless has come up.
-        self.end(wait=kind is None or self._decided.is_set())
+    def __exit__(self, *_: object) -> None:
+        # Nobody waits for the start of a Ray that is useless: all is trained, or an error came.
+        self.end(wait=self.decided)
+
+    @property
+    def decided(self) -> bool:
+        """Whether it is found or started, or cannot be."""
+        return self._decided.is_set()
 
     def wait(self) -> None:
         """Until it is found or started.
@@ -103,13 +108,14 @@ class LocalRay:
         self._over.set()
         if wait:
             self._thread.join()
-            atexit.unregister(self.end)
 
     def _hold(self) -> None:
         with _one_at_a_time:
             self._find_or_start()
             if self.ours:
-                self._over.wait()
+                # The end of the program counts too: it joins its threads before Ray hears of it.
+                while not self._over.wait(0.5) and threading.main_thread().is_alive():
+                    pass
                 import_ray().shutdown()
 
     def _find_or_start(self) -> None:
