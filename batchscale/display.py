@@ -26,6 +26,8 @@ _STAGE_SECONDS = 2.0
 _TICK_SECONDS = 0.5
 _RATE_SECONDS = 20.0
 """What is trained a second is that of the last while."""
+_LEAST_SECONDS = 0.5
+"""Over less than this nothing is said: the driver hears of many steps at once."""
 _SHOWN_PACKS = 6
 _ORDER = ("target", "budget", "dominated", "diverged", "error")
 _WORDS = {
@@ -164,8 +166,8 @@ class Tally:
         return (now[column] - first[column]) / seconds if seconds > 0 else 0.0
 
     def speed(self) -> list[str]:
-        """What is trained a second, in the units of the workload; empty before the first step."""
-        if not self.steps:
+        """What is trained a second, in the units of the workload; empty while that is not known."""
+        if not self.steps or self.clock() - self._marks[0][0] < _LEAST_SECONDS:
             return []
         plans = [study.planned for study in self.studies.values()]
         units = {plan.example_unit for plan in plans}

@@ -84,6 +84,18 @@ def test_steps_and_examples_a_second_from_the_first_step_of_all_packs() -> None:
     assert tally.speed() == ["17.5 steps/s", "280 examples/s"]
 
 
+def test_steps_that_are_heard_of_at_once_say_nothing_of_the_speed() -> None:
+    clock = Clock()
+    tally = Tally(clock=clock)
+    tally.take(planned("8", batch_size=8))
+    tally.take(started("p", "8"))
+    clock.now += 0.001
+    tally.take(progress("p", "8", 1000))
+    assert tally.speed() == []
+    clock.now += 1.999
+    assert tally.speed() == ["500 steps/s", "4,000 examples/s"]
+
+
 def test_what_is_trained_a_second_is_that_of_the_last_while() -> None:
     clock = Clock()
     tally = Tally(clock=clock)
