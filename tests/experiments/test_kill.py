@@ -208,6 +208,16 @@ def test_two_drivers_share_the_work(
     is_whole(both[0].root, whole)
 
 
+def by_workers(sweep: Sweep) -> list[dict[str, Any]]:
+    """The claims of a sweep that its workers hold."""
+    return [c for c in Claims(sweep.root).live() if c["holder"]["pid"] != sweep.pid]
+
+
+def claimed(root: str) -> list[dict[str, Any]]:
+    """The processes of a sweep that its claims name."""
+    return [p for claim in Claims(root).all() for p in (claim["holder"], *claim["processes"])]
+
+
 @pytest.mark.ray
 def test_kills_and_interrupts_with_a_ray_of_its_own(
     start: Callable[..., Sweep], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -215,9 +225,8 @@ def test_kills_and_interrupts_with_a_ray_of_its_own(
     sweeping.main(str(tmp_path / "whole"), "none", "real")
     monkeypatch.setenv("REAL_SECONDS", "0.05")
     one = start("runs", "auto", "real")
-    one.until(partial(grown, one.root, 0))
-    left = [p for claim in Claims(one.root).all() for p in (claim["holder"], *claim["processes"])]
-    assert len(left) >= 4  # the worker, the driver, and Ray's own
+    one.until(lambda: len(claimed(one.root)) >= 4)  # a worker, the driver, and Ray's own
+    left = claimed(one.root)
     for process in left:
         if process.get("role") != "driver":  # each shows by whom it was started
             environment = Path(f"/proc/{process['pid']}/environ").read_bytes()
@@ -228,7 +237,8 @@ def test_kills_and_interrupts_with_a_ray_of_its_own(
     two.until(partial(says, two, "PackStarted"))
     assert not any(processes.alive(process) for process in left)
     before = recorded(two.root)
-    (claim, *_) = Claims(two.root).live()
+    two.until(lambda: by_workers(two))  # no longer the driver, which trains while Ray starts
+    (claim, *_) = by_workers(two)
     os.kill(claim["holder"]["pid"], signal.SIGKILL)  # a worker alone: Tune starts another
     two.until(partial(taken_by_another, claim, two.root))
     two.until(partial(early, two, before))

@@ -12,8 +12,8 @@ import pytest
 
 import results as dataset
 from experiments.config.file import load
-from experiments.driver import sweep as driver
 from experiments.driver.events import Event, Note
+from experiments.driver.executors import opening
 from experiments.driver.failures import TrainingError
 from experiments.driver.sweep import sweep
 from experiments.errors import ExperimentError
@@ -106,14 +106,14 @@ def test_what_comes_before_a_packs_own_code(
     tmp_path: Path, ray_address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker that does not find the staged files; on main it died, three times over."""
-    real = driver.staged
+    real = opening.staged
 
     @contextmanager
     def lost(*arguments: Any) -> Iterator[Any]:
         with real(*arguments) as files:
             yield replace(files, marker="no-such-file")
 
-    monkeypatch.setattr(driver, "staged", lost)
+    monkeypatch.setattr(opening, "staged", lost)
     error, _ = failed(write(tmp_path), ray_address)
     assert str(error) == "a worker of Ray's did not get the experiment's files"
 
