@@ -6,7 +6,7 @@
 
 from analysis import definitions
 from analysis.comparisons import Comparison, compare
-from analysis.curves import Curve, UnequalEstimatorsError, UnequalLooksError, curves
+from analysis.curves import Curve, UnequalEstimatorsError, UnequalEvaluationsError, curves
 from analysis.estimators import EstimatorError
 from analysis.laws import Law, laws
 from analysis.points import Point
@@ -22,7 +22,7 @@ __all__ = [
     "Regimes",
     "TooFewBatchSizesError",
     "UnequalEstimatorsError",
-    "UnequalLooksError",
+    "UnequalEvaluationsError",
     "compare",
     "curves",
     "definitions",

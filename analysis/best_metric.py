@@ -18,13 +18,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.curves import prepared
+from analysis.formatting import unit
 from analysis.groups import Grouping, grouping, labels, target
 from analysis.limits import Limit, steps_within
-from analysis.looks import Looks
 from analysis.points import SEARCHED
 from analysis.runs import Rows, Runs, number
 from analysis.searches import chosen, searches, shared
-from analysis.words import unit
+from analysis.thinned_evaluations import Evaluations
 from results.dataset import retrying
 from results.target import Target
 
@@ -97,7 +97,7 @@ class _Counted:
 
 def best_metrics(
     trials: pd.DataFrame,
-    measured: Looks,
+    measured: Evaluations,
     limits: Sequence[Limit | None],
     *,
     by: Sequence[str] | None = None,
@@ -158,7 +158,7 @@ def _first(runs: Runs, rows: Rows, groups: Grouping) -> tuple[dict[int, Rows], i
 
 def _seen(
     frame: pd.DataFrame,
-    measured: Looks,
+    measured: Evaluations,
     limits: Sequence[Limit | None],
     counted: Sequence[tuple[tuple[dict[int, Rows], int], Target]],
 ) -> list[_Counted]:
@@ -188,7 +188,7 @@ def _seen(
 
 
 def _best_looks(
-    trials: NDArray[np.object_], measured: Looks, metric: str, last: Numbers, lower: bool
+    trials: NDArray[np.object_], measured: Evaluations, metric: str, last: Numbers, lower: bool
 ) -> tuple[Numbers, Numbers, NDArray[np.bool_]]:
     """The best value of each of ``trials`` up to each of its ``last`` steps (n, limits) and the
     first step that has it; infinite and NaN where there is none; and whether any look has one."""

@@ -11,20 +11,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis import edge_check, samples, searched
+from analysis import edge_check, samples, search_points
 from analysis.estimators import MEDIAN, MINIMUM, EstimatorError
+from analysis.formatting import sizes, unit
 from analysis.groups import Grouping, Wide, grouping, labels, target, widen
-from analysis.looks import Frame, Looks, every_second
 from analysis.points import SEARCHED, Point, of_runs, tabulate
 from analysis.runs import Rows, Runs, number
-from analysis.words import sizes, unit
+from analysis.thinned_evaluations import Evaluations, Frame, every_second
 from results.counts import agreeing, count
 from results.errors import ResultsError
 from results.plans import current
 from results.target import Target
 
 
-class UnequalLooksError(ResultsError):
+class UnequalEvaluationsError(ResultsError):
     """Trials whose evaluation grids differ cannot stand in one comparison."""
 
 
@@ -100,7 +100,7 @@ def curves(
     trials: pd.DataFrame,
     *,
     studies: pd.DataFrame | None = None,
-    measurements: pd.DataFrame | Looks | None = None,
+    measurements: pd.DataFrame | Evaluations | None = None,
     by: Sequence[str] | None = None,
     baseline: str | None = None,
     estimator: str | None = None,
@@ -118,7 +118,7 @@ def curves(
         trials: rows with the columns of the trials table; absent ones are null.
         studies: their studies, for the edge check, tuned dimensions, and batch sizes not run yet.
         measurements: theirs, so that ``regimes`` can drop every second look: a frame, or
-            ``results.looks.Looks``, which holds a batch of them at a time.
+            ``results.evaluations.Looks``, which holds a batch of them at a time.
         by: columns of the training algorithm that make a curve of their own (default: all);
             the others are minimized over. Workload, data set, target and workload fields that
             vary always group.
@@ -129,7 +129,7 @@ def curves(
             of all its seeds for the median of searches; ``all``: those of all its searches.
 
     Raises:
-        UnequalLooksError: trials of one workload and data set have unequal evaluation grids.
+        UnequalEvaluationsError: trials of one workload and data set have unequal evaluation grids.
         UnequalEstimatorsError: its curves have unequal estimators.
         EstimatorError: no such estimator, or trials that do not carry it.
         ResultsError: no trials, an unknown column in ``by``, or no such baseline.
@@ -229,17 +229,17 @@ def _curve(
     role = runs.rows["role"][rows]
     search, repeats = rows[np.isin(role, SEARCHED)], rows[role == "repeat"]
     notes: list[str] = []
-    estimator = searched.estimator(runs, search, asked, notes)
-    reason = searched.withheld(runs, search)
+    estimator = search_points.estimator(runs, search, asked, notes)
+    reason = search_points.withheld(runs, search)
     if not len(search):
         points, trials = _repeated(runs, repeats), 1
         if asked is not None:
             notes.append(f"every run is a point of its own: {asked} has nothing to choose from")
     else:
-        points, trials = searched.points(
+        points, trials = search_points.points(
             runs, search, over, notes, estimator=estimator, reason=reason
         )
-        points = searched.with_repeats(points, runs, repeats, over, notes)
+        points = search_points.with_repeats(points, runs, repeats, over, notes)
     dimensions = None
     here = dict.fromkeys(study for study in runs.rows["study"][rows] if isinstance(study, str))
     if studies is not None:
@@ -354,7 +354,7 @@ def _check_looks(trials: pd.DataFrame) -> None:
         ratios = Counter(rows["evaluation_ratio"].dropna().astype(float).round(12))
         if len(ratios) > 1:
             usual = ratios.most_common(1)[0][0]
-            raise UnequalLooksError(
+            raise UnequalEvaluationsError(
                 f"trials of {keys[0]} were evaluated on unequal grids, with ratios "
                 + " and ".join(f"{ratio:g}" for ratio in sorted(ratios)),
                 hint=f'compare those of one: --where "evaluation_ratio = {usual:g}"',

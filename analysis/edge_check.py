@@ -8,9 +8,9 @@ from dataclasses import replace
 import pandas as pd
 
 from analysis import edges
+from analysis.formatting import sizes
 from analysis.points import Point
 from analysis.runs import Rows, Runs, number
-from analysis.words import sizes
 
 
 def of_trials(studies: pd.DataFrame, runs: Runs, rows: Rows) -> pd.DataFrame:

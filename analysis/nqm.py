@@ -200,17 +200,17 @@ def tune(
     h, counts = spectrum(dimensions)
     for decay in map(float, chosen.decays if decays is None else decays):
         system = chosen.system(_rates(rates, h, preconditioner) * h, decay)
-        tried = np.flatnonzero(system.stable)
-        system = chosen.system(_rates(rates[tried], h, preconditioner) * h, decay)
+        candidates = np.flatnonzero(system.stable)
+        system = chosen.system(_rates(rates[candidates], h, preconditioner) * h, decay)
         powers = [system.matrix]
         for _ in range(_DOUBLINGS - 1):
             powers.append(_squared(powers[-1]))
         for i, size in enumerate(batch_sizes):
-            rest = _scaled(system, _rates(rates[tried], h, preconditioner), h, size)
+            rest = _scaled(system, _rates(rates[candidates], h, preconditioner), h, size)
             found = _fewest(powers, rest, chosen.start, 0.5 * counts * h, goal, most=best[i].steps)
             if found is not None:
                 row, steps = found
-                best[i] = Tuned(size, steps, float(rates[tried[row]]), decay)
+                best[i] = Tuned(size, steps, float(rates[candidates[row]]), decay)
     return best
 
 

@@ -16,8 +16,8 @@ from analysis.order import BAR, error_bar, order_statistic
 from analysis.repeats import Repeats
 from analysis.runs import Rows, Runs, number
 from analysis.searches import Search
+from analysis.trial_outcomes import TrialOutcome, trial_outcomes
 from analysis.trials_needed import Budget, budget
-from analysis.tried import Tried, tried
 
 SEARCHED = ("search", "extension")
 
@@ -83,7 +83,7 @@ class Point:
     """The best configuration, trained again with fresh seeds."""
     edges: tuple[Edge, ...] = ()
     """Tuned dimensions whose optimum sits on the edge of its search space, or near it."""
-    tried: tuple[Tried, ...] = field(default=(), compare=False, repr=False)
+    trial_outcomes: tuple[TrialOutcome, ...] = field(default=(), compare=False, repr=False)
     """Each trial that ran, those beyond the N too. Under dominated stopping what became of it
     depends on the order of training."""
 
@@ -141,7 +141,9 @@ def of_searches(
         infeasible=int(np.isin(drawn, barren).sum()),
         exact=whole.exact,
         exchangeable=exchangeable,
-        tried=tried(runs, np.concatenate([s.rows for some in searches.values() for s in some])),
+        trial_outcomes=trial_outcomes(
+            runs, np.concatenate([s.rows for some in searches.values() for s in some])
+        ),
     )
     if not len(whole.hit):
         return point
@@ -238,7 +240,7 @@ def of_runs(runs: Runs, batch_size: int, rows: Rows) -> Point:
         ran=len(rows),
         runs=tuple(sorted(found)),
         middles=tuple(estimators.middles(runs.steps[hit], runs.last_miss[hit]).tolist()),
-        tried=tried(runs, rows),
+        trial_outcomes=trial_outcomes(runs, rows),
     )
 
 

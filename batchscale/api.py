@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from experiments.driver.events import Observer
     from experiments.driver.status import Status
     from experiments.training.check import Finding
-    from results.imports.landing import Imported
+    from results.imports.commit_import import Imported
     from results.location import Location
     from workloads import Workload
 

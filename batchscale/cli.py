@@ -40,8 +40,8 @@ from batchscale.options import (
     columns,
     seconds,
 )
+from batchscale.progress import told
 from batchscale.reporting import plot, report
-from batchscale.telling import told
 
 app = typer.Typer(
     name="batchscale",
@@ -206,7 +206,7 @@ def trial(
     from batchscale import api, screens
     from batchscale.errors import CommandError
 
-    show = screens.Looks(chosen(format, json))
+    show = screens.TrialOutput(chosen(format, json))
     if from_ is not None:
         if workload is not None:
             raise CommandError("give a WORKLOAD or --from TRIAL_ID, not both")
@@ -253,7 +253,7 @@ def check(
     Equal micro-batches, invariant evaluation, seeded weights; whether it stacks, and how fast.
     """
     from batchscale import api, screens
-    from batchscale.telling import Stages
+    from batchscale.progress import Stages
 
     with Stages() as stages:
         findings = api.check(

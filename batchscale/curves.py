@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import analysis
 import results
 from analysis import Curve
+from analysis.figure_data import FigureData, Query
 from analysis.limits import Limit
-from analysis.material import Asked, Material
-from analysis.telling import each
+from analysis.progress import each
 from batchscale.errors import CommandError
 from batchscale.run import Run
 from results.errors import escaped
@@ -116,12 +116,12 @@ def material(
     estimator: str | None = None,
     search: str = "present",
     under: Sequence[str] | None = None,
-) -> Material:
+) -> FigureData:
     """All sources as one dataset, and what is asked of it."""
     if not sources:
         raise CommandError("no SOURCE", hint="a results folder, published, own, or a CSV file")
     opened = [one.results if isinstance(one, Run) else results.open(one) for one in sources]
-    asked = Asked(
+    asked = Query(
         target=target,
         where=where,
         by=None if by is None else tuple(by),
@@ -131,7 +131,7 @@ def material(
         tolerance=tolerance,
         under=tuple(Limit.parse(text) for text in under or ()),
     )
-    return Material(opened, asked)
+    return FigureData(opened, asked)
 
 
 def report(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from batchscale.options import Where
-from batchscale.telling import Told
+from batchscale.progress import Told
 from results.counts import count
 
 if TYPE_CHECKING:

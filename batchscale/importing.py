@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from batchscale.options import Results
-from batchscale.telling import Told
+from batchscale.progress import Told
 from results.counts import count
 
 if TYPE_CHECKING:
-    from results.imports.landing import Imported
+    from results.imports.commit_import import Imported
 
 
 _SHOWN = 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analysis import words
+from analysis import formatting
 from batchscale.tables import Format, as_json, render, text
 
 QUANTITIES = (
@@ -63,7 +63,7 @@ def regimes(curves: Sequence[Curve], format: Format) -> str:
         for name in groups
         if name in _ALWAYS or len({text(curve.get(name)) for curve in curves}) > 1
     ]
-    unit = words.units(curve["example_unit"] for curve in curves)
+    unit = formatting.units(curve["example_unit"] for curve in curves)
     rows = [_row(curve, shown, unit) for curve in curves]
     targets = {curve["target"] for curve in curves}
     if len(targets) > 1:
@@ -117,7 +117,7 @@ def label(curve: Curve, shown: Sequence[str]) -> str:
 
 def interval(quantity: Mapping[str, float | None]) -> str:
     """``64 [48, 90]`` where it is reached; ``≥ 48`` or ``≤ 90`` where it is bounded."""
-    return words.interval(quantity["value"], quantity["low"], quantity["high"])
+    return formatting.interval(quantity["value"], quantity["low"], quantity["high"])
 
 
 def _words(name: str, value: Any) -> str:

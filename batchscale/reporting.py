@@ -21,7 +21,7 @@ from batchscale.options import (
     Width,
     columns,
 )
-from batchscale.telling import told
+from batchscale.progress import told
 
 
 @told()

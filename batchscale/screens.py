@@ -196,7 +196,7 @@ def check(findings: Sequence[Finding], format: Format) -> str:
     return text
 
 
-class Looks:
+class TrialOutput:
     """A trial on the screen: a line each time its step has about doubled, and how it ended."""
 
     def __init__(self, format: Format) -> None:

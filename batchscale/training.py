@@ -169,7 +169,7 @@ def _study(found: Results, row: Mapping[str, Any]) -> Study:
 def _plan(experiment: Experiment, row: Mapping[str, Any]) -> StudyPlan:
     """The study that a trial is of; where an optimizer's code has changed, what it has become."""
     import workloads
-    from experiments.driver.known import description
+    from experiments.driver.recorded import description
     from experiments.driver.rows import study_columns
 
     plans = experiment.plans(source=row["workload_version"])

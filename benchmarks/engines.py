@@ -15,7 +15,7 @@ import torch
 
 from experiments.engines import make_engine
 from experiments.plan import Study, Trial, WorkloadRef
-from experiments.training.setup import Setup
+from experiments.training.study_context import StudyContext
 from results.target import Target
 from workloads import load
 
@@ -85,7 +85,7 @@ def calibrate(advance: Callable[[int], None]) -> int:
 
 def ratio(kind: str, workload: str, batch_size: int, models: int) -> dict[str, float]:
     """Models · steps per second of an engine over the bare loop's: median of the pairs."""
-    setup = Setup.load(study(workload, batch_size, models))
+    setup = StudyContext.load(study(workload, batch_size, models))
     engine = make_engine(kind, setup, tuple(trial(i) for i in range(models)))
     bare = bare_loop(workload, batch_size)
     ours, theirs = calibrate(engine.advance), calibrate(bare)

@@ -19,7 +19,7 @@ from experiments.engines.module import ModuleEngine
 from experiments.engines.selection import LIMITS, Arithmetic, choose
 from experiments.engines.stacked import StackedEngine
 from experiments.plan import Study, WorkloadRef
-from experiments.training.setup import Setup
+from experiments.training.study_context import StudyContext
 from results.target import Target
 from workloads.data import present
 
@@ -61,7 +61,7 @@ def seconds(engine: Engine, steps: int) -> float:
     return (time.perf_counter() - began) / steps / len(engine.trials)
 
 
-def ratio(setup: Setup) -> float:
+def ratio(setup: StudyContext) -> float:
     """The module engine's seconds over the stacked one's."""
     trials = [trial(i) for i in range(MODELS)]
     engines = ModuleEngine(setup, trials[:2]), StackedEngine(setup, trials)
@@ -85,7 +85,7 @@ def rows() -> list[dict[str, object]]:
         if workload in DATA and not present(DATA[workload]):
             continue
         for size in sizes:
-            setup = Setup.load(study(workload, fields, size))
+            setup = StudyContext.load(study(workload, fields, size))
             model = setup.model(trial(0))
             arithmetic = Arithmetic.of(setup, model)
             work = size * arithmetic.multiply_adds / arithmetic.products

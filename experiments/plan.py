@@ -128,7 +128,7 @@ class Pack:
     """``auto``: as ``experiments.engines.selection`` chooses; a study goes on with what it has."""
     known: tuple[int, ...] = ()
     """Steps to target of the study's trials that other packs have finished."""
-    set_aside: bool = False
+    keep_paused: bool = False
     """Whether trials that are dominated may have to go on in a later round."""
 
 

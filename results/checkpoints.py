@@ -1,4 +1,4 @@
-"""Snapshots of packs that are being trained, and trials that were set aside.
+"""Snapshots of packs that are being trained, and paused trials.
 
 Bytes in, the same bytes out, replaced atomically. Files of other names than ours are passed over.
 """
@@ -44,12 +44,12 @@ class Checkpoints:
         """Forget the pack's snapshot, if there is one."""
         self.location.delete(_name(pack))
 
-    def set_aside(self, study: str, trial: str, data: bytes) -> None:
+    def keep_paused(self, study: str, trial: str, data: bytes) -> None:
         """Keep what a trial needs to go on."""
         self.location.write(_aside(study, trial), data)
 
-    def aside(self, study: str, trial: str) -> bytes | None:
-        """What a trial needs to go on, ``None`` if it was not set aside."""
+    def paused(self, study: str, trial: str) -> bytes | None:
+        """What a trial needs to go on, ``None`` if it is not paused."""
         return self.location.read(_aside(study, trial))
 
     def drop(self, study: str, trials: Iterable[str]) -> None:
@@ -58,7 +58,7 @@ class Checkpoints:
             self.location.delete(_aside(study, trial))
 
     def drop_all(self, studies: Iterable[str]) -> None:
-        """Forget all trials of those studies that were set aside."""
+        """Forget all trials of those studies that are paused."""
         chosen = set(studies)
         for name in self._names(_ASIDE):
             study, _, trial = name.partition(_BETWEEN)

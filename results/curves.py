@@ -23,8 +23,8 @@ import pyarrow as pa
 
 from results.errors import ResultsError
 from results.schema import GROUP_COLUMNS, SPLITS, TRIALS, json_text, table
-from results.sheet import Sheet
 from results.source import Memory
+from results.table_file import TableFile
 from results.target import Target
 
 _METAPARAMETERS = (
@@ -57,10 +57,10 @@ def read(path: Path) -> Memory:
         ResultsError: a column is missing (the nearest is named), or a cell is text, NaN, zero or
             negative where it may not be (its line is named).
     """
-    return read_sheet(Sheet.read(path))
+    return read_sheet(TableFile.read(path))
 
 
-def read_sheet(sheet: Sheet) -> Memory:
+def read_sheet(sheet: TableFile) -> Memory:
     """As ``read``, of a sheet: rows are called by its ``name``.
 
     Raises:
@@ -84,14 +84,14 @@ def read_sheet(sheet: Sheet) -> Memory:
     return _whole_curves(sheet, rows)
 
 
-def _refuse_endless(sheet: Sheet, rows: pd.DataFrame, name: str) -> None:
+def _refuse_endless(sheet: TableFile, rows: pd.DataFrame, name: str) -> None:
     """Steps times the batch size are a number of examples, of 64 bits."""
     for at, (steps, size) in enumerate(zip(rows[name], rows["batch_size"], strict=True)):
         if steps * size >= 2.0**63:
             raise sheet.fail(at, f"{name} {steps:g} at batch size {size:g} is beyond 64 bits")
 
 
-def _points(sheet: Sheet, rows: pd.DataFrame) -> Memory:
+def _points(sheet: TableFile, rows: pd.DataFrame) -> Memory:
     extra = _fields(sheet, rows, skip={"steps", "step", "run", "target"})
     trials = []
     for at, row in enumerate(_records(rows)):
@@ -103,7 +103,7 @@ def _points(sheet: Sheet, rows: pd.DataFrame) -> Memory:
     return _memory(trials, [])
 
 
-def _whole_curves(sheet: Sheet, rows: pd.DataFrame) -> Memory:
+def _whole_curves(sheet: TableFile, rows: pd.DataFrame) -> Memory:
     own = [str(name) for name in rows if name != "step"]
     if sheet.has("run"):
         rows["run"] = [str(cell) for cell in sheet.columns["run"]]
@@ -153,7 +153,7 @@ def _whole_curves(sheet: Sheet, rows: pd.DataFrame) -> Memory:
     return _memory(trials, points)
 
 
-def _refuse_double(sheet: Sheet, rows: pd.DataFrame, run: pd.Series) -> None:
+def _refuse_double(sheet: TableFile, rows: pd.DataFrame, run: pd.Series) -> None:
     double = rows.assign(number=run).duplicated(["number", "step"])
     if double.any():
         at = [*double].index(True)
@@ -163,7 +163,7 @@ def _refuse_double(sheet: Sheet, rows: pd.DataFrame, run: pd.Series) -> None:
         raise error
 
 
-def _known(sheet: Sheet, name: str) -> list[Any]:
+def _known(sheet: TableFile, name: str) -> list[Any]:
     kind = TRIALS.field(name).type
     if pa.types.is_integer(kind):
         values = sheet.numbers(name, empty=True, whole=True)
@@ -176,7 +176,7 @@ def _known(sheet: Sheet, name: str) -> list[Any]:
     return [_technique(text) for text in texts] if name == "technique" else texts
 
 
-def _flag(sheet: Sheet, name: str, row: int, cell: Any) -> bool | None:
+def _flag(sheet: TableFile, name: str, row: int, cell: Any) -> bool | None:
     if cell is None or isinstance(cell, bool):
         return cell
     known = {"true": True, "false": False, "1": True, "0": False}
@@ -195,7 +195,7 @@ def _technique(text: str | None) -> str | None:
     return json_text({"technique": text})
 
 
-def _targets(sheet: Sheet, rows: pd.DataFrame) -> None:
+def _targets(sheet: TableFile, rows: pd.DataFrame) -> None:
     found = []
     for at, cell in enumerate(sheet.columns["target"]):
         try:
@@ -209,7 +209,7 @@ def _targets(sheet: Sheet, rows: pd.DataFrame) -> None:
     rows["lower_is_better"] = [target.lower_is_better for target in found]
 
 
-def _fields(sheet: Sheet, rows: pd.DataFrame, skip: set[str]) -> list[dict[str, Any]]:
+def _fields(sheet: TableFile, rows: pd.DataFrame, skip: set[str]) -> list[dict[str, Any]]:
     """``{"fields": {…}}`` of each row: what tells curves apart and has no other home."""
     others = [name for name in sheet.columns if name not in {*rows, *skip}]
     texts = [name for name in others if not sheet.numeric(name)]
@@ -233,7 +233,9 @@ def study_of(trial: Mapping[str, Any]) -> str:
     return hashlib.sha256(json_text(group).encode()).hexdigest()[:16]
 
 
-def _trial(sheet: Sheet, where: str, row: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+def _trial(
+    sheet: TableFile, where: str, row: dict[str, Any], more: dict[str, Any]
+) -> dict[str, Any]:
     trial = {"experiment": sheet.name, "workload": sheet.name, **row, **more}
     used = {name: row[name] for name in _METAPARAMETERS if name in row}
     metric = str(trial.get("target_metric", ""))

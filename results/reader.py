@@ -196,7 +196,7 @@ class Results:
         Raises:
             ResultsError: trials were stopped before it, or no measurement has its metric.
         """
-        from results.reached import retarget
+        from results.retarget import retarget
 
         return self.with_trials(retarget(self, target))
 
@@ -207,7 +207,7 @@ class Results:
         Raises:
             ResultsError: some of these have no measurement of its metric.
         """
-        from results.reached import at_goals
+        from results.retarget import at_goals
 
         rows = at_goals(self)
         return self if rows is self.trial_rows else self.with_trials(rows)

@@ -15,8 +15,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from results import rows
-from results.crossings import live
 from results.dataset import reading
+from results.first_hits import live
 from results.schema import SCHEMAS
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from experiments import optimizers, schedules
 from experiments.engines import Engine, make_engine
 from experiments.plan import Layout, Measurement, Outcome, Pack, Study, Trial, WorkloadRef
 from experiments.training.loop import Training
-from experiments.training.setup import Setup
+from experiments.training.study_context import StudyContext
 from results.target import Target
 
 OPTIMIZERS = ["sgd", "momentum", "nesterov", "adam", "adamw"]
@@ -75,7 +75,7 @@ def trials(of: Study, count: int, *, seed: int = 0, **fixed: Any) -> tuple[Trial
 
 def engine(kind: str, of: Study, some: tuple[Trial, ...], device: str = "cpu") -> Engine:
     """An engine that is about to take its first step."""
-    return make_engine(kind, Setup.load(of, device), some)
+    return make_engine(kind, StudyContext.load(of, device), some)
 
 
 def train(of: Study, some: tuple[Trial, ...], kind: str = "module", **more: Any) -> list[Any]:

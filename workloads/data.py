@@ -15,8 +15,8 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from workloads.download import downloading, reachable
 from workloads.errors import WorkloadError
-from workloads.network import downloading, reachable
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -27,13 +27,13 @@ REGISTRY = {
         "workloads.digits", "DigitsSoftmax", "softmax regression 64-10 on scikit-learn's digits"
     ),
     "digits-fc": Entry(
-        "workloads.eight", "DigitsFC", "ReLU MLP of the given `widths` on scikit-learn's digits"
+        "workloads.images8x8", "DigitsFC", "ReLU MLP of the given `widths` on scikit-learn's digits"
     ),
     "mnist8-fc": Entry(
-        "workloads.eight", "MNIST8FC", "ReLU MLP of the given `widths` on MNIST at 8×8 pixels"
+        "workloads.images8x8", "MNIST8FC", "ReLU MLP of the given `widths` on MNIST at 8×8 pixels"
     ),
     "fashion-mnist8-fc": Entry(
-        "workloads.eight", "FashionMNIST8FC", "the same on Fashion-MNIST at 8×8 pixels"
+        "workloads.images8x8", "FashionMNIST8FC", "the same on Fashion-MNIST at 8×8 pixels"
     ),
     "mnist-fc": Entry("workloads.fc", "MNISTFC", "ReLU MLP of the given `widths` on MNIST"),
     "mnist-simple-cnn": Entry("workloads.simple_cnn", "MNISTSimpleCNN", "two-layer CNN on MNIST"),

@@ -1,7 +1,7 @@
 """Figures by name, each in a file of its own that is imported when it is drawn.
 
 A figure's file has ``draw(shown, *, ax=None) -> Axes`` and ``numbers(shown) -> DataFrame`` (what
-it shows, for the CSV beside it), both of one ``analysis.material.Material``.
+it shows, for the CSV beside it), both of one ``analysis.figure_data.Material``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from analysis.curves import Curve
-from analysis.material import Material
+from analysis.figure_data import FigureData
 from analysis.regimes import Regimes
 from results.errors import ResultsError
 
@@ -58,7 +58,7 @@ def names() -> dict[str, str]:
 
 def draw(
     name: str,
-    shown: Material | Sequence[Curve],
+    shown: FigureData | Sequence[Curve],
     found: Sequence[Regimes | None] | None = None,
     *,
     ax: Axes | None = None,
@@ -83,8 +83,8 @@ def draw(
         ResultsError: no such figure, width or style, nothing to draw, several panels on one
             ``ax``, or a width beside it.
     """
-    from analysis.figures.lettering import fit
     from analysis.figures.page import context, on, page, remember
+    from analysis.figures.text_fit import fit
 
     module = _module(name)
     if ax is not None and width is not None:
@@ -102,7 +102,7 @@ def draw(
 
 def numbers(
     name: str,
-    shown: Material | Sequence[Curve],
+    shown: FigureData | Sequence[Curve],
     found: Sequence[Regimes | None] | None = None,
     *,
     tolerance: float = 0.2,
@@ -158,10 +158,10 @@ def _module(name: str) -> Any:
 
 
 def _material(
-    shown: Material | Sequence[Curve], found: Sequence[Regimes | None] | None, tolerance: float
-) -> Material:
-    if isinstance(shown, Material):
+    shown: FigureData | Sequence[Curve], found: Sequence[Regimes | None] | None, tolerance: float
+) -> FigureData:
+    if isinstance(shown, FigureData):
         return shown
     if not shown:
         raise ResultsError("no curve to draw")
-    return Material.of(shown, found, tolerance=tolerance)
+    return FigureData.of(shown, found, tolerance=tolerance)

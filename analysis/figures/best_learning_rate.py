@@ -12,9 +12,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 
 from analysis.curves import Curve
+from analysis.figure_data import FigureData
 from analysis.figures import marks
 from analysis.figures.colours import faint, grey, ground, ink
-from analysis.figures.lettering import within
 from analysis.figures.page import context, mark, stroke, unit
 from analysis.figures.style import (
     Look,
@@ -25,12 +25,12 @@ from analysis.figures.style import (
     panels,
     tiles,
 )
+from analysis.figures.text_fit import within
+from analysis.formatting import units
 from analysis.groups import labels
-from analysis.material import Material
 from analysis.points import Point
 from analysis.rates import LINEAR, SQUARE_ROOT, best_rates, level
 from analysis.regimes import Regimes
-from analysis.words import units
 from results.errors import ResultsError
 
 _INSIDE = 0.5
@@ -41,7 +41,7 @@ RULES = (
 )
 
 
-def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
+def draw(shown: FigureData, *, ax: Axes | None = None) -> Axes:
     """A panel a curve over one axis of batch sizes, log₂ against log₂.
 
     Points are the learning rate of the best trial, divided by 1 - momentum where the optimizer
@@ -76,7 +76,7 @@ def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
     return axes[0]
 
 
-def numbers(shown: Material) -> pd.DataFrame:
+def numbers(shown: FigureData) -> pd.DataFrame:
     """A row a batch size: the best learning rates, and what the two rules say."""
     frames = []
     for curve, found in zip(shown.curves, shown.regimes, strict=True):

@@ -14,13 +14,13 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from analysis.curves import Curve
+from analysis.figure_data import FigureData
 from analysis.figures.colours import faint, ink
 from analysis.figures.page import COLUMN, context, stroke
 from analysis.figures.style import grid, left_column, panels, size_bar, size_colours, tiles
+from analysis.formatting import units
 from analysis.groups import labels
-from analysis.material import Material
 from analysis.trials_needed import ENOUGH, Budget
-from analysis.words import units
 from results.errors import ResultsError
 
 _PANEL, _LEAST = 2.1, 1.8
@@ -29,7 +29,7 @@ _TOP = 1.5
 """Ratios above it are cut off: what they say is that N is far too small."""
 
 
-def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
+def draw(shown: FigureData, *, ax: Axes | None = None) -> Axes:
     """A panel a curve: for each batch size the expected best of n trials over the best of N.
 
     Where the search space was enlarged, n is what the space as it was first given has of them.
@@ -57,7 +57,7 @@ def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
     return axes[0]
 
 
-def numbers(shown: Material) -> pd.DataFrame:
+def numbers(shown: FigureData) -> pd.DataFrame:
     """A row a batch size and number of trials."""
     rows = [
         {

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analysis.curves import Curve
-from analysis.figures.lettering import Fits, fitted
+from analysis.figures.text_fit import Fits, fitted
+from analysis.formatting import units
 from analysis.groups import labels
 from analysis.regimes import Regimes
-from analysis.words import units
 
 Pairs = list[tuple[Curve, Regimes | None]]
 

@@ -16,9 +16,9 @@ from matplotlib.lines import Line2D
 from analysis.comparisons import Comparison, compare, words
 from analysis.curves import Curve, is_baseline
 from analysis.estimate import QUANTITIES
+from analysis.figure_data import FigureData
 from analysis.figures.colours import faint, grey, ground, ink, seen, tint
 from analysis.figures.facets import facets, names
-from analysis.figures.lettering import apart, fitted, within
 from analysis.figures.page import (
     COLUMN,
     TWO_COLUMNS,
@@ -31,9 +31,9 @@ from analysis.figures.page import (
     width,
 )
 from analysis.figures.style import LOOKS, log2_axis, log10_axis
-from analysis.material import Material
+from analysis.figures.text_fit import apart, fitted, within
+from analysis.formatting import units
 from analysis.regimes import Interval, Regimes
-from analysis.words import units
 from results.errors import ResultsError
 
 _ROW = 0.185
@@ -68,7 +68,7 @@ class _Row:
     base: bool = False
 
 
-def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
+def draw(shown: FigureData, *, ax: Axes | None = None) -> Axes:
     """A row a curve, by workload and target: its critical batch size with its interval, and
     paler the ends of perfect scaling (above) and of diminishing returns (beneath).
 
@@ -107,7 +107,7 @@ def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
     return axes[0]
 
 
-def numbers(shown: Material) -> pd.DataFrame:
+def numbers(shown: FigureData) -> pd.DataFrame:
     """A row a curve and quantity, as they stand in the figure: value and interval, the range that
     was tested, and the ratio to the baseline where there is one."""
     found = []
@@ -141,7 +141,7 @@ def _quantity(found: Regimes | None, name: str) -> Interval:
     return one
 
 
-def _rows(shown: Material) -> list[_Row]:
+def _rows(shown: FigureData) -> list[_Row]:
     """Top to bottom: workloads in the order of their smallest critical batch size, and the curves
     of each in that of theirs, a baseline first; a workload of one curve needs no heading."""
     curves, regimes = shown.curves, shown.regimes

@@ -9,8 +9,8 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 
 from analysis.figures.colours import faint
-from analysis.figures.lettering import within
 from analysis.figures.page import unit
+from analysis.figures.text_fit import within
 
 HANDLE = 0.35
 """Inches of the mark of an entry."""

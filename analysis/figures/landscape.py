@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from analysis.curves import Curve
+from analysis.figure_data import FigureData
 from analysis.figures.colours import faint, ink
 from analysis.figures.page import COLUMN, context, mark, stroke, unit
 from analysis.figures.style import (
@@ -26,11 +27,10 @@ from analysis.figures.style import (
     size_colours,
     tiles,
 )
+from analysis.formatting import units
 from analysis.groups import labels
-from analysis.material import Material
 from analysis.points import Point
-from analysis.tried import Tried
-from analysis.words import units
+from analysis.trial_outcomes import TrialOutcome
 from results.errors import ResultsError
 
 _TALL, _LEAST = 2.2, 1.9
@@ -39,7 +39,7 @@ _ABOVE = {"not reached": 0.05, "infeasible": 0.11}
 """How far above the steps, in parts of the panel, stand those that never reached the target."""
 
 
-def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
+def draw(shown: FigureData, *, ax: Axes | None = None) -> Axes:
     """A panel a curve: each trial's learning rate (divided by 1 - momentum where the optimizer has
     that meaning) against its steps to target, in the colour of its batch size.
 
@@ -72,7 +72,7 @@ def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
     return axes[0]
 
 
-def numbers(shown: Material) -> pd.DataFrame:
+def numbers(shown: FigureData) -> pd.DataFrame:
     """A row a trial with a learning rate: what stands in the figure, and whether it is the best."""
     rows = [
         {
@@ -87,14 +87,14 @@ def numbers(shown: Material) -> pd.DataFrame:
         }
         for curve in shown.curves
         for point in curve.points
-        for one in point.tried
+        for one in point.trial_outcomes
         if _rate(one) is not None and one.became != "dominated"
     ]
     names = ("curve", "batch_size", "trial", "became", "rate", "divided_by_one_minus_momentum")
     return pd.DataFrame(rows, columns=[*names, "steps", "best"])
 
 
-def _rate(one: Tried) -> float | None:
+def _rate(one: TrialOutcome) -> float | None:
     if one.learning_rate is None or not one.learning_rate > 0:
         return None
     if one.momentum is None:
@@ -102,21 +102,23 @@ def _rate(one: Tried) -> float | None:
     return one.learning_rate / (1 - one.momentum) if one.momentum < 1 else None
 
 
-def _hits(point: Point) -> list[Tried]:
-    return [one for one in point.tried if one.steps is not None and _rate(one) is not None]
+def _hits(point: Point) -> list[TrialOutcome]:
+    return [one for one in point.trial_outcomes if one.steps is not None and _rate(one) is not None]
 
 
-def _places(hits: Sequence[Tried]) -> np.ndarray:
+def _places(hits: Sequence[TrialOutcome]) -> np.ndarray:
     """Learning rates and steps to target, (2, n)."""
     return np.array([[_rate(one) for one in hits], [one.steps for one in hits]], dtype=float)
 
 
-def _best(point: Point) -> Tried | None:
+def _best(point: Point) -> TrialOutcome | None:
     return min(_hits(point), key=lambda one: one.steps or 0.0, default=None)
 
 
 def _measure(curve: Curve) -> str:
-    divided = any(one.momentum is not None for point in curve.points for one in point.tried)
+    divided = any(
+        one.momentum is not None for point in curve.points for one in point.trial_outcomes
+    )
     return "effective learning rate" if divided else "learning rate"
 
 
@@ -128,11 +130,11 @@ def _panel(ax: Axes, curve: Curve, colours: ScalarMappable) -> None:
     rates = [
         rate
         for point in curve.points
-        for one in point.tried
+        for one in point.trial_outcomes
         if one.became != "dominated" and (rate := _rate(one)) is not None
     ]
     low, high = min(steps) / 1.4, max(steps) * 1.4
-    there = {one.became for point in curve.points for one in point.tried}
+    there = {one.became for point in curve.points for one in point.trial_outcomes}
     more = max((up for name, up in _ABOVE.items() if name in there), default=0.0)
     top = high * (high / low) ** (more + 0.03 if more else 0)
     ax.set_xlim(min(rates) / 1.4, max(rates) * 1.4)
@@ -145,7 +147,11 @@ def _panel(ax: Axes, curve: Curve, colours: ScalarMappable) -> None:
     for point in curve.points:
         colour = colours.to_rgba(np.array(point.batch_size))
         for name, marker in (("not reached", "_"), ("infeasible", "x")):
-            at = [x for one in point.tried if one.became == name and (x := _rate(one)) is not None]
+            at = [
+                x
+                for one in point.trial_outcomes
+                if one.became == name and (x := _rate(one)) is not None
+            ]
             up = high * (high / low) ** _ABOVE[name]
             ax.plot(at, [up] * len(at), linestyle="none",
                     marker=marker, markersize=mark(3), color=colour, zorder=3,
@@ -167,7 +173,9 @@ def _legend(
     *,
     alone: bool,
 ) -> None:
-    there = {one.became for curve in curves for point in curve.points for one in point.tried}
+    there = {
+        one.became for curve in curves for point in curve.points for one in point.trial_outcomes
+    }
     dot: dict[str, Any] = {"linestyle": "none", "color": faint()}
     handles = [
         Line2D([], [], marker="o", markersize=mark(2.6), label="target reached", **dot),

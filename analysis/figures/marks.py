@@ -21,9 +21,9 @@ from analysis.figures.page import mark, scaled, stroke
 from analysis.figures.strips import HATCH, strips_are_open
 from analysis.figures.style import Look
 from analysis.points import Point
+from analysis.regime_spans import stretches
 from analysis.regimes import Regimes
 from analysis.repeats import Repeats
-from analysis.stretches import stretches
 
 _BESIDE = 0.22
 """Doublings of the batch size to the right of a point at which its repeats stand."""

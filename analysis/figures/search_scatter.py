@@ -14,13 +14,13 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 
+from analysis.figure_data import FigureData
 from analysis.figures.colours import faint, grey, ground, ink, seen, tint
 from analysis.figures.page import COLUMN, context, room, scaled, stroke, tall, unit, width
 from analysis.figures.style import ABOVE, LOOKS, log10_axis, plain
 from analysis.groups import labels
-from analysis.material import Material
 from analysis.points import Point
-from analysis.tried import CLASSES, Tried
+from analysis.trial_outcomes import CLASSES, TrialOutcome
 from results.counts import count
 from results.errors import ResultsError
 
@@ -60,7 +60,7 @@ _WORDS = {
 }
 
 
-def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
+def draw(shown: FigureData, *, ax: Axes | None = None) -> Axes:
     """A panel a batch size of each curve that has a momentum: learning rate against 1 - momentum.
 
     Along the grey lines the effective learning rate, learning rate / (1 - momentum), is the same.
@@ -128,7 +128,7 @@ def _size(point: Point) -> str:
     return plain(point.batch_size)
 
 
-def numbers(shown: Material) -> pd.DataFrame:
+def numbers(shown: FigureData) -> pd.DataFrame:
     """A row a trial that ran, also of curves without a momentum."""
     rows = [
         {"curve": curve.label, **row}
@@ -153,23 +153,25 @@ def rows_of(point: Point) -> list[dict[str, Any]]:
             "effective_learning_rate": _effective(one),
             "best": one is _best(point),
         }
-        for one in point.tried
+        for one in point.trial_outcomes
     ]
 
 
-def _placed(point: Point) -> list[Tried]:
-    return [one for one in point.tried if _effective(one) is not None and one.learning_rate]
+def _placed(point: Point) -> list[TrialOutcome]:
+    return [
+        one for one in point.trial_outcomes if _effective(one) is not None and one.learning_rate
+    ]
 
 
-def _effective(one: Tried) -> float | None:
+def _effective(one: TrialOutcome) -> float | None:
     if one.learning_rate is None or one.momentum is None or one.momentum >= 1:
         return None
     return one.learning_rate / (1 - one.momentum)
 
 
-def _best(point: Point) -> Tried | None:
+def _best(point: Point) -> TrialOutcome | None:
     """Of all that ran: those beyond the N of the curve too."""
-    hits = [one for one in point.tried if one.steps is not None]
+    hits = [one for one in point.trial_outcomes if one.steps is not None]
     return min(hits, key=lambda one: one.steps or 0.0, default=None)
 
 
@@ -197,7 +199,7 @@ def _grid(counts: Sequence[int], fixed: int) -> tuple[list[Axes], list[list[Axes
     return [one for row in rows for one in row], rows
 
 
-def _limits(trials: Sequence[Tried]) -> tuple[tuple[float, float], tuple[float, float]]:
+def _limits(trials: Sequence[TrialOutcome]) -> tuple[tuple[float, float], tuple[float, float]]:
     rates = np.array([one.learning_rate for one in trials], dtype=float)
     rest = 1 - np.array([one.momentum for one in trials], dtype=float)
     return (rates.min() / 1.5, rates.max() * 1.5), (rest.min() / 1.4, min(rest.max() * 1.4, 1.6))
@@ -226,7 +228,7 @@ def _panel(
     ax.set_title(text, color=ink(), fontsize="small", pad=3)
 
 
-def _marks(ax: Axes, trials: Sequence[Tried], name: str) -> None:
+def _marks(ax: Axes, trials: Sequence[TrialOutcome], name: str) -> None:
     rest = [1 - one.momentum for one in trials if one.momentum is not None]
     ax.plot([one.learning_rate for one in trials], rest, linestyle="none", **_look(name))  # type: ignore[arg-type]
 
@@ -235,7 +237,7 @@ def _equal_rates(
     ax: Axes,
     across: tuple[float, float],
     up: tuple[float, float],
-    trials: Sequence[Tried] | None,
+    trials: Sequence[TrialOutcome] | None,
 ) -> None:
     """A line a decade of the effective learning rate; over the ``trials`` of the panel, if given,
     with its rate where it begins, or further up where none of them is."""
@@ -294,7 +296,7 @@ def _name(axes: Sequence[Axes], rows: Sequence[Sequence[Axes]], *, alone: bool) 
 
 
 def _legend(ax: Axes, points: Sequence[Point], *, alone: bool) -> None:
-    there = {one.became for point in points for one in point.tried}
+    there = {one.became for point in points for one in point.trial_outcomes}
     names = [*(name for name in CLASSES if name in there), "best"]
     handles = [
         Line2D([], [], linestyle="none", label=_WORDS[name], **_look(name)) for name in names

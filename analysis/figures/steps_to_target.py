@@ -15,10 +15,10 @@ from matplotlib.gridspec import SubplotSpec
 from matplotlib.lines import Line2D
 
 from analysis.curves import Curve
-from analysis.figures import clear, key, marks, strips
+from analysis.figure_data import FigureData
+from analysis.figures import key, legend_place, marks, strips
 from analysis.figures.colours import ground, ink
 from analysis.figures.facets import MANY, Pairs, batch_size, caption, facets, names, to_target
-from analysis.figures.lettering import apart, within
 from analysis.figures.page import COLUMN, context, room, stroke, tall, unit, width
 from analysis.figures.style import (
     Look,
@@ -27,9 +27,9 @@ from analysis.figures.style import (
     look,
     plain,
 )
-from analysis.material import Material
+from analysis.figures.text_fit import apart, within
+from analysis.regime_spans import perfect_examples
 from analysis.regimes import Regimes
-from analysis.stretches import perfect_examples
 from results.errors import ResultsError
 
 _PANEL = 2.35
@@ -48,7 +48,7 @@ _BESIDE = 0.24
 """The part of a panel's width that names beside its strips may take."""
 
 
-def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
+def draw(shown: FigureData, *, ax: Axes | None = None) -> Axes:
     """Log₂ against log₂; a panel for each workload, data set and target.
 
     Points are the fewest steps to target with the error bar of a best of N; lines the fitted
@@ -72,7 +72,7 @@ def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
         return sheet(panels, [[look(order.index(text)) for text in names(p)] for p in panels])
 
 
-def numbers(shown: Material) -> pd.DataFrame:
+def numbers(shown: FigureData) -> pd.DataFrame:
     """A row a point: steps, error bar, N, the fit there, and whether it was left out."""
     frames = []
     for curve, found in zip(shown.curves, shown.regimes, strict=True):
@@ -127,7 +127,7 @@ def sheet(panels: Sequence[Pairs], looks: Sequence[Sequence[Look]]) -> Axes:
     for (top, beneath), pairs in zip(both, panels, strict=True):
         inner = top.get_legend()
         if inner is not None and not _columns(pairs, wide):
-            free: Any = clear.place(inner)  # the name of a place
+            free: Any = legend_place.place(inner)  # the name of a place
             inner.set_loc(free or "upper right")
         _headings(beneath, [found for _, found in pairs])
     return both[0][0]

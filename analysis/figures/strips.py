@@ -11,8 +11,8 @@ from matplotlib.patheffects import withStroke
 from analysis.figures.colours import ground, ink, tint
 from analysis.figures.page import mark, stroke, unit
 from analysis.figures.style import Look, inches
+from analysis.regime_spans import stretches
 from analysis.regimes import Interval, Regimes
-from analysis.stretches import stretches
 
 SHADES = (0.50, 0.24, 0.08)
 """How much of the colour each regime keeps, perfect scaling first: told apart without colour."""

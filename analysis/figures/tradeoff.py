@@ -16,13 +16,13 @@ from matplotlib.patheffects import withStroke
 from matplotlib.transforms import Bbox, ScaledTranslation
 
 from analysis.curves import Curve
+from analysis.figure_data import FigureData
 from analysis.figures import key
 from analysis.figures.colours import faint, grey, ground, ink
 from analysis.figures.facets import MANY, Pairs, caption, examples_of, facets, names, to_target
-from analysis.figures.lettering import apart, within
 from analysis.figures.page import COLUMN, context, mark, stroke, unit
 from analysis.figures.style import Look, grid, inches, log10_axis, look, plain, tiles
-from analysis.material import Material
+from analysis.figures.text_fit import apart, within
 from analysis.regimes import Regimes
 from results.errors import ResultsError
 
@@ -38,7 +38,7 @@ _GROUND: dict[str, Any] = {"frameon": True, "framealpha": 1, "edgecolor": "none"
 """A legend that hides what is behind it."""
 
 
-def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
+def draw(shown: FigureData, *, ax: Axes | None = None) -> Axes:
     """A panel for each workload and target: steps to target against examples to target, B times
     as many.
 
@@ -86,7 +86,7 @@ def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
     return axes[0]
 
 
-def numbers(shown: Material) -> pd.DataFrame:
+def numbers(shown: FigureData) -> pd.DataFrame:
     """A row a batch size: steps and examples, the frontier there, and where its ends lie."""
     frames = []
     for curve, found in zip(shown.curves, shown.regimes, strict=True):

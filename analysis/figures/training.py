@@ -15,6 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from analysis.curves import Curve
+from analysis.figure_data import FigureData
 from analysis.figures.colours import faint, ground, ink, seen, tint
 from analysis.figures.page import context, mark, stroke, unit
 from analysis.figures.style import (
@@ -26,10 +27,9 @@ from analysis.figures.style import (
     tiles,
 )
 from analysis.groups import labels
-from analysis.looks import Looks
-from analysis.material import Material
 from analysis.points import Point
-from analysis.tried import CLASSES
+from analysis.thinned_evaluations import Evaluations
+from analysis.trial_outcomes import CLASSES
 from results.counts import count
 from results.dataset import retrying
 from results.errors import ResultsError
@@ -67,7 +67,7 @@ class _Panel:
     """Of each trial its steps and values, (2, n)."""
 
 
-def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
+def draw(shown: FigureData, *, ax: Axes | None = None) -> Axes:
     """A panel a batch size: the metric of every trial that ran against steps.
 
     The best trial (X(1) of the N) is dark, from its last miss to its first hit the bracket, the
@@ -91,11 +91,11 @@ def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
     return axes[0]
 
 
-def numbers(shown: Material) -> pd.DataFrame:
+def numbers(shown: FigureData) -> pd.DataFrame:
     """A row a look of every trial in the figure."""
     frames = []
     for panel in _panels(shown):
-        became = {one.trial: one.became for one in panel.point.tried}
+        became = {one.trial: one.became for one in panel.point.trial_outcomes}
         for trial, (step, value) in panel.looks.items():
             frames.append(
                 pd.DataFrame(
@@ -113,10 +113,12 @@ def numbers(shown: Material) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-def _panels(shown: Material, *, one: bool = False) -> list[_Panel]:
+def _panels(shown: FigureData, *, one: bool = False) -> list[_Panel]:
     """The batch sizes that are shown, with their looks, which are read once."""
     curves = [
-        curve for curve in shown.curves if _metric(curve) and any(p.tried for p in curve.points)
+        curve
+        for curve in shown.curves
+        if _metric(curve) and any(p.trial_outcomes for p in curve.points)
     ]
     if not curves or not shown.sources:
         raise ResultsError(
@@ -140,11 +142,15 @@ def _panels(shown: Material, *, one: bool = False) -> list[_Panel]:
             "several batch sizes do not go on one pair of axes in this figure",
             hint='choose one with --where "batch_size = 64", or leave ax out',
         )
-    wanted = [str(t.trial) for _, point in chosen for t in point.tried if t.trial is not None]
+    wanted = [
+        str(t.trial) for _, point in chosen for t in point.trial_outcomes if t.trial is not None
+    ]
     looks = retrying(lambda: _read(shown.looks, wanted, metrics[0]))
     found = []
     for curve, point in chosen:
-        mine = {str(t.trial): looks[str(t.trial)] for t in point.tried if str(t.trial) in looks}
+        mine = {
+            str(t.trial): looks[str(t.trial)] for t in point.trial_outcomes if str(t.trial) in looks
+        }
         found.append(_Panel(curve=curve, point=point, looks=mine))
     if not any(panel.looks for panel in found):
         raise ResultsError(
@@ -160,7 +166,7 @@ def _metric(curve: Curve) -> str | None:
 
 def _spread(curve: Curve, most: int) -> list[Point]:
     """At most ``most`` batch sizes, evenly among them, the ends too."""
-    ran = [point for point in curve.points if point.tried]
+    ran = [point for point in curve.points if point.trial_outcomes]
     if len(ran) <= most:
         return ran
     places = (
@@ -169,7 +175,7 @@ def _spread(curve: Curve, most: int) -> list[Point]:
     return [ran[place] for place in places]
 
 
-def _read(looks: Looks, trials: Sequence[str], metric: str) -> dict[str, np.ndarray]:
+def _read(looks: Evaluations, trials: Sequence[str], metric: str) -> dict[str, np.ndarray]:
     """Steps and values of each trial, by step; values that are no numbers left out."""
     steps: dict[int, list[np.ndarray]] = {}
     for batch in looks.of(trials, metric):
@@ -191,7 +197,7 @@ def _draw(ax: Axes, panel: _Panel, title: str) -> None:
     target, point = panel.curve.target, panel.point
     assert target is not None
     grid(ax)
-    became = {str(one.trial): one.became for one in point.tried}
+    became = {str(one.trial): one.became for one in point.trial_outcomes}
     for name in reversed(CLASSES):
         lines = [looks.T for trial, looks in panel.looks.items()
                  if became[trial] == name and trial != point.trial]  # fmt: skip
@@ -236,7 +242,7 @@ def _axes(axes: Sequence[Axes], panels: Sequence[_Panel], *, alone: bool) -> Non
     sane, target = [], panels[0].curve.target
     assert target is not None
     for panel in panels:
-        fine = {str(one.trial) for one in panel.point.tried if one.became != "infeasible"}
+        fine = {str(one.trial) for one in panel.point.trial_outcomes if one.became != "infeasible"}
         sane += [looks[1] for trial, looks in panel.looks.items() if trial in fine]
     values = np.concatenate(sane or [looks[1] for p in panels for looks in p.looks.values()])
     values = np.append(values, [panel.curve.target.value for panel in panels if panel.curve.target])
@@ -271,7 +277,7 @@ def _axes(axes: Sequence[Axes], panels: Sequence[_Panel], *, alone: bool) -> Non
 def _crosses(ax: Axes, panel: _Panel) -> None:
     """Where trials diverged, at the frame where that is beyond it."""
     low, high = ax.get_ylim()
-    for one in panel.point.tried:
+    for one in panel.point.trial_outcomes:
         looks = panel.looks.get(str(one.trial))
         if one.became == "infeasible" and looks is not None:
             ax.plot(
@@ -282,7 +288,7 @@ def _crosses(ax: Axes, panel: _Panel) -> None:
 
 
 def _legend(ax: Axes, panels: Sequence[_Panel], *, alone: bool) -> None:
-    there = {one.became for panel in panels for one in panel.point.tried}
+    there = {one.became for panel in panels for one in panel.point.trial_outcomes}
     handles: list[Artist] = [
         Line2D([], [], color=ink(), linewidth=stroke(1.2), label="best trial"),
         Patch(facecolor=_between(), linewidth=0, label="last miss to first hit"),

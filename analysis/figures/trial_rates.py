@@ -14,6 +14,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
 
 from analysis.curves import Curve
+from analysis.figure_data import FigureData
 from analysis.figures.colours import faint, ground, ink, seen, tint
 from analysis.figures.page import context
 from analysis.figures.style import (
@@ -23,10 +24,9 @@ from analysis.figures.style import (
     plain,
     tiles,
 )
+from analysis.formatting import units
 from analysis.groups import labels
-from analysis.material import Material
-from analysis.tried import CLASSES, shares
-from analysis.words import units
+from analysis.trial_outcomes import CLASSES, shares
 from results.counts import count
 from results.errors import ResultsError
 
@@ -51,24 +51,26 @@ WORDS = {
 }
 
 
-def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
+def draw(shown: FigureData, *, ax: Axes | None = None) -> Axes:
     """A panel a curve: for each batch size the shares of its trials that ran.
 
     Under dominated stopping a trial that was cut off may have reached the target later, and how
     many are depends on the order of training: those are hatched. ``keep: off`` tells.
     """
-    tried = [curve for curve in shown.curves if any(point.tried for point in curve.points)]
-    if not tried:
+    searched = [c for c in shown.curves if any(point.trial_outcomes for point in c.points)]
+    if not searched:
         raise ResultsError("no trials to draw", hint="this figure needs trials, not steps alone")
-    sizes = sorted({point.batch_size for curve in tried for point in curve.points})
+    sizes = sorted({point.batch_size for curve in searched for point in curve.points})
     with context():
         axes = panels(
-            ax, len(tried), lambda: tiles(len(tried), 1.05, extra=0.95, least=2.1, sharey=True)
+            ax,
+            len(searched),
+            lambda: tiles(len(searched), 1.05, extra=0.95, least=2.1, sharey=True),
         )
-        texts = labels([curve.group for curve in tried])
-        for one, curve, text in zip(axes, tried, texts, strict=True):
+        texts = labels([curve.group for curve in searched])
+        for one, curve, text in zip(axes, searched, texts, strict=True):
             _panel(one, curve, text, sizes)
-        sizes_of = f"batch size ({units(curve.example_unit for curve in tried)})"
+        sizes_of = f"batch size ({units(curve.example_unit for curve in searched)})"
         figure = axes[0].get_figure(root=True)
         assert isinstance(figure, Figure)
         if ax is None:
@@ -77,19 +79,19 @@ def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
         else:
             ax.set_xlabel(sizes_of)
             ax.set_ylabel("share of trials that ran")
-        _legend(axes[0], figure, tried, alone=ax is not None)
+        _legend(axes[0], figure, searched, alone=ax is not None)
     return axes[0]
 
 
-def numbers(shown: Material) -> pd.DataFrame:
+def numbers(shown: FigureData) -> pd.DataFrame:
     """A row a batch size: the trials that ran, and the share of each class."""
     return pd.DataFrame(
         [
             {
                 "curve": curve.label,
                 "batch_size": point.batch_size,
-                "ran": len(point.tried),
-                **{name.replace(" ", "_"): each for name, each in shares(point.tried).items()},
+                "ran": len(point.trial_outcomes),
+                **{n.replace(" ", "_"): each for n, each in shares(point.trial_outcomes).items()},
             }
             for curve in shown.curves
             for point in curve.points
@@ -99,7 +101,8 @@ def numbers(shown: Material) -> pd.DataFrame:
 
 def _panel(ax: Axes, curve: Curve, text: str, sizes: Sequence[int]) -> None:
     places = {size: place for place, size in enumerate(sizes)}
-    found = [(places[p.batch_size], shares(p.tried)) for p in curve.points if p.tried]
+    ran = [point for point in curve.points if point.trial_outcomes]
+    found = [(places[point.batch_size], shares(point.trial_outcomes)) for point in ran]
     at = [place for place, _ in found]
     under = np.zeros(len(found))
     for name in CLASSES:
@@ -115,10 +118,10 @@ def _panel(ax: Axes, curve: Curve, text: str, sizes: Sequence[int]) -> None:
     ax.tick_params(axis="x", length=0, pad=2)
     ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     ax.set_yticks([0, 0.5, 1])
-    ran = sorted({len(point.tried) for point in curve.points if point.tried})
-    least = f"{ran[0]:,}–" if len(ran) > 1 else ""
+    counts = sorted({len(point.trial_outcomes) for point in ran})
+    least = f"{counts[0]:,}–" if len(counts) > 1 else ""
     ax.set_title(
-        f"{text}, {least}{count(ran[-1], 'trial')} a batch size",
+        f"{text}, {least}{count(counts[-1], 'trial')} a batch size",
         color=ink(),
         fontsize="small",
         pad=3,
@@ -126,7 +129,8 @@ def _panel(ax: Axes, curve: Curve, text: str, sizes: Sequence[int]) -> None:
 
 
 def _legend(ax: Axes, figure: Figure, curves: Sequence[Curve], *, alone: bool) -> None:
-    there = {one.became for curve in curves for point in curve.points for one in point.tried}
+    points = [point for curve in curves for point in curve.points]
+    there = {one.became for point in points for one in point.trial_outcomes}
     handles = [
         Patch(label=WORDS[name], linewidth=0, **patches()[name])
         for name in CLASSES

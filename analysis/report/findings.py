@@ -7,9 +7,9 @@ from typing import Any
 
 from analysis.comparisons import Comparison, compare
 from analysis.curves import Curve
+from analysis.formatting import interval, units
 from analysis.regimes import Interval, Regimes
 from analysis.report.panels import View
-from analysis.words import interval, units
 from results.counts import count
 
 FEW = 10

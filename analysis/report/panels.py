@@ -10,8 +10,8 @@ from typing import Any
 import pandas as pd
 
 from analysis.curves import Curve
+from analysis.figure_data import FigureData
 from analysis.groups import labels
-from analysis.material import Material
 from analysis.regimes import Regimes
 from results.errors import ResultsError
 from results.target import Target
@@ -59,7 +59,7 @@ class Panel:
         return f"{self.workload}, {self.dataset}" if more else self.workload
 
 
-def panels(material: Material) -> list[Panel]:
+def panels(material: FigureData) -> list[Panel]:
     """The panels of ``material``, as its curves first name them.
 
     The views of a panel begin with the targets as asked for. Each other goal that its studies
@@ -75,7 +75,7 @@ def _key(group: Mapping[str, Any]) -> tuple[Any, Any]:
     return group.get("workload"), group.get("dataset")
 
 
-def _panel(material: Material, key: tuple[Any, Any], pairs: Pairs) -> Panel:
+def _panel(material: FigureData, key: tuple[Any, Any], pairs: Pairs) -> Panel:
     views = _views(pairs, recorded=True)
     refused: list[tuple[Target, str]] = []
     known = {view.target for view in views}

@@ -12,16 +12,16 @@ from typing import Any
 
 from analysis.comparisons import Comparison
 from analysis.curves import Curve
-from analysis.material import Material
+from analysis.figure_data import FigureData
+from analysis.formatting import units
+from analysis.progress import each
 from analysis.report import findings, provenance, tables
 from analysis.report.bibtex import bibtex
-from analysis.report.looks import numbered, palette
+from analysis.report.palette import numbered, palette
 from analysis.report.panels import Panel, View, panels
 from analysis.report.pictures import MOST_SHOWN, picture
 from analysis.report.render import contents
 from analysis.report.series import overlay, series
-from analysis.telling import each
-from analysis.words import units
 from results.counts import count
 
 MOST_TRIED = 40_000
@@ -29,7 +29,7 @@ MOST_TRIED = 40_000
 
 
 def payload(
-    material: Material, *, title: str | None = None, pictures: bool = False
+    material: FigureData, *, title: str | None = None, pictures: bool = False
 ) -> dict[str, Any]:
     """All of the page; ``analysis.report.page`` makes HTML of it.
 
@@ -122,7 +122,7 @@ def _title(parts: Sequence[Panel]) -> str:
     return f"How {several} scale with batch size" if names else "Batch size scaling"
 
 
-def _about(material: Material, curves: Sequence[Curve]) -> dict[str, Any]:
+def _about(material: FigureData, curves: Sequence[Curve]) -> dict[str, Any]:
     trials = material.trials
     times = trials["time"].dropna() if "time" in trials else trials.iloc[:0, 0]
     return {

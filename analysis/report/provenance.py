@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.material import Material
+from analysis.figure_data import FigureData
 from results.counts import count
 from results.masking import masked
 from results.schema import SCHEMA_VERSION
@@ -35,7 +35,7 @@ def program() -> str:
         return "unknown"
 
 
-def experiments(material: Material) -> list[dict[str, str]]:
+def experiments(material: FigureData) -> list[dict[str, str]]:
     """Each experiment file once, as it was resolved."""
     studies = material.studies
     some = studies.loc[studies["experiment_yaml"].notna(), ["experiment", "experiment_yaml"]]
@@ -45,7 +45,7 @@ def experiments(material: Material) -> list[dict[str, str]]:
     ]
 
 
-def environment(material: Material) -> list[dict[str, str]]:
+def environment(material: FigureData) -> list[dict[str, str]]:
     """What the trials ran on, a line each; several values with the trials of each."""
     trials = material.trials
     rows = [
@@ -63,7 +63,7 @@ def environment(material: Material) -> list[dict[str, str]]:
     return rows
 
 
-def sources(material: Material) -> list[dict[str, Any]]:
+def sources(material: FigureData) -> list[dict[str, Any]]:
     """The rows of ``sources`` that trials of the report come from."""
     named = set(material.trials["source"].dropna())
     frames = [one.sources for one in material.opened]

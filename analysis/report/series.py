@@ -9,13 +9,13 @@ import numpy as np
 
 from analysis.curves import Curve
 from analysis.estimate import QUANTITIES
+from analysis.formatting import units
 from analysis.points import Point, tabulate
 from analysis.rates import LINEAR, SQUARE_ROOT, level
+from analysis.regime_spans import perfect_examples, stretches
 from analysis.regimes import Regimes
 from analysis.report.compact import columns, compact
-from analysis.stretches import perfect_examples, stretches
-from analysis.tried import CLASSES
-from analysis.words import units
+from analysis.trial_outcomes import CLASSES
 
 _SHOWN = 24
 """Numbers of trials at which the expected best of a batch size is drawn, at most."""
@@ -109,7 +109,7 @@ def _budget(point: Point) -> dict[str, Any] | None:
 
 def _tried(point: Point) -> dict[str, Any] | None:
     """Learning rate (effective where there is a momentum), steps and fate of each trial."""
-    rows = [one for one in point.tried if one.learning_rate]
+    rows = [one for one in point.trial_outcomes if one.learning_rate]
     if not rows:
         return None
     return {

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from analysis.comparisons import Comparison, words
+from analysis.formatting import interval, short, units
 from analysis.points import Point
 from analysis.regimes import Interval
 from analysis.report import series
 from analysis.report.compact import compact
 from analysis.report.panels import View
-from analysis.words import interval, short, units
 
 _NAMES = {
     "perfect_scaling_until": "perfect scaling until",

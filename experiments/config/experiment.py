@@ -25,7 +25,7 @@ from pydantic import (
 from experiments.config import searching, yaml_lines
 from experiments.config.budget import Budget, BudgetError
 from experiments.config.combinations import TECHNIQUE, Combination, combinations
-from experiments.config.complaints import complaint
+from experiments.config.errors import complaint
 from experiments.config.grid import BatchSize, GridError, batch_sizes
 from experiments.config.measures import check_directions
 from experiments.config.plans import StudyPlan, make

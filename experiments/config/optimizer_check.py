@@ -10,8 +10,8 @@ import torch
 from experiments.config.combinations import Combination
 from experiments.errors import ExperimentError
 from experiments.optimizers.base import Named
-from experiments.optimizers.own import OwnOptimizer
-from experiments.optimizers.trying import Tried
+from experiments.optimizers.trial_run import OptimizerRun
+from experiments.optimizers.user_optimizer import UserOptimizer
 from experiments.plan import Value
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def check_optimizers(experiment: Experiment, combinations: Sequence[Combination]
     seen: set[str] = set()
     for combination in combinations:
         optimizer = combination.optimizer
-        if not isinstance(optimizer, OwnOptimizer) or optimizer.name in seen:
+        if not isinstance(optimizer, UserOptimizer) or optimizer.name in seen:
             continue
         seen.add(optimizer.name)
         middle = {name: space.value(0.5) for name, space in combination.space.items()}
@@ -48,11 +48,11 @@ def check_optimizers(experiment: Experiment, combinations: Sequence[Combination]
             ) from None
 
 
-def _check_state(optimizer: OwnOptimizer, values: Mapping[str, Value], named: list[Named]) -> None:
-    whole = Tried(optimizer, values, named)
+def _check_state(optimizer: UserOptimizer, values: Mapping[str, Value], named: list[Named]) -> None:
+    whole = OptimizerRun(optimizer, values, named)
     for _ in range(2):
         whole.step()
-    resumed = Tried(optimizer, values, named)
+    resumed = OptimizerRun(optimizer, values, named)
     resumed.save_and_load(whole)
     for tried in (whole, resumed):
         tried.step()

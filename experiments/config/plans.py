@@ -21,7 +21,7 @@ from experiments.plan import Layout, Role, Study, Trial, Value, WorkloadRef
 from experiments.search import History, Table, block, grid_size, table
 from experiments.seeds import derive
 from experiments.space import Dimension, Side
-from experiments.training import looks
+from experiments.training import evaluation_grid
 from results.counts import count
 from workloads.checks import check_splits
 
@@ -212,12 +212,12 @@ def _budget_steps(experiment: Experiment, batch_size: int, train: int) -> int:
             f"at most {budget.MOST:,}",
         )
     ratio = experiment.evaluation_ratio
-    if (evaluations := looks.count(ratio, steps)) > _MOST_EVALUATIONS:
+    if (evaluations := evaluation_grid.count(ratio, steps)) > _MOST_EVALUATIONS:
         raise experiment.error(
             ("evaluation_ratio",),
             f"evaluation_ratio {ratio:.16g} makes about {evaluations:,.0f} evaluations of a "
             f"trial of {count(steps, 'step')}",
-            f"at most {_MOST_EVALUATIONS:,}; 1.05 makes {looks.count(1.05, steps):,.0f}",
+            f"at most {_MOST_EVALUATIONS:,}; 1.05 makes {evaluation_grid.count(1.05, steps):,.0f}",
         )
     return steps
 

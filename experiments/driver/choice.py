@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from experiments.driver import likely, rounds
+from experiments.driver import priority, rounds
 from experiments.driver.study_state import StudyState
 from experiments.plan import Trial
 
@@ -75,7 +75,7 @@ def pick(
     if count < len(free):
         shape = state.study.shape
         alike = [other for other in states if other is not state and other.study.shape == shape]
-        free = likely.order(free, state, alike)
+        free = priority.order(free, state, alike)
     return free[:count]
 
 

@@ -15,7 +15,17 @@ from experiments.driver import jobs, observed
 from experiments.driver.choice import choose, pick
 from experiments.driver.events import Note, Observer, TrialFinished
 from experiments.driver.failures import Failure, Failures
-from experiments.driver.jobs import Ended, Job, More, Offer, PackEnd, Refused, Started, Step, Word
+from experiments.driver.jobs import (
+    Ended,
+    Job,
+    Message,
+    More,
+    Offer,
+    PackEnd,
+    Refused,
+    Started,
+    Step,
+)
 from experiments.driver.packing import make_job
 from experiments.driver.remaining import Rest
 from experiments.driver.round_watch import RoundWatch
@@ -261,7 +271,7 @@ class Dispatcher:
 
     # What becomes of it
 
-    def hear(self, word: Word) -> None:
+    def hear(self, word: Message) -> None:
         """Take in a worker's word. Of a pack that is not out (any more) it is ignored."""
         with self._lock:
             out = self._out.get(word.pack)

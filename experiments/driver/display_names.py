@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from experiments.driver.known import some
+from experiments.driver.recorded import some
 from experiments.plan import Study
 from results.schema import SCHEMAS
 from results.store import Store

@@ -28,9 +28,9 @@ from experiments.engines.selection import Arithmetic, preferred, stackable
 from experiments.engines.stacked import MODELS
 from experiments.plan import Study
 from experiments.search import block
-from experiments.training.looks import looks
+from experiments.training.evaluation_grid import looks
 from experiments.training.memory import saved_bytes
-from experiments.training.setup import Setup
+from experiments.training.study_context import StudyContext
 from experiments.training.threads import one_thread
 
 PROBE_SECONDS = 6.0
@@ -107,7 +107,7 @@ class _Costs:
     """What steps and evaluations of one kind of study take in one engine."""
 
     engine: str
-    setup: Setup
+    setup: StudyContext
     state: float
     """Bytes of weights, gradients and optimizer state, a model."""
     saved: int
@@ -156,7 +156,7 @@ class _Part:
 
     plans: list[StudyPlan]
     engine: str
-    setup: Setup
+    setup: StudyContext
 
     def costs(self, allowed: float) -> _Costs:
         """Probe them, for so many seconds about."""
@@ -239,11 +239,11 @@ def _parts(family: Sequence[StudyPlan], device: str) -> Iterator[_Part]:
     """The studies of one shape by the engine that trains them."""
     ranked = sorted(family, key=lambda plan: plan.study.batch_size)
     by_engine: dict[str, list[StudyPlan]] = {}
-    setups: dict[str, Setup] = {}
+    setups: dict[str, StudyContext] = {}
     stacks: bool | None = None
     for plan in ranked:
         study = replace(plan.study, layout=replace(plan.study.layout, workers=1))
-        setup, engine = Setup.load(study, device), plan.study.engine
+        setup, engine = StudyContext.load(study, device), plan.study.engine
         if engine == "auto":
             engine = preferred(setup, plan.trials(0, 1)[0])
             if engine == "stacked" and stacks is None:

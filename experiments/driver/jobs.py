@@ -85,7 +85,7 @@ class Ended:
 
 @dataclass(frozen=True, kw_only=True)
 class Offer:
-    """The pack has room for so many more trials. The driver answers each one in ``Asks.more``."""
+    """The pack has room for so many more trials. The driver answers each in ``Control.more``."""
 
     pack: str
     room: int
@@ -130,20 +130,20 @@ class PackEnd:
     failure: Failure | None = None
 
 
-Word = Started | Step | Ended | Offer | Refused | NotKept | PackEnd
-Tell = Callable[[Word], None]
+Message = Started | Step | Ended | Offer | Refused | NotKept | PackEnd
+Tell = Callable[[Message], None]
 
 
 @dataclass
-class Wire:
+class Channel:
     """A worker's line to the driver. Both calls are cheap; ``asks`` is polled between steps."""
 
     tell: Tell
-    asks: Callable[[str], Asks]
+    asks: Callable[[str], Control]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asks:
+class Control:
     """What the driver asks of a pack: to stop, to know what was found elsewhere, to train more."""
 
     stop: bool = False

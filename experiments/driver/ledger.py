@@ -47,10 +47,10 @@ class Ledger(Protocol):
     def forget(self, pack: str) -> None:
         """Delete the pack's snapshot."""
 
-    def set_aside(self, study: str, held: Mapping[str, bytes]) -> None:
+    def keep_paused(self, study: str, held: Mapping[str, bytes]) -> None:
         """Keep what trials need to go on in a later round, by id."""
 
-    def aside(self, study: str, trials: Sequence[str]) -> dict[str, bytes]:
+    def paused(self, study: str, trials: Sequence[str]) -> dict[str, bytes]:
         """What is kept of those trials."""
 
     def drop(self, study: str, trials: Sequence[str]) -> None:
@@ -121,12 +121,12 @@ class FolderLedger:
     def forget(self, pack: str) -> None:
         self.checkpoints.delete(pack)
 
-    def set_aside(self, study: str, held: Mapping[str, bytes]) -> None:
+    def keep_paused(self, study: str, held: Mapping[str, bytes]) -> None:
         for trial, data in held.items():
-            self.checkpoints.set_aside(study, trial, data)
+            self.checkpoints.keep_paused(study, trial, data)
 
-    def aside(self, study: str, trials: Sequence[str]) -> dict[str, bytes]:
-        found = {trial: self.checkpoints.aside(study, trial) for trial in trials}
+    def paused(self, study: str, trials: Sequence[str]) -> dict[str, bytes]:
+        found = {trial: self.checkpoints.paused(study, trial) for trial in trials}
         return {trial: data for trial, data in found.items() if data is not None}
 
     def drop(self, study: str, trials: Sequence[str]) -> None:

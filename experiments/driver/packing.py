@@ -46,7 +46,7 @@ def make_job(
             trials=chosen,
             engine=state.engine or "auto",  # type: ignore[arg-type]
             known=tuple(state.reached(but=ids)),
-            set_aside=wave.keep is not None and wave.keep != state.study.keep,
+            keep_paused=wave.keep is not None and wave.keep != state.study.keep,
         ),
         round=wave.round,
         columns=state.columns,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.driver.jobs import Job, More, Offer, Refused, Wire
+from experiments.driver.jobs import Channel, Job, More, Offer, Refused
 from experiments.driver.ledger import Ledger
 
 _SHARE = 8
@@ -15,7 +15,7 @@ class Refill:
     After an answer without trials nothing is offered until further trials have ended.
     """
 
-    def __init__(self, job: Job, ledger: Ledger, wire: Wire) -> None:
+    def __init__(self, job: Job, ledger: Ledger, wire: Channel) -> None:
         self._pack, self._size = job.pack.id, job.size
         self._ledger, self._wire = ledger, wire
         self._offers = self._answers = 0

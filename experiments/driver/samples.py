@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from experiments.driver.known import some
+from experiments.driver.recorded import some
 from experiments.driver.study_state import StudyState
 from experiments.plan import Trial
 from results.claims import Claims

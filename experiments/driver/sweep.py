@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.config.file import Experiment
-from experiments.driver import known as dataset
+from experiments.driver import recorded as dataset
 from experiments.driver import remaining, rounds
 from experiments.driver.dispatch import Dispatcher
 from experiments.driver.display_names import rename
@@ -23,13 +23,13 @@ from experiments.driver.events import Note, Observer, Stage, TimeLeft, ignore
 from experiments.driver.executors import Executor
 from experiments.driver.executors.opening import Executors, Opening
 from experiments.driver.failures import reproducing
-from experiments.driver.leftovers import end_leftovers
+from experiments.driver.no_target import shortfall
+from experiments.driver.orphans import end_leftovers
 from experiments.driver.planned import Planned, planned
-from experiments.driver.relabel import relabel
-from experiments.driver.room import Judge, edges, sentence, sides
+from experiments.driver.retarget import relabel
 from experiments.driver.samples import adopt, left_out
-from experiments.driver.shortfall import shortfall
 from experiments.driver.signals import Interrupted, Stop, StopWhen
+from experiments.driver.space_edges import Judge, edges, sentence, sides
 from experiments.driver.study_state import Side, StudyState
 from experiments.driver.worker import MakeTrainer, Pace, training
 from experiments.plan import Layout

@@ -1,10 +1,11 @@
 """Runs one pack on one worker group: claim, train, commit, snapshot, and say how it goes.
 
 A pack whose job names a size is refilled. When trials have ended, rank 0 tells the driver that
-there is room (``Offer``); the answer comes with what the driver asks (``Asks.more``): more trials
-of the study, or none. Rank 0 claims them, all ranks hear of them at the same look, and they join
-the training. From then on the pack's snapshots list them. What is given to a pack that has ended
-meanwhile, or whose worker dies before a snapshot, was never trained, and is missing as before.
+there is room (``Offer``); the answer comes with what the driver asks (``Control.more``): more
+trials of the study, or none. Rank 0 claims them, all ranks hear of them at the same look, and they
+join the training. From then on the pack's snapshots list them. What is given to a pack that has
+ended meanwhile, or whose worker dies before a snapshot, was never trained, and is missing as
+before.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from typing import Any, Protocol
 
 from experiments.driver import saved
 from experiments.driver.failures import Failure
-from experiments.driver.jobs import Ended, Job, NotKept, PackEnd, Started, Wire
+from experiments.driver.heartbeat import At, Heartbeat, Pace
+from experiments.driver.jobs import Channel, Ended, Job, NotKept, PackEnd, Started
 from experiments.driver.ledger import Ledger
-from experiments.driver.pulse import At, Pace, Pulse
 from experiments.driver.refill import Refill
 from experiments.driver.rows import device_name, effective_learning_rate, measurement_row, trial_row
 from experiments.driver.settings import settings_hash
 from experiments.encoding import MalformedError
 from experiments.plan import Measurement, Outcome, Pack, Trial
-from experiments.training.groups import SOLO, Group
+from experiments.training.ranks import SOLO, Ranks
 from results.errors import ResultsError
 
 __all__ = ["MakeTrainer", "Pace", "Trainer", "run_pack", "training"]
@@ -35,7 +36,7 @@ class Trainer(Protocol):
     """What trains a pack: ``experiments.training.loop.Training``, or a stand-in in tests."""
 
     engine: str
-    aside: dict[str, bytes]
+    paused: dict[str, bytes]
     not_kept: str | None
 
     @property
@@ -65,9 +66,9 @@ def training(pack: Pack, **how: Any) -> Trainer:
 def run_pack(
     job: Job,
     ledger: Ledger,
-    wire: Wire,
+    wire: Channel,
     *,
-    group: Group = SOLO,
+    group: Ranks = SOLO,
     trainer: MakeTrainer = training,
     pace: Pace | None = None,
 ) -> PackEnd:
@@ -109,8 +110,8 @@ class _Run:
         self,
         job: Job,
         ledger: Ledger,
-        wire: Wire,
-        group: Group,
+        wire: Channel,
+        group: Ranks,
         trainer: MakeTrainer,
         pace: Pace,
     ) -> None:
@@ -122,13 +123,15 @@ class _Run:
         self.refill = Refill(job, ledger, wire)
         self.points: dict[str, list[Measurement]] = {}
         self.finished: list[Outcome] = []
-        self.aside: dict[str, bytes] = {}
-        """Of those, what the trials that were set aside need to go on."""
+        self.paused: dict[str, bytes] = {}
+        """Of those, what the trials that are paused need to go on."""
         self.engine: str = job.pack.engine
         self.at = At()
         self.told = 0
         self.not_kept_reported = False
-        self.pulse = Pulse(job.pack.id, ledger, wire, pace, self.progress) if self.first else None
+        self.heartbeat = (
+            Heartbeat(job.pack.id, ledger, wire, pace, self.progress) if self.first else None
+        )
 
     def train(self, data: bytes | None) -> PackEnd:
         try:
@@ -183,7 +186,7 @@ class _Run:
 
     def _loop(self, training: Trainer) -> None:
         committed = saved = time.monotonic()
-        stop = self.pulse.asked_to_stop if self.pulse else lambda: False
+        stop = self.heartbeat.asked_to_stop if self.heartbeat else lambda: False
         for events in training.run(stop):
             self._take_in(training, events)
             self._tell_known(training)
@@ -197,8 +200,8 @@ class _Run:
             if training.active and now - saved >= self.pace.snapshot:
                 self._save(training)
                 saved = time.monotonic()
-        if self.pulse and self.pulse.error:
-            raise self.pulse.error
+        if self.heartbeat and self.heartbeat.error:
+            raise self.heartbeat.error
 
     def _take_in(self, training: Trainer, events: list[Measurement | Outcome]) -> None:
         metric = self.job.pack.study.targets[-1].metric
@@ -213,9 +216,9 @@ class _Run:
             elif event.trial in self.wanted:
                 ended.append(event)
         if self.first:
-            self.aside.update(training.aside)
+            self.paused.update(training.paused)
             self._report_not_kept(training)
-        training.aside.clear()
+        training.paused.clear()
         active = set(training.active)
         self.at = At(
             step=training.step,
@@ -228,7 +231,7 @@ class _Run:
 
     def _tell_known(self, training: Trainer) -> None:
         """Hand on what other packs found; all ranks at the same yield."""
-        known = self.pulse.known() if self.pulse else ()
+        known = self.heartbeat.known() if self.heartbeat else ()
         if self.group.size > 1:
             known = self.group.agree(known)
         if len(known) > self.told:
@@ -239,8 +242,8 @@ class _Run:
         """Take in the trials that the driver has given, offer what room there is."""
         if self.job.size is None:
             return
-        going_on = self.pulse is not None and not self.pulse.asked_to_stop()
-        new = self.refill.take(self.pulse.more()) if self.pulse and going_on else ()
+        going_on = self.heartbeat is not None and not self.heartbeat.asked_to_stop()
+        new = self.refill.take(self.heartbeat.more()) if self.heartbeat and going_on else ()
         if self.group.size > 1:
             new = self.group.agree(new)
         for more in new:
@@ -253,29 +256,29 @@ class _Run:
             self.refill.offer(len(training.active))
 
     def _resume(self, training: Trainer, trials: Sequence[Trial]) -> None:
-        """Let those of new trials that an earlier round set aside go on from there."""
+        """Let those of new trials that an earlier round has paused go on from there."""
         study = self.job.pack.study
         ids = [trial.id for trial in trials if trial.id in self.job.before]
         if not ids:
             return
-        found = self.group.agree(self.ledger.aside(study.id, ids) if self.first else {})
+        found = self.group.agree(self.ledger.paused(study.id, ids) if self.first else {})
         settings = settings_hash(study)
         read = {t: saved.decode_trial(d, settings, training.engine) for t, d in found.items()}
         held = {trial: each for trial, each in read.items() if each is not None}
         for trial in training.resume({trial: body for trial, (body, _) in held.items()}):
             self.points[trial] = held[trial][1]
 
-    def _keep_aside(self, done: Sequence[Outcome]) -> Collection[str]:
-        """Keep what trials that were set aside need to go on, ahead of their rows; which."""
+    def _keep_paused(self, done: Sequence[Outcome]) -> Collection[str]:
+        """Keep what trials that are paused need to go on, ahead of their rows; which."""
         study = self.job.pack.study
         settings, points = settings_hash(study), self.points
-        held = {o.trial: self.aside.pop(o.trial) for o in done if o.trial in self.aside}
+        held = {o.trial: self.paused.pop(o.trial) for o in done if o.trial in self.paused}
         packed = {
             trial: saved.encode_trial(settings, self.engine, body, points.get(trial, ()))
             for trial, body in held.items()
         }
         if packed:
-            self.ledger.set_aside(study.id, packed)
+            self.ledger.keep_paused(study.id, packed)
         return packed
 
     def progress(self) -> At:
@@ -287,18 +290,18 @@ class _Run:
             return
         study, done = self.job.pack.study, self.finished
         self.finished = []
-        aside = self._keep_aside(done)
+        paused = self._keep_paused(done)
         trials = [self._row(self.trials[outcome.trial], outcome) for outcome in done]
         points = [
             measurement_row(m) for outcome in done for m in self.points.pop(outcome.trial, ())
         ]
         run = self.ledger.commit(self.job.pack.id, study.experiment, points, trials)
         if run is None:
-            if self.pulse:
-                self.pulse.lost = True
+            if self.heartbeat:
+                self.heartbeat.lost = True
             return
         self.wire.tell(Ended(pack=self.job.pack.id, outcomes=tuple(done), committed=True, run=run))
-        over = [o.trial for o in done if o.trial in self.job.before and o.trial not in aside]
+        over = [o.trial for o in done if o.trial in self.job.before and o.trial not in paused]
         if over:
             self.ledger.drop(study.id, over)
 
@@ -373,9 +376,9 @@ class _Run:
     @property
     def _robbed(self) -> bool:
         """Whether rank 0 has lost the claim."""
-        return self.pulse is not None and self.pulse.lost
+        return self.heartbeat is not None and self.heartbeat.lost
 
     def close(self) -> None:
-        if self.pulse:
-            self.pulse.close()
+        if self.heartbeat:
+            self.heartbeat.close()
             self.ledger.release(self.job.pack.id)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from experiments.plan import Trial
-from experiments.training.setup import Setup
+from experiments.training.study_context import StudyContext
 
 
 class Engine(abc.ABC):
@@ -21,7 +21,7 @@ class Engine(abc.ABC):
 
     kind: str
 
-    def __init__(self, setup: Setup, trials: Sequence[Trial]) -> None:
+    def __init__(self, setup: StudyContext, trials: Sequence[Trial]) -> None:
         self.setup = setup
         self.trials = list(trials)
 

@@ -15,12 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from experiments.engines.base import Engine, gather
+from experiments.engines.metric_sums import MetricSums, chunks
 from experiments.engines.randomness import ExampleRandomness, RandomDraws, key_of
-from experiments.engines.sums import Sums, chunks
 from experiments.optimizers.rates import Rates
 from experiments.plan import Trial
-from experiments.training.order import Order
-from experiments.training.setup import Setup
+from experiments.training.batch_order import BatchOrder
+from experiments.training.study_context import StudyContext
 from workloads import Batch, Workload
 from workloads.checks import check_metrics, check_per_example
 from workloads.ghost import finish_step, has_batch_norm
@@ -35,7 +35,7 @@ class _Run:
     workload: Workload
     model: nn.Module
     optimizer: torch.optim.Optimizer
-    order: Order
+    order: BatchOrder
     loss_sum: Tensor
     """Running sum of all losses, float64: it never becomes finite again."""
     rates: Rates
@@ -49,7 +49,7 @@ class ModuleEngine(Engine):
 
     kind = "module"
 
-    def __init__(self, setup: Setup, trials: Sequence[Trial]) -> None:
+    def __init__(self, setup: StudyContext, trials: Sequence[Trial]) -> None:
         super().__init__(setup, trials)
         first = setup.model(trials[0])
         self.micro = setup.micro_batch(first, models=1)
@@ -71,7 +71,7 @@ class ModuleEngine(Engine):
             draws=self._draws_of(trial, model),
             model=model,
             optimizer=optimizer,
-            order=Order(trial.seed, len(setup.train), setup.study.batch_size),
+            order=BatchOrder(trial.seed, len(setup.train), setup.study.batch_size),
             loss_sum=torch.zeros((), dtype=torch.float64, device=setup.device),
             rates=Rates(optimizer, setup.optimizer.name),
         )
@@ -193,7 +193,7 @@ class ModuleEngine(Engine):
         found = []
         for run in self.runs if rows is None else [self.runs[i] for i in rows]:
             run.model.eval()
-            sums = Sums(1, self.setup.device)
+            sums = MetricSums(1, self.setup.device)
             for indices in chunks(len(data), self.chunk, group):
                 batch = data.fetch(indices, training=False)
                 with self.setup.autocast():

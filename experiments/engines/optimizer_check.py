@@ -6,21 +6,21 @@ from collections.abc import Sequence
 
 import torch
 
-from experiments.engines.step import Stack, width_of
+from experiments.engines.stack import Stack, width_of
 from experiments.engines.updates import make_update
-from experiments.optimizers.own import OwnOptimizer
-from experiments.optimizers.trying import GRADIENTS, Tried
+from experiments.optimizers.trial_run import GRADIENTS, OptimizerRun
+from experiments.optimizers.user_optimizer import UserOptimizer
 from experiments.plan import Trial
-from experiments.training.setup import Setup
+from experiments.training.study_context import StudyContext
 
 
-def unstackable_optimizer(setup: Setup, trials: Sequence[Trial]) -> str | None:
+def unstackable_optimizer(setup: StudyContext, trials: Sequence[Trial]) -> str | None:
     """Why the optimizer cannot update a stack of models, ``None``: it can.
 
     Two models take two steps in a stack, whose rows change their places in between, and alone. What
     the optimizer raises alone is its own error, and passes unchanged.
     """
-    if not isinstance(setup.optimizer, OwnOptimizer):
+    if not isinstance(setup.optimizer, UserOptimizer):
         return None
     pack = [trials[0], trials[-1]]
     models = [setup.model(trial) for trial in pack]
@@ -37,15 +37,15 @@ def unstackable_optimizer(setup: Setup, trials: Sequence[Trial]) -> str | None:
     return None
 
 
-def _alone(setup: Setup, trial: Trial, model: torch.nn.Module) -> Tried:
+def _alone(setup: StudyContext, trial: Trial, model: torch.nn.Module) -> OptimizerRun:
     trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-    tried = Tried(setup.optimizer, setup.optimizer.own(trial.metaparameters), trained)
+    tried = OptimizerRun(setup.optimizer, setup.optimizer.own(trial.metaparameters), trained)
     for _ in range(2):
         tried.step()
     return tried
 
 
-def _step_twice(setup: Setup, pack: Sequence[Trial], stack: Stack) -> None:
+def _step_twice(setup: StudyContext, pack: Sequence[Trial], stack: Stack) -> None:
     """The stack's rows stand in the reverse order afterwards."""
     update = make_update(setup.optimizer, setup.schedule, pack, stack)
     start = stack.weights.clone()

@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode, resolve_name
 
 from experiments.engines.random_functions import EMPTY, REPLACED
 from experiments.seeds import derive
-from experiments.training.setup import Setup
+from experiments.training.study_context import StudyContext
 from workloads import Workload, WorkloadError
 from workloads.ghost import has_batch_norm
 
@@ -71,7 +71,9 @@ class RandomDraws:
         return bool(self.draws) or self.unsupported is not None
 
     @classmethod
-    def of(cls, setup: Setup, model: nn.Module, workload: Workload | None = None) -> RandomDraws:
+    def of(
+        cls, setup: StudyContext, model: nn.Module, workload: Workload | None = None
+    ) -> RandomDraws:
         """Try ``model`` on batches of two sizes; its buffers stay as they are.
 
         Args:
@@ -96,7 +98,7 @@ class RandomDraws:
             return cls(unsupported=f"the shape {shape} does not follow the batch size")
         return cls(draws=tuple(draw for draw in draws if draw is not None))
 
-    def refuse_parts(self, setup: Setup) -> None:
+    def refuse_parts(self, setup: StudyContext) -> None:
         """
         Raises:
             WorkloadError: the random numbers depend on how the batch is cut up, and it is cut up.
@@ -224,7 +226,9 @@ class _Recorder(ExampleRandomness):
         self.foreign: str | None = None
 
     @classmethod
-    def record(cls, setup: Setup, workload: Workload, model: nn.Module, examples: int) -> _Recorder:
+    def record(
+        cls, setup: StudyContext, workload: Workload, model: nn.Module, examples: int
+    ) -> _Recorder:
         """One training forward and loss of so many examples."""
         recorder = cls(setup.device)
         places = torch.arange(examples) % len(setup.train)

@@ -28,7 +28,7 @@ from experiments.engines.stacked import StackedEngine
 from experiments.errors import ExperimentError
 from experiments.identity import optimizer_identity
 from experiments.plan import Trial
-from experiments.training.setup import Setup
+from experiments.training.study_context import StudyContext
 from workloads.checks import check_metrics, check_per_example
 from workloads.ghost import has_batch_norm
 
@@ -63,7 +63,7 @@ class Arithmetic:
     """Multiplications with an addition, of all of them, an example."""
 
     @classmethod
-    def of(cls, setup: Setup, model: nn.Module) -> Arithmetic:
+    def of(cls, setup: StudyContext, model: nn.Module) -> Arithmetic:
         """Count them in one forward pass of ``model``."""
         batch = setup.few()
         with torch.random.fork_rng(), torch.no_grad(), _Counter() as counter:
@@ -91,7 +91,7 @@ _ENGINES: dict[str, type[Engine]] = {"module": ModuleEngine, "stacked": StackedE
 _refusals: dict[Any, str | None] = {}
 
 
-def make_engine(kind: str, setup: Setup, trials: Sequence[Trial]) -> Engine:
+def make_engine(kind: str, setup: StudyContext, trials: Sequence[Trial]) -> Engine:
     """The engine ``kind``; ``auto``: the one that ``choose`` names.
 
     Raises:
@@ -114,14 +114,14 @@ def make_engine(kind: str, setup: Setup, trials: Sequence[Trial]) -> Engine:
     return _ENGINES[kind](setup, trials)
 
 
-def choose(setup: Setup, trials: Sequence[Trial]) -> Kind:
+def choose(setup: StudyContext, trials: Sequence[Trial]) -> Kind:
     """The engine that trains all packs of this study: the same on every machine."""
     if preferred(setup, trials[0]) == "module" or stackable(setup, trials) is not None:
         return "module"
     return "stacked"
 
 
-def preferred(setup: Setup, trial: Trial) -> Kind:
+def preferred(setup: StudyContext, trial: Trial) -> Kind:
     """The faster engine by the rule, whether the workload can be stacked or not."""
     if setup.study.trials < LEAST_MODELS:
         return "module"
@@ -134,7 +134,7 @@ def preferred(setup: Setup, trial: Trial) -> Kind:
     return "module" if work > limits.multiply_adds * arithmetic.products else "stacked"
 
 
-def stackable(setup: Setup, trials: Sequence[Trial]) -> str | None:
+def stackable(setup: StudyContext, trials: Sequence[Trial]) -> str | None:
     """Why these trials cannot be stacked; ``None``: they can. Asked once a process and study.
 
     Two things rule it out by themselves: random numbers that cannot be tied to examples, and state
@@ -153,7 +153,7 @@ def stackable(setup: Setup, trials: Sequence[Trial]) -> str | None:
     return _refusals[key]
 
 
-def _refusal(setup: Setup, trials: Sequence[Trial]) -> str | None:
+def _refusal(setup: StudyContext, trials: Sequence[Trial]) -> str | None:
     model = setup.model(trials[0])
     other = dict(setup.model(trials[-1]).named_buffers())
     if has_batch_norm(model):
@@ -176,7 +176,7 @@ def _refusal(setup: Setup, trials: Sequence[Trial]) -> str | None:
     return None
 
 
-def check_contract(setup: Setup, trial: Trial) -> None:
+def check_contract(setup: StudyContext, trial: Trial) -> None:
     """One forward of a fresh model: loss and metrics are one value an example.
 
     Raises:

@@ -15,13 +15,13 @@ import torch
 from torch import Tensor
 
 from experiments.engines.base import Engine, gather
+from experiments.engines.metric_sums import MetricSums, chunks
 from experiments.engines.randomness import RandomDraws, key_of
-from experiments.engines.step import Stack, StackedStep, width_of
-from experiments.engines.sums import Sums, chunks
+from experiments.engines.stack import Stack, StackedStep, width_of
 from experiments.engines.updates import Update, make_update
 from experiments.plan import Trial
-from experiments.training.order import Order
-from experiments.training.setup import Setup
+from experiments.training.batch_order import BatchOrder
+from experiments.training.study_context import StudyContext
 from workloads import Batch
 
 _PREFETCH_BYTES = 2**22
@@ -38,7 +38,7 @@ class StackedEngine(Engine):
 
     kind = "stacked"
 
-    def __init__(self, setup: Setup, trials: Sequence[Trial]) -> None:
+    def __init__(self, setup: StudyContext, trials: Sequence[Trial]) -> None:
         super().__init__(setup, trials)
         models = [setup.model(trial) for trial in trials]
         self.base = models[0].train()
@@ -56,8 +56,8 @@ class StackedEngine(Engine):
         self.update: Update = make_update(setup.optimizer, setup.schedule, self._rows, self.stack)
         self.loss_sum = torch.zeros(self.stack.width, dtype=torch.float64, device=setup.device)
 
-    def _order(self, trial: Trial) -> Order:
-        return Order(trial.seed, len(self.setup.train), self.setup.study.batch_size)
+    def _order(self, trial: Trial) -> BatchOrder:
+        return BatchOrder(trial.seed, len(self.setup.train), self.setup.study.batch_size)
 
     @property
     def steps(self) -> list[int]:
@@ -145,7 +145,7 @@ class StackedEngine(Engine):
         if width < self.stack.width:  # a few of them: a narrow stack costs as much less
             picked = [*asked, *[asked[-1]] * (width - len(asked))]
             views = self.stack.cut(torch.tensor(picked, device=self.setup.device))
-        sums = Sums(self.stack.width if views is None else width, self.setup.device)
+        sums = MetricSums(self.stack.width if views is None else width, self.setup.device)
         for indices in chunks(len(data), self.chunk, group):
             batch = data.fetch(indices, training=False)
             sums.add(self.stepper.metrics(batch, views), len(indices))

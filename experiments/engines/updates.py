@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from experiments.engines.base import gather
-from experiments.engines.step import Stack
+from experiments.engines.stack import Stack
 from experiments.optimizers import Optimizer, StackedUpdate
 from experiments.optimizers.rates import Rates
 from experiments.plan import Trial

@@ -12,8 +12,8 @@ import torch
 from experiments.errors import ExperimentError, nearest
 from experiments.optimizers.adam import Adam
 from experiments.optimizers.base import Optimizer
-from experiments.optimizers.own import OwnOptimizer
 from experiments.optimizers.sgd import SGD
+from experiments.optimizers.user_optimizer import UserOptimizer
 from results.optimizers import class_name
 from workloads.import_stop import missing
 from workloads.user_files import find_file, import_file
@@ -79,7 +79,7 @@ def _load(name: str, base: str | None) -> Optimizer:
             f"optimizer {name!r} is not a class of torch.optim.Optimizer",
             hint="subclass torch.optim.Optimizer; its constructor takes (params, lr, ...)",
         )
-    return OwnOptimizer(name, kind)
+    return UserOptimizer(name, kind)
 
 
 def _from_file(name: str, base: str | None) -> Any:

@@ -20,7 +20,7 @@ from experiments.engines.module import ModuleEngine
 from experiments.errors import ExperimentError
 from experiments.plan import Layout, Study, Trial, Value, WorkloadRef
 from experiments.seeds import derive
-from experiments.training.setup import Setup
+from experiments.training.study_context import StudyContext
 from results.counts import count, plural
 from results.target import Target
 
@@ -99,10 +99,10 @@ def _findings(
 
 def _setup(
     ref: WorkloadRef, batch_size: int | None, device: str, precision: str = "float64"
-) -> tuple[Setup, Trial]:
+) -> tuple[StudyContext, Trial]:
     if batch_size is not None and batch_size < 1:
         raise ExperimentError(f"batch size {batch_size} is below 1")
-    setup = Setup.load(_study(ref, batch_size or 1, precision), device)
+    setup = StudyContext.load(_study(ref, batch_size or 1, precision), device)
     if batch_size is not None and batch_size > len(setup.train):
         raise ExperimentError(
             f"batch size {batch_size:,} is over the training set "
@@ -116,7 +116,7 @@ def _setup(
     return setup, _trial(0)
 
 
-def _trials(ref: WorkloadRef, batch_size: int, device: str) -> tuple[Setup, list[Trial]]:
+def _trials(ref: WorkloadRef, batch_size: int, device: str) -> tuple[StudyContext, list[Trial]]:
     setup, _ = _setup(ref, batch_size, device, "float32")
     return setup, [_trial(i) for i in range(2)]
 
@@ -147,11 +147,11 @@ def _trial(index: int) -> Trial:
     )
 
 
-def _parameters(setup: Setup, trial: Trial) -> int:
+def _parameters(setup: StudyContext, trial: Trial) -> int:
     return sum(p.numel() for p in setup.model(trial).parameters())
 
 
-def _initialization(setup: Setup, trial: Trial) -> Finding:
+def _initialization(setup: StudyContext, trial: Trial) -> Finding:
     one, two = (dict(setup.model(trial).named_parameters()) for _ in range(2))
     same = all(torch.equal(value, two[name]) for name, value in one.items())
     return Finding(
@@ -163,7 +163,7 @@ def _initialization(setup: Setup, trial: Trial) -> Finding:
     )
 
 
-def _micro_batches(setup: Setup, trial: Trial) -> Finding:
+def _micro_batches(setup: StudyContext, trial: Trial) -> Finding:
     size, name = setup.study.batch_size, "micro-batches"
     whole = ModuleEngine(setup, [trial])
     draws = whole.runs[0].draws
@@ -195,7 +195,7 @@ def _micro_batches(setup: Setup, trial: Trial) -> Finding:
     )
 
 
-def _evaluation(setup: Setup, trial: Trial) -> Finding:
+def _evaluation(setup: StudyContext, trial: Trial) -> Finding:
     split = setup.evaluated[0]
     whole = len(setup.splits[split])
     engine = ModuleEngine(setup.sampled(split), [trial])

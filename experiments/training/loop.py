@@ -18,13 +18,13 @@ from experiments.encoding import MalformedError, UnencodableError
 from experiments.engines import Engine, check_contract, make_engine
 from experiments.engines.base import gather
 from experiments.plan import Measurement, Outcome, Pack, Status, StopReason, Trial
-from experiments.training import aside
-from experiments.training.course import Course
-from experiments.training.groups import SOLO, Group
-from experiments.training.looks import look_after
+from experiments.training import paused_trials
+from experiments.training.evaluation_grid import next_evaluation
+from experiments.training.ranks import SOLO, Ranks
 from experiments.training.refine import Refinement
-from experiments.training.setup import Setup
 from experiments.training.snapshot import Snapshot
+from experiments.training.study_context import StudyContext
+from experiments.training.trial_progress import TrialProgress
 
 _HEARTBEAT_SECONDS = 2.0
 _STATUS: dict[StopReason, Status] = {
@@ -56,7 +56,7 @@ class Training:
         pack: Pack,
         *,
         device: str = "cpu",
-        group: Group = SOLO,
+        group: Ranks = SOLO,
         snapshot: bytes | None = None,
         keep_weights: bool = False,
     ) -> None:
@@ -73,7 +73,7 @@ class Training:
         held = Snapshot.decode(snapshot, named) if snapshot is not None else None
         self._started = time.perf_counter()
         self.pack = pack
-        self.setup = Setup.load(pack.study, device, group)
+        self.setup = StudyContext.load(pack.study, device, group)
         self.group = group
         trials = list(pack.trials)
         if held:
@@ -83,12 +83,12 @@ class Training:
             check_contract(self.setup, trials[0])
         self._engine: Engine = make_engine(kind, self.setup, trials)
         self.engine = self._engine.kind
-        self._courses = {t.id: Course(next=self._look_after(0)) for t in trials}
+        self._courses = {t.id: TrialProgress(next=self._look_after(0)) for t in trials}
         self._refinement = Refinement(pack.study)
         self._keep_weights = keep_weights
         self.final: dict[str, dict[str, torch.Tensor]] = {}
-        self.aside: dict[str, bytes] = {}
-        """Where the pack sets dominated trials aside: what ``resume`` needs of each, by id. Its
+        self.paused: dict[str, bytes] = {}
+        """Where the pack pauses dominated trials: what ``resume`` needs of each, by id. Its
         owner takes them out."""
         self.not_kept: str | None = None
         """Why nothing that a trial needs to go on can be kept, once that is known."""
@@ -140,11 +140,11 @@ class Training:
         Each trains as it does alone. Where no trial was left, ``run`` has ended: call it again.
         """
         self._engine.add(trials)
-        self._courses |= {t.id: Course(next=self._look_after(0)) for t in trials}
+        self._courses |= {t.id: TrialProgress(next=self._look_after(0)) for t in trials}
         self.pack = replace(self.pack, trials=(*self.pack.trials, *trials))
 
     def resume(self, held: Mapping[str, bytes]) -> set[str]:
-        """Take trials that have not trained yet to where another pack set them aside, by id.
+        """Take trials that have not trained yet to where another pack paused them, by id.
 
         That pack had the same engine. Returns those that are there: what cannot be read, or does
         not fit, leaves its trial at its beginning.
@@ -155,7 +155,7 @@ class Training:
                 continue
             beginning = self._engine.copy([row])[0]
             try:
-                course, state = aside.read(held[trial.id])
+                course, state = paused_trials.read(held[trial.id])
                 with _fitting():
                     self._engine.restore(row, gather(state, self.setup.device))
             except MalformedError:
@@ -192,7 +192,7 @@ class Training:
 
     def _look_after(self, step: int) -> int:
         study = self.pack.study
-        return look_after(step, study.evaluation_ratio, study.budget_steps)
+        return next_evaluation(step, study.evaluation_ratio, study.budget_steps)
 
     def _advance(self, steps: int) -> float:
         began = time.perf_counter()
@@ -263,18 +263,18 @@ class Training:
 
     def _set_aside(self, rows: Sequence[int]) -> None:
         """Hold what dominated trials need to go on, where a later round may ask for it."""
-        for row in rows if self.pack.set_aside else ():
+        for row in rows if self.pack.keep_paused else ():
             trial = self._engine.trials[row].id
             try:
-                held = aside.write(self._courses[trial], self._engine.copy([row])[0])
+                held = paused_trials.write(self._courses[trial], self._engine.copy([row])[0])
             except UnencodableError as error:
                 held, self.not_kept = None, str(error)
             if held is None:
                 return  # the others are as large, and of the same kind
-            self.aside[trial] = held
+            self.paused[trial] = held
 
     def _measure(
-        self, rows: Sequence[int], courses: Sequence[Course]
+        self, rows: Sequence[int], courses: Sequence[TrialProgress]
     ) -> tuple[list[bool], dict[int, dict[str, float]]]:
         """Which trials are finite, and the metrics of ``rows``; of one that walks its target's."""
         began = time.perf_counter()

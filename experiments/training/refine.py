@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from experiments.engines import Engine
 from experiments.plan import Outcome, Study
-from experiments.training.course import Course, Walk
-from experiments.training.looks import bracket, look_after
+from experiments.training.evaluation_grid import bracket, next_evaluation
+from experiments.training.trial_progress import BracketRefinement, TrialProgress
 
 
 class Refinement:
@@ -22,7 +22,7 @@ class Refinement:
     def __init__(self, study: Study) -> None:
         self._study = study
 
-    def hold(self, engine: Engine, courses: Mapping[int, Course], least: int) -> None:
+    def hold(self, engine: Engine, courses: Mapping[int, TrialProgress], least: int) -> None:
         """Keep what the engine has of trials that have just missed, if their bracket may matter.
 
         Args:
@@ -40,7 +40,7 @@ class Refinement:
         for row, held in zip(rows, engine.copy(rows) if rows else (), strict=True):
             courses[row].held = held
 
-    def settle(self, course: Course, least: int) -> bool:
+    def settle(self, course: TrialProgress, least: int) -> bool:
         """Whether a trial that has just hit is to walk; where there is nothing between, it is done.
 
         ``least`` counts the hits of this look too.
@@ -52,18 +52,18 @@ class Refinement:
         course.refined = course.hit
         return False
 
-    def begin(self, engine: Engine, row: int, course: Course, ended: Outcome | None) -> None:
+    def begin(self, engine: Engine, row: int, course: TrialProgress, ended: Outcome | None) -> None:
         """Take a trial back to its last miss. ``ended``: how it stops at its hit, if it does."""
         assert course.hit is not None
         hit, miss = course.hit
         steps = self._steps(miss, hit)
         after = None if ended else engine.copy([row])[0]
-        course.walk = Walk(steps=steps, hit=hit, miss=miss, ended=ended, after=after)
+        course.walk = BracketRefinement(steps=steps, hit=hit, miss=miss, ended=ended, after=after)
         course.next = steps[0]
         engine.restore(row, course.held)
         course.held = None
 
-    def look(self, engine: Engine, row: int, course: Course, hit: bool) -> Outcome | None:
+    def look(self, engine: Engine, row: int, course: TrialProgress, hit: bool) -> Outcome | None:
         """Take in a finer look; the outcome of a trial whose walk and life are over."""
         walk = course.walk
         assert walk is not None
@@ -77,7 +77,7 @@ class Refinement:
             return replace(walk.ended, refined_steps=found[0], refined_last_miss=found[1])
         engine.restore(row, walk.after)
         study = self._study
-        course.next = look_after(walk.hit, study.evaluation_ratio, study.budget_steps)
+        course.next = next_evaluation(walk.hit, study.evaluation_ratio, study.budget_steps)
         return None
 
     def _steps(self, miss: int, hit: int) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from experiments.encoding import MalformedError, decode, encode, from_fields, to_fields
-from experiments.training.course import Course
+from experiments.training.trial_progress import TrialProgress
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,7 +17,7 @@ class Snapshot:
     engine: Literal["module", "stacked"]
     state: dict[str, Any]
     """The engine's, of the trials in ``courses``."""
-    courses: dict[str, Course]
+    courses: dict[str, TrialProgress]
     """Of the trials still training, in the engine's order."""
     reached: list[int]
     least: int
@@ -42,5 +42,5 @@ class Snapshot:
         courses = content.get("courses") if isinstance(content, dict) else None
         if not isinstance(courses, dict) or not courses or not courses.keys() <= set(trials):
             raise MalformedError("not a snapshot of these trials")
-        read = {trial: Course.from_plain(course) for trial, course in courses.items()}
+        read = {trial: TrialProgress.from_plain(course) for trial, course in courses.items()}
         return from_fields(cls, {**content, "courses": read})

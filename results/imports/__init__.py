@@ -2,7 +2,7 @@
 
 A kind is an entry of ``KINDS`` and a module beside this one, whose function takes the path and the
 results folder, and the options that the entry names. It reads and checks everything before it
-writes anything (``results.imports.landing``).
+writes anything (``results.imports.commit_import``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from results.errors import ResultsError
 from results.schema import nearest
 
 if TYPE_CHECKING:
-    from results.imports.landing import Imported
+    from results.imports.commit_import import Imported
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,11 +14,11 @@ from typing import Any
 
 from results.curves import read_sheet
 from results.errors import ResultsError, escaped
-from results.imports.landing import Imported, land
+from results.imports.commit_import import Imported, land
 from results.masking import masked
-from results.sheet import Sheet
 from results.source import Memory
 from results.store import experiment_name
+from results.table_file import TableFile
 
 _OURS = ("experiment", "study", "trial")
 
@@ -42,7 +42,7 @@ def take_in(
     Raises:
         ResultsError: a row that cannot be placed, with its line; nothing is written.
     """
-    original = Sheet.read(path)
+    original = TableFile.read(path)
     called = _called(name or path.stem)
     sheet = replace(original.renamed(columns or {}), called=called)
     for column in _OURS:
@@ -84,7 +84,7 @@ def _rows(found: Memory, name: str) -> list[dict[str, Any]]:
     return list(found.table(name).to_pylist())
 
 
-def _own(sheet: Sheet) -> dict[str, dict[str, Any]]:
+def _own(sheet: TableFile) -> dict[str, dict[str, Any]]:
     """Each row of the file, by what a point that it makes is called."""
     return {
         place.replace(" ", "-"): {name: cells[at] for name, cells in sheet.columns.items()}

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from results.errors import ResultsError
+from results.imports.commit_import import Imported, land
 from results.imports.convergence import Point, rows
-from results.imports.landing import Imported, land
 from results.imports.units import UNITS, Unit, unit_of
 
 NAME = "mlperf"

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 import results
+from analysis.figure_data import FigureData, Query
 from analysis.knee import log_steps, theta
-from analysis.material import Asked, Material
 from results.store import Store
 from tests.analysis.conftest import SPACE, looks
 from tests.analysis.gallery import Row, as_it_is
@@ -22,7 +22,7 @@ BUDGET = 1500
 GRID = looks(1.25, 60)[looks(1.25, 60) <= BUDGET]
 
 
-def measured(root: Path, change: Callable[[Row], Row] = as_it_is) -> Material:
+def measured(root: Path, change: Callable[[Row], Row] = as_it_is) -> FigureData:
     """Each row of a study, a trial or a measurement is as ``change`` makes it.
 
     Two optimizers at three batch sizes. Errors fall as 0.9 · (1 + step/h)^-2 with h from the
@@ -82,4 +82,4 @@ def measured(root: Path, change: Callable[[Row], Row] = as_it_is) -> Material:
                 [change({**study, "experiment": "e", "schedule": "constant", "batch_size": size,
                          "search_space": SPACE, "dimensions": 1})]
             )  # fmt: skip
-    return Material([results.open(root)], Asked())
+    return FigureData([results.open(root)], Query())

@@ -21,8 +21,8 @@ from analysis.best_metric import (
     best_metrics,
 )
 from analysis.limits import Limit
-from analysis.looks import Frame
-from results.looks import Looks
+from analysis.thinned_evaluations import Frame
+from results.evaluations import Evaluations
 
 LIMITS = [Limit.parse(text) for text in ("40 steps", "3 epochs", "5000 examples")]
 
@@ -53,7 +53,7 @@ def test_it_is_what_frames_say(paper_results: Path) -> None:
     opened = results.open(paper_results)
     trials, looks = opened.trials, opened.measurements
     limits = [*LIMITS, None]
-    curves = best_metrics(trials, Looks([opened]), limits)
+    curves = best_metrics(trials, Evaluations([opened]), limits)
     assert len(curves) > 30
     seen = 0
     for curve in curves:
@@ -73,7 +73,7 @@ def test_it_is_what_frames_say(paper_results: Path) -> None:
 def test_batches_give_what_a_frame_gives(paper_results: Path) -> None:
     opened = results.open(paper_results)
     some = opened.where("experiment = 'stopping'")
-    first = best_metrics(some.trials, Looks([some]), LIMITS[:1])
+    first = best_metrics(some.trials, Evaluations([some]), LIMITS[:1])
     again = best_metrics(some.trials, Frame(some.measurements), LIMITS[:1])
     assert first == again
 

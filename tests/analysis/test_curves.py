@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import UnequalLooksError, curves
+from analysis import UnequalEvaluationsError, curves
 from results.errors import ResultsError
 
 Make = Callable[..., pd.DataFrame]
@@ -187,7 +187,7 @@ def test_repeats_beside_a_search_are_not_part_of_its_minima(search: Make) -> Non
 
 def test_unequal_looks_are_refused(search: Make) -> None:
     both = pd.concat([search("sgd"), search("adam", ratio=1.1)])
-    with pytest.raises(UnequalLooksError, match=r"1\.05 and 1\.1") as caught:
+    with pytest.raises(UnequalEvaluationsError, match=r"1\.05 and 1\.1") as caught:
         curves(both)
     assert "evaluation_ratio = 1.05" in str(caught.value.hint)
     elsewhere = both["optimizer"] == "adam"

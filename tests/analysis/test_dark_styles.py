@@ -13,8 +13,8 @@ from matplotlib.patheffects import withStroke
 from matplotlib.text import Text
 
 from analysis import figures
+from analysis.figure_data import FigureData
 from analysis.figures import colours, page
-from analysis.material import Material
 from tests.analysis.measured import measured
 
 pytestmark = pytest.mark.usefixtures("closed_figures")
@@ -24,7 +24,7 @@ LEAST = 3.0
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Material:
+def small(tmp_path_factory: pytest.TempPathFactory) -> FigureData:
     return measured(tmp_path_factory.mktemp("small") / "runs")
 
 
@@ -61,7 +61,7 @@ def behind_of(text: Text, figure: Figure) -> Any:
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_words_and_lines_are_seen_on_dark_paper(small: Material, name: str) -> None:
+def test_words_and_lines_are_seen_on_dark_paper(small: FigureData, name: str) -> None:
     figure = figures.draw(name, small, style="dark_background").get_figure(root=True)
     assert isinstance(figure, Figure)
     figure.draw_without_rendering()
@@ -69,7 +69,7 @@ def test_words_and_lines_are_seen_on_dark_paper(small: Material, name: str) -> N
 
 
 @pytest.mark.parametrize("style", ["ggplot", "Solarize_Light2"])
-def test_so_they_are_on_tinted_paper(small: Material, style: str) -> None:
+def test_so_they_are_on_tinted_paper(small: FigureData, style: str) -> None:
     figure = figures.draw("tradeoff", small, style=style).get_figure(root=True)
     assert isinstance(figure, Figure)
     figure.draw_without_rendering()
@@ -77,7 +77,7 @@ def test_so_they_are_on_tinted_paper(small: Material, style: str) -> None:
 
 
 def test_dark_ink_on_dark_paper_would_not_pass(
-    small: Material, monkeypatch: pytest.MonkeyPatch
+    small: FigureData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, usual in (("ink", "#333333"), ("faint", "#404040"), ("ground", "white")):
         for module in ("tradeoff", "style"):

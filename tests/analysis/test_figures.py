@@ -121,7 +121,7 @@ def test_every_line_has_its_own_colour_marker_and_dashes() -> None:
 
 
 def test_regimes_that_are_only_bounded_are_hatched(plain_curve: Callable[..., Curve]) -> None:
-    from analysis.stretches import stretches
+    from analysis.regime_spans import stretches
 
     sizes = [2.0**i for i in range(12)]
     wide = regimes(plain_curve(sizes, [1e4 / size for size in sizes[:-1]] + [5.2]))

@@ -8,7 +8,7 @@ import pytest
 
 import results
 from analysis import figures
-from analysis.material import Asked, Material
+from analysis.figure_data import FigureData, Query
 from tests.analysis.reference import FOLDER, hold
 
 SOURCES = {
@@ -56,10 +56,10 @@ KEPT = {"shallue-fig9": ["curve", "row", "batch_size", "became", "steps", "best"
 
 
 @cache
-def material(source: str) -> Material:
+def material(source: str) -> FigureData:
     """Packaged data, asked once for all of its figures."""
     root, where = SOURCES[source]
-    return Material([results.open(root)], Asked(where=where))
+    return FigureData([results.open(root)], Query(where=where))
 
 
 @pytest.mark.parametrize(("source", "name"), DRAWN)

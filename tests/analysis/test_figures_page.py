@@ -18,9 +18,9 @@ from matplotlib.figure import Figure
 
 import results
 from analysis import Curve, curves, figures
+from analysis.figure_data import FigureData, Query
 from analysis.figures import page
 from analysis.figures.style import LOOKS, look
-from analysis.material import Asked, Material
 from results.errors import ResultsError
 from tests.analysis.legible import faults
 from tests.analysis.measured import measured
@@ -34,20 +34,20 @@ OURS = ("steps", "forest", "tradeoff", "learning_rate", "landscape", "training",
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Material:
+def small(tmp_path_factory: pytest.TempPathFactory) -> FigureData:
     return measured(tmp_path_factory.mktemp("small") / "runs")
 
 
 @pytest.fixture(scope="module")
-def published() -> Material:
+def published() -> FigureData:
     """Three workloads of several optimizers and targets."""
     where = "source LIKE 'shallue%' AND workload <> 'lm1b-lstm'"
-    return Material([results.open("published")], Asked(where=where))
+    return FigureData([results.open("published")], Query(where=where))
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", OURS)
-def test_everything_can_be_read_at_every_width(small: Material, name: str, width: str) -> None:
+def test_everything_can_be_read_at_every_width(small: FigureData, name: str, width: str) -> None:
     figure = figures.draw(name, small, width=width).get_figure(root=True)
     assert figure is not None
     assert faults(figure) == []
@@ -58,13 +58,13 @@ def test_everything_can_be_read_at_every_width(small: Material, name: str, width
     ("name", "width"),
     [("forest", "column"), ("tradeoff", "slide"), ("steps", "two-columns"), ("steps", "slide")],
 )
-def test_so_can_published_curves(published: Material, name: str, width: str) -> None:
+def test_so_can_published_curves(published: FigureData, name: str, width: str) -> None:
     figure = figures.draw(name, published, width=width).get_figure(root=True)
     assert figure is not None
     assert faults(figure) == []
 
 
-def test_type_on_a_slide_is_larger_and_panels_are_fewer_across(small: Material) -> None:
+def test_type_on_a_slide_is_larger_and_panels_are_fewer_across(small: FigureData) -> None:
     def across(width: str) -> tuple[int, float]:
         figure = figures.draw("training", small, width=width).get_figure(root=True)
         assert figure is not None
@@ -79,7 +79,7 @@ def test_type_on_a_slide_is_larger_and_panels_are_fewer_across(small: Material) 
     assert slide[1] == pytest.approx(1.8 * paper[1]) == pytest.approx(1.8 * column[1])
 
 
-def test_a_figure_that_needs_more_room_takes_two_columns(small: Material) -> None:
+def test_a_figure_that_needs_more_room_takes_two_columns(small: FigureData) -> None:
     sizes = {
         name: figures.draw(name, small).get_figure(root=True).get_size_inches()[0]  # type: ignore[union-attr]
         for name in ("steps", "training")
@@ -96,7 +96,7 @@ def test_a_figure_that_needs_more_room_takes_two_columns(small: Material) -> Non
         ("nan", "nan inches"),
     ],
 )
-def test_widths_that_cannot_be(small: Material, width: str | float, said: str) -> None:
+def test_widths_that_cannot_be(small: FigureData, width: str | float, said: str) -> None:
     with pytest.raises(ResultsError, match=said):
         figures.draw("forest", small, width=width)
 
@@ -171,7 +171,7 @@ def test_the_command_says_that_a_figure_is_too_tall(
     assert re.fullmatch(r"note: .*tall.png is 2 inches tall, .* larger --width\n", said.err)
 
 
-def test_three_figures_stand_in_one_grid(small: Material) -> None:
+def test_three_figures_stand_in_one_grid(small: FigureData) -> None:
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(1, 3, figsize=(11, 3.2), layout="constrained")
@@ -192,7 +192,7 @@ def sizes_of(figure: Any) -> tuple[float, str]:
     return figure.axes[0].xaxis.label.get_fontsize(), figure.axes[0].xaxis.label.get_color()
 
 
-def test_what_the_user_has_set_wins_over_our_style(small: Material, tmp_path: Path) -> None:
+def test_what_the_user_has_set_wins_over_our_style(small: FigureData, tmp_path: Path) -> None:
     from matplotlib import pyplot as plt
 
     usual = figures.draw("forest", small).get_figure(root=True)
@@ -238,7 +238,7 @@ def test_our_style_is_a_sheet_that_matplotlib_reads() -> None:
     ],
 )
 def test_styles_that_cannot_be(
-    small: Material, tmp_path: Path, text: str | None, said: str
+    small: FigureData, tmp_path: Path, text: str | None, said: str
 ) -> None:
     sheet = tmp_path / "mine.mplstyle"
     if text is not None:
@@ -247,7 +247,7 @@ def test_styles_that_cannot_be(
         figures.draw("forest", small, style=sheet)
 
 
-def test_files_embed_their_fonts_and_are_the_same_again(small: Material, tmp_path: Path) -> None:
+def test_files_embed_their_fonts_and_are_the_same_again(small: FigureData, tmp_path: Path) -> None:
     contents = []
     for name in ("one", "two"):
         ax = figures.draw("forest", small)

@@ -13,8 +13,8 @@ from matplotlib.text import Text
 
 import results
 from analysis import Curve, figures
-from analysis.figures.lettering import MISSING, apart, fitted, shortened
-from analysis.material import Asked, Material
+from analysis.figure_data import FigureData, Query
+from analysis.figures.text_fit import MISSING, apart, fitted, shortened
 from tests.analysis import gallery
 from tests.analysis.legible import faults
 from tests.analysis.long_names import METRIC, OPTIMIZERS, WORKLOAD, long
@@ -26,17 +26,17 @@ OURS = [name for name in figures.names() if name not in PAPER]
 
 
 @pytest.fixture(scope="module")
-def ours(tmp_path_factory: pytest.TempPathFactory) -> Material:
+def ours(tmp_path_factory: pytest.TempPathFactory) -> FigureData:
     return measured(tmp_path_factory.mktemp("ours") / "runs", long)
 
 
 @pytest.fixture(scope="module")
-def paper(tmp_path_factory: pytest.TempPathFactory) -> Material:
+def paper(tmp_path_factory: pytest.TempPathFactory) -> FigureData:
     root = gallery.write(tmp_path_factory.mktemp("paper") / "runs", long)
-    return Material([results.open(root)])
+    return FigureData([results.open(root)])
 
 
-def drawn(name: str, material: Material | list[Curve], width: str = "column") -> Figure:
+def drawn(name: str, material: FigureData | list[Curve], width: str = "column") -> Figure:
     figure = figures.draw(name, material, width=width).get_figure(root=True)
     assert isinstance(figure, Figure)
     return figure
@@ -49,21 +49,21 @@ def test_the_names_are_as_long_as_it_says() -> None:
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_our_figures_hold_them(name: str, ours: Material) -> None:
+def test_our_figures_hold_them(name: str, ours: FigureData) -> None:
     assert faults(drawn(name, ours)) == []
 
 
 @pytest.mark.parametrize("name", PAPER)
 def test_the_papers_figures_hold_them(
-    name: str, paper: Material, monkeypatch: pytest.MonkeyPatch
+    name: str, paper: FigureData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Material, "regimes", property(lambda shown: [None] * len(shown.curves)))
+    monkeypatch.setattr(FigureData, "regimes", property(lambda shown: [None] * len(shown.curves)))
     assert faults(drawn(name, paper)) == []
 
 
 @pytest.mark.parametrize("width", ["two-columns", "slide"])
 @pytest.mark.parametrize("name", ["steps", "forest", "tradeoff", "training"])
-def test_wider_figures_hold_them_too(name: str, width: str, ours: Material) -> None:
+def test_wider_figures_hold_them_too(name: str, width: str, ours: FigureData) -> None:
     assert faults(drawn(name, ours, width)) == []
 
 
@@ -78,7 +78,7 @@ def test_so_do_steps_of_a_csv(count: int, tmp_path: Path) -> None:
         for k in range(10)
     ]
     path.write_text("optimizer,workload,batch_size,steps\n" + "\n".join(rows) + "\n")
-    material = Material([results.open(path)])
+    material = FigureData([results.open(path)])
     for name in ("steps", "forest", "tradeoff"):
         assert faults(drawn(name, material)) == []
 
@@ -91,13 +91,13 @@ def test_a_baseline_of_a_long_name_is_on_its_axis(tmp_path: Path) -> None:
         for k in range(10)
     ]
     path.write_text("optimizer,batch_size,steps\n" + "\n".join(rows) + "\n")
-    material = Material([results.open(path)], Asked(baseline="a_baseline_" * 8))
+    material = FigureData([results.open(path)], Query(baseline="a_baseline_" * 8))
     for width in ("column", "two-columns"):
         assert faults(drawn("forest", material, width)) == []
 
 
 def test_names_that_have_room_are_as_they_were(paper_results: Path) -> None:
-    shown = Material([results.open(paper_results)], Asked(where="experiment = 'goals'"))
+    shown = FigureData([results.open(paper_results)], Query(where="experiment = 'goals'"))
     figure = drawn("steps", shown, "two-columns")
     figure.draw_without_rendering()
     written = [text.get_text() for text in figure.findobj(Text) if text.get_visible()]

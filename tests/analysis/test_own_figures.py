@@ -14,23 +14,23 @@ import pytest
 import results
 from analysis import compare, curves, figures
 from analysis.comparisons import words
-from analysis.material import Asked, Material
+from analysis.figure_data import FigureData, Query
 from results.errors import ResultsError
 from tests.analysis.measured import GOAL, SIZES, TRIALS, measured
 from tests.analysis.reference import hold
 
 pytestmark = pytest.mark.usefixtures("closed_figures")
-DIGITS = Asked(where="experiment = 'digits'", baseline="sgd")
+DIGITS = Query(where="experiment = 'digits'", baseline="sgd")
 
 
 @pytest.fixture(scope="module")
-def own() -> Material:
+def own() -> FigureData:
     """The packaged sweep of three optimizers on digits."""
-    return Material([results.open("own")], DIGITS)
+    return FigureData([results.open("own")], DIGITS)
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Material:
+def small(tmp_path_factory: pytest.TempPathFactory) -> FigureData:
     return measured(tmp_path_factory.mktemp("small") / "runs")
 
 
@@ -43,24 +43,24 @@ def texts(ax: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["forest", "tradeoff", "landscape"])
-def test_numbers_of_the_packaged_sweep_are_as_committed(own: Material, name: str) -> None:
+def test_numbers_of_the_packaged_sweep_are_as_committed(own: FigureData, name: str) -> None:
     hold(name, figures.numbers(name, own))
 
 
-def test_numbers_of_training_curves_are_as_committed(small: Material) -> None:
+def test_numbers_of_training_curves_are_as_committed(small: FigureData) -> None:
     hold("training", figures.numbers("training", small))
 
 
-def test_steps_below_one_are_called_relative(own: Material) -> None:
+def test_steps_below_one_are_called_relative(own: FigureData) -> None:
     """Nobody takes a part of a step: a source that does not say how many examples an epoch has."""
-    gnn = Material([results.open("published").where("workload = 'gnn'")])
+    gnn = FigureData([results.open("published").where("workload = 'gnn'")])
     for name, what in (("steps", {"steps"}), ("tradeoff", {"steps", "samples"})):
         assert {f"{one} to target, relative" for one in what} <= set(texts(figures.draw(name, gnn)))
         assert not any(text.endswith("relative") for text in texts(figures.draw(name, own)))
 
 
-def test_the_forest_has_a_row_a_curve_with_its_number(own: Material) -> None:
-    plain = Material(own.sources, replace(DIGITS, baseline=None))
+def test_the_forest_has_a_row_a_curve_with_its_number(own: FigureData) -> None:
+    plain = FigureData(own.sources, replace(DIGITS, baseline=None))
     plain.curves, plain.regimes = own.curves, own.regimes
     said = texts(figures.draw("forest", plain))
     for found in own.regimes:
@@ -76,7 +76,7 @@ def test_the_forest_has_a_row_a_curve_with_its_number(own: Material) -> None:
     assert frame["ratio_value"].isna().all()
 
 
-def test_ratios_of_the_forest_are_the_comparisons(own: Material) -> None:
+def test_ratios_of_the_forest_are_the_comparisons(own: FigureData) -> None:
     ax = figures.draw("forest", own)
     figure = ax.get_figure(root=True)
     assert figure is not None
@@ -104,7 +104,7 @@ def test_open_ends_of_the_forest_are_arrows_and_bounds(plain_curve: Callable[...
     sizes = [2.0**i for i in range(8)]
     bent = plain_curve(sizes, [900 / size * 1.01 ** (i % 3) for i, size in enumerate(sizes)])
     short = plain_curve([1, 2], [9.0, 5.0], label="short", group={"optimizer": "short"})
-    shown = Material.of([bent, short])
+    shown = FigureData.of([bent, short])
     ax = figures.draw("forest", shown)
     said = texts(ax)
     low = shown.regimes[0].critical_batch_size.low  # type: ignore[union-attr]
@@ -116,7 +116,7 @@ def test_open_ends_of_the_forest_are_arrows_and_bounds(plain_curve: Callable[...
         figures.draw("forest", [short])
 
 
-def test_the_tradeoff_goes_through_its_points(own: Material) -> None:
+def test_the_tradeoff_goes_through_its_points(own: FigureData) -> None:
     frame = figures.numbers("tradeoff", own)
     for curve, found in zip(own.curves, own.regimes, strict=True):
         assert found is not None
@@ -136,13 +136,13 @@ def test_at_the_critical_batch_size_of_mccandlish_both_are_doubled(
     plain_curve: Callable[..., Any],
 ) -> None:
     sizes = [2.0**i for i in range(4)]  # few: k is 1
-    (found,) = Material.of([plain_curve(sizes, [100 * (1 + 3 / size) for size in sizes])]).regimes
+    (found,) = FigureData.of([plain_curve(sizes, [100 * (1 + 3 / size) for size in sizes])]).regimes
     assert found is not None
     steps = found.steps([found.best["critical_batch_size"]])[0]
     assert steps == pytest.approx(2 * found.best["min_steps"], rel=1e-6)
 
 
-def test_training_curves_show_every_trial_the_best_and_its_bracket(small: Material) -> None:
+def test_training_curves_show_every_trial_the_best_and_its_bracket(small: FigureData) -> None:
     ax = figures.draw("training", small)
     figure = ax.get_figure(root=True)
     assert figure is not None
@@ -172,7 +172,7 @@ def test_training_curves_show_every_trial_the_best_and_its_bracket(small: Materi
             assert best["step"].tolist()[-2:] == [point.last_miss, point.steps]
     # Those that diverged are crosses within the frame, however far their metric went.
     crosses = [line for one in figure.axes for line in one.get_lines() if line.get_marker() == "x"]
-    dead = {t.trial for c in small.curves for p in c.points for t in p.tried
+    dead = {t.trial for c in small.curves for p in c.points for t in p.trial_outcomes
             if t.became == "infeasible"}  # fmt: skip
     assert len(crosses) == len(dead) > 0
     assert ax.get_ylim()[1] < 2
@@ -180,7 +180,7 @@ def test_training_curves_show_every_trial_the_best_and_its_bracket(small: Materi
 
 
 def test_of_many_batch_sizes_those_that_divide_them_evenly(
-    small: Material, monkeypatch: pytest.MonkeyPatch
+    small: FigureData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("analysis.figures.training.MOST", 5)
     frame = figures.numbers("training", small)
@@ -191,7 +191,7 @@ def test_of_many_batch_sizes_those_that_divide_them_evenly(
     assert "--where" in str(caught.value.hint)
 
 
-def test_training_curves_need_measurements(own: Material, small: Material) -> None:
+def test_training_curves_need_measurements(own: FigureData, small: FigureData) -> None:
     from matplotlib import pyplot as plt
 
     with pytest.raises(ResultsError, match="no training curves to draw"):
@@ -205,7 +205,7 @@ def test_training_curves_need_measurements(own: Material, small: Material) -> No
     assert figures.draw("training", one, ax=ax) is ax
 
 
-def test_the_landscape_has_every_trial_that_is_known(small: Material) -> None:
+def test_the_landscape_has_every_trial_that_is_known(small: FigureData) -> None:
     said = texts(figures.draw("landscape", small))
     assert {"learning rate", "effective learning rate", "best", "infeasible"} <= {*said}
     frame = figures.numbers("landscape", small)
@@ -223,7 +223,7 @@ def test_the_landscape_has_every_trial_that_is_known(small: Material) -> None:
         figures.draw("landscape", steps)
 
 
-def test_references_are_of_figures(own: Material) -> None:
+def test_references_are_of_figures(own: FigureData) -> None:
     del own
     folder = Path(__file__).parent / "figures_reference"
     known = {path.stem for path in folder.glob("*.csv")}

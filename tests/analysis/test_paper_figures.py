@@ -13,12 +13,12 @@ from matplotlib.figure import Figure
 
 import results
 from analysis import Curve, figures
-from analysis.figures import clear, page
+from analysis.figure_data import FigureData, Query
+from analysis.figures import legend_place, page
 from analysis.figures.page import context
 from analysis.figures.shallue import sheet
 from analysis.figures.shallue.panel import Dot, Line, Panel, normalized
 from analysis.limits import Limit
-from analysis.material import Asked, Material
 from results.errors import ResultsError
 from tests.analysis import gallery
 from tests.analysis.legible import faults
@@ -30,16 +30,16 @@ NAMES = [name for name in figures.names() if name.startswith("shallue-")]
 @pytest.fixture(autouse=True)
 def unfitted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without regimes, which take most of the time: the reference numbers have perfect scaling."""
-    monkeypatch.setattr(Material, "regimes", property(lambda shown: [None] * len(shown.curves)))
+    monkeypatch.setattr(FigureData, "regimes", property(lambda shown: [None] * len(shown.curves)))
 
 
 @pytest.fixture(scope="module")
-def every(paper_results: Path) -> Material:
-    return Material([results.open(paper_results)])
+def every(paper_results: Path) -> FigureData:
+    return FigureData([results.open(paper_results)])
 
 
-def of(paper_results: Path, where: str, **asked: Any) -> Material:
-    return Material([results.open(paper_results)], Asked(where=where, **asked))
+def of(paper_results: Path, where: str, **asked: Any) -> FigureData:
+    return FigureData([results.open(paper_results)], Query(where=where, **asked))
 
 
 def texts(ax: Any) -> list[str]:
@@ -67,7 +67,7 @@ def test_all_of_them_are_there() -> None:
         ("shallue-fig8", "slide"),
     ],
 )
-def test_all_that_is_written_can_be_read(every: Material, name: str, width: str | None) -> None:
+def test_all_that_is_written_can_be_read(every: FigureData, name: str, width: str | None) -> None:
     figure = figures.draw(name, every, width=width).get_figure(root=True)
     assert figure is not None
     assert faults(figure) == []
@@ -100,7 +100,7 @@ def test_goals_are_recomputed_and_those_that_cannot_be_are_told(
 
     shown = of(paper_results, "experiment = 'goals' AND optimizer = 'sgd'")
     goals = [Target.parse(text) for text in (*gallery.GOALS[1:], "validation_loss < 1")]
-    monkeypatch.setattr(Material, "goals", property(lambda _: goals))
+    monkeypatch.setattr(FigureData, "goals", property(lambda _: goals))
     frame = figures.numbers("shallue-fig2", shown)
     for goal in gallery.GOALS[1:]:
         (curve,) = shown.at(goal).trials_of_curves
@@ -127,7 +127,7 @@ def test_models_are_over_one_batch_size_that_all_share(paper_results: Path) -> N
         assert line["perfect_scaling"].tolist() == pytest.approx((at / line["batch_size"]).tolist())
 
 
-def test_optimizers_data_sets_and_subsets(every: Material, paper_results: Path) -> None:
+def test_optimizers_data_sets_and_subsets(every: FigureData, paper_results: Path) -> None:
     four = figures.numbers("shallue-fig4", every)
     lines = set(four.loc[four["panel"].str.contains("64"), "line"])
     assert lines == {"sgd", "momentum"}  # nesterov was held to another goal
@@ -146,7 +146,7 @@ def test_optimizers_data_sets_and_subsets(every: Material, paper_results: Path) 
     assert set(figures.numbers("shallue-fig6", wide)["curve_width"]) == {16, 64}
 
 
-def test_label_smoothing_is_by_value_within_the_search(every: Material) -> None:
+def test_label_smoothing_is_by_value_within_the_search(every: FigureData) -> None:
     frame = figures.numbers("shallue-fig7", every)
     best = frame[frame["measure"] == "best validation error"]
     assert best.groupby("line")["value"].min().round(6).tolist() == [0.03, 0.024]
@@ -161,7 +161,7 @@ def test_label_smoothing_is_by_value_within_the_search(every: Material) -> None:
         assert row.value == mine["steps_to_target"].iloc[: int(row.trials)].min()
 
 
-def test_a_search_under_budgets(every: Material, paper_results: Path) -> None:
+def test_a_search_under_budgets(every: FigureData, paper_results: Path) -> None:
     where = "experiment = 'goals' AND optimizer = 'momentum'"
     limits = tuple(map(Limit.parse, ("150 steps", "20000 examples")))
     shown = of(paper_results, where, under=limits)
@@ -196,7 +196,7 @@ def test_the_best_metric_under_budgets_has_gaps_where_trials_were_stopped(
     )
 
 
-def test_best_metaparameters_are_those_of_the_best_trial(every: Material) -> None:
+def test_best_metaparameters_are_those_of_the_best_trial(every: FigureData) -> None:
     trials = every.trials.set_index("trial")
     points = {point.trial: point for curve in every.curves for point in curve.points}
     rates = figures.numbers("shallue-best-learning-rate", every)
@@ -235,7 +235,7 @@ def test_where_there_is_nothing_to_draw_it_says_what_it_needs(
 def test_without_measurements_no_best_metric_is_known(tmp_path: Path) -> None:
     file = tmp_path / "steps.csv"
     file.write_text("batch_size,steps\n8,100\n16,50\n32,30\n")
-    shown = Material([results.open(file)], Asked(under=(Limit.parse("9 steps"),)))
+    shown = FigureData([results.open(file)], Query(under=(Limit.parse("9 steps"),)))
     with pytest.raises(ResultsError, match="no best metric under 9 steps is known") as caught:
         figures.draw("shallue-fig11", shown)
     assert "measurements" in str(caught.value.hint)
@@ -245,7 +245,7 @@ def test_without_measurements_no_best_metric_is_known(tmp_path: Path) -> None:
     # Steps beyond a budget were not reached.
     late = figures.numbers("shallue-fig1", shown.under(Limit.parse("60 steps")))
     assert late["value"].fillna(0).tolist() == [0, 50, 30]
-    published = Material([results.open("published").where("workload = 'resnet'")])
+    published = FigureData([results.open("published").where("workload = 'resnet'")])
     with pytest.raises(ResultsError, match=r"^no best metric is known: no trials of a search$"):
         figures.draw("shallue-fig11", published)
 
@@ -301,20 +301,20 @@ def test_a_legend_takes_the_first_place_with_nothing_in_it() -> None:
 
     ax = plt.figure(figsize=(3, 3)).add_subplot(xlim=(0, 1), ylim=(0, 1))
     legend = ax.legend(handles=ax.plot([], [], label="a"), loc="center")
-    assert clear.place(legend) == "upper right"
+    assert legend_place.place(legend) == "upper right"
     ax.plot([0.95, 0.95], [0.8, 2], zorder=2)  # to beyond the frame
-    assert clear.place(legend) == "upper left"
+    assert legend_place.place(legend) == "upper left"
     ax.plot([0.0, 0.05], [0.5, 1.4], zorder=1)  # behind all else
-    assert clear.place(legend) == "upper left"
+    assert legend_place.place(legend) == "upper left"
     ax.plot([-1, 0.4], [1.6, 0.6], zorder=2)  # neither end of it is in the box
-    assert clear.place(legend) == "lower left"
+    assert legend_place.place(legend) == "lower left"
     ax.plot([0.1], [0.17], "o", markersize=20)  # its middle above the box
-    assert clear.place(legend) == "lower right"
+    assert legend_place.place(legend) == "lower right"
     ax.plot([0, 1], [0.05, 0.05])
     ax.plot([0, 1], [0.5, 0.5])
-    assert clear.place(legend) == "upper center"
+    assert legend_place.place(legend) == "upper center"
     ax.annotate("", (0.5, 0.9), xytext=(0.5, 0.99), arrowprops={"arrowstyle": "->"})
-    assert clear.place(legend) is None
+    assert legend_place.place(legend) is None
 
 
 def test_panels_without_a_shared_batch_size_are_not_normalized() -> None:

@@ -14,8 +14,8 @@ from matplotlib.colors import to_rgb
 from PIL import Image
 
 import results
+from analysis.figure_data import FigureData
 from analysis.figures.style import LOOKS
-from analysis.material import Material
 from analysis.report import pictures
 from analysis.report.panels import View
 from analysis.report.pictures import picture
@@ -25,7 +25,7 @@ from tests import reported
 @pytest.fixture(scope="module")
 def view(tmp_path_factory: pytest.TempPathFactory) -> View:
     root = reported.write(tmp_path_factory.mktemp("pictures") / "runs", measured=False)
-    made = Material([results.open(root)])
+    made = FigureData([results.open(root)])
     pairs = list(zip(made.curves, made.regimes, strict=True))
     return View(target=pairs[0][0].target, pairs=pairs, recorded=True, names={})
 

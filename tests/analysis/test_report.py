@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 import results
+from analysis.figure_data import FigureData, Query
 from analysis.figures import style
-from analysis.material import Asked, Material
 from analysis.points import tabulate
 from analysis.report import findings, page, payload, render
 from analysis.report.compact import compact
-from analysis.report.looks import LOOKS, numbered
 from analysis.report.page import embedded
+from analysis.report.palette import LOOKS, numbered
 from analysis.report.panels import View
 from tests import reported
 
@@ -27,13 +27,13 @@ module = importlib.import_module("analysis.report.payload")
 
 
 @pytest.fixture(scope="module")
-def material(tmp_path_factory: pytest.TempPathFactory) -> Material:
+def material(tmp_path_factory: pytest.TempPathFactory) -> FigureData:
     root = reported.write(tmp_path_factory.mktemp("report") / "runs", notes=("a note of its own",))
-    return Material([results.open(root)])
+    return FigureData([results.open(root)])
 
 
 @pytest.fixture(scope="module")
-def made(material: Material) -> dict[str, Any]:
+def made(material: FigureData) -> dict[str, Any]:
     return payload(material, pictures=True)
 
 
@@ -45,7 +45,7 @@ def near(one: Any, other: Any) -> bool:
 
 
 def test_points_and_regimes_are_those_of_the_curves(
-    material: Material, made: dict[str, Any]
+    material: FigureData, made: dict[str, Any]
 ) -> None:
     (panel,) = made["panels"]
     shown = panel["views"][0]["curves"]
@@ -87,7 +87,7 @@ def test_sentences_have_the_intervals_of_the_table(made: dict[str, Any]) -> None
 
 
 def test_other_goals_are_computed_or_refused_with_the_reason(
-    material: Material, made: dict[str, Any]
+    material: FigureData, made: dict[str, Any]
 ) -> None:
     goals = {goal["target"]: goal for goal in made["panels"][0]["goals"]}
     assert set(goals) == {reported.TARGET, reported.EASIER, reported.HARDER}
@@ -106,9 +106,9 @@ def test_other_goals_are_computed_or_refused_with_the_reason(
     assert easier["curves"][0]["points"]["steps"] < recorded["curves"][0]["points"]["steps"]
 
 
-def test_what_was_asked_for_comes_first(material: Material) -> None:
-    asked = Asked(target=reported.EASIER, where="optimizer = 'sgd'")
-    (panel,) = payload(Material(material.sources, asked))["panels"]
+def test_what_was_asked_for_comes_first(material: FigureData) -> None:
+    asked = Query(target=reported.EASIER, where="optimizer = 'sgd'")
+    (panel,) = payload(FigureData(material.sources, asked))["panels"]
     assert panel["views"][0]["target"] == reported.EASIER
     assert {goal["target"] for goal in panel["goals"] if goal["view"]} == {
         reported.EASIER,
@@ -116,7 +116,7 @@ def test_what_was_asked_for_comes_first(material: Material) -> None:
     }
 
 
-def test_the_baseline_is_the_one_asked_for_else_sgd(material: Material) -> None:
+def test_the_baseline_is_the_one_asked_for_else_sgd(material: FigureData) -> None:
     pairs = list(zip(material.curves, material.regimes, strict=True))
     view = View(target=None, pairs=pairs, recorded=True, names={"long, sgd": "sgd"})
     for asked, used in ((None, "sgd"), ("momentum", "momentum"), ("long, sgd", "sgd")):
@@ -178,7 +178,7 @@ def test_every_text_is_escaped(tmp_path: Path) -> None:
         tmp_path / "runs", workload=f"w {BAD}", optimizers=(f"sgd {BAD}", f"momentum {BAD}"),
         trials=2, yaml=f"name: {BAD}", notes=(f"note {BAD}",), measured=False,
     )  # fmt: skip
-    made = payload(Material([results.open(root)]), title=f"title {BAD}")
+    made = payload(FigureData([results.open(root)]), title=f"title {BAD}")
     text = page(made)
     parsed = Tags()
     parsed.feed(text)
@@ -229,7 +229,7 @@ def test_a_csv_of_steps_alone(tmp_path: Path) -> None:
     curve = tmp_path / "curve.csv"
     rows = [f"{size},{round(100 * (1 + 64 / size))}" for size in reported.SIZES]
     curve.write_text("\n".join(["batch_size,steps", *rows]) + "\n")
-    made = payload(Material([results.open(curve)]))
+    made = payload(FigureData([results.open(curve)]))
     (panel,) = made["panels"]
     (shown,) = panel["views"][0]["curves"]
     assert shown["points"]["batch_size"] == list(reported.SIZES)
@@ -243,7 +243,7 @@ def test_a_csv_of_steps_alone(tmp_path: Path) -> None:
 def test_two_batch_sizes_have_no_regimes(tmp_path: Path) -> None:
     curve = tmp_path / "curve.csv"
     curve.write_text("batch_size,steps\n8,100\n16,55\n")
-    made = payload(Material([results.open(curve)]))
+    made = payload(FigureData([results.open(curve)]))
     view = made["panels"][0]["views"][0]
     assert view["curves"][0]["regimes"] is None
     assert "fewer than three batch sizes" in made["html"]

@@ -10,9 +10,9 @@ from matplotlib.text import Text
 
 import results
 from analysis import figures
-from analysis.material import Material
+from analysis.figure_data import FigureData
+from analysis.formatting import unit, units
 from analysis.report.payload import payload
-from analysis.words import unit, units
 from batchscale.regime_table import regimes as table
 from tests.analysis import gallery
 from tests.analysis.gallery import Row
@@ -45,23 +45,23 @@ def test_one_unit_or_examples() -> None:
 
 
 @pytest.fixture(scope="module")
-def paper(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Callable[[Row], Row]], Material]:
-    held: dict[Callable[[Row], Row], Material] = {}
+def paper(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Callable[[Row], Row]], FigureData]:
+    held: dict[Callable[[Row], Row], FigureData] = {}
 
-    def make(change: Callable[[Row], Row]) -> Material:
+    def make(change: Callable[[Row], Row]) -> FigureData:
         if change not in held:
             root = gallery.write(tmp_path_factory.mktemp("paper") / "runs", change)
-            held[change] = Material([results.open(root)])
+            held[change] = FigureData([results.open(root)])
         return held[change]
 
     return make
 
 
 @pytest.fixture(scope="module")
-def ours(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Callable[[Row], Row]], Material]:
-    held: dict[Callable[[Row], Row], Material] = {}
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Callable[[Row], Row]], FigureData]:
+    held: dict[Callable[[Row], Row], FigureData] = {}
 
-    def make(change: Callable[[Row], Row]) -> Material:
+    def make(change: Callable[[Row], Row]) -> FigureData:
         if change not in held:
             held[change] = measured(tmp_path_factory.mktemp("ours") / "runs", change)
         return held[change]
@@ -69,7 +69,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Callable[[Row], 
     return make
 
 
-def written(name: str, material: Material) -> str:
+def written(name: str, material: FigureData) -> str:
     figure = figures.draw(name, material).get_figure(root=True)
     assert figure is not None
     figure.draw_without_rendering()
@@ -78,7 +78,7 @@ def written(name: str, material: Material) -> str:
 
 @pytest.mark.parametrize("name", OURS)
 def test_our_figures_count_in_it(
-    name: str, ours: Callable[[Callable[[Row], Row]], Material]
+    name: str, ours: Callable[[Callable[[Row], Row]], FigureData]
 ) -> None:
     said = written(name, ours(images))
     assert "examples" not in said
@@ -90,11 +90,11 @@ def test_our_figures_count_in_it(
 @pytest.mark.parametrize("name", PAPER)
 def test_the_papers_figures_count_in_it(
     name: str,
-    paper: Callable[[Callable[[Row], Row]], Material],
+    paper: Callable[[Callable[[Row], Row]], FigureData],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Material, "regimes", property(lambda shown: [None] * len(shown.curves)))
-    monkeypatch.setattr(Material, "published", property(lambda _: []))
+    monkeypatch.setattr(FigureData, "regimes", property(lambda shown: [None] * len(shown.curves)))
+    monkeypatch.setattr(FigureData, "published", property(lambda _: []))
     said = written(name, paper(images))
     # A field of these workloads is called examples; axes name units in brackets.
     assert "(examples)" not in said
@@ -102,7 +102,7 @@ def test_the_papers_figures_count_in_it(
         assert "batch size (images)" in said.replace("\n(", " (")
 
 
-def test_the_report_counts_in_it(ours: Callable[[Callable[[Row], Row]], Material]) -> None:
+def test_the_report_counts_in_it(ours: Callable[[Callable[[Row], Row]], FigureData]) -> None:
     made = payload(ours(images))
     html = re.sub(r"<[^>]*>", " ", made["html"])
     assert "examples" not in html.replace("Steps to target against batch size", "")
@@ -115,7 +115,7 @@ def test_the_report_counts_in_it(ours: Callable[[Callable[[Row], Row]], Material
 
 
 def test_the_table_of_regimes_counts_in_it(
-    ours: Callable[[Callable[[Row], Row]], Material],
+    ours: Callable[[Callable[[Row], Row]], FigureData],
 ) -> None:
     located = [found for found in ours(images).regimes if found is not None]
     said = table([found.to_dict() for found in located], "table")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import batchscale as bs
-from batchscale import exporting, telling
+from batchscale import exporting, progress
 from tests.batchscale.conftest import Command
 from tests.batchscale.test_bad_input import clear
 
@@ -71,7 +71,7 @@ def test_a_folder_has_to_be_named(command: Command, small: Path) -> None:
 def test_progress_is_said(
     command: Command, here: Path, small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(telling, "_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "_SECONDS", 0.0)
     monkeypatch.setattr(exporting, "_MANY", 31)
     done = command("export", "tensorboard", small, "-o", here / "tb")
     lines = done.err.splitlines()

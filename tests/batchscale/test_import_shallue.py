@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from batchscale import telling
+from batchscale import progress
 from results.reader import open as open_results
 from tests.batchscale.conftest import Command
 from tests.results import release
@@ -16,7 +16,7 @@ def test_import_shallue(command: Command, here: Path, monkeypatch: pytest.Monkey
     trials, measurements = release.write(here / "release", release.small())
     broken = next((here / "release").rglob("metadata.json"))
     broken.unlink()
-    monkeypatch.setattr(telling, "_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "_SECONDS", 0.0)
     first = command("import", "shallue", "release", "--results", "runs")
     assert first.status == 0, first.err
     assert f"imported {trials - 1:,} trials" in first.out

@@ -19,8 +19,8 @@ import numpy as np
 
 from experiments.plan import Measurement, Outcome, Pack, Study, Trial, WorkloadRef
 from experiments.search import History
-from experiments.training.groups import SOLO, Group
-from experiments.training.looks import looks
+from experiments.training.evaluation_grid import looks
+from experiments.training.ranks import SOLO, Ranks
 from results.target import Target
 
 TARGET = Target.parse("validation_error < 0.05")
@@ -89,13 +89,13 @@ class FakeTraining:
         pack: Pack,
         *,
         device: str = "cpu",
-        group: Group = SOLO,
+        group: Ranks = SOLO,
         snapshot: bytes | None = None,
     ) -> None:
         del device, group
         self.pack = pack
         self.engine = "module" if pack.engine == "auto" else pack.engine
-        self.aside: dict[str, bytes] = {}
+        self.paused: dict[str, bytes] = {}
         self.not_kept: str | None = None
         self.step, self.steps, self._known = 0, 0, sorted(pack.known)
         self._left = [t.id for t in pack.trials]
@@ -203,8 +203,8 @@ class FakeTraining:
         keep = study.keep
         if keep is not None and len(self._known) >= keep and step >= self._known[keep - 1]:
             self._left.remove(trial.id)
-            if self.pack.set_aside:
-                self.aside[trial.id] = json.dumps(step).encode()
+            if self.pack.keep_paused:
+                self.paused[trial.id] = json.dumps(step).encode()
             yield replace(end, status="INCOMPLETE", stop_reason="dominated")
         elif step == study.budget_steps:
             self._left.remove(trial.id)

@@ -56,7 +56,7 @@ class Sweep:
             while len(out) < slots and isinstance(job := dispatcher.next(), Job):
                 pack = job.pack
                 training[pack.id], told[pack.id] = FakeTraining(pack), 0
-                taken = {t.id: self.aside.pop(t.id) for t in pack.trials if t.id in self.aside}
+                taken = {t.id: self.paused.pop(t.id) for t in pack.trials if t.id in self.paused}
                 training[pack.id].resume(taken)
                 out[pack.id] = training[pack.id].run()
                 dispatcher.hear(Started(pack=pack.id, engine="module"))
@@ -65,8 +65,8 @@ class Sweep:
                 return True
             pack_id = self.order.choice(sorted(out))
             self._look(dispatcher, pack_id, out)
-            self.aside |= training[pack_id].aside
-            training[pack_id].aside.clear()
+            self.paused |= training[pack_id].paused
+            training[pack_id].paused.clear()
             looks = None if looks is None else looks - 1
         self.killed = True
         return False

@@ -26,7 +26,7 @@ from experiments.encoding import (
     to_fields,
 )
 from experiments.plan import Measurement, Outcome
-from experiments.training.course import Course, Walk
+from experiments.training.trial_progress import BracketRefinement, TrialProgress
 
 scalars = (
     st.none()
@@ -332,9 +332,11 @@ def test_measurements_and_courses_with_all_they_hold() -> None:
     ended = Outcome(
         trial="a", status="COMPLETE", stop_reason="target", steps_run=3, examples_run=24
     )
-    walk = Walk(steps=(2, 3), hit=4, miss=1, ended=ended, after={"step": 4})
-    course = Course(next=2, last=1, hit=(4, 1), held={"weights": torch.arange(3.0)}, walk=walk)
-    read = Course.from_plain(decode(encode(course.to_plain())))
+    walk = BracketRefinement(steps=(2, 3), hit=4, miss=1, ended=ended, after={"step": 4})
+    course = TrialProgress(
+        next=2, last=1, hit=(4, 1), held={"weights": torch.arange(3.0)}, walk=walk
+    )
+    read = TrialProgress.from_plain(decode(encode(course.to_plain())))
     assert read.walk == walk
     assert same(read.held, course.held)
     assert (read.next, read.last, read.hit, read.refined) == (2, 1, (4, 1), None)
@@ -350,4 +352,4 @@ def test_measurements_and_courses_with_all_they_hold() -> None:
         {**plain, "walk": 1},
     ):
         with pytest.raises(MalformedError):
-            Course.from_plain(wrong)
+            TrialProgress.from_plain(wrong)

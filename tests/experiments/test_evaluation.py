@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from experiments.engines.sums import Sums, chunks
+from experiments.engines.metric_sums import MetricSums, chunks
 from experiments.plan import WorkloadRef
-from experiments.training.groups import SOLO
+from experiments.training.ranks import SOLO
 from tests.problems import engine, study, trials
 
 OWN = """
@@ -50,7 +50,7 @@ def test_any_chunk_gives_the_same_metrics(kind: str, tmp_path: Path) -> None:
 
 def test_a_mean_of_batch_means_would_differ() -> None:
     """The last short chunk weighs what it holds: 3 examples, not a whole chunk."""
-    sums = Sums(1, torch.device("cpu"))
+    sums = MetricSums(1, torch.device("cpu"))
     values = torch.tensor([0.0] * 10 + [1.0] * 3)
     for indices in chunks(13, 10, SOLO):
         sums.add({"error": values[indices]}, len(indices))
@@ -58,7 +58,7 @@ def test_a_mean_of_batch_means_would_differ() -> None:
 
 
 def test_float32_values_are_summed_in_float64() -> None:
-    sums = Sums(1, torch.device("cpu"))
+    sums = MetricSums(1, torch.device("cpu"))
     sums.add({"loss": torch.full((10_000,), 1e8, dtype=torch.float32)}, 10_000)
     sums.add({"loss": torch.ones(1, dtype=torch.float32)}, 1)
     assert sums.means(SOLO)[0]["loss"] == (1e12 + 1) / 10_001

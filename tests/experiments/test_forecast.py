@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from experiments.config.file import load
 from experiments.driver import forecast as module
 from experiments.driver.forecast import PROBE_SECONDS, Forecast, forecast, packs
-from experiments.training.looks import looks
+from experiments.training.evaluation_grid import looks
 from tests.problems import study
 
 

@@ -11,10 +11,10 @@ import experiments.driver.forecast
 import experiments.training.check
 from batchscale import api
 from experiments.engines import stackable
-from experiments.engines.sums import chunks
+from experiments.engines.metric_sums import chunks
 from experiments.plan import WorkloadRef
-from experiments.training.groups import SOLO
-from experiments.training.setup import Setup
+from experiments.training.ranks import SOLO
+from experiments.training.study_context import StudyContext
 from tests.problems import study, trials
 
 HUGE = """
@@ -82,7 +82,7 @@ def test_check_and_a_dry_run_look_at_a_part(spec: str, monkeypatch: pytest.Monke
 
 def test_what_a_probe_of_the_stack_reads(spec: str) -> None:
     of = study(workload=WorkloadRef(spec=spec, fields={"validation": 10**9}), batch_size=32)
-    assert stackable(Setup.load(of), trials(of, 2)) is None
+    assert stackable(StudyContext.load(of), trials(of, 2)) is None
 
 
 def test_chunks_are_made_one_by_one() -> None:

@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.plan import Pack, WorkloadRef
-from experiments.training.groups import TorchGroup, share
 from experiments.training.loop import Training
+from experiments.training.ranks import TorchRanks, share
 from results.target import Target
 from tests.forked import METHOD
 from tests.problems import engine, largest_difference, outcomes, study, train, trials
@@ -145,7 +145,7 @@ def _worker(rank: int, size: int, port: int, jobs, folder: str) -> None:
     dist.init_process_group(
         "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=size
     )
-    group = TorchGroup()
+    group = TorchRanks()
     for number, (of, some, kind) in enumerate(jobs):
         training = Training(Pack(id="p", study=of, trials=some, engine=kind), group=group)
         events = [event for look in training.run() for event in look]

@@ -101,9 +101,9 @@ def test_trials_that_cannot_be_set_aside_end_as_ever(tmp_path: Path, engine: str
         for trial, rate in zip(some_of(coarse(), 4), (0.001, 0.01, 0.1, 0.3), strict=True)
     )
     pack = Pack(id="pack", study=replace(of, keep=1), trials=drawn, engine=engine, known=(15,))
-    training = Training(replace(pack, set_aside=True))
+    training = Training(replace(pack, keep_paused=True))
     events = [event for part in training.run() for event in part]
-    assert training.aside == {}
+    assert training.paused == {}
     assert "collections.deque" in str(training.not_kept)
     cut = [o for o in problems.outcomes(events).values() if o.stop_reason == "dominated"]
     assert len(cut) > 1

@@ -13,7 +13,7 @@ from experiments.engines.randomness import Draw, ExampleRandomness, RandomDraws,
 from experiments.errors import ExperimentError
 from experiments.plan import Pack, WorkloadRef
 from experiments.training.loop import Training
-from experiments.training.setup import Setup
+from experiments.training.study_context import StudyContext
 from tests.problems import engine, largest_difference, study, trials
 from workloads import WorkloadError
 
@@ -240,7 +240,7 @@ def test_a_study_of_a_model_that_draws_is_stacked_by_itself(made) -> None:
 
 def test_what_a_model_draws_is_told_apart_from_its_other_dimensions(made) -> None:
     of = made("Everything")
-    setup = Setup.load(of)
+    setup = StudyContext.load(of)
     model = setup.model(trials(of, 1)[0])
     before = torch.get_rng_state()
     draws = RandomDraws.of(setup, model).draws
@@ -249,7 +249,7 @@ def test_what_a_model_draws_is_told_apart_from_its_other_dimensions(made) -> Non
     assert Draw((4, 5, 5), 2, 0, 2) in draws  # the same, the heads folded into the batch
     assert Draw((5, 2, 16), 2, 1, 1) in draws  # the batch comes second
     assert Draw((8,), 2, None, 1) in draws  # shared by all examples
-    plain = Setup.load(study())
+    plain = StudyContext.load(study())
     assert not RandomDraws.of(plain, plain.model(trials(study(), 1)[0]))
 
 

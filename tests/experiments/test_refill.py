@@ -15,8 +15,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.driver.dispatch import Dispatcher
-from experiments.driver.executors.board import Board
-from experiments.driver.jobs import Asks, Ended, Job, More, Offer, PackEnd, Refused, Wire, Word
+from experiments.driver.executors.mailbox import Mailbox
+from experiments.driver.jobs import (
+    Channel,
+    Control,
+    Ended,
+    Job,
+    Message,
+    More,
+    Offer,
+    PackEnd,
+    Refused,
+)
 from experiments.driver.ledger import FolderLedger
 from experiments.driver.refill import Refill
 from experiments.driver.saved import unpack_snapshot
@@ -37,23 +47,23 @@ class Driver:
 
     def __init__(self, trials: Sequence[Trial]) -> None:
         self.left = list(trials)
-        self.words: list[Word] = []
+        self.words: list[Message] = []
         self.more: list[More] = []
         self.stop = False
         self._polls = 0
-        self.wire = Wire(tell=self.tell, asks=self.asks)
+        self.wire = Channel(tell=self.tell, asks=self.asks)
 
-    def tell(self, word: Word) -> None:
+    def tell(self, word: Message) -> None:
         self.words.append(word)
         if isinstance(word, Offer):
             given, self.left = self.left[: word.room], self.left[word.room :]
             self.more.append(More(trials=tuple(given)))
             self._polls = 0
 
-    def asks(self, pack: str) -> Asks:
+    def asks(self, pack: str) -> Control:
         del pack
         self._polls += 1
-        return Asks(stop=self.stop, more=tuple(self.more))
+        return Control(stop=self.stop, more=tuple(self.more))
 
     def wait(self) -> None:
         """Until the worker has the last answer: the poll before the last one is taken in."""
@@ -141,8 +151,8 @@ def test_without_a_size_nothing_is_offered(tmp_path: Path) -> None:
 
 
 def test_one_offer_at_a_time_and_none_where_there_is_nothing(tmp_path: Path) -> None:
-    told: list[Word] = []
-    wire = Wire(tell=told.append, asks=lambda _: Asks())
+    told: list[Message] = []
+    wire = Channel(tell=told.append, asks=lambda _: Control())
     refill = Refill(job(fake_trials(16), 16), FolderLedger(str(tmp_path)), wire)
     refill.offer(16)
     refill.offer(15)  # less than an eighth
@@ -183,7 +193,7 @@ def test_who_was_given_after_the_snapshot_begins_with_the_next_worker(tmp_path: 
     header, _ = unpack_snapshot(FolderLedger(str(tmp_path)).load("pack") or b"") or pytest.fail(
         "none"
     )
-    board = Board()
+    board = Mailbox()
     board.put(job(trials[:SIZE]))
     for more in driver.more:
         board.give("pack", more)
@@ -209,7 +219,7 @@ def test_what_others_claim_or_recorded_is_refused(tmp_path: Path) -> None:
     assert other.take("other", [trials[5].id], {}, {})
 
     class OneByOne(Driver):
-        def tell(self, word: Word) -> None:
+        def tell(self, word: Message) -> None:
             super().tell(replace(word, room=1) if isinstance(word, Offer) else word)
 
     driver = OneByOne(trials[SIZE:])
@@ -220,7 +230,7 @@ def test_what_others_claim_or_recorded_is_refused(tmp_path: Path) -> None:
     assert set(driver.committed) == {t.id for t in trials} - set(refused)
     assert len(other.store.trials()) == before + 6
     other.release("other")
-    board = Board()
+    board = Mailbox()
     board.put(job(trials[:SIZE]))
     for more in driver.more:
         board.give("pack", more)
@@ -265,7 +275,7 @@ def test_every_rank_lets_the_same_trials_join(tmp_path: Path) -> None:
         return Ranked
 
     def second() -> None:
-        deaf = Wire(tell=lambda _: None, asks=lambda _: Asks())
+        deaf = Channel(tell=lambda _: None, asks=lambda _: Control())
         how = {"trainer": trainer(FakeTraining, 1), "pace": QUICK, "group": Pair(1, line)}
         run_pack(job(trials[:SIZE]), FolderLedger(str(tmp_path)), deaf, **how)
 
@@ -353,8 +363,8 @@ def sweep(
             dispatcher.hear(PackEnd(pack=pack, end="done", seconds=1.0))
             continue
         outcomes = tuple(event for event in events if isinstance(event, Outcome))
-        aside |= training[pack].aside
-        training[pack].aside.clear()
+        aside |= training[pack].paused
+        training[pack].paused.clear()
         assert all(ended[o.trial].stop_reason == "dominated" for o in outcomes if o.trial in ended)
         ended |= {o.trial: o for o in outcomes}
         if outcomes:

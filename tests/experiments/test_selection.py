@@ -11,20 +11,20 @@ from experiments.engines import selection
 from experiments.engines.selection import LIMITS, Arithmetic, choose, stackable
 from experiments.plan import Pack, WorkloadRef
 from experiments.training.loop import Training
-from experiments.training.setup import Setup
+from experiments.training.study_context import StudyContext
 from tests.problems import study, trials
 
 
 def _choice(**changes) -> str:
     fields = changes.pop("fields", {"widths": [256]})
     of = study(workload=WorkloadRef(spec="digits-fc", fields=fields), **changes)
-    return choose(Setup.load(of), trials(of, 1))
+    return choose(StudyContext.load(of), trials(of, 1))
 
 
 def test_the_products_of_an_example_are_counted() -> None:
     for widths, expected in (((64,), 64 * 64 + 64 * 10), ((256, 32), 64 * 256 + 256 * 32 + 320)):
         of = study(workload=WorkloadRef(spec="digits-fc", fields={"widths": widths}), batch_size=8)
-        setup = Setup.load(of)
+        setup = StudyContext.load(of)
         counted = Arithmetic.of(setup, setup.model(trials(of, 1)[0]))
         assert (counted.products, counted.multiply_adds) == (len(widths) + 1, expected)
     convolution = nn.Sequential(nn.Unflatten(1, (1, 8, 8)), nn.Conv2d(1, 4, 3))
@@ -63,7 +63,7 @@ def test_a_busy_machine_chooses_as_an_idle_one(monkeypatch: pytest.MonkeyPatch) 
 
 def test_whether_it_stacks_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
     of = study(workload="digits-mlp", batch_size=24)
-    setup, tried = Setup.load(of), []
+    setup, tried = StudyContext.load(of), []
     monkeypatch.setattr(selection, "_refusal", lambda *given: tried.append(given))
     monkeypatch.setattr(selection, "_refusals", {})
     for _ in range(3):

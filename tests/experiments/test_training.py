@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from experiments.plan import Pack, WorkloadRef
-from experiments.training.looks import looks
+from experiments.training.evaluation_grid import looks
 from experiments.training.loop import Training
 from tests.problems import measurements, outcomes, study, train, trials
 from workloads import WorkloadError

@@ -90,7 +90,7 @@ def test_any_torch_optimizer_updates_a_stack(optimizer: str, tmp_path: Path) -> 
 def test_the_module_engine_is_torch_itself(optimizer: str) -> None:
     """A bare loop, written out, gives the module engine's weights bit for bit."""
     from experiments.seeds import derive
-    from experiments.training.order import Order
+    from experiments.training.batch_order import BatchOrder
     from workloads import load
 
     of = study(optimizer=optimizer, batch_size=50)
@@ -120,7 +120,7 @@ def test_the_module_engine_is_torch_itself(optimizer: str) -> None:
             weight_decay=m["weight_decay"],
             nesterov=optimizer == "nesterov",
         )
-    order = Order(trial.seed, len(x), 50)
+    order = BatchOrder(trial.seed, len(x), 50)
     for step in range(40):
         batch = order.batches(step, 1)[0]
         bare.zero_grad()

@@ -15,8 +15,8 @@ import pytest
 import results as dataset
 from experiments.config.file import Experiment, load
 from experiments.driver import saved
-from experiments.driver.known import forget_snapshots, snapshots
 from experiments.driver.ledger import FolderLedger
+from experiments.driver.recorded import forget_snapshots, snapshots
 from experiments.driver.settings import settings_hash
 from experiments.driver.sweep import sweep
 from experiments.driver.worker import Pace, run_pack
@@ -121,7 +121,7 @@ def test_a_sweep_goes_on_over_crafted_files(tmp_path: Path, kind: str) -> None:
         line = b"" if kind == "nothing at all" else json.dumps(header).encode() + b"\n"
         kept.save(pack.id, line + crafted)
         for trial in pack.trials:
-            kept.set_aside(pack.study.id, trial.id, crafted)
+            kept.keep_paused(pack.study.id, trial.id, crafted)
     second = remembering()
     did = sweep(experiment(), results=tmp_path / "runs", trainer=second, **HOW)
     assert did.complete
@@ -212,11 +212,11 @@ def test_a_round_goes_on_over_crafted_trials(tmp_path: Path, kind: str) -> None:
     settings = settings_hash(of)
     assert left
     for trial in left:
-        data = kept.aside(of.id, trial.id) or pytest.fail("not kept")
+        data = kept.paused(of.id, trial.id) or pytest.fail("not kept")
         training, points = saved.decode_trial(data, settings, "module") or pytest.fail("not read")
         content = decode(training)
         other = encode({**content, "state": smaller(content["state"])})
-        kept.set_aside(
+        kept.keep_paused(
             of.id,
             trial.id,
             {

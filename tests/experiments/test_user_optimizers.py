@@ -13,7 +13,7 @@ from experiments.engines import stackable
 from experiments.errors import ExperimentError
 from experiments.optimizers import get
 from experiments.plan import Study, WorkloadRef
-from experiments.training.setup import Setup
+from experiments.training.study_context import StudyContext
 from tests.batchscale.blocks import blocks
 from tests.experiments.test_cohorts import bits, same
 from tests.problems import engine, largest_difference, study, trials
@@ -218,7 +218,7 @@ def test_an_optimizer_that_no_stack_suits(folder: Path) -> None:
     says = "optimizer rules.py:Flat cannot be stacked: a parameter shares its memory"
     assert str(caught.value) == says
     assert "engine: module" in str(caught.value.hint)
-    reason = stackable(Setup.load(a_study), pack)
+    reason = stackable(StudyContext.load(a_study), pack)
     assert reason == "optimizer rules.py:Flat: a parameter shares its memory"
     engine("auto", a_study, pack).advance(2)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from experiments.driver.jobs import Asks, Ended, Job, PackEnd, Started, Wire, Word
+from experiments.driver.jobs import Channel, Control, Ended, Job, Message, PackEnd, Started
 from experiments.driver.ledger import FolderLedger
 from experiments.driver.saved import unpack_snapshot
 from experiments.driver.worker import Pace, run_pack
@@ -24,12 +24,14 @@ class Line:
     """A wire that remembers what was told, and can be asked to stop after some looks."""
 
     def __init__(self, known: tuple[int, ...] = ()) -> None:
-        self.words: list[Word] = []
+        self.words: list[Message] = []
         self.stop, self.known = False, known
 
     @property
-    def wire(self) -> Wire:
-        return Wire(tell=self.words.append, asks=lambda _: Asks(stop=self.stop, known=self.known))
+    def wire(self) -> Channel:
+        return Channel(
+            tell=self.words.append, asks=lambda _: Control(stop=self.stop, known=self.known)
+        )
 
     @property
     def committed(self) -> list[str]:

@@ -295,9 +295,9 @@ USES: dict[str, Callable[[results.Results], Any]] = {
 
 
 def _looks(run: results.Results) -> Any:
-    from results.looks import Looks
+    from results.evaluations import Evaluations
 
-    return Looks([run])
+    return Evaluations([run])
 
 
 def _trajectory(run: results.Results) -> Any:

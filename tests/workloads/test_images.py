@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from workloads import WorkloadError, data_root, load, network
+from workloads import WorkloadError, data_root, download, load
 from workloads import data as sets
 
 
@@ -172,8 +172,8 @@ def test_a_torchvision_that_does_not_import_is_said_in_one_line(monkeypatch, err
 
 def test_an_address_where_nothing_answers_is_found_fast() -> None:
     started = time.monotonic()
-    assert not network.reachable("http://127.0.0.1:9/", seconds=1.0)
-    assert not network.reachable("no address", seconds=1.0)
+    assert not download.reachable("http://127.0.0.1:9/", seconds=1.0)
+    assert not download.reachable("no address", seconds=1.0)
     assert time.monotonic() - started < 10
 
 
@@ -184,15 +184,15 @@ def test_a_name_that_resolves_forever_is_given_up(monkeypatch) -> None:
         release.wait(180)
         raise OSError
 
-    monkeypatch.setattr(network.urllib.request, "urlopen", looks_up)
-    assert not network.reachable("http://slow.invalid/", seconds=0.05)
+    monkeypatch.setattr(download.urllib.request, "urlopen", looks_up)
+    assert not download.reachable("http://slow.invalid/", seconds=0.05)
     release.set()
 
 
 def test_one_process_at_a_time_downloads_and_a_dead_ones_lock_is_taken(tmp_path) -> None:
     lock = tmp_path / "lock"
     lock.touch()
-    with network.downloading(lock, stale=-1.0):
+    with download.downloading(lock, stale=-1.0):
         assert lock.exists()
     assert not lock.exists()
 

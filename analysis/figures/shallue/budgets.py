@@ -67,14 +67,14 @@ def rounded(value: float) -> Fraction:
 def two(trials: pd.DataFrame, curve: Curve) -> list[Limit]:
     """A budget of epochs (or examples) and one of steps that are the same at the middle batch size
     of ``curve``: there half of the trials that reach the target reach it within them, about."""
-    at = [point for point in curve.points if any(one.steps for one in point.tried)]
+    at = [point for point in curve.points if any(one.steps for one in point.trial_outcomes)]
     if not at:
         return []
     middle = at[len(at) // 2]
-    steps = float(np.median([one.steps for one in middle.tried if one.steps is not None]))
-    ran = [one.trial for point in curve.points for one in point.tried]
+    steps = float(np.median([one.steps for one in middle.trial_outcomes if one.steps is not None]))
+    ran = [one.trial for point in curve.points for one in point.trial_outcomes]
     unit = second_unit(trials[trials["trial"].isin(ran)])
-    mine = trials[trials["trial"].isin([middle.tried[0].trial])].iloc[:1]
+    mine = trials[trials["trial"].isin([middle.trial_outcomes[0].trial])].iloc[:1]
     amount = float(in_unit(mine, np.array([steps]), unit)[0])
     return [Limit(amount=nearest(amount), unit=unit), Limit(amount=nearest(steps), unit="steps")]
 

@@ -10,13 +10,13 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from analysis.curves import Curve
+from analysis.figure_data import FigureData
 from analysis.figures.shallue import sheet
 from analysis.figures.shallue.lines import beside, foreign, goal, line_of
 from analysis.figures.shallue.panel import Panel, normalized, tabulate
+from analysis.formatting import units
 from analysis.groups import label, labels
-from analysis.material import Material
 from analysis.regimes import Regimes
-from analysis.words import units
 from results.errors import ResultsError
 
 Pair = tuple[Curve, Regimes | None]
@@ -46,7 +46,7 @@ class Varying:
 class Compared:
     """A figure of panels by some columns with lines by others."""
 
-    varying: Sequence[Varying] | Callable[[Material, Sequence[str]], Sequence[Varying]]
+    varying: Sequence[Varying] | Callable[[FigureData, Sequence[str]], Sequence[Varying]]
     """What its panels compare; or what says it of the results and the columns of ``--by``."""
     needs: str
     """What there has to be, where there is nothing to draw."""
@@ -58,15 +58,15 @@ class Compared:
     published: bool = True
     """Whether published curves stand beside."""
 
-    def draw(self, shown: Material, *, ax: Axes | None = None) -> Axes:
+    def draw(self, shown: FigureData, *, ax: Axes | None = None) -> Axes:
         """The panels; see the figure's own file."""
         return sheet.draw(self.panels(shown), ax)
 
-    def numbers(self, shown: Material) -> pd.DataFrame:
+    def numbers(self, shown: FigureData) -> pd.DataFrame:
         """A row a point."""
         return tabulate(self.panels(shown))
 
-    def panels(self, shown: Material) -> list[Panel]:
+    def panels(self, shown: FigureData) -> list[Panel]:
         """What is drawn.
 
         Raises:
@@ -97,7 +97,7 @@ class Compared:
             )
         return scaled
 
-    def _panel(self, title: str, one: Varying, pairs: Sequence[Pair], shown: Material) -> Panel:
+    def _panel(self, title: str, one: Varying, pairs: Sequence[Pair], shown: FigureData) -> Panel:
         mine = [pair for pair in pairs if not foreign(pair[0])] or list(pairs)
         texts = line_labels([curve for curve, _ in mine], one.columns, one.none)
         lines = [
@@ -117,7 +117,7 @@ class Compared:
         )
 
 
-def plain_by(shown: Material) -> Material:
+def plain_by(shown: FigureData) -> FigureData:
     """Where ``--by`` names columns that tell curves apart anyhow, without it: else the training
     algorithm would be minimized over."""
     by = shown.asked.by

@@ -6,26 +6,26 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.axes import Axes
 
+from analysis.figure_data import FigureData
 from analysis.figures.shallue import fig3, scatter
 from analysis.figures.shallue.compared import grouped, line_labels, plain_by
 from analysis.figures.shallue.panel import once
-from analysis.material import Material
 from results.errors import ResultsError
 
 
-def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
+def draw(shown: FigureData, *, ax: Axes | None = None) -> Axes:
     """A row of panels a model, at batch sizes that the models share; within ``--under``, if it is
     given."""
     return scatter.draw(_rows(shown), ax)
 
 
-def numbers(shown: Material) -> pd.DataFrame:
+def numbers(shown: FigureData) -> pd.DataFrame:
     """A row a trial of each panel."""
     return scatter.numbers(_rows(shown))
 
 
 @once
-def _rows(shown: Material) -> list[scatter.Row]:
+def _rows(shown: FigureData) -> list[scatter.Row]:
     named = shown.asked.by or ()
     shown = plain_by(shown)
     pairs = [(curve, None) for curve in scatter.searched(shown.trials_of_curves)]

@@ -9,19 +9,19 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from analysis.best_metric import BestCurve, best_metrics
+from analysis.figure_data import FigureData
 from analysis.figures.shallue import best, sheet
 from analysis.figures.shallue.budgets import series
 from analysis.figures.shallue.compared import titles
 from analysis.figures.shallue.panel import Panel, once, tabulate
+from analysis.formatting import units
 from analysis.limits import Limit
-from analysis.material import Material
-from analysis.words import units
 from results.errors import ResultsError
 
 _HINT = "this figure needs measurements of trials that go past their target: stop_at_target: false"
 
 
-def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
+def draw(shown: FigureData, *, ax: Axes | None = None) -> Axes:
     """A panel a workload, training algorithm and unit of budget, a line a budget.
 
     Budgets are those of ``--under``, else four of steps and four of epochs (of examples where the
@@ -31,13 +31,13 @@ def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
     return sheet.draw(_panels(found), ax, best.foot([one for some in found for one in some]))
 
 
-def numbers(shown: Material) -> pd.DataFrame:
+def numbers(shown: FigureData) -> pd.DataFrame:
     """A row a point; one that is not known says for how many trials, and why."""
     return tabulate(_panels(_found(shown)))
 
 
 @once
-def _found(shown: Material) -> list[list[BestCurve]]:
+def _found(shown: FigureData) -> list[list[BestCurve]]:
     """By curve and unit, in a row of panels each curve."""
     limits: Sequence[Limit] = shown.asked.under or series(shown.trials)
     every = best_metrics(shown.trials, shown.looks, limits, by=shown.asked.by)

@@ -10,13 +10,13 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from analysis.curves import Curve
+from analysis.figure_data import FigureData
 from analysis.figures.shallue import sheet
 from analysis.figures.shallue.compared import titles
 from analysis.figures.shallue.lines import beside, line_of
 from analysis.figures.shallue.panel import Panel, once, tabulate
-from analysis.material import Material
+from analysis.formatting import units
 from analysis.regimes import Regimes
-from analysis.words import units
 from results.counts import count
 from results.errors import ResultsError
 from results.target import Target
@@ -33,7 +33,7 @@ class LeftOut:
     reason: str
 
 
-def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
+def draw(shown: FigureData, *, ax: Axes | None = None) -> Axes:
     """A panel a workload and training algorithm, a line a goal, easiest first."""
     panels, lost = _panels(shown)
     foot = ""
@@ -43,7 +43,7 @@ def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
     return sheet.draw(panels, ax, foot)
 
 
-def numbers(shown: Material) -> pd.DataFrame:
+def numbers(shown: FigureData) -> pd.DataFrame:
     """A row a point; a goal that is left out has a row with the reason as its note."""
     panels, lost = _panels(shown)
     return tabulate(
@@ -53,7 +53,7 @@ def numbers(shown: Material) -> pd.DataFrame:
 
 
 @once
-def _panels(shown: Material) -> tuple[list[Panel], list[LeftOut]]:
+def _panels(shown: FigureData) -> tuple[list[Panel], list[LeftOut]]:
     groups: dict[tuple[Any, ...], list[Pair]] = {}
     lost: list[LeftOut] = []
     for experiment, workload, part in _parts(shown):
@@ -82,7 +82,7 @@ def _panels(shown: Material) -> tuple[list[Panel], list[LeftOut]]:
     return [_panel(text, some, shown) for text, some in parts], lost
 
 
-def _parts(shown: Material) -> Iterator[tuple[str | None, str, Material]]:
+def _parts(shown: FigureData) -> Iterator[tuple[str | None, str, FigureData]]:
     """Each workload of each experiment: their goals are their own."""
     columns = ["experiment", "workload"]
     for row in shown.trials[columns].drop_duplicates().itertuples(index=False):
@@ -103,7 +103,7 @@ def _goals(pairs: list[Pair]) -> int:
     return len({str(c.target) for c, _ in pairs if any(not p.censored for p in c.points)})
 
 
-def _panel(title: str, pairs: list[Pair], shown: Material) -> Panel:
+def _panel(title: str, pairs: list[Pair], shown: FigureData) -> Panel:
     metrics = {curve.target.metric for curve, _ in pairs if curve.target is not None}
     goals = [_words(curve, metrics) for curve, _ in pairs]
     lines = [line_of(curve, found, text) for (curve, found), text in zip(pairs, goals, strict=True)]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from analysis.figure_data import FigureData
 from analysis.figures.shallue.compared import Compared, Varying, fields_of
 from analysis.figures.shallue.subsets import is_smoothing, of_data
-from analysis.material import Material
 
 
-def varying(shown: Material, named: Sequence[str]) -> Sequence[Varying]:
+def varying(shown: FigureData, named: Sequence[str]) -> Sequence[Varying]:
     """Models by name, whatever their fields are; then each field of a model."""
     fields = [name for name in fields_of(shown.curves) if not is_smoothing(name)]
     data = set(of_data(shown))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from analysis.figure_data import FigureData
 from analysis.figures.shallue.compared import Compared, Varying, fields_of
 from analysis.figures.shallue.subsets import of_data
-from analysis.material import Material
 
 
-def _varying(shown: Material, named: Sequence[str]) -> Sequence[Varying]:
+def _varying(shown: FigureData, named: Sequence[str]) -> Sequence[Varying]:
     """The fields that --by names, else those that choose examples."""
     by = [name for name in named if name in fields_of(shown.curves)]
     fields = by or of_data(shown)

@@ -11,16 +11,16 @@ from matplotlib.axes import Axes
 
 from analysis.best_metric import BestCurve, best_metrics
 from analysis.curves import Curve
+from analysis.figure_data import FigureData
 from analysis.figures.shallue import best, sheet
 from analysis.figures.shallue.compared import ALGORITHM, titles
 from analysis.figures.shallue.lines import line_of
 from analysis.figures.shallue.panel import Panel, once, tabulate
 from analysis.figures.shallue.subsets import is_smoothing
+from analysis.formatting import units
 from analysis.groups import widen
 from analysis.limits import Limit
-from analysis.material import Material
 from analysis.regimes import Regimes
-from analysis.words import units
 from results.errors import ResultsError
 
 _COLUMNS = ("label_smoothing", "fields.label_smoothing", "technique.label_smoothing")
@@ -35,7 +35,7 @@ class _Part:
     best: list[tuple[float, BestCurve]]
 
 
-def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
+def draw(shown: FigureData, *, ax: Axes | None = None) -> Axes:
     """A row of panels a workload and training algorithm: the best metric within the budget (or
     ``--under`` another) where measurements tell, then steps to target; a line a value.
 
@@ -46,7 +46,7 @@ def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
     return sheet.draw(_panels(parts), ax, best.foot([c for part in parts for _, c in part.best]))
 
 
-def numbers(shown: Material) -> pd.DataFrame:
+def numbers(shown: FigureData) -> pd.DataFrame:
     """A row a point of each panel."""
     return tabulate(_panels(_parts(shown)))
 
@@ -68,7 +68,7 @@ def column(trials: pd.DataFrame) -> str:
 
 
 @once
-def _parts(shown: Material) -> list[_Part]:
+def _parts(shown: FigureData) -> list[_Part]:
     name = column(shown.trials)
     by = shown.asked.by or ALGORITHM & {n for n in shown.trials if shown.trials[n].notna().any()}
     varied = shown.each_by([*(n for n in sorted(by) if n != name), name])

@@ -6,29 +6,29 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.axes import Axes
 
+from analysis.figure_data import FigureData
 from analysis.figures import best_learning_rate
 from analysis.figures.best_learning_rate import RULES, measure
 from analysis.figures.shallue import sheet
 from analysis.figures.shallue.compared import titles
 from analysis.figures.shallue.panel import Dot, Line, Panel, Rule
-from analysis.material import Material
+from analysis.formatting import units
 from analysis.rates import level
-from analysis.words import units
 from results.errors import ResultsError
 
 
-def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
+def draw(shown: FigureData, *, ax: Axes | None = None) -> Axes:
     """A panel a curve; bars reach over the up to four best trials, rules are those of the figure
     ``learning_rate``."""
     return sheet.draw(_panels(shown), ax)
 
 
-def numbers(shown: Material) -> pd.DataFrame:
+def numbers(shown: FigureData) -> pd.DataFrame:
     """A row a batch size: those of the figure ``learning_rate``."""
     return best_learning_rate.numbers(shown)
 
 
-def _panels(shown: Material) -> list[Panel]:
+def _panels(shown: FigureData) -> list[Panel]:
     rated = [
         (curve, found)
         for curve, found in zip(shown.curves, shown.regimes, strict=True)

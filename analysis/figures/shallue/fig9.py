@@ -6,27 +6,27 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.axes import Axes
 
+from analysis.figure_data import FigureData
 from analysis.figures.shallue import scatter
 from analysis.figures.shallue.budgets import two
 from analysis.figures.shallue.panel import once
 from analysis.groups import labels
-from analysis.material import Material
 
 
-def draw(shown: Material, *, ax: Axes | None = None) -> Axes:
+def draw(shown: FigureData, *, ax: Axes | None = None) -> Axes:
     """A row of panels a curve and budget: those of ``--under``, else one of epochs (of examples
     where the training set's size is not recorded) and one of steps, alike at the middle batch
     size."""
     return scatter.draw(_rows(shown), ax)
 
 
-def numbers(shown: Material) -> pd.DataFrame:
+def numbers(shown: FigureData) -> pd.DataFrame:
     """A row a trial of each panel."""
     return scatter.numbers(_rows(shown))
 
 
 @once
-def _rows(shown: Material) -> list[scatter.Row]:
+def _rows(shown: FigureData) -> list[scatter.Row]:
     every = scatter.searched(shown.under().trials_of_curves)
     rows = []
     texts = labels([curve.group for curve in every])

@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.text import Annotation
 
 from analysis.figures.colours import faint, ink
-from analysis.figures.lettering import fitted, within
 from analysis.figures.page import unit
 from analysis.figures.shallue.panel import Panel
+from analysis.figures.text_fit import fitted, within
 
 _TITLE, _NOTE = 7.5, 6.0
 """Points."""

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 
-from analysis.figures import clear, marks
+from analysis.figures import legend_place, marks
 from analysis.figures.colours import faint, ground, ink
 from analysis.figures.page import mark as size
 from analysis.figures.page import stroke, unit
@@ -119,7 +119,7 @@ def settle(
         return [0.0] * len(axes)
     if not given:
         figure.draw_without_rendering()  # lays out: what is free must be known
-    places = [clear.place(_legend(one, some, loc="upper right")) for one, some in told]
+    places = [legend_place.place(_legend(one, some, loc="upper right")) for one, some in told]
     if None not in places:
         for (one, some), where in zip(told, places, strict=True):
             _legend(one, some, loc="best" if given or where is None else where)

@@ -8,8 +8,8 @@ from typing import Any
 from analysis.curves import Curve
 from analysis.figures import marks
 from analysis.figures.shallue.panel import Dot, Line
+from analysis.regime_spans import perfect_examples
 from analysis.regimes import Regimes, TooFewBatchSizesError, regimes
-from analysis.stretches import perfect_examples
 
 SOURCES = {
     "shallue_2019_digitized": "Shallue et al. 2019",

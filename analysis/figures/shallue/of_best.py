@@ -10,12 +10,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from analysis.curves import Curve
+from analysis.figure_data import FigureData
 from analysis.figures.shallue import sheet
 from analysis.figures.shallue.compared import ALGORITHM, Varying, grouped, line_labels, titles
 from analysis.figures.shallue.panel import Dot, Line, Panel, tabulate
-from analysis.material import Material
+from analysis.formatting import units
 from analysis.points import Point
-from analysis.words import units
 from results.errors import ResultsError
 
 
@@ -28,15 +28,15 @@ class OfBest:
     value: Callable[[float], float | None]
     """What is drawn of it; None where it has no place on a logarithmic axis."""
 
-    def draw(self, shown: Material, *, ax: Axes | None = None) -> Axes:
+    def draw(self, shown: FigureData, *, ax: Axes | None = None) -> Axes:
         """The value of the trial at the minimum; ringed where it sits on the edge of its space."""
         return sheet.draw(self.panels(shown), ax)
 
-    def numbers(self, shown: Material) -> pd.DataFrame:
+    def numbers(self, shown: FigureData) -> pd.DataFrame:
         """A row a batch size."""
         return tabulate(self.panels(shown))
 
-    def panels(self, shown: Material) -> list[Panel]:
+    def panels(self, shown: FigureData) -> list[Panel]:
         """What is drawn.
 
         Raises:
@@ -92,5 +92,5 @@ class OfBest:
             return point.learning_rate
         held = point.best.get(self.dimension)
         if held is None:
-            held = next((t.momentum for t in point.tried if t.trial == point.trial), None)
+            held = next((t.momentum for t in point.trial_outcomes if t.trial == point.trial), None)
         return None if held is None else float(held)

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.edges import Edge
-from analysis.material import Material
+from analysis.figure_data import FigureData
 
 T = TypeVar("T")
 
@@ -111,12 +111,12 @@ def normalized(panel: Panel) -> Panel | None:
     return replace(panel, lines=tuple(lines), measure=measure, one_perfect=True)
 
 
-def once(make: Callable[[Material], T]) -> Callable[[Material], T]:
+def once(make: Callable[[FigureData], T]) -> Callable[[FigureData], T]:
     """``make`` of each material once: a figure and its numbers are of the same."""
     key = f"{make.__module__}.{make.__name__}"
 
     @wraps(make)
-    def kept(shown: Material) -> T:
+    def kept(shown: FigureData) -> T:
         if key not in shown.__dict__:
             shown.__dict__[key] = make(shown)
         held: T = shown.__dict__[key]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from analysis.figure_data import FigureData
 from analysis.figures.shallue.compared import fields_of
 from analysis.groups import widen
-from analysis.material import Material
 
 _WORDS = ("examples", "subset", "fraction", "samples", "classes")
 
@@ -16,7 +16,7 @@ def is_smoothing(name: str) -> bool:
     return name.rpartition(".")[2] == "label_smoothing"
 
 
-def of_data(shown: Material) -> list[str]:
+def of_data(shown: FigureData) -> list[str]:
     """The fields that vary and choose examples: those with which the size of the training set
     changes, or that are called so where it is not recorded."""
     fields = [name for name in fields_of(shown.curves) if not is_smoothing(name)]

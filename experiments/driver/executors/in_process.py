@@ -9,7 +9,7 @@ import torch
 
 from experiments.driver.dispatch import Dispatcher
 from experiments.driver.executors import LOOK_SECONDS, Look
-from experiments.driver.jobs import Asks, More, Wire
+from experiments.driver.jobs import Channel, Control, More
 from experiments.driver.ledger import FolderLedger
 from experiments.driver.signals import Stop
 from experiments.driver.worker import MakeTrainer, Pace, run_pack, training
@@ -61,7 +61,7 @@ class InProcess:
         failed: list[ResultsError] = []
         looked = time.monotonic()
 
-        def asks(pack: str) -> Asks:
+        def asks(pack: str) -> Control:
             """Polled from beside the training, about twice a second."""
             nonlocal looked
             if time.monotonic() - looked >= LOOK_SECONDS:
@@ -72,9 +72,9 @@ class InProcess:
                     dispatcher.stop()
                 looked = time.monotonic()
             ends = bool(stop) or dispatcher.stopped
-            return Asks(stop=ends, known=known.get(pack, ()), more=tuple(given[pack]))
+            return Control(stop=ends, known=known.get(pack, ()), more=tuple(given[pack]))
 
-        wire = Wire(tell=dispatcher.hear, asks=asks)
+        wire = Channel(tell=dispatcher.hear, asks=asks)
         while not stop:
             job = dispatcher.next()
             if job is None:

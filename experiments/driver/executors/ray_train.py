@@ -17,18 +17,18 @@ import torch.distributed as dist
 from ray import train, tune
 from ray.train.torch import TorchConfig, TorchTrainer, get_device
 
-from experiments.driver.executors.board import wire
 from experiments.driver.executors.demand import worker_resources
-from experiments.driver.executors.ray_tune import Station, guarded, summary
+from experiments.driver.executors.mailbox import wire
+from experiments.driver.executors.ray_tune import WorkerContext, guarded, summary
 from experiments.driver.jobs import PackEnd
 from experiments.driver.worker import run_pack
-from experiments.training.groups import TorchGroup
+from experiments.training.ranks import TorchRanks
 
 _TIMEOUT_SECONDS = 600
 """Of a collective: longer than any evaluation that one rank may have to wait for."""
 
 
-def train_group(config: dict[str, Any], station: Station) -> None:
+def train_group(config: dict[str, Any], station: WorkerContext) -> None:
     """The Tune function of a worker group: starts it, waits, and reports what it committed."""
     pack = config["pack"]
     layout = station.layout
@@ -52,10 +52,10 @@ def train_group(config: dict[str, Any], station: Station) -> None:
 
 def _rank(config: dict[str, Any]) -> None:
     """What every rank runs. ``get_device`` is its own GPU, or the CPU."""
-    station: Station = config["station"]
+    station: WorkerContext = config["station"]
     torch.set_num_threads(1)
     device = str(get_device())
-    line, group, pack = wire(station.board), TorchGroup(device), config["pack"]
+    line, group, pack = wire(station.board), TorchRanks(device), config["pack"]
 
     def tell(end: PackEnd) -> None:
         if group.rank == 0:

@@ -22,11 +22,11 @@ from ray.tune.progress_reporter import TrialProgressCallback
 
 from experiments.driver.dispatch import Dispatcher
 from experiments.driver.executors import LOOK_SECONDS, Look, demand
-from experiments.driver.executors.board import Board, RemoteLedger, Writer, beside_driver, wire
 from experiments.driver.executors.lost_workers import explain, killed_for_memory, worker_log
+from experiments.driver.executors.mailbox import Mailbox, RemoteLedger, Writer, beside_driver, wire
 from experiments.driver.executors.ray_session import RaySession
 from experiments.driver.failures import Failure
-from experiments.driver.jobs import Ended, Job, PackEnd, Wire, Word
+from experiments.driver.jobs import Channel, Ended, Job, Message, PackEnd
 from experiments.driver.ledger import FolderLedger, Ledger
 from experiments.driver.searcher import PackSearcher
 from experiments.driver.signals import Stop
@@ -45,7 +45,7 @@ _ledgers: dict[Location, FolderLedger] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Station:
+class WorkerContext:
     """What a worker needs besides its job. It travels to every worker once."""
 
     board: Any
@@ -101,8 +101,8 @@ class RayTune:
         self.slots = demand.slots(self.layout)
         self.device = "cuda" if self.layout.gpus_per_worker else "cpu"
         shared = session.one_machine or not location.local
-        self._board = beside_driver(Board)
-        self._station = Station(
+        self._board = beside_driver(Mailbox)
+        self._station = WorkerContext(
             board=self._board,
             writer=None if shared else beside_driver(Writer, location, session.processes),
             location=location,
@@ -246,7 +246,7 @@ class _Silent(TrialProgressCallback):
 _LOOK_EVERY = round(LOOK_SECONDS / _LISTEN_SECONDS)
 
 
-def train_alone(config: dict[str, Any], station: Station) -> None:
+def train_alone(config: dict[str, Any], station: WorkerContext) -> None:
     """The Tune function of a single worker."""
     torch.set_num_threads(1)
     line, pack = wire(station.board), config["pack"]
@@ -256,7 +256,7 @@ def train_alone(config: dict[str, Any], station: Station) -> None:
         lambda: run_pack(
             station.job(pack),
             station.ledger(),
-            Wire(tell=reporting(line.tell), asks=line.asks),
+            Channel(tell=reporting(line.tell), asks=line.asks),
             trainer=station.trainer,
             pace=station.pace,
         ),
@@ -278,11 +278,11 @@ def guarded(pack: str, tell: Callable[[PackEnd], None], run: Callable[[], PackEn
         return end
 
 
-def reporting(tell: Callable[[Word], None]) -> Callable[[Word], None]:
+def reporting(tell: Callable[[Message], None]) -> Callable[[Message], None]:
     """``tell`` that makes each commit a report of Tune's too, for its loggers and callbacks."""
     ended: Counter[str] = Counter()
 
-    def also_report(word: Word) -> None:
+    def also_report(word: Message) -> None:
         tell(word)
         if isinstance(word, Ended) and word.committed:
             ended.update(summary(word.outcomes))

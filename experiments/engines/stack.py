@@ -1,0 +1,289 @@
+"""One gradient of a stack of models, traced once and run many times.
+
+``torch.func`` says what to compute (``vmap`` of ``grad``); tracing it into a graph of plain tensor
+operations leaves out the interpreter of function transforms, which costs more than the
+arithmetic of a small model.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+from torch.fx.experimental.proxy_tensor import make_fx
+
+import workloads
+from experiments.engines.randomness import ExampleRandomness, RandomDraws
+from experiments.training.study_context import StudyContext
+from workloads import Batch
+
+_BORDER = 64
+"""Bytes: a parameter's first number stands on a multiple of it in every row."""
+_Trace = tuple[Callable[..., Any], dict[str, int | None]]
+"""A traced function, and the counts of the metrics it returns (``None``: one value an example)."""
+_TRACES = 64
+_traces: OrderedDict[Any, _Trace] = OrderedDict()
+
+
+def width_of(models: int) -> int:
+    """The least stack width of the ladder 2, 3, 4, 6, 8, 12, 16, 24 … that holds ``models``.
+
+    At least 2: kernels treat a stack of one differently, and a trial's bits would show it.
+    """
+    width = 2
+    while width < models:
+        if width + width // 2 >= models and width + width // 2 > width:
+            return width + width // 2
+        width *= 2
+    return width
+
+
+@dataclass(kw_only=True)
+class Stack:
+    """The weights and the gradient of ``width`` models, ``(width, size)`` each, and their views."""
+
+    names: list[str]
+    shapes: list[torch.Size]
+    trainable: list[str]
+    weights: Tensor
+    gradient: Tensor
+
+    @classmethod
+    def of(cls, models: Sequence[nn.Module], width: int) -> Stack:
+        """The weights of ``models``; rows up to ``width`` repeat the last one."""
+        named = dict(models[0].named_parameters())
+        first = next(iter(named.values()))
+        stack = cls(
+            names=list(named),
+            shapes=[p.shape for p in named.values()],
+            trainable=[n for n, p in named.items() if p.requires_grad],
+            weights=first.new_zeros(0),
+            gradient=first.new_zeros(0),
+        )
+        stack.weights = first.detach().new_zeros(width, stack.size)
+        stack.gradient = torch.zeros_like(stack.weights)
+        for row in range(width):
+            model = models[min(row, len(models) - 1)]
+            for name, p in model.named_parameters():
+                stack.views[name][row].copy_(p.detach())
+        return stack
+
+    @property
+    def width(self) -> int:
+        """Rows."""
+        return len(self.weights)
+
+    @property
+    def size(self) -> int:
+        """Numbers a row, borders included."""
+        return self.offsets[-1]
+
+    @property
+    def offsets(self) -> list[int]:
+        """Where each parameter starts in a row, and where the last one ends."""
+        border = _BORDER // 4
+        ends = [0]
+        for shape in self.shapes:
+            ends.append(ends[-1] + -(-shape.numel() // border) * border)
+        return ends
+
+    def _views(self, of: Tensor) -> dict[str, Tensor]:
+        found = {}
+        for name, shape, start in zip(self.names, self.shapes, self.offsets, strict=False):
+            flat = of[:, start : start + shape.numel()]
+            found[name] = flat.view(len(of), *shape)
+        return found
+
+    @property
+    def views(self) -> dict[str, Tensor]:
+        """Parameters by name, ``(width, *shape)``, sharing memory with ``weights``."""
+        return self._views(self.weights)
+
+    @property
+    def gradient_views(self) -> dict[str, Tensor]:
+        """Gradients by name, sharing memory with ``gradient``."""
+        return self._views(self.gradient)
+
+    def keep(self, rows: Tensor) -> None:
+        """Go on with ``rows`` (int64 indices)."""
+        self.weights = self.weights[rows]
+        self.gradient = torch.zeros_like(self.weights)
+
+    def add(self, other: Stack) -> None:
+        """Put another stack's rows behind these."""
+        self.weights = torch.cat([self.weights, other.weights])
+        self.gradient = torch.zeros_like(self.weights)
+
+    def cut(self, rows: Tensor) -> dict[str, Tensor]:
+        """A copy of the parameters of ``rows`` by name, ``(rows, *shape)``, laid out as here."""
+        return self._views(self.weights[rows])
+
+
+class _Loss(nn.Module):
+    """The workload's forward and loss as a module, so that ``functional_call`` reaches it."""
+
+    def __init__(self, setup: StudyContext, model: nn.Module) -> None:
+        super().__init__()
+        self.setup, self.model = setup, model
+
+    def forward(self, batch: Batch) -> Tensor:
+        with self.setup.autocast():
+            return self.setup.workload.loss(self.setup.workload.forward(self.model, batch), batch)
+
+
+class _Metrics(_Loss):
+    def forward(self, batch: Batch) -> Any:
+        with self.setup.autocast():
+            output = self.setup.workload.forward(self.model, batch)
+            return self.setup.workload.metrics(output, batch)
+
+
+class StackedStep:
+    """Gradients and metrics of the models in ``stack``."""
+
+    def __init__(
+        self, setup: StudyContext, base: nn.Module, stack: Stack, draws: RandomDraws
+    ) -> None:
+        self.setup, self.stack, self.draws = setup, stack, draws
+        self.loss, self.measured = _Loss(setup, base), _Metrics(setup, base)
+        self.base = base
+        self._held: tuple[int, dict[str, Tensor], list[Tensor]] | None = None
+        self._graphs: dict[Any, _Trace] = {}
+        self._counts: dict[str, int | None] = {}
+        self._owner = object()
+
+    def _views(self) -> tuple[dict[str, Tensor], list[Tensor]]:
+        """Weights by name and the trainable gradients, made again when the stack has moved."""
+        if self._held is None or self._held[0] != self.stack.weights.data_ptr():
+            gradients = self.stack.gradient_views
+            self._held = (
+                self.stack.weights.data_ptr(),
+                self.stack.views,
+                [gradients[n] for n in self.stack.trainable],
+            )
+        return self._held[1], self._held[2]
+
+    def add_gradient(self, batch: Batch, random: Batch = ()) -> Tensor:
+        """Add each model's gradient of (its loss sum / the global batch) to the stack's.
+
+        Args:
+            batch: ``(models, examples, …)`` each.
+            random: where the models draw random numbers, their keys ``(models,)`` and the place of
+                the first example in the global batch, int64.
+
+        Returns:
+            Each model's loss sum, ``(models,)``.
+        """
+        views, into = self._views()
+        if batch[0].shape[1] == 0:
+            return torch.zeros(self.stack.width, device=self.setup.device)
+        graph, _ = self._graph("gradient", self._gradient, views, (*random, *batch))
+        found = graph(*views.values(), *random, *batch)
+        torch._foreach_add_(into, found[:-1])
+        total: Tensor = found[-1]
+        return total
+
+    def _one(
+        self, trained: dict[str, Tensor], frozen: dict[str, Tensor], batch: Batch, random: Batch
+    ) -> Any:
+        named = {f"model.{k}": v for k, v in (trained | frozen).items()}
+        with self._drawing(len(batch[0]), *random):
+            total = functional_call(self.loss, named, (batch,)).sum()
+        return total / self.setup.study.batch_size, total
+
+    def _drawing(
+        self, examples: int, key: Tensor | None = None, start: Tensor | None = None
+    ) -> contextlib.AbstractContextManager[Any]:
+        if key is None or start is None:
+            return contextlib.nullcontext()
+        return ExampleRandomness(self.draws, key, examples, start, stacked=True)
+
+    def _gradient(self, *flat: Tensor) -> list[Tensor]:
+        count = len(self.stack.names)
+        views = dict(zip(self.stack.names, flat[:count], strict=True))
+        trained = {n: views[n] for n in self.stack.trainable}
+        frozen = {n: v for n, v in views.items() if n not in trained}
+        drawn = 2 if self.draws else 0
+        random, batch = flat[count : count + drawn], flat[count + drawn :]
+        # Keys are the models' own; the place of the first example is that of all.
+        each = vmap(grad(self._one, has_aux=True), in_dims=(0, 0, 0, (0, None)[:drawn]))
+        gradients, total = each(trained, frozen, batch, random)
+        return [*(gradients[n] for n in self.stack.trainable), total]
+
+    def metrics(self, batch: Batch, views: dict[str, Tensor] | None = None) -> dict[str, Any]:
+        """Each model's metrics on one batch that all share.
+
+        Args:
+            views: the models' parameters (``Stack.cut``); those of the whole stack unless given.
+
+        Returns:
+            Per metric ``(models, examples)`` values, or a pair of ``(models,)`` sums and a count.
+        """
+        views = self._views()[0] if views is None else views
+        self.base.eval()
+        graph, counts = self._graph("metrics", self._metrics, views, batch)
+        self.base.train()
+        found = graph(*views.values(), *batch)
+        return {
+            name: value if count is None else (value, count)
+            for (name, count), value in zip(counts.items(), found, strict=True)
+        }
+
+    def _metrics(self, *flat: Tensor) -> list[Tensor]:
+        number = len(self.stack.names)
+        batch = flat[number:]
+
+        def one(*parameters: Tensor) -> list[Tensor]:
+            named = zip(self.stack.names, parameters, strict=True)
+            found = functional_call(self.measured, {f"model.{k}": v for k, v in named}, (batch,))
+            # What is not a tensor, a count, leaves here: it is the same for every model.
+            self._counts = {
+                name: int(value[1]) if isinstance(value, tuple) else None
+                for name, value in found.items()
+            }
+            plain = (v[0] if isinstance(v, tuple) else v for v in found.values())
+            return [torch.as_tensor(v) for v in plain]
+
+        return list(vmap(one)(*flat[:number]))
+
+    def _graph(
+        self, what: str, function: Callable[..., Any], views: dict[str, Tensor], batch: Batch
+    ) -> _Trace:
+        """``function`` traced for these shapes: from this process's store if it has it."""
+        shapes = tuple((x.shape, x.dtype) for x in batch)
+        mine = (what, len(next(iter(views.values()))), shapes)
+        if mine in self._graphs:
+            return self._graphs[mine]
+        study = self.setup.study
+        # A model's buffers are constants of the trace, so only models without any share one.
+        owner = self._owner if dict(self.base.named_buffers()) else None
+        key = (
+            *mine,
+            owner,
+            json.dumps(workloads.identity(self.setup.workload), sort_keys=True),
+            study.batch_size,
+            str(study.technique),
+            self.setup.device,
+            self.setup.dtype,
+        )
+        if key not in _traces:
+            with torch.enable_grad(), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                traced = make_fx(function)(*views.values(), *batch)
+            traced.graph.eliminate_dead_code()
+            traced.recompile()
+            # The bare function: a module's hooks cost more than a small model's arithmetic.
+            _traces[key] = (traced.forward, self._counts)
+            while len(_traces) > _TRACES:
+                _traces.popitem(last=False)
+        _traces.move_to_end(key)
+        self._graphs[mine] = _traces[key]
+        return _traces[key]

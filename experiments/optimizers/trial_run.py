@@ -1,0 +1,57 @@
+"""A user's optimizer tried out on a few parameters, before results rest on it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+
+import torch
+from torch import Tensor
+
+from experiments.optimizers.base import Optimizer
+from experiments.plan import Value
+
+GRADIENTS = (1.0, -0.5, 0.25)
+"""Of the steps of a trial run, in multiples of the parameters' first values."""
+_APART = 0.05
+"""Of the way that the parameters go: an optimizer that computes in bfloat16 stays well below."""
+
+Tensors = Mapping[str, Tensor]
+
+
+class OptimizerRun:
+    """An optimizer over copies of some parameters; ``step`` takes the steps of ``GRADIENTS``."""
+
+    def __init__(
+        self, optimizer: Optimizer, values: Mapping[str, Value], named: Iterable[tuple[str, Tensor]]
+    ) -> None:
+        self.start = {name: value.detach().clone() for name, value in named}
+        self.parameters = {n: torch.nn.Parameter(v.clone()) for n, v in self.start.items()}
+        self.torch = optimizer.module(self.parameters.items(), values)
+        self.steps = 0
+
+    def step(self) -> None:
+        """The next step."""
+        for name, parameter in self.parameters.items():
+            parameter.grad = self.start[name] * GRADIENTS[self.steps]
+        self.torch.step()
+        self.steps += 1
+
+    def save_and_load(self, other: OptimizerRun) -> None:
+        """Go on from where ``other`` is, as a trial that was stopped does."""
+        with torch.no_grad():
+            for name, parameter in self.parameters.items():
+                parameter.copy_(other.parameters[name])
+        # An optimizer keeps what it is given and changes it in place.
+        self.torch.load_state_dict(copy.deepcopy(other.torch.state_dict()))
+        self.steps = other.steps
+
+    def differs(self, values: Tensors) -> bool:
+        """Whether ``values`` are not what its parameters have become."""
+        way = max((_distance(v, self.start[n]) for n, v in self.parameters.items()), default=0.0)
+        apart = max((_distance(v, values[n]) for n, v in self.parameters.items()), default=0.0)
+        return apart > _APART * way
+
+
+def _distance(one: Tensor, other: Tensor) -> float:
+    return float((one.detach() - other.detach()).abs().max()) if one.numel() else 0.0

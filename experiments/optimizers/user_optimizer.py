@@ -1,0 +1,121 @@
+"""Any ``torch.optim.Optimizer`` class: one of torch's by its class name, or one's own file's.
+
+Its constructor's arguments are its metaparameters (``learning_rate`` is ``lr``; ``beta1`` and
+``beta2`` are ``betas``, ``epsilon`` is ``eps``); an optional class attribute ``space`` is its
+default search space. It gets a model's parameters, which it may put into groups as it likes; with
+their names, if its first argument, or a further one, is called ``named_parameters``.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+
+from experiments.errors import ExperimentError
+from experiments.optimizers.base import Named, Optimizer
+from experiments.plan import Value
+
+_ALIASES = {"lr": ("learning_rate",), "betas": ("beta1", "beta2"), "eps": ("epsilon",)}
+_NAMED = "named_parameters"
+_SWITCHES = ("foreach", "fused", "capturable", "differentiable", "maximize")
+"""Arguments of torch's optimizers that say how a step is computed, not which."""
+
+
+class UserOptimizer(Optimizer):
+    """Wraps the class ``kind``; ``name`` is what the experiment file calls it."""
+
+    def __init__(self, name: str, kind: type[torch.optim.Optimizer]) -> None:
+        closure = inspect.signature(kind.step).parameters.get("closure")
+        if closure is not None and closure.default is inspect.Parameter.empty:
+            raise ExperimentError(
+                f"optimizer {name!r} evaluates the loss several times a step, which is not SGD",
+                hint="choose a first-order optimizer",
+            )
+        self.name = name
+        self.kind = kind
+        self._parameters = dict(inspect.signature(kind.__init__).parameters)
+        _, *first = list(self._parameters)[:2]  # self, and what gets the parameters
+        self._pairs_first = first == [_NAMED]
+        others = list(self._parameters)[2:]
+        self._pairs_too = _NAMED in others
+        self.constructor = [a for a in others if a not in ("args", "kwargs", _NAMED)]
+        self.arguments = frozenset(name for a in self.constructor for name in _names(a))
+        self.space = dict(getattr(kind, "space", {"learning_rate": {"log": [1e-5, 1]}}))
+        self.defaults = {
+            name: value
+            for argument in self.constructor
+            if argument not in _SWITCHES
+            for name, value in zip(_names(argument), self._default(argument), strict=False)
+        }
+
+    def _default(self, argument: str) -> tuple[Value, ...]:
+        """The values that an argument has by itself: of ``betas`` two; none where it has none."""
+        default = self._parameters[argument].default
+        values = tuple(default) if argument == "betas" and _is_pair(default) else (default,)
+        return values if all(isinstance(v, (bool, int, float, str)) for v in values) else ()
+
+    def constructor_arguments(self, metaparameters: Mapping[str, Value]) -> dict[str, Any]:
+        """Metaparameters under the constructor's own names.
+
+        Raises:
+            ExperimentError: one that has no default is not given.
+        """
+        arguments: dict[str, Any] = {}
+        for argument in self.constructor:
+            given = [name for name in _names(argument) if name in metaparameters]
+            if not given:
+                if self._parameters[argument].default is inspect.Parameter.empty:
+                    raise self._needs(argument)
+            elif argument == "betas":
+                pair = [metaparameters.get(n, self.defaults.get(n)) for n in _names("betas")]
+                if None in pair:
+                    raise self._needs(argument)
+                arguments["betas"] = tuple(float(value) for value in pair if value is not None)
+            else:
+                arguments[argument] = metaparameters[given[0]]
+        return arguments
+
+    def _needs(self, argument: str) -> ExperimentError:
+        names = _names(argument)
+        return ExperimentError(
+            f"optimizer {self.name} needs a value of {' and '.join(names)}",
+            hint=f"in an experiment: search: {{{names[0]}: …}}; or a default in its constructor",
+        )
+
+    def module(
+        self, named_parameters: Iterable[Named], metaparameters: Mapping[str, Value]
+    ) -> torch.optim.Optimizer:
+        pairs = list(named_parameters)
+        self._check_shapes(pairs)
+        arguments = self.constructor_arguments(metaparameters)
+        if self._pairs_too:
+            arguments[_NAMED] = list(pairs)
+        return self.kind(
+            pairs if self._pairs_first else [parameter for _, parameter in pairs], **arguments
+        )
+
+    def _check_shapes(self, pairs: list[Named]) -> None:
+        """torch's own Muon says so too, but not of which parameter, nor what to do."""
+        muon = getattr(torch.optim, "Muon", None)
+        if muon is None or self.kind.__init__ is not muon.__init__:
+            return
+        others = [name for name, parameter in pairs if parameter.ndim != 2]
+        if others:
+            many = "parameter" if len(others) == 1 else "parameters"
+            raise ExperimentError(
+                f"optimizer {self.name} takes matrices alone; the model has {len(others)} other "
+                f"{many} (first: {others[0]})",
+                hint="a class of your own that gives the rest to AdamW: docs/optimizers.md",
+            )
+
+
+def _names(argument: str) -> tuple[str, ...]:
+    """What a constructor's argument is called in experiments."""
+    return _ALIASES.get(argument, (argument,))
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, (tuple, list)) and len(value) == 2

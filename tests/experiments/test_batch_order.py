@@ -1,0 +1,92 @@
+"""Batches are drawn without replacement in shuffled epochs, and the order needs no state."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.seeds import derive
+from experiments.training import batch_order as module
+from experiments.training.batch_order import BatchOrder
+
+
+@given(examples=st.integers(1, 200), batch=st.integers(1, 200), seed=st.integers(0, 2**62))
+def test_an_epoch_is_a_shuffle_without_its_short_batch(
+    examples: int, batch: int, seed: int
+) -> None:
+    batch = min(batch, examples)
+    order = BatchOrder(seed, examples, batch)
+    per_epoch = examples // batch
+    epochs = [order.batches(e * per_epoch, per_epoch) for e in range(3)]
+    for epoch in epochs:
+        assert epoch.shape == (per_epoch, batch)
+        assert len(set(epoch.flatten().tolist())) == per_epoch * batch
+        assert set(epoch.flatten().tolist()) <= set(range(examples))
+    if examples > 20 and batch < examples:
+        assert not torch.equal(epochs[0], epochs[1])
+
+
+@given(
+    examples=st.integers(1, 60),
+    batch=st.integers(1, 60),
+    start=st.integers(0, 300),
+    count=st.integers(1, 100),
+    seed=st.integers(0, 2**62),
+)
+def test_any_stretch_is_the_same_read_at_once_or_step_by_step(
+    examples: int, batch: int, start: int, count: int, seed: int
+) -> None:
+    batch = min(batch, examples)
+    at_once = BatchOrder(seed, examples, batch).batches(start, count)
+    singly = [BatchOrder(seed, examples, batch).batches(start + i, 1) for i in range(count)]
+    assert torch.equal(at_once, torch.cat(singly))
+
+
+def test_each_seed_and_epoch_has_its_own_order_and_every_example_its_turn() -> None:
+    seen = torch.zeros(100)
+    for seed in range(50):
+        for step in BatchOrder(seed, 100, 30).batches(0, 3):
+            seen[step] += 1
+    assert seen.min() > 30  # expected 45 of 50
+    assert seen.sum() == 50 * 90
+
+
+@pytest.mark.parametrize(("examples", "batch"), [(1000, 300), (2**20, 2**18)])
+def test_up_to_a_million_examples_the_order_is_numpys(examples: int, batch: int) -> None:
+    """As it always was: recorded trials must see the same batches when they are trained again."""
+    draw = np.random.Generator(np.random.SFC64(derive(5, "order", 1)))
+    expected = draw.permutation(examples)[: examples // batch * batch].reshape(-1, batch)
+    epoch = examples // batch
+    assert torch.equal(
+        BatchOrder(5, examples, batch).batches(epoch, epoch), torch.from_numpy(expected)
+    )
+
+
+@given(examples=st.integers(1, 200), batch=st.integers(1, 200), seed=st.integers(0, 2**62))
+def test_an_order_without_a_table_is_such_a_shuffle_too(
+    examples: int, batch: int, seed: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_DRAWN_WHOLE", 0)
+        test_an_epoch_is_a_shuffle_without_its_short_batch.hypothesis.inner_test(
+            examples, batch, seed
+        )
+        start, count = seed % 300, 1 + seed % 7
+        batch = min(batch, examples)
+        at_once = BatchOrder(seed, examples, batch).batches(start, count)
+        singly = [BatchOrder(seed, examples, batch).batches(start + i, 1) for i in range(count)]
+        assert torch.equal(at_once, torch.cat(singly))
+
+
+def test_a_step_of_a_huge_epoch_needs_no_table() -> None:
+    order = BatchOrder(3, 10**15, 512)
+    batch = order.batches(10**12, 2)
+    assert batch.shape == (2, 512)
+    assert len(batch.unique()) == 1024
+    assert batch.max() < 10**15
+    assert batch.double().mean() == pytest.approx(5e14, rel=0.1)
+    assert not torch.equal(batch, BatchOrder(4, 10**15, 512).batches(10**12, 2))
+    assert not torch.equal(batch, order.batches(10**12 + order.per_epoch, 2))

@@ -1,0 +1,251 @@
+"""Trials that an early round sets aside go on later as if nothing had been between."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import results as dataset
+from experiments.driver import sweep as driver
+from experiments.driver.jobs import Channel, Control, Job
+from experiments.driver.ledger import FolderLedger
+from experiments.driver.worker import Pace, run_pack
+from experiments.plan import Outcome, Pack, Study, Trial
+from experiments.training import paused_trials
+from experiments.training.loop import Training
+from tests import problems
+from tests.experiments.fakes import FakeTraining, Pair, Plan, points
+from tests.experiments.fakes import study as fake_study
+from tests.experiments.test_refine import by_trial, coarse, some_of
+from tests.experiments.test_sweep import experiment
+
+KINDS = ["module", "stacked"]
+QUICK = Pace(ask=0.01, renew=0.02, commit=0.0, snapshot=0.0)
+
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def first_round(of: Study, some: tuple[Trial, ...], kind: str) -> tuple[dict[str, bytes], Any]:
+    """What is set aside where another pack has hit after 15 steps, and the events until then."""
+    pack = Pack(id="pack", study=replace(of, keep=1), trials=some, engine=kind)
+    training = Training(replace(pack, known=(15,), keep_paused=True))
+    events = [event for look in training.run() for event in look]
+    return training.paused, events
+
+
+def finest(events: list[Any]) -> list[Any]:
+    """Of the trials with the least steps to target, these and those on the finer grid."""
+    hits = [o for o in problems.outcomes(events).values() if o.steps_to_target is not None]
+    least = min((o.steps_to_target for o in hits), default=None)
+    return sorted(
+        (o.trial, o.steps_to_target, o.refined_steps, o.refined_last_miss)
+        for o in hits
+        if o.steps_to_target == least
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("optimizer", "schedule", "refine"),
+    [("adam", "constant", 1.02), ("momentum", "linear", None), ("RMSprop", "cosine", None)],
+)
+def test_a_trial_set_aside_goes_on_bit_for_bit(
+    kind: str, optimizer: str, schedule: str, refine: float | None
+) -> None:
+    of = coarse(optimizer=optimizer, schedule=schedule, refine=refine)
+    some = some_of(of, 7)
+    held, before = first_round(of, some, kind)
+    ended = problems.outcomes(before)
+    assert held.keys() == {t for t, o in ended.items() if o.stop_reason == "dominated"}
+    left = tuple(trial for trial in some if trial.id in held)
+    assert len(left) > 1
+    fresh = tuple(replace(t, id=f"new-{t.id}", seed=t.seed + 1) for t in some[:2])
+    training = Training(Pack(id="next", study=of, trials=(*fresh, *left[:1]), engine=kind))
+    training.resume(held)  # some begin with the pack, others join it
+    after = []
+    for look in training.run():
+        after += look
+        if len(training.pack.trials) == 3 and training.step > 8:
+            training.add(left[1:])
+            training.resume({t.id: held[t.id] for t in left[1:]})
+    alone = by_trial(problems.train(of, left, kind))
+    parts = [by_trial([e for e in events if e.trial in held]) for events in (before, after)]
+    for trial in held:
+        # The first part ends with the outcome of being dominated.
+        assert parts[0][trial][:-1] + parts[1][trial] == alone[trial]
+        assert parts[1][trial][0][1] > ended[trial].steps_run
+    together = problems.train(of, (*fresh, *left), kind)
+    assert finest(after) == finest(together)
+    if optimizer == "adam":
+        assert all(steps is not None for _, _, steps, _ in finest(after)) == bool(refine)
+
+
+def test_models_that_are_too_large_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    of = coarse()
+    monkeypatch.setattr(paused_trials, "_LARGEST_BYTES", 1000)
+    held, events = first_round(of, some_of(of, 5), "stacked")
+    assert held == {}
+    assert any(o.stop_reason == "dominated" for o in problems.outcomes(events).values())
+
+
+# Through workers and the results folder
+
+
+def job(of: Study, some: tuple[Trial, ...], before: dict[str, str] | None = None) -> Job:
+    pack = Pack(id="pack", study=of, trials=some, engine="module", keep_paused=before is None)
+    return Job(
+        pack=pack,
+        round=0,
+        columns={"study": of.id, "workload": "w", "batch_size": of.batch_size},
+        wanted=frozenset(trial.id for trial in some),
+        before=before or {},
+    )
+
+
+def run(one: Job, root: Path, **how: Any) -> None:
+    deaf = Channel(tell=lambda _: None, asks=lambda _: Control())
+    how = {"trainer": Training, "pace": QUICK, **how}
+    assert run_pack(one, FolderLedger(str(root)), deaf, **how).end == "done"
+
+
+def later(root: Path, some: tuple[Trial, ...]) -> tuple[tuple[Trial, ...], dict[str, str]]:
+    """Those that were set aside, and the commits that say so."""
+    rows = FolderLedger(str(root)).store.trials()
+    rows = rows[rows["stop_reason"] == "dominated"]
+    runs = dict(zip(rows["trial"], rows["run"], strict=True))
+    return tuple(trial for trial in some if trial.id in runs), runs
+
+
+def looks(root: Path) -> pd.DataFrame:
+    columns = ["trial", "step", "validation_error", "validation_cross_entropy"]
+    found = dataset.open(root).measurements.sort_values(["trial", "step"])[columns]
+    return found.reset_index(drop=True)
+
+
+def ends(root: Path) -> list[tuple[Any, ...]]:
+    rows = FolderLedger(str(root)).store.trials().sort_values("trial")
+    columns = ["trial", "stop_reason", "steps_run", "steps_to_target", "last_miss"]
+    return list(rows[columns].astype(str).itertuples(index=False, name=None))
+
+
+def files(root: Path) -> list[str]:
+    return [path.name for path in (root / "checkpoints").glob("*.trial")]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_the_rows_of_a_trial_that_went_on_are_those_of_one_that_never_stopped(
+    tmp_path: Path, lost: bool
+) -> None:
+    of = coarse()
+    some = some_of(of, 6)
+    run(job(replace(of, keep=1), some), tmp_path / "two")
+    left, runs = later(tmp_path / "two", some)
+    assert len(files(tmp_path / "two")) == len(left) > 1
+    if lost:
+        for file in (tmp_path / "two" / "checkpoints").iterdir():
+            file.unlink()
+    began: dict[str, int] = {}
+
+    class Watched(Training):
+        def run(self, *arguments: Any) -> Any:
+            for look in super().run(*arguments):
+                for event in look:
+                    began.setdefault(event.trial, getattr(event, "step", 0))
+                yield look
+
+    run(job(of, left, runs), tmp_path / "two", trainer=Watched)
+    run(job(of, some, {}), tmp_path / "one")
+    assert looks(tmp_path / "two").equals(looks(tmp_path / "one"))
+    assert ends(tmp_path / "two") == ends(tmp_path / "one")
+    assert files(tmp_path / "two") == []
+    assert {step == 1 for step in began.values()} == {lost}
+
+
+@pytest.mark.parametrize("changes", [{"budget_steps": 161}, {"engine": "stacked"}])
+def test_what_was_set_aside_under_other_settings_is_left(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    of = coarse()
+    some = some_of(of, 4)
+    run(job(replace(of, keep=1), some), tmp_path)
+    left, runs = later(tmp_path, some)
+    kind = changes.pop("engine", "module")
+    one = job(replace(of, **changes), left, runs)
+    run(replace(one, pack=replace(one.pack, engine=kind)), tmp_path)
+    found = looks(tmp_path)
+    first = found[found["trial"].isin([trial.id for trial in left])].groupby("trial")["step"]
+    assert set(first.min()) == {1}
+    assert (found.groupby("trial")["step"].diff().dropna() > 0).all()
+
+
+def test_all_ranks_go_on_from_the_same_step(tmp_path: Path) -> None:
+    some = tuple(Plan(fake_study(), points(80)).trials(0, 8))
+    of = fake_study(keep=1)
+    run(job(of, some), tmp_path, trainer=FakeTraining)
+    left, runs = later(tmp_path, some)
+    one = job(replace(of, keep=None), left, runs)
+    line: queue.Queue[Any] = queue.Queue()
+    resumed: dict[int, list[str]] = {}
+
+    def trainer(rank: int) -> type:
+        class Ranked(FakeTraining):
+            def resume(self, held: Any) -> set[str]:
+                resumed[rank] = sorted(held)
+                return super().resume(held)
+
+        return Ranked
+
+    def second() -> None:
+        deaf = Channel(tell=lambda _: None, asks=lambda _: Control())
+        how = {"trainer": trainer(1), "pace": QUICK, "group": Pair(1, line)}
+        run_pack(one, FolderLedger(str(tmp_path)), deaf, **how)
+
+    thread = threading.Thread(target=second)
+    thread.start()
+    run(one, tmp_path, trainer=trainer(0), group=Pair(0, line))
+    thread.join(30)
+    assert not thread.is_alive()
+    assert resumed[0] == resumed[1] == sorted(trial.id for trial in left)
+
+
+# Through whole sweeps
+
+
+def test_a_sweep_goes_on_with_what_its_early_rounds_set_aside(tmp_path: Path) -> None:
+    steps: dict[str, list[int]] = {}
+    twice = []
+
+    class Watched(FakeTraining):
+        def run(self, *arguments: Any) -> Any:
+            for look in super().run(*arguments):
+                for event in look:
+                    if isinstance(event, Outcome):
+                        twice.append(event.trial)
+                    else:
+                        steps.setdefault(event.trial, []).append(event.step)
+                yield look
+
+    how = {"address": "none", "pack_size": 8}
+    of = experiment(batch_size="64", trials=40, keep=6, seed=2, method="random")
+    did = driver.sweep(of, results=tmp_path / "runs", trainer=Watched, **how)
+    assert did.complete
+    assert did.trials == did.trained == len(steps)  # those that went on count once
+    assert len(twice) > len(set(twice))
+    assert all(each == sorted(set(each)) for each in steps.values())  # no step twice
+    assert files(tmp_path / "runs") == []
+    found = looks(tmp_path / "runs").groupby("trial")["step"].apply(list).to_dict()
+    assert found == steps
+    every = experiment(batch_size="64", trials=40, keep="off", seed=2, method="random")
+    driver.sweep(every, results=tmp_path / "off", trainer=FakeTraining, **how)
+    rows = [FolderLedger(str(tmp_path / name)).store.trials() for name in ("runs", "off")]
+    assert set(rows[0]["trial"]) <= set(rows[1]["trial"])
+    rows[1] = rows[1][rows[1]["trial"].isin(rows[0]["trial"])]
+    best = [sorted(table["steps_to_target"].dropna())[:6] for table in rows]
+    assert best[0] == best[1]
