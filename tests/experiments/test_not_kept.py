@@ -16,7 +16,7 @@ from experiments.driver.worker import Pace, run_pack
 from experiments.plan import Pack
 from experiments.training.loop import Training
 from tests import problems
-from tests.experiments.test_aside import by_trial, coarse, ends, job, looks, run, some_of
+from tests.experiments.test_paused_trials import by_trial, coarse, ends, job, looks, run, some_of
 from tests.experiments.test_untrusted_files import StopsAfter
 from tests.experiments.test_worker import Line
 

@@ -27,7 +27,7 @@ from results.checkpoints import Checkpoints
 from results.store import Store
 from tests import problems
 from tests.experiments.fakes import FakeTraining
-from tests.experiments.test_aside import coarse, ends, job, later, looks, run, some_of
+from tests.experiments.test_paused_trials import coarse, ends, job, later, looks, run, some_of
 from tests.experiments.test_worker import Line
 
 QUICK = Pace(ask=0.01, renew=0.02, commit=0.0, snapshot=0.0)
