@@ -1,0 +1,138 @@
+"""The minimal program measures what the platform measures: each trial's steps, and the knee."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+
+import batchscale as bs
+from analysis.estimate import fitted
+from batchscale.run import Run
+from experiments.training.threads import one_thread
+from tests.batchscale.conftest import ignore
+from tests.docs.conftest import program
+from workloads.digits import splits
+
+TRIALS = 4
+EPOCHS, STEPS = 4, 150
+TARGET = 0.1
+
+
+class Measured(NamedTuple):
+    """The same measurement by the platform and by the minimal program."""
+
+    run: Run
+    trials: dict[int, list[Any]]
+    """By batch size."""
+
+
+@pytest.fixture(scope="module")
+def minimal() -> Iterator[Any]:
+    """What docs/minimal.py defines."""
+    with one_thread():
+        yield program("minimal")
+
+
+def measure(
+    minimal: Any, folder: Path, batch_sizes: list[int], space: tuple[float, float] | None
+) -> Measured:
+    """``space``: None for the default of both."""
+    run = bs.sweep(
+        workload="digits-mlp",
+        optimizer=["sgd"],
+        batch_size=batch_sizes,
+        trials=TRIALS,
+        budget=f"{EPOCHS} epochs + {STEPS} steps",
+        target=f"validation_error < {TARGET}",
+        keep="off",
+        engine="module",
+        results=folder,
+        address="none",
+        observer=ignore,
+        **({} if space is None else {"learning_rate": {"log": list(space)}}),
+    )
+    settings = {"trials": TRIALS, "epochs": EPOCHS, "steps": STEPS, "target": TARGET}
+    if space is not None:
+        settings["space"] = space
+    data = minimal.load_data()
+    return Measured(run, {size: minimal.tune(data, size, **settings) for size in batch_sizes})
+
+
+@pytest.fixture(scope="module")
+def measured(minimal: Any, tmp_path_factory: pytest.TempPathFactory) -> Measured:
+    """Six batch sizes up to the full training set, in the default search space."""
+    folder = tmp_path_factory.mktemp("measured")
+    return measure(minimal, folder, [16, 64, 128, 256, 1024, 1297], None)
+
+
+@pytest.fixture(scope="module")
+def diverging(minimal: Any, tmp_path_factory: pytest.TempPathFactory) -> Measured:
+    """Learning rates of which most diverge."""
+    return measure(minimal, tmp_path_factory.mktemp("diverging"), [64, 1024], (0.1, 1e30))
+
+
+def check_trials(measured: Measured) -> None:
+    assert set(measured.run.trials["batch_size"]) == set(measured.trials)
+    for batch_size, trials in measured.trials.items():
+        rows = measured.run.trials.query("batch_size == @batch_size").sort_values("index")
+        steps = [None if np.isnan(value) else int(value) for value in rows["steps_to_target"]]
+        assert rows["learning_rate"].tolist() == [trial.learning_rate for trial in trials]
+        assert steps == [trial.steps for trial in trials]
+        diverged = [trial.diverged for trial in trials]
+        assert (rows["status"] == "INFEASIBLE").tolist() == diverged
+
+
+def test_the_data_are_those_of_the_workload(minimal: Any) -> None:
+    expected = [tensor for name in ("train", "validation") for tensor in splits()[name]]
+    for mine, theirs in zip(minimal.load_data(), expected, strict=True):
+        assert torch.equal(mine, theirs)
+
+
+def test_every_trial_has_the_learning_rate_and_the_steps_of_the_platform(
+    measured: Measured,
+) -> None:
+    check_trials(measured)
+    reached = [trial.steps for trials in measured.trials.values() for trial in trials]
+    assert 6 <= sum(steps is not None for steps in reached) < len(reached)
+
+
+def test_trials_that_diverge_are_replaced_as_the_platform_does(diverging: Measured) -> None:
+    check_trials(diverging)
+    for trials in diverging.trials.values():
+        assert sum(not trial.diverged for trial in trials) == TRIALS
+        assert any(trial.diverged for trial in trials)
+
+
+def test_the_fewest_steps_and_the_knee_are_those_of_the_regimes(
+    minimal: Any, measured: Measured
+) -> None:
+    (regimes,) = measured.run.regimes()
+    points = {point["batch_size"]: point["steps"] for point in regimes["points"]}
+    fewest = {size: minimal.fewest_steps(trials) for size, trials in measured.trials.items()}
+    assert points == fewest
+    best = regimes["best"]
+    assert best["a"] == 1
+    assert best["points"] == len(fewest)
+    min_steps, critical, k = minimal.fit_knee(list(fewest), list(fewest.values()))
+    assert min_steps == pytest.approx(best["min_steps"], rel=1e-3)
+    assert critical == pytest.approx(best["critical_batch_size"], rel=1e-3)
+    assert k == pytest.approx(best["k"], rel=1e-3)
+
+
+@pytest.mark.parametrize("count", [3, 4, 5, 9])
+def test_the_knee_of_noisy_curves_is_that_of_the_analysis(minimal: Any, count: int) -> None:
+    sizes = np.geomspace(4, 4096, count)
+    for seed, bend in enumerate([0.7, 1.0, 2.5]):
+        noise = 0.05 * np.random.default_rng(seed).standard_normal(count)
+        log_steps = minimal.knee(sizes, 100.0, 128.0, bend) + noise
+        shaped = (np.log(sizes)[None], log_steps[None], np.ones((1, count)))
+        theirs = fitted(*shaped, tolerance=0.2, level=0.9)
+        assert not theirs.left_out.any()
+        assert not theirs.data.sloped.any()
+        mine = minimal.fit_knee(sizes, np.exp(log_steps))
+        assert mine == pytest.approx(np.exp(theirs.params[0, :3]), rel=1e-3)
