@@ -2,7 +2,7 @@
 
 A multilayer perceptron learns scikit-learn's digits with plain SGD. At every batch size the
 learning rate is tuned afresh by a quasi-random search, each trial's steps to target are counted,
-and a knee is fitted to the fewest of each batch size. In about a minute,
+and a knee is fitted to those of each batch size's best trial. In about a minute,
 
     python docs/minimal.py
 
@@ -38,11 +38,12 @@ EVALUATION_RATIO = 1.05
 
 
 class Trial(NamedTuple):
-    """One training run of the search. ``steps`` is None where it did not reach the target."""
+    """One training run of the search, and the first evaluation that reached the target, if any."""
 
     learning_rate: float
-    steps: int | None
-    diverged: bool
+    last_miss: int = 0
+    steps: int | None = None
+    diverged: bool = False
 
 
 def load_data() -> tuple[torch.Tensor, ...]:
@@ -123,23 +124,23 @@ def train(
     model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=learning_rate)
     batches = draw_batches(seed, len(x), batch_size)
-    step, total_loss = 0, 0.0
-    for evaluation in evaluation_grid(budget):
-        for batch in itertools.islice(batches, evaluation - step):
+    last_miss, total_loss = 0, 0.0
+    for step in evaluation_grid(budget):
+        for batch in itertools.islice(batches, step - last_miss):
             optimizer.zero_grad()
             loss = F.cross_entropy(model(x[batch]), y[batch], reduction="sum")
             (loss / batch_size).backward()
             optimizer.step()
             total_loss += loss.item()
-        step = evaluation
         finite = all(bool(weights.isfinite().all()) for weights in model.parameters())
         if not (finite and math.isfinite(total_loss)):
-            return Trial(learning_rate, None, diverged=True)
+            return Trial(learning_rate, diverged=True)
         with torch.no_grad():
             errors = (model(validation_x).argmax(-1) != validation_y).sum().item()
         if errors / len(validation_y) < target:
-            return Trial(learning_rate, step, diverged=False)
-    return Trial(learning_rate, None, diverged=False)
+            return Trial(learning_rate, last_miss, step)
+        last_miss = step
+    return Trial(learning_rate)
 
 
 def tune(
@@ -165,9 +166,14 @@ def tune(
     return trained
 
 
-def fewest_steps(trials: list[Trial]) -> int | None:
-    """Steps to target of the best trial; None where none reached it."""
-    return min((trial.steps for trial in trials if trial.steps is not None), default=None)
+def best_trial(trials: list[Trial]) -> Trial | None:
+    """The one of the fewest steps to target; None where none reached it."""
+    return min((t for t in trials if t.steps is not None), key=lambda t: t.steps, default=None)
+
+
+def bracket_middle(trial: Trial) -> float:
+    """The target was first reached somewhere after ``last_miss`` and up to ``steps``."""
+    return (trial.last_miss + 1 + trial.steps) / 2
 
 
 def knee(batch_sizes: np.ndarray, min_steps: float, critical: float, k: float) -> np.ndarray:
@@ -176,7 +182,7 @@ def knee(batch_sizes: np.ndarray, min_steps: float, critical: float, k: float) -
     return np.log(min_steps) + np.logaddexp(0, k * ratio) / k
 
 
-def fit_knee(batch_sizes: list[int], steps: list[int]) -> tuple[float, float, float]:
+def fit_knee(batch_sizes: list[int], steps: list[float]) -> tuple[float, float, float]:
     """S_min (steps), B_crit (examples) and k by least squares in log steps, from several starts.
 
     Of three or four batch sizes k is 1, the curve of McCandlish et al. 2018 (arXiv:1812.06162).
@@ -189,9 +195,11 @@ def fit_knee(batch_sizes: list[int], steps: list[int]) -> tuple[float, float, fl
     def residuals(logs: np.ndarray) -> np.ndarray:
         return knee(sizes, *np.exp([*logs, 0.0][:3])) - log_steps
 
+    starts = itertools.product([log_steps.min()], np.log(sizes), np.log([0.5, 1, 2, 5]))
+    limits = (low[:free], high[:free])
     fits = [
-        least_squares(residuals, start[:free], bounds=(low[:free], high[:free]), xtol=1e-12)
-        for start in itertools.product([log_steps.min()], np.log(sizes), np.log([0.5, 1, 2, 5]))
+        least_squares(residuals, start[:free], bounds=limits, method="dogbox", ftol=1e-12)
+        for start in starts
     ]
     best = min(fits, key=lambda fit: fit.cost)
     min_steps, critical, k = np.exp([*best.x, 0.0][:3])
@@ -202,18 +210,17 @@ def main() -> None:
     """Print the best trial of each batch size, and the knee."""
     torch.set_num_threads(1)  # as every worker of the platform: sums then round the same
     data = load_data()
-    reached: dict[int, int] = {}
+    points: dict[int, float] = {}
     print("batch size   steps to target   examples   learning rate")
     for batch_size in (8, 16, 32, 64, 128, 256, 512, 1024, len(data[0])):
-        trials = tune(data, batch_size)
-        steps = fewest_steps(trials)
-        if steps is None:
+        best = best_trial(tune(data, batch_size))
+        if best is None:
             print(f"{batch_size:10}   not within the budget")
             continue
-        best = next(trial for trial in trials if trial.steps == steps)
-        reached[batch_size] = steps
-        print(f"{batch_size:10} {steps:17} {batch_size * steps:10} {best.learning_rate:15.3g}")
-    min_steps, critical, k = fit_knee(list(reached), list(reached.values()))
+        points[batch_size] = bracket_middle(best)
+        examples = batch_size * best.steps
+        print(f"{batch_size:10} {best.steps:17} {examples:10} {best.learning_rate:15.3g}")
+    min_steps, critical, k = fit_knee(list(points), list(points.values()))
     print(f"knee: S_min {min_steps:.1f} steps, B_crit {critical:.0f} examples, k {k:.2f}")
 
 

@@ -13,10 +13,11 @@ import torch
 import batchscale as bs
 from analysis.estimate import fitted
 from batchscale.run import Run
+from experiments import optimizers
 from experiments.training.threads import one_thread
 from tests.batchscale.conftest import ignore
 from tests.docs.conftest import program
-from workloads.digits import splits
+from workloads.digits import DigitsMLP, splits
 
 TRIALS = 4
 EPOCHS, STEPS = 4, 150
@@ -39,9 +40,8 @@ def minimal() -> Iterator[Any]:
 
 
 def measure(
-    minimal: Any, folder: Path, batch_sizes: list[int], space: tuple[float, float] | None
+    minimal: Any, folder: Path, batch_sizes: list[int], space: tuple[float, float]
 ) -> Measured:
-    """``space``: None for the default of both."""
     run = bs.sweep(
         workload="digits-mlp",
         optimizer=["sgd"],
@@ -54,20 +54,19 @@ def measure(
         results=folder,
         address="none",
         observer=ignore,
-        **({} if space is None else {"learning_rate": {"log": list(space)}}),
+        learning_rate={"log": list(space)},
     )
-    settings = {"trials": TRIALS, "epochs": EPOCHS, "steps": STEPS, "target": TARGET}
-    if space is not None:
-        settings["space"] = space
     data = minimal.load_data()
-    return Measured(run, {size: minimal.tune(data, size, **settings) for size in batch_sizes})
+    settings = {"trials": TRIALS, "epochs": EPOCHS, "steps": STEPS, "target": TARGET}
+    trials = {size: minimal.tune(data, size, **settings, space=space) for size in batch_sizes}
+    return Measured(run, trials)
 
 
 @pytest.fixture(scope="module")
 def measured(minimal: Any, tmp_path_factory: pytest.TempPathFactory) -> Measured:
-    """Six batch sizes up to the full training set, in the default search space."""
+    """Batch sizes up to the full training set."""
     folder = tmp_path_factory.mktemp("measured")
-    return measure(minimal, folder, [16, 64, 128, 256, 1024, 1297], None)
+    return measure(minimal, folder, [16, 64, 256, 1024, 1297], (0.02, 2.0))
 
 
 @pytest.fixture(scope="module")
@@ -78,13 +77,16 @@ def diverging(minimal: Any, tmp_path_factory: pytest.TempPathFactory) -> Measure
 
 def check_trials(measured: Measured) -> None:
     assert set(measured.run.trials["batch_size"]) == set(measured.trials)
+    by_size = measured.run.trials.sort_values("index").groupby("batch_size")
     for batch_size, trials in measured.trials.items():
-        rows = measured.run.trials.query("batch_size == @batch_size").sort_values("index")
-        steps = [None if np.isnan(value) else int(value) for value in rows["steps_to_target"]]
+        rows = by_size.get_group(batch_size)
         assert rows["learning_rate"].tolist() == [trial.learning_rate for trial in trials]
-        assert steps == [trial.steps for trial in trials]
         diverged = [trial.diverged for trial in trials]
         assert (rows["status"] == "INFEASIBLE").tolist() == diverged
+        reached = [trial.steps is not None for trial in trials]
+        assert rows["steps_to_target"].notna().tolist() == reached
+        hits = rows[reached][["last_miss", "steps_to_target"]].to_numpy().tolist()
+        assert hits == [[trial.last_miss, trial.steps] for trial in trials if trial.steps]
 
 
 def test_the_data_are_those_of_the_workload(minimal: Any) -> None:
@@ -93,12 +95,18 @@ def test_the_data_are_those_of_the_workload(minimal: Any) -> None:
         assert torch.equal(mine, theirs)
 
 
+def test_target_and_search_space_are_the_defaults_of_the_platform(minimal: Any) -> None:
+    defaults = minimal.tune.__kwdefaults__
+    assert optimizers.get("sgd").space == {"learning_rate": {"log": list(defaults["space"])}}
+    assert DigitsMLP.target == f"validation_error < {defaults['target']}"
+
+
 def test_every_trial_has_the_learning_rate_and_the_steps_of_the_platform(
     measured: Measured,
 ) -> None:
     check_trials(measured)
     reached = [trial.steps for trials in measured.trials.values() for trial in trials]
-    assert 6 <= sum(steps is not None for steps in reached) < len(reached)
+    assert len(measured.trials) <= sum(steps is not None for steps in reached) < len(reached)
 
 
 def test_trials_that_diverge_are_replaced_as_the_platform_does(diverging: Measured) -> None:
@@ -113,12 +121,13 @@ def test_the_fewest_steps_and_the_knee_are_those_of_the_regimes(
 ) -> None:
     (regimes,) = measured.run.regimes()
     points = {point["batch_size"]: point["steps"] for point in regimes["points"]}
-    fewest = {size: minimal.fewest_steps(trials) for size, trials in measured.trials.items()}
-    assert points == fewest
+    trials = {size: minimal.best_trial(trials) for size, trials in measured.trials.items()}
+    assert points == {size: trial.steps for size, trial in trials.items()}
     best = regimes["best"]
     assert best["a"] == 1
-    assert best["points"] == len(fewest)
-    min_steps, critical, k = minimal.fit_knee(list(fewest), list(fewest.values()))
+    assert best["points"] == len(points)
+    middles = [minimal.bracket_middle(trial) for trial in trials.values()]
+    min_steps, critical, k = minimal.fit_knee(list(trials), middles)
     assert min_steps == pytest.approx(best["min_steps"], rel=1e-3)
     assert critical == pytest.approx(best["critical_batch_size"], rel=1e-3)
     assert k == pytest.approx(best["k"], rel=1e-3)
