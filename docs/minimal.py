@@ -38,12 +38,17 @@ EVALUATION_RATIO = 1.05
 
 
 class Trial(NamedTuple):
-    """One training run of the search, and the first evaluation that reached the target, if any."""
+    """One training run of the search: its target lies after ``last_miss``, at most at ``steps``."""
 
     learning_rate: float
-    last_miss: int = 0
-    steps: int | None = None
+    last_miss: int
+    steps: float = math.inf  # inf: the target was not reached
     diverged: bool = False
+
+    @property
+    def middle(self) -> float:
+        """Of the steps at which the target may have been reached."""
+        return (self.last_miss + 1 + self.steps) / 2
 
 
 def load_data() -> tuple[torch.Tensor, ...]:
@@ -105,7 +110,7 @@ def draw_batches(seed: int, examples: int, batch_size: int) -> Iterator[torch.Te
     for epoch in itertools.count():
         shuffle = np.random.Generator(np.random.SFC64(derive_seed(seed, "order", epoch)))
         order = torch.from_numpy(shuffle.permutation(examples))
-        if batch_size == examples:
+        if batch_size == examples:  # the full training set: its order means nothing
             order = torch.arange(examples)
         yield from order.split(batch_size)[: examples // batch_size]
 
@@ -134,13 +139,13 @@ def train(
             total_loss += loss.item()
         finite = all(bool(weights.isfinite().all()) for weights in model.parameters())
         if not (finite and math.isfinite(total_loss)):
-            return Trial(learning_rate, diverged=True)
+            return Trial(learning_rate, last_miss, diverged=True)
         with torch.no_grad():
             errors = (model(validation_x).argmax(-1) != validation_y).sum().item()
         if errors / len(validation_y) < target:
             return Trial(learning_rate, last_miss, step)
         last_miss = step
-    return Trial(learning_rate)
+    return Trial(learning_rate, last_miss)
 
 
 def tune(
@@ -153,7 +158,7 @@ def tune(
     target: float = 0.04,
     space: tuple[float, float] = (1e-3, 10.0),
 ) -> list[Trial]:
-    """All trials of one batch size, until ``trials`` have not diverged (at most 4 times as many).
+    """All trials of one batch size, until ``trials`` have not diverged, of at most 4 times as many.
 
     The budget of each is ``epochs`` + ``steps``: small batches need epochs, large ones steps.
     """
@@ -166,18 +171,13 @@ def tune(
     return trained
 
 
-def best_trial(trials: list[Trial]) -> Trial | None:
-    """The one of the fewest steps to target; None where none reached it."""
-    return min((t for t in trials if t.steps is not None), key=lambda t: t.steps, default=None)
-
-
-def bracket_middle(trial: Trial) -> float:
-    """The target was first reached somewhere after ``last_miss`` and up to ``steps``."""
-    return (trial.last_miss + 1 + trial.steps) / 2
+def best_trial(trials: list[Trial]) -> Trial:
+    """The first one of the fewest steps to target."""
+    return min(trials, key=lambda trial: trial.steps)
 
 
 def knee(batch_sizes: np.ndarray, min_steps: float, critical: float, k: float) -> np.ndarray:
-    """Log steps to target: S(B) = S_min (1 + (B_crit / B)^k)^(1 / k)."""
+    """Log steps to target: S(B) = S_min (1 + (B_crit / B)^k)^(1 / k); k bends the knee."""
     ratio = np.log(critical) - np.log(batch_sizes)
     return np.log(min_steps) + np.logaddexp(0, k * ratio) / k
 
@@ -214,10 +214,10 @@ def main() -> None:
     print("batch size   steps to target   examples   learning rate")
     for batch_size in (8, 16, 32, 64, 128, 256, 512, 1024, len(data[0])):
         best = best_trial(tune(data, batch_size))
-        if best is None:
+        if best.steps == math.inf:
             print(f"{batch_size:10}   not within the budget")
             continue
-        points[batch_size] = bracket_middle(best)
+        points[batch_size] = best.middle
         examples = batch_size * best.steps
         print(f"{batch_size:10} {best.steps:17} {examples:10} {best.learning_rate:15.3g}")
     min_steps, critical, k = fit_knee(list(points), list(points.values()))

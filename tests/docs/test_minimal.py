@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +16,8 @@ import batchscale as bs
 from analysis.estimate import fitted
 from batchscale.run import Run
 from experiments import optimizers
+from experiments.training.looks import looks
+from experiments.training.order import Order
 from experiments.training.threads import one_thread
 from tests.batchscale.conftest import ignore
 from tests.docs.conftest import program
@@ -83,16 +87,31 @@ def check_trials(measured: Measured) -> None:
         assert rows["learning_rate"].tolist() == [trial.learning_rate for trial in trials]
         diverged = [trial.diverged for trial in trials]
         assert (rows["status"] == "INFEASIBLE").tolist() == diverged
-        reached = [trial.steps is not None for trial in trials]
+        reached = [math.isfinite(trial.steps) for trial in trials]
         assert rows["steps_to_target"].notna().tolist() == reached
         hits = rows[reached][["last_miss", "steps_to_target"]].to_numpy().tolist()
-        assert hits == [[trial.last_miss, trial.steps] for trial in trials if trial.steps]
+        assert hits == [
+            [trial.last_miss, trial.steps] for trial in trials if trial.steps < math.inf
+        ]
 
 
 def test_the_data_are_those_of_the_workload(minimal: Any) -> None:
     expected = [tensor for name in ("train", "validation") for tensor in splits()[name]]
     for mine, theirs in zip(minimal.load_data(), expected, strict=True):
         assert torch.equal(mine, theirs)
+
+
+@pytest.mark.parametrize("batch_size", [1, 100, 1024, 1297])
+def test_batches_are_those_of_the_platform(minimal: Any, batch_size: int) -> None:
+    """Over more than two epochs, the full training set in its own order."""
+    count = 2 * (1297 // batch_size) + 1
+    batches = list(islice(minimal.draw_batches(7, 1297, batch_size), count))
+    assert torch.equal(torch.stack(batches), Order(7, 1297, batch_size).batches(0, count))
+
+
+@pytest.mark.parametrize("budget", [1, 2, 100, 4001])
+def test_the_evaluation_grid_is_that_of_the_platform(minimal: Any, budget: int) -> None:
+    assert tuple(minimal.evaluation_grid(budget)) == looks(1.05, budget)
 
 
 def test_target_and_search_space_are_the_defaults_of_the_platform(minimal: Any) -> None:
@@ -106,7 +125,7 @@ def test_every_trial_has_the_learning_rate_and_the_steps_of_the_platform(
 ) -> None:
     check_trials(measured)
     reached = [trial.steps for trials in measured.trials.values() for trial in trials]
-    assert len(measured.trials) <= sum(steps is not None for steps in reached) < len(reached)
+    assert len(measured.trials) <= np.isfinite(reached).sum() < len(reached)
 
 
 def test_trials_that_diverge_are_replaced_as_the_platform_does(diverging: Measured) -> None:
@@ -126,7 +145,7 @@ def test_the_fewest_steps_and_the_knee_are_those_of_the_regimes(
     best = regimes["best"]
     assert best["a"] == 1
     assert best["points"] == len(points)
-    middles = [minimal.bracket_middle(trial) for trial in trials.values()]
+    middles = [trial.middle for trial in trials.values()]
     min_steps, critical, k = minimal.fit_knee(list(trials), middles)
     assert min_steps == pytest.approx(best["min_steps"], rel=1e-3)
     assert critical == pytest.approx(best["critical_batch_size"], rel=1e-3)
@@ -145,3 +164,25 @@ def test_the_knee_of_noisy_curves_is_that_of_the_analysis(minimal: Any, count: i
         assert not theirs.data.sloped.any()
         mine = minimal.fit_knee(sizes, np.exp(log_steps))
         assert mine == pytest.approx(np.exp(theirs.params[0, :3]), rel=1e-3)
+
+
+def test_what_is_printed(
+    minimal: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A row a batch size, and the knee of those at which the target was reached."""
+
+    def tune(_: Any, batch_size: int) -> list[Any]:
+        steps = math.inf if batch_size == 8 else 60 + 3200 // batch_size
+        slower = 2 * steps
+        return [minimal.Trial(0.1, 0, slower), minimal.Trial(0.5, steps - 1, steps)]
+
+    monkeypatch.setattr(minimal, "tune", tune)
+    minimal.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 11
+    assert lines[1].split() == ["8", "not", "within", "the", "budget"]
+    assert lines[2].split() == ["16", "260", "4160", "0.5"]
+    assert lines[-1].startswith("knee: S_min ")
+    min_steps, critical = (float(lines[-1].split()[i]) for i in (2, 5))
+    assert min_steps == pytest.approx(60, rel=0.05)
+    assert critical == pytest.approx(3200 / 60, rel=0.05)
