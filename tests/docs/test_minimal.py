@@ -16,8 +16,8 @@ import batchscale as bs
 from analysis.estimate import fitted
 from batchscale.run import Run
 from experiments import optimizers
-from experiments.training.looks import looks
-from experiments.training.order import Order
+from experiments.training.batch_order import BatchOrder
+from experiments.training.evaluation_grid import looks
 from experiments.training.threads import one_thread
 from tests.batchscale.conftest import ignore
 from tests.docs.conftest import program
@@ -106,7 +106,7 @@ def test_batches_are_those_of_the_platform(minimal: Any, batch_size: int) -> Non
     """Over more than two epochs, the full training set in its own order."""
     count = 2 * (1297 // batch_size) + 1
     batches = list(islice(minimal.draw_batches(7, 1297, batch_size), count))
-    assert torch.equal(torch.stack(batches), Order(7, 1297, batch_size).batches(0, count))
+    assert torch.equal(torch.stack(batches), BatchOrder(7, 1297, batch_size).batches(0, count))
 
 
 @pytest.mark.parametrize("budget", [1, 2, 100, 4001])
