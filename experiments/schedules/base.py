@@ -27,7 +27,9 @@ _SHARE = Domain(low=0, high=1, closed=True)
 _MOST_STEPS = 1e12
 """As many as a budget may have."""
 _LENGTH = Domain(low=1, high=_MOST_STEPS, closed=True)
-_WARMUP = "warmup_steps"
+WARMUP = ("warmup", "warmup_steps")
+"""The arguments that every schedule has: a share of the budget, or steps."""
+_WARMUP = WARMUP[1]
 
 
 class Schedule:
@@ -73,7 +75,7 @@ class Schedule:
         """Legal values of the arguments, by name."""
         self.arguments = frozenset({*self._own, *lengths, *self.shares})
         """Legal metaparameter names, as written in an experiment file."""
-        self.own = self.arguments - {_WARMUP, self.counterpart(_WARMUP)}
+        self.own = self.arguments - {*WARMUP}
         """Those that not every schedule has."""
 
     def shape(self, *arguments: Any, **values: Any) -> float:

@@ -4,7 +4,7 @@ needs neither."""
 from __future__ import annotations
 
 from experiments.errors import ExperimentError, nearest
-from experiments.schedules.base import Schedule
+from experiments.schedules.base import WARMUP, Schedule
 from experiments.schedules.constant import Constant
 from experiments.schedules.cosine import Cosine
 from experiments.schedules.exponential import Exponential
@@ -63,4 +63,10 @@ def _load(name: str, base: str | None) -> Schedule:
         )
     schedule = kind()
     schedule.name = name
+    taken = sorted({*WARMUP} & {*schedule.required, *schedule.defaults})
+    if taken:
+        raise ExperimentError(
+            f"schedule {name!r}: shape has an argument {taken[0]}",
+            hint="every schedule has a warmup already, before its shape begins: leave it out",
+        )
     return schedule
