@@ -68,7 +68,9 @@ def test_a_sweep_trains_with_it_and_a_record_of_it_is_equal(wsd: Path, command: 
     assert set(of_wsd["warmup_steps"]) == {3}
     assert set(of_wsd["end_factor"]) == {0.1}
     assert of_wsd["metaparameters"].str.contains("stable_steps").all()
-    assert {curve["schedule"] for curve in run.regimes(by=["schedule"])} == {"constant", "WSD"}
+    planned = command("sweep", "wsd.yaml", "--dry-run", "--results", "other").out
+    assert "WSD" in planned
+    assert "wsd.py" not in planned
 
     trial = of_wsd["trial"].iloc[0]
     assert bs.rerun(trial, results="runs").equal
