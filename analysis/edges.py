@@ -20,8 +20,9 @@ MARGIN = 0.05
 NEAR = 1.1
 """Trials within so many times the best's steps to target are near-best."""
 
-_SHARES = {"decay": "decay_steps", "warmup": "warmup_steps"}
-"""Dimensions given as shares of the budget, and the metaparameter they resolve to, in steps."""
+_STEPS = "_steps"
+"""A dimension given as a share of the budget (``decay``) is a metaparameter in steps in the trials
+(``decay_steps``), and not there under its own name."""
 
 _NATURAL = {("linear", 0.0), ("integer", 0.0)}
 """Lower ends that cannot be moved: nothing lies below no decay, no warmup, no smoothing."""
@@ -66,7 +67,7 @@ def edge(
             no edge, and neither has a linear or integer dimension at 0.
         best: the metaparameters of the best trial, as resolved.
         near_best: those of trials nearly as good.
-        budget_steps: what a decay or warmup in steps is a share of.
+        budget_steps: what a length in steps (of a decay, of warmup) is a share of.
     """
     parsed = mapping(space, "search_space") if isinstance(space, str) else space
     found = []
@@ -80,7 +81,8 @@ def edge(
         if places[0] is None:
             continue
         others = [place for place in places if place is not None]
-        found += _sides(name, scale, bounds, places[0], others, margin)
+        share = name not in best and name + _STEPS in best
+        found += _sides(name, scale, bounds, places[0], others, margin, share)
     return found
 
 
@@ -103,7 +105,13 @@ def near_best(
 
 
 def _sides(
-    name: str, scale: str, bounds: Sequence[float], best: float, all_: list[float], margin: float
+    name: str,
+    scale: str,
+    bounds: Sequence[float],
+    best: float,
+    all_: list[float],
+    margin: float,
+    share: bool,
 ) -> list[Edge]:
     sides = []
     low, high = float(bounds[0]), float(bounds[1])
@@ -112,7 +120,7 @@ def _sides(
         sides.append(
             Edge(dimension=name, side="low", verdict=verdict, position=min(all_), bound=low)
         )
-    whole_budget = name in _SHARES and high == 1.0
+    whole_budget = share and high == 1.0
     if max(all_) > 1 - margin and not whole_budget:
         verdict = "edge" if best > 1 - margin else "near"
         sides.append(
@@ -129,8 +137,8 @@ def _place(
     budget_steps: float | None,
 ) -> float | None:
     value = metaparameters.get(name)
-    if value is None and name in _SHARES and budget_steps:
-        steps = metaparameters.get(_SHARES[name])
+    if value is None and budget_steps:
+        steps = metaparameters.get(name + _STEPS)
         value = None if steps is None else steps / budget_steps
     if value is None or isinstance(value, (str, bool)):
         return None

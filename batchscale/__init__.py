@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from batchscale.outward import export, serve
     from batchscale.run import Run
     from experiments.errors import ExperimentError
+    from experiments.schedules import Schedule
     from results.errors import ResultsError
     from results.target import Target
     from workloads import Classification, Workload
@@ -52,6 +53,7 @@ _HOMES = {
     "take_in": "batchscale.api:take_in",
     "trial": "batchscale.api:trial",
     "Run": "batchscale.run:Run",
+    "Schedule": "experiments.schedules:Schedule",
     "Classification": "workloads:Classification",
     "Workload": "workloads:Workload",
     "Target": "results.target:Target",
@@ -65,6 +67,7 @@ __all__ = [
     "ExperimentError",
     "ResultsError",
     "Run",
+    "Schedule",
     "Target",
     "Workload",
     "WorkloadError",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from batchscale.trials import OnMeasure, TrialRun
     from experiments.driver.events import Observer
     from experiments.driver.status import Status
+    from experiments.schedules import Schedule
     from experiments.training.check import Finding
     from results.imports.commit_import import Imported
     from results.location import Location
@@ -124,7 +125,7 @@ def trial(
     *,
     optimizer: str = "sgd",
     batch_size: int,
-    schedule: str = "constant",
+    schedule: str | type[Schedule] = "constant",
     budget: str | None = None,
     target: str | None = None,
     engine: str = "module",
@@ -140,6 +141,7 @@ def trial(
         workload: a name, ``file.py:Class``, or the class.
         budget: as in an experiment file; its default unless given.
         save: a ``.safetensors`` file for the trained weights.
+        schedule: a name, ``file.py:Class``, or the class.
         metaparameters: of the optimizer and the schedule, and fields of the workload. What is not
             given has the optimizer's default: torch's, or that of its constructor.
 

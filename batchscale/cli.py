@@ -180,7 +180,9 @@ def trial(
     optimizer: Annotated[str, typer.Option(help="An optimizer's name, or file.py:Class.")] = "sgd",
     batch_size: Annotated[int | None, typer.Option(help="Examples a step.")] = None,
     param: Params = None,
-    schedule: Annotated[str, typer.Option(help="A schedule's name.")] = "constant",
+    schedule: Annotated[
+        str, typer.Option(help="A schedule's name, or file.py:Class.")
+    ] = "constant",
     budget: Annotated[
         str | None, typer.Option(help='As in an experiment file: "50 epochs + 2000 steps".')
     ] = None,

@@ -106,7 +106,7 @@ def plan(experiment: Experiment, results: str | Path | Location) -> pd.DataFrame
             {
                 "workload": columns["workload"],
                 "optimizer": one.study.optimizer_label,
-                "schedule": one.study.schedule,
+                "schedule": one.study.schedule_label,
                 **dict(one.study.technique),
                 **fields,
                 "batch_size": one.study.batch_size,

@@ -19,6 +19,7 @@ from results.target import Target
 if TYPE_CHECKING:
     from experiments.config.file import Experiment
     from experiments.config.plans import StudyPlan
+    from experiments.schedules import Schedule
     from results.reader import Results
     from workloads import Workload
 
@@ -28,7 +29,7 @@ def train(
     *,
     optimizer: str,
     batch_size: int,
-    schedule: str,
+    schedule: str | type[Schedule],
     budget: str | None,
     target: str | None,
     engine: str,
@@ -45,7 +46,6 @@ def train(
     Raises:
         CommandError: a metaparameter has neither, or the file to save to is not one.
     """
-    from experiments import optimizers
     from experiments.config import file
 
     given = {
@@ -62,7 +62,7 @@ def train(
         **values,
     )
     (plan,) = experiment.plans()
-    defaults = optimizers.get(plan.study.optimizer, plan.study.workload.base).defaults
+    defaults = _defaults(plan.study)
     missing = [name for name in plan.space if name not in defaults]
     if missing:
         example = " ".join(f"--param {name}=…" for name in missing)
@@ -208,7 +208,6 @@ def _run(
     save: str | Path | None,
     on_measure: OnMeasure | None,
 ) -> TrialRun:
-    from experiments import optimizers
     from experiments.training.loop import Training
 
     path = _savable(save)
@@ -229,16 +228,22 @@ def _run(
         trial=trial,
         outcome=outcomes[0],
         engine=training.engine,
-        metaparameters={
-            **optimizers.get(study.optimizer, study.workload.base).defaults,
-            **trial.metaparameters,
-        },
+        metaparameters={**_defaults(study), **trial.metaparameters},
         looks=looks,
         weights=training.final[trial.id],
     )
     if path is not None:
         _write(run, path)
     return run
+
+
+def _defaults(study: Study) -> dict[str, Any]:
+    """What the optimizer's and the schedule's metaparameters are where nothing says it."""
+    from experiments import optimizers, schedules
+
+    base = study.workload.base
+    schedule = schedules.get(study.schedule, base)
+    return {**schedule.defaults, **optimizers.get(study.optimizer, base).defaults}
 
 
 def _kind(engine: str) -> Any:

@@ -6,29 +6,36 @@ What an experiment file says is checked against them, and a range is never enlar
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
 class Domain:
-    """From ``low``, to below ``high``, or to ``high`` itself where it is ``closed``."""
+    """From ``low``, to below ``high``, or to ``high`` itself where it is ``closed``.
+
+    ``above``: ``low`` itself is not in it. ``whole``: whole numbers alone.
+    """
 
     low: float = -math.inf
     high: float = math.inf
     closed: bool = False
+    above: bool = False
+    whole: bool = False
 
     def __contains__(self, value: float) -> bool:
-        return self.low <= value and (value <= self.high if self.closed else value < self.high)
+        if self.whole and not float(value).is_integer():
+            return False
+        over = self.low < value if self.above else self.low <= value
+        return over and (value <= self.high if self.closed else value < self.high)
 
     def __str__(self) -> str:
         """As in ``[0, 1)``."""
-        return f"[{self.low:g}, {self.high:g}{']' if self.closed else ')'}"
+        ends = f"{'(' if self.above else '['}{self.low:g}, {self.high:g}"
+        return f"{ends}{']' if self.closed else ')'}{' in whole numbers' if self.whole else ''}"
 
 
-_SHARE = Domain(low=0, high=1, closed=True)
 _BELOW_ONE = Domain(low=0, high=1)
-_MOST_STEPS = 1e12
-"""As many as a budget may have."""
 DOMAINS = {
     "learning_rate": Domain(low=0),
     "momentum": _BELOW_ONE,
@@ -36,21 +43,24 @@ DOMAINS = {
     "beta2": _BELOW_ONE,
     "epsilon": Domain(low=0),
     "weight_decay": Domain(low=0),
-    "end_factor": Domain(low=0),
-    "decay": _SHARE,
-    "decay_steps": Domain(low=1, high=_MOST_STEPS, closed=True),
-    "warmup": _SHARE,
-    "warmup_steps": Domain(low=0, high=_MOST_STEPS, closed=True),
     "label_smoothing": _BELOW_ONE,
     "dropout": _BELOW_ONE,
 }
+"""Those of optimizers' arguments and of usual fields; a schedule has those of its arguments."""
 
 
-def domain_of(name: str, low: float, *, whole: bool = False) -> Domain:
+def domain_of(
+    name: str, low: float, domains: Mapping[str, Domain] = DOMAINS, *, whole: bool = False
+) -> Domain:
     """The domain of ``name``; of an unknown one, what its range's lower bound ``low`` suggests.
 
     What is not negative so far stays so, and a whole number that is at least 1 does too.
+
+    Args:
+        domains: a schedule's, which go before the usual ones.
     """
+    if name in domains:
+        return domains[name]
     if name in DOMAINS:
         return DOMAINS[name]
     if low < 0:

@@ -17,6 +17,7 @@ from typing import Any
 
 from experiments.errors import ExperimentError
 from experiments.optimizers import Optimizer
+from experiments.schedules import Schedule
 from workloads.fingerprint import file_hash
 
 VERSION = 1
@@ -71,9 +72,18 @@ def optimizer_identity(optimizer: Optimizer, base: str | None) -> dict[str, str]
 
     The name holds no folder: a file that moves is the same optimizer.
     """
-    path, _, name = optimizer.name.rpartition(":")
+    return _of_file(optimizer.name, base) or {"name": optimizer.name}
+
+
+def schedule_identity(schedule: Schedule, base: str | None) -> str | dict[str, str]:
+    """A registered schedule is its name; a user's one is what a user's optimizer is."""
+    return _of_file(schedule.name, base) or schedule.name
+
+
+def _of_file(spec: str, base: str | None) -> dict[str, str] | None:
+    path, _, name = spec.rpartition(":")
     if not path:
-        return {"name": optimizer.name}
+        return None
     file = Path(base or ".") / Path(path).expanduser()
     return {"name": f"{file.name}:{name}", "source": file_hash(file)}
 
@@ -82,7 +92,7 @@ def study_identity(
     *,
     workload: Mapping[str, Any],
     optimizer: Mapping[str, Any],
-    schedule: str,
+    schedule: str | Mapping[str, Any],
     technique: Mapping[str, Any],
     batch_size: int,
     evaluation_ratio: float,
@@ -91,6 +101,8 @@ def study_identity(
 
     Args:
         workload: ``workloads.identity`` of it, without the fields that are tuned.
+        optimizer: ``optimizer_identity`` of it.
+        schedule: ``schedule_identity`` of it.
         technique: with ``precision``.
     """
     rest = {name: value for name, value in technique.items() if name != "precision"}
@@ -98,7 +110,7 @@ def study_identity(
         "identity": VERSION,
         "workload": dict(workload),
         "optimizer": dict(optimizer),
-        "schedule": schedule,
+        "schedule": schedule if isinstance(schedule, str) else dict(schedule),
         "technique": rest,
         "precision": technique.get("precision", "float32"),
         "batch_size": batch_size,

@@ -51,6 +51,9 @@ class Study:
     optimizer_name: str | None = None
     """What the optimizer is called; ``None``: by its class."""
     schedule: str
+    """What loads it, as for the optimizer."""
+    schedule_name: str | None = None
+    """What the schedule is called; ``None``: by its class."""
     technique: Mapping[str, Value] = field(default_factory=dict)
     """``precision``, ``ghost_batch`` and the like: part of the training algorithm, not tuned."""
     batch_size: int
@@ -87,6 +90,11 @@ class Study:
     def optimizer_label(self) -> str:
         """The optimizer in tables, figures and messages."""
         return self.optimizer_name or class_name(self.optimizer)
+
+    @property
+    def schedule_label(self) -> str:
+        """The schedule in tables, figures and messages."""
+        return self.schedule_name or class_name(self.schedule)
 
     @property
     def shape(self) -> str:

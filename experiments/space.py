@@ -149,7 +149,7 @@ class Dimension:
         low, high = self.bounds
         end = _beyond(self.scale, low, high, side)
         if side == "low" and end not in domain:
-            end = domain.low
+            end = domain.low + (_NEAR * (low - domain.low) if domain.above else 0)
         elif side == "high" and end not in domain:
             end = domain.high - (0 if domain.closed else _NEAR * (domain.high - low))
         if not math.isfinite(end) or (self.scale == "log" and end <= 0):

@@ -16,7 +16,7 @@ from experiments.training.study_context import StudyContext
 from results.target import Target
 
 OPTIMIZERS = ["sgd", "momentum", "nesterov", "adam", "adamw"]
-SCHEDULES = ["constant", "linear", "cosine"]
+SCHEDULES = schedules.names()
 
 
 def study(**changes: Any) -> Study:
@@ -59,7 +59,7 @@ def trials(of: Study, count: int, *, seed: int = 0, **fixed: Any) -> tuple[Trial
             "beta2": float(draw.uniform(0.9, 0.999)),
         }
         values = {k: v for k, v in values.items() if k in arguments}
-        if schedules.get(of.schedule).shape is not None:
+        if "decay_steps" in schedules.get(of.schedule, of.workload.base).arguments:
             values |= {"decay_steps": int(draw.integers(5, 40)), "end_factor": 0.1}
             values |= {"warmup_steps": int(draw.integers(0, 5))}
         found.append(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +13,9 @@ from experiments import optimizers, schedules
 from experiments.config.plain import WRITTEN, holds_key
 from experiments.config.points import HandPicked, Point
 from experiments.config.tuning import Search
-from experiments.config.yaml_lines import Path
+from experiments.config.yaml_lines import Path, dotted
 from experiments.errors import ExperimentError, nearest
-from experiments.identity import canonical, optimizer_identity
+from experiments.identity import canonical, optimizer_identity, schedule_identity
 from experiments.optimizers import Optimizer
 from experiments.plan import Value
 from experiments.schedules import Schedule
@@ -69,9 +69,9 @@ def combinations(experiment: Experiment) -> tuple[list[Combination], Search]:
         _named(experiment, ("grid", "optimizer", i), optimizers.get, name, experiment.base)
         for i, name in enumerate(grid["optimizer"])
     ]
-    _check_labels(experiment, used)
     plans = _schedules(experiment, grid)
-    named = [*(o.name for o in used), *(o.label for o in used), *(s.name for s in plans)]
+    _check_labels(experiment, used, plans)
+    named = [name for owner in (*used, *plans) for name in (owner.name, owner.label)]
     search = Search.parse(experiment.search, named, experiment.places)
     search.check(used, plans, names, experiment.base, experiment.places)
     picked = None
@@ -151,36 +151,50 @@ def _named(experiment: Experiment, path: Path, get: Any, *arguments: Any) -> Any
         raise experiment.error(path, str(error), error.hint) from None
 
 
-def _check_labels(experiment: Experiment, used: Sequence[Optimizer]) -> None:
-    """An optimizer is in the grid once, and no two are called the same."""
-    labels: dict[str, Optimizer] = {}
-    identities: dict[str, Optimizer] = {}
+_Described = tuple[Path, Optimizer | Schedule, Any]
+"""Where it stands in the file, what it is, and its identity."""
+
+
+def _check_labels(
+    experiment: Experiment, used: Sequence[Optimizer], plans: Sequence[Schedule]
+) -> None:
+    """An optimizer or a schedule is in the grid once, and no two are called the same."""
+    labels: dict[str, Optimizer | Schedule] = {}
+    identities: dict[str, Optimizer | Schedule] = {}
     reserved = {*optimizers.names(), *schedules.names()}
-    for i, optimizer in enumerate(used):
-        name, label = optimizer.name, optimizer.label
-        identity = canonical(optimizer_identity(optimizer, experiment.base))
-        same = identities.setdefault(identity, optimizer)
-        namesake = labels.setdefault(label, optimizer)
+    of_optimizers: Iterable[_Described] = (
+        (("grid", "optimizer", i), one, optimizer_identity(one, experiment.base))
+        for i, one in enumerate(used)
+    )
+    of_schedules: Iterable[_Described] = (
+        ((*experiment.said("schedule"), i), one, schedule_identity(one, experiment.base))
+        for i, one in enumerate(plans)
+    )
+    for path, one, described in (*of_optimizers, *of_schedules):
+        name, label = one.name, one.label
+        same = identities.setdefault(canonical(described), one)
+        namesake = labels.setdefault(label, one)
         hint = f"give it a name of its own: {name} as {label}-2"
-        if same is not optimizer:
+        if same is not one:
             message, hint = f"{label} is {same.label}, which is there already", "keep one"
-        elif namesake is not optimizer:
+        elif namesake is not one:
             message = f"{namesake.name} and {name} are both called {label}"
         elif label in reserved and label != name:
             message = f"{name} is called {label}, which is something else"
         else:
             continue
-        raise experiment.error(("grid", "optimizer", i), f"grid.optimizer: {message}", hint)
+        raise experiment.error(path, f"{dotted(path[:-1])}: {message}", hint)
 
 
 def _schedules(experiment: Experiment, grid: Mapping[str, Sequence[Any]]) -> list[Schedule]:
     if "schedule" in grid:
         _once(experiment, "schedule")
         return [
-            _named(experiment, ("grid", "schedule", i), schedules.get, name)
+            _named(experiment, ("grid", "schedule", i), schedules.get, name, experiment.base)
             for i, name in enumerate(grid["schedule"])
         ]
-    return [_named(experiment, ("schedule", 0), schedules.get, experiment.schedule)]
+    named = _named(experiment, ("schedule", 0), schedules.get, experiment.schedule, experiment.base)
+    return [named]
 
 
 def _once(experiment: Experiment, key: str) -> None:
@@ -232,7 +246,15 @@ def _check_names(
     picked: HandPicked | None,
 ) -> None:
     """A name must mean one thing: a field of the workload, an argument, swept or tuned."""
-    arguments = {o.label: o.arguments for o in used} | {s.name: s.arguments for s in plans}
+    for schedule, optimizer in itertools.product(plans, used):
+        for name in sorted(optimizer.arguments & schedule.own):
+            raise experiment.error(
+                (*experiment.said("schedule"), plans.index(schedule)),
+                f"schedule {schedule.label} and optimizer {optimizer.label} both have an argument "
+                f"{name!r}",
+                "rename the one of your own file",
+            )
+    arguments = {o.label: o.arguments for o in used} | {s.label: s.arguments for s in plans}
     for owner, legal in arguments.items():
         for name in sorted(legal.intersection(names)):
             raise experiment.error(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import workloads
-from experiments import identity, optimizers, schedules
+from experiments import identity, optimizers
 from experiments.domains import domain_of
 from experiments.plan import Trial, Value
 from experiments.search import ENLARGEABLE, table
@@ -96,7 +96,8 @@ def enlarge(
 
 def _extended(plan: StudyPlan, name: str, dimension: Dimension, side: Side) -> Dimension | None:
     whole = dimension.scale == "integer"
-    grown = dimension.extended(side, domain_of(name, dimension.bounds[0], whole=whole))
+    domain = domain_of(name, dimension.bounds[0], plan.schedule.domains, whole=whole)
+    grown = dimension.extended(side, domain)
     return grown if grown is not None and _allowed(plan, name, grown) else None
 
 
@@ -104,7 +105,7 @@ def _allowed(plan: StudyPlan, name: str, grown: Dimension) -> bool:
     """Whether the workload takes both ends, where ``name`` is a field of it."""
     study, ref = plan.study, plan.study.workload
     optimizer = optimizers.get(study.optimizer, ref.base)
-    if name in optimizer.arguments | schedules.get(study.schedule).arguments:
+    if name in optimizer.arguments | plan.schedule.arguments:
         return True
     try:
         for end in grown.bounds:

@@ -33,6 +33,8 @@ def mapping(values: Mapping[str, Any], keys: Iterable[str]) -> tuple[dict[str, A
     keys = tuple(keys)
     spec, fields, base = _workload(values.get("workload"))
     optimizer = [_optimizer(one, base) for one in _list(values.get("optimizer", []))]
+    if "schedule" in values:
+        values = {**values, "schedule": _schedules(values["schedule"], base)}
     legal = _arguments(optimizer, values, base)
     known = set(fields)
     if spec is not None:
@@ -90,9 +92,22 @@ def _optimizer(value: Any, base: Path) -> Any:
     name: str = value.__name__
     if getattr(torch.optim, name, None) is value:
         return name
-    file = _file(value)
+    return _in_file(value, base)
+
+
+def _schedules(value: Any, base: Path) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_schedules(one, base) for one in value]
+    if not isinstance(value, type):
+        return value
+    name = getattr(value, "name", None)
+    return name if name in schedules.names() else _in_file(value, base)
+
+
+def _in_file(kind: type, base: Path) -> str:
+    file = _file(kind)
     inside = file.is_relative_to(base)
-    return f"{file.relative_to(base) if inside else file}:{value.__qualname__}"
+    return f"{file.relative_to(base) if inside else file}:{kind.__qualname__}"
 
 
 def _file(kind: type) -> Path:
@@ -116,8 +131,8 @@ def _arguments(names: list[Any], values: Mapping[str, Any], base: Path) -> set[s
         if isinstance(name, str):
             found |= optimizers.get(name, str(base)).arguments
     for name in _list(values.get("schedule", "constant")):
-        if name in schedules.names():
-            found |= schedules.get(name).arguments
+        if isinstance(name, str) and (name in schedules.names() or ":" in name):
+            found |= schedules.get(name, str(base)).arguments
     return found
 
 

@@ -16,8 +16,10 @@ from experiments.config.enlarged import Enlarged, enlarge
 from experiments.config.grid import GridError, resolve
 from experiments.config.measures import check_metric
 from experiments.config.optimizer_check import check_optimizers
+from experiments.config.schedule_check import check_schedules
 from experiments.identity import TrialIds
 from experiments.plan import Layout, Role, Study, Trial, Value, WorkloadRef
+from experiments.schedules import Schedule
 from experiments.search import History, Table, block, grid_size, table
 from experiments.seeds import derive
 from experiments.space import Dimension, Side
@@ -119,7 +121,7 @@ class StudyPlan:
 
     def resolved(self, row: Mapping[str, Value]) -> dict[str, Value]:
         """A row of the table and what is fixed, with shares of the budget in steps."""
-        schedule = schedules.get(self.study.schedule)
+        schedule = self.schedule
         values = {**self.fixed, **row}
         timed = {n: v for n, v in values.items() if n in schedule.arguments}
         rest = {n: v for n, v in values.items() if n not in schedule.arguments}
@@ -140,6 +142,11 @@ class StudyPlan:
             seed=derive(self.seed, self.study.id, name),
             metaparameters=values,
         )
+
+    @functools.cached_property
+    def schedule(self) -> Schedule:
+        """The study's."""
+        return schedules.get(self.study.schedule, self.study.workload.base)
 
     @functools.cached_property
     def _ids(self) -> TrialIds:
@@ -168,7 +175,7 @@ def make(
 
     Raises:
         ExperimentError: a batch size, budget or target that the workload's data cannot have; an
-            optimizer that does not take the model's parameters.
+            optimizer that does not take the model's parameters; a schedule that gives no factor.
         WorkloadError: the data cannot be had.
     """
     sizes: dict[str, int] = {}
@@ -181,6 +188,7 @@ def make(
             if not sizes:
                 check_metric(experiment, workload, data)
                 check_optimizers(experiment, found)
+                check_schedules(experiment, found)
             train = data["train"]
             sizes[key] = len(train[0] if isinstance(train, tuple) else train)  # type: ignore[arg-type]
         for batch_size in _batch_sizes(experiment, sizes[key]):
@@ -245,7 +253,7 @@ def _plan(
     described = identity.study_identity(
         workload=what,
         optimizer=identity.optimizer_identity(combination.optimizer, experiment.base),
-        schedule=combination.schedule.name,
+        schedule=identity.schedule_identity(combination.schedule, experiment.base),
         technique=combination.technique,
         batch_size=batch_size,
         evaluation_ratio=experiment.evaluation_ratio,
@@ -262,6 +270,7 @@ def _plan(
         optimizer=combination.optimizer.name,
         optimizer_name=combination.optimizer.display_name,
         schedule=combination.schedule.name,
+        schedule_name=combination.schedule.display_name,
         technique=combination.technique,
         batch_size=batch_size,
         trials=trials,
@@ -310,7 +319,7 @@ def _search_id(
     learns = block(method) is not None
     if method == "grid":
         described["trials"] = trials
-    if learns or schedules.SHARES.keys() & {*combination.space, *combination.fixed}:
+    if learns or combination.schedule.shares.keys() & {*combination.space, *combination.fixed}:
         described["budget_steps"] = budget_steps
     if learns:
         described["target"] = str(experiment.targets[-1])

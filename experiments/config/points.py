@@ -11,7 +11,7 @@ from experiments.errors import nearest
 from experiments.identity import canonical
 from experiments.optimizers import Optimizer
 from experiments.plan import Value
-from experiments.schedules import SHARES, Schedule
+from experiments.schedules import Schedule
 from experiments.space import Dimension
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 Point = dict[str, Value]
 _EXAMPLE = "for example: points: [{learning_rate: 0.1, momentum: 0.9}]"
-_OTHER = {**SHARES, **{steps: share for share, steps in SHARES.items()}}
 
 
 class HandPicked:
@@ -38,6 +37,7 @@ class HandPicked:
         fields: Sequence[str],
     ) -> None:
         self._experiment, self._fields = experiment, frozenset(fields)
+        self._plans = plans
         scheduled = frozenset().union(*(s.arguments for s in plans)) | self._fields
         raw, names = experiment.points, [optimizer.name for optimizer in used]
         keys = {key: optimizer for optimizer in used for key in (optimizer.name, optimizer.label)}
@@ -81,21 +81,22 @@ class HandPicked:
         path, points = self._lists[optimizer.name]
         said = [name for name in sorted({n for p in points for n in p}) if name in legal]
         tuned = [name for name, entry in entries.items() if isinstance(entry, Dimension)]
-        wanted = [*said, *(name for name in tuned if _OTHER.get(name) not in said)]
+        other = schedule.counterpart  # a length is said as a share or in steps
+        wanted = [*said, *(name for name in tuned if other(name) not in said)]
         found: dict[str, Point] = {}
         for i, point in enumerate(points):
             missing = [name for name in wanted if name not in point]
             if missing:
                 name = missing[0]
-                other = f"which {optimizer.label} tunes" if name in tuned else "as others do"
+                why = f"which {optimizer.label} tunes" if name in tuned else "as others do"
                 raise self._experiment.error(
                     (*path, i),
-                    f"{dotted((*path, i))} gives no {name}, {other}",
+                    f"{dotted((*path, i))} gives no {name}, {why}",
                     f"say it in each point, or fix it for all: search: {{{name}: …}}",
                 )
             own = {name: point[name] for name in said}
             found.setdefault(canonical(own), own)
-        rest = {n: e for n, e in entries.items() if n not in wanted and _OTHER.get(n) not in said}
+        rest = {n: e for n, e in entries.items() if n not in wanted and other(n) not in said}
         of_points = {name: self._entry(name, list(found.values())) for name in said}
         return tuple(found.values()), dict(sorted({**rest, **of_points}.items()))
 
@@ -133,4 +134,4 @@ class HandPicked:
         if not isinstance(value, (bool, int, float, str)):
             hint = "a point has one value of each name; ranges are searched by other methods"
             raise self._experiment.error(path, f"{dotted(path)}: {value!r} is not a value", hint)
-        check_value(name, value, self._fields, path, self._experiment.places)
+        check_value(name, value, self._fields, self._plans, path, self._experiment.places)

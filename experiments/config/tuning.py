@@ -7,6 +7,7 @@ fixes a metaparameter; a range (``{log: [1e-4, 10]}``) tunes it.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,17 +17,17 @@ import torch
 
 from experiments import optimizers, schedules
 from experiments.config.yaml_lines import Path, Places, dotted
-from experiments.domains import DOMAINS
+from experiments.domains import DOMAINS, Domain
 from experiments.errors import ExperimentError, nearest
 from experiments.optimizers import Optimizer
 from experiments.plan import Value
-from experiments.schedules import SHARES, Schedule
+from experiments.schedules import Schedule
 from experiments.space import SCALES, Dimension, SpaceError
 
 Entry = Dimension | Value
 Entries = Mapping[str, Entry]
 
-_OTHER = {**SHARES, **{steps: share for share, steps in SHARES.items()}}
+_WHOLE_SCALES = ("integer", "discrete")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +79,8 @@ class Search:
         for layer in layers:
             for name, entry in layer.items():
                 if name in legal:
-                    found.pop(_OTHER.get(name, ""), None)  # a share or its steps, not both
+                    # A share or its steps, not both.
+                    found.pop(schedule.counterpart(name) or "", None)
                     found[name] = entry
         return dict(sorted(found.items()))
 
@@ -101,21 +103,22 @@ class Search:
         for name, entry in self.general.items():
             if name not in everywhere:
                 raise places.error(("search", name), *_unknown(name, everywhere))
-            check_value(name, entry, fields, ("search", name), places)
-        in_use = {key: o for o in used for key in _keys(o)}
-        for optimizer in used:
-            if optimizer.name != optimizer.label and {*self.sections} >= {*_keys(optimizer)}:
+            check_value(name, entry, fields, plans, ("search", name), places)
+        owners: list[Optimizer | Schedule] = [*used, *plans]
+        in_use = {key: owner for owner in owners for key in _keys(owner)}
+        for owner in owners:
+            if owner.name != owner.label and {*self.sections} >= {*_keys(owner)}:
                 raise places.error(
-                    ("search", optimizer.label),
-                    f"search has {optimizer.name} and {optimizer.label}, which it is called",
+                    ("search", owner.label),
+                    f"search has {owner.name} and {owner.label}, which it is called",
                     "keep one of the two",
                 )
         for section, entries in self.sections.items():
-            if section in schedules.names():
-                legal = schedules.get(section).arguments
+            owner = in_use.get(section) or _other(section, base, places)
+            if isinstance(owner, Schedule):
+                legal, checked = owner.arguments, [owner]
             else:
-                optimizer = in_use.get(section) or _other(section, base, places)
-                legal = optimizer.arguments | scheduled | fields
+                legal, checked = owner.arguments | scheduled | fields, list(plans)
             for name, entry in entries.items():
                 path = ("search", section, name)
                 if name not in legal:
@@ -124,7 +127,7 @@ class Search:
                         f"search.{section}.{name}: {section} has no argument {name!r}",
                         nearest(name, sorted(legal)),
                     )
-                check_value(name, entry, fields, path, places)
+                check_value(name, entry, fields, checked, path, places)
 
     def written(
         self, used: Sequence[Optimizer], plans: Sequence[Schedule], fields: Iterable[str]
@@ -160,7 +163,7 @@ class Search:
 
 
 def _keys(owner: Optimizer | Schedule) -> tuple[str, ...]:
-    return (owner.name, owner.label) if isinstance(owner, Optimizer) else (owner.name,)
+    return owner.name, owner.label
 
 
 def _is_section(name: str, value: Any, known: Iterable[str]) -> bool:
@@ -174,7 +177,12 @@ def _is_section(name: str, value: Any, known: Iterable[str]) -> bool:
         return True  # a range holds a list; a part holds values and ranges
     if name not in known:
         return False
-    return name not in DOMAINS or any(key in DOMAINS for key in value)
+    metaparameters = DOMAINS.keys() | frozenset().union(*map(_arguments, schedules.names()))
+    return name not in DOMAINS or any(key in metaparameters for key in value)
+
+
+def _arguments(schedule: str) -> frozenset[str]:
+    return schedules.get(schedule).arguments
 
 
 def _is_optimizer(name: str) -> bool:
@@ -182,11 +190,15 @@ def _is_optimizer(name: str) -> bool:
     return ":" in name or isinstance(getattr(torch.optim, name, None), type)
 
 
-def _other(name: str, base: str | None, places: Places) -> Optimizer:
-    """An optimizer that the grid leaves out."""
+def _other(name: str, base: str | None, places: Places) -> Optimizer | Schedule:
+    """An optimizer or a schedule that the grid leaves out."""
+    if name in schedules.names():
+        return schedules.get(name)
     try:
         return optimizers.get(name, base)
     except ExperimentError as error:
+        with contextlib.suppress(ExperimentError):
+            return schedules.get(name, base)
         raise places.error(("search", name), f"search.{name}: {error}", error.hint) from None
 
 
@@ -248,15 +260,36 @@ def _unknown(name: str, everywhere: Iterable[str]) -> tuple[str, str]:
 
 
 def check_value(
-    name: str, entry: Entry, fields: frozenset[str], path: Path, places: Places
+    name: str,
+    entry: Entry,
+    fields: frozenset[str],
+    plans: Sequence[Schedule],
+    path: Path,
+    places: Places,
 ) -> None:
     """A known metaparameter must be a number of its legal range.
+
+    Args:
+        fields: the workload's.
+        plans: the schedules that the entry is for.
 
     Raises:
         ExperimentError: it is not; fields of the workload are checked elsewhere.
     """
-    if name in fields or name not in DOMAINS:
+    if name in fields:
         return
+    of_schedules = [schedule for schedule in plans if name in schedule.domains]
+    for schedule in of_schedules:
+        steps = schedule.shares.get(name)
+        hint = f"{name} is a share of the budget; {steps} is in steps" if steps else None
+        _check_domain(entry, schedule.domains[name], hint, path, places)
+    if name in DOMAINS and not of_schedules:
+        _check_domain(entry, DOMAINS[name], None, path, places)
+
+
+def _check_domain(
+    entry: Entry, domain: Domain, hint: str | None, path: Path, places: Places
+) -> None:
     where = dotted(path)
     if not isinstance(entry, Dimension):
         values: Sequence[Value] = (entry,)
@@ -269,11 +302,9 @@ def check_value(
             raise places.error(path, f"{where}: {value!r} is not a number")
         if not math.isfinite(value):
             raise places.error(path, f"{where}: {value} is not a finite number")
-        if value not in DOMAINS[name]:
-            raise places.error(
-                path,
-                f"{where}: {value} is outside {DOMAINS[name]}",
-                f"{name} is a share of the budget; {SHARES[name]} is in steps"
-                if name in SHARES
-                else None,
-            )
+        if value not in domain:
+            raise places.error(path, f"{where}: {value} is outside {domain}", hint)
+    if domain.whole and isinstance(entry, Dimension) and entry.scale not in _WHOLE_SCALES:
+        raise places.error(
+            path, f"{where}: {entry.scale} draws fractions", "whole numbers: integer or discrete"
+        )

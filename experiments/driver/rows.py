@@ -29,7 +29,7 @@ def study_columns(study: Study, workload: Workload) -> dict[str, Any]:
         "dataset": workload.dataset,
         "model": workload.model_name,
         "optimizer": study.optimizer_label,
-        "schedule": study.schedule,
+        "schedule": study.schedule_label,
         "technique": dict(study.technique),
         "batch_size": study.batch_size,
         "example_unit": workload.example_unit,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict
+from pathlib import PurePosixPath
 
 from experiments.plan import Study
 
@@ -25,7 +26,9 @@ def settings_hash(study: Study) -> str:
     )
     for name in ("experiment", "layout", "engine", *searching):
         del content[name]
-    del content["optimizer_name"]
+    del content["optimizer_name"], content["schedule_name"]
+    # The study's id holds the code; the path is another one where a staged copy stands.
+    content["schedule"] = PurePosixPath(study.schedule).name
     del content["workload"]["base"]  # a staged copy stands elsewhere
     del content["workload"]["spec"]
     text = json.dumps(content, sort_keys=True, default=str)

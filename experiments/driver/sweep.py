@@ -147,8 +147,8 @@ class _Sweep:
         plans = self._settle_changes(plans, keep_old, retrain)
         self.store.add_studies(plans.new_rows(self.store))
         if renamed := rename(self.store, plans.studies):
-            text = f"{count(renamed, 'trial')} of a renamed optimizer {agreeing(renamed, 'are')}"
-            self.observer(Note(text=f"{text} recorded under its new name."))
+            text = f"{count(renamed, 'trial')} {agreeing(renamed, 'are')} recorded under the new "
+            self.observer(Note(text=f"{text}name of an optimizer or a schedule."))
         self.states = self._states(plans)
         self._tell_plan()
         self._move_targets()
@@ -311,9 +311,12 @@ class _Sweep:
         return reproducing(trial, self.root, folder)
 
     def _specs_of_files(self) -> list[str]:
-        """Workloads and optimizers that are named by their files."""
-        studies = [state.study for state in self.states]
-        specs = [spec for study in studies for spec in (study.workload.spec, study.optimizer)]
+        """Workloads, optimizers and schedules that are named by their files."""
+        specs = [
+            spec
+            for study in (state.study for state in self.states)
+            for spec in (study.workload.spec, study.optimizer, study.schedule)
+        ]
         return [spec for spec in specs if ".py" in spec]
 
     def _claims(self) -> list[Mapping[str, Any]]:

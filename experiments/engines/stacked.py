@@ -65,7 +65,7 @@ class StackedEngine(Engine):
 
     @torch.no_grad()
     def advance(self, steps: int) -> None:
-        setup, width = self.setup, self.stack.width
+        setup = self.setup
         schedule = setup.schedule
         constant = all(schedule.is_constant(t.metaparameters) for t in self._rows)
         rates = self._rates()
@@ -79,12 +79,9 @@ class StackedEngine(Engine):
                 self.loss_sum.add_(self.stepper.add_gradient(part, self._random(done, low)))
             setup.group.all_reduce_(self.stack.gradient)
             if not constant:
-                factors = [
-                    schedule.factor(step + done, trial.metaparameters)
-                    for step, trial in zip(self._steps, self._rows, strict=True)
-                ]
-                scale = torch.tensor(factors, dtype=torch.float64, device=setup.device)
-                self.update.step(rates * scale.view(width, 1))
+                steps_now = [step + done for step in self._steps]
+                factors = schedule.factors(steps_now, [t.metaparameters for t in self._rows])
+                self.update.step(rates * factors.to(setup.device))
             else:
                 self.update.step(rates)
         self._steps = [step + steps for step in self._steps]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -14,9 +11,8 @@ from experiments.optimizers.adam import Adam
 from experiments.optimizers.base import Optimizer
 from experiments.optimizers.sgd import SGD
 from experiments.optimizers.user_optimizer import UserOptimizer
+from experiments.user_classes import load, split
 from results.optimizers import class_name
-from workloads.import_stop import missing
-from workloads.user_files import find_file, import_file
 
 _KNOWN: dict[str, Callable[[], Optimizer]] = {
     "sgd": lambda: SGD("sgd"),
@@ -25,10 +21,6 @@ _KNOWN: dict[str, Callable[[], Optimizer]] = {
     "adam": lambda: Adam(decoupled=False),
     "adamw": lambda: Adam(decoupled=True),
 }
-
-
-_AS = re.compile(r"(?P<name>.*\S)\s+as\s+(?P<display_name>[^\s:/][^:/]*?)\s*")
-"""A display name is no path: ``runs as is/my_opt.py:Lion`` has none."""
 
 
 def names() -> list[str]:
@@ -47,7 +39,7 @@ def get(text: str, base: str | None = None) -> Optimizer:
     Raises:
         ExperimentError: no such optimizer, or what is named is none.
     """
-    name, display_name = _split(text)
+    name, display_name = split(text)
     optimizer = _load(name, base)
     optimizer.display_name = display_name
     return optimizer
@@ -55,20 +47,15 @@ def get(text: str, base: str | None = None) -> Optimizer:
 
 def label(text: str) -> str:
     """What the optimizer that ``get`` makes of ``text`` is called, without loading it."""
-    name, display_name = _split(text)
+    name, display_name = split(text)
     return display_name or class_name(name)
-
-
-def _split(text: str) -> tuple[str, str | None]:
-    named = _AS.fullmatch(text)
-    return (named["name"], named["display_name"]) if named else (text, None)
 
 
 def _load(name: str, base: str | None) -> Optimizer:
     if name in _KNOWN:
         return _KNOWN[name]()
     if ":" in name:
-        kind = _from_file(name, base)
+        kind = load("optimizer", name, base, torch.optim.Optimizer)
     else:
         kind = getattr(torch.optim, name, None)
         if kind is None:
@@ -80,24 +67,3 @@ def _load(name: str, base: str | None) -> Optimizer:
             hint="subclass torch.optim.Optimizer; its constructor takes (params, lr, ...)",
         )
     return UserOptimizer(name, kind)
-
-
-def _from_file(name: str, base: str | None) -> Any:
-    path, _, attribute = name.rpartition(":")
-    file = find_file(path, Path(base or "."))
-    if file is None:
-        raise ExperimentError(
-            f"optimizer {name!r}: no file {path!r} in {Path(base or '.').resolve()}",
-            hint="a path starts at its experiment file",
-        )
-    module = import_file(file)
-    if attribute not in vars(module):
-        known = [
-            key
-            for key, value in vars(module).items()
-            if isinstance(value, type) and issubclass(value, torch.optim.Optimizer)
-        ]
-        raise missing(module, attribute) or ExperimentError(
-            f"{path} has no class {attribute!r}", hint=nearest(attribute, known)
-        )
-    return vars(module)[attribute]

@@ -89,7 +89,7 @@ class StudyContext:
             dtype=_DTYPES[precision],
             group=group,
             optimizer=optimizers.get(study.optimizer, ref.base),
-            schedule=schedules.get(study.schedule),
+            schedule=schedules.get(study.schedule, ref.base),
         )
         for name in setup.evaluated:
             if name not in splits:

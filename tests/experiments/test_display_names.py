@@ -168,7 +168,7 @@ def test_results_hold_the_name_and_a_new_one_is_theirs_too(
     seen: list[Event] = []
     assert swept(tmp_path, "my_opt.py:Sign as Sign-1", seen, trials=6).trained == 2
     said = [event.text for event in seen if isinstance(event, Note)]
-    assert said[0] == "4 trials of a renamed optimizer are recorded under its new name."
+    assert said[0] == "4 trials are recorded under the new name of an optimizer or a schedule."
     found = dataset.open(tmp_path / "runs")
     assert set(found.trials["optimizer"]) == set(found.studies["optimizer"]) == {"Sign-1"}
     assert len(found.trials) == 6

@@ -267,3 +267,73 @@ search: {width: 9}
     swept = own(tmp_path, text.replace("search: {width: 9}", "").replace("sgd", "sgd, width: 9"))
     assert plan.study.workload.fields == {"width": 9}
     assert plan.study.id == swept.plans()[0].study.id
+
+
+SCHEDULED = """\
+workload: my_model.py:MyModel
+grid: {batch_size: 8, optimizer: [sgd, my_opt.py:Sign], schedule: [constant, linear, cosine]}
+search:
+  warmup: {linear: [0, 0.2]}
+  linear: {end_factor: {log: [1e-4, 0.1]}}
+budget: 100 steps
+"""
+RECORDED = {
+    ("constant", "sgd"): (
+        "18c1663cd3639426e1f6", "a5ae1e1a4df9f90637a7", "c19d544b6bf1a4aee654",
+        "50984bc0c4ccc9d2528e",
+    ),
+    ("constant", "my_opt.py:Sign"): (
+        "4ab1b89c40a089589198", "8d6c3f968ec46bb60768", "6e275c13a8173ce75784",
+        "770c855eb654e68d74c4",
+    ),
+    ("linear", "sgd"): (
+        "b6802b7d40b59ac1a2f0", "024bc9314b1b4ee9eb84", "5f6ff78ddb0a61151c8a",
+        "063a101326bd2361760b",
+    ),
+    ("linear", "my_opt.py:Sign"): (
+        "bc58a2059a9b549d65b8", "09af7b9f51e8f98563b6", "f0b58593f04609e11231",
+        "966608218eb0d63a5a40",
+    ),
+    ("cosine", "sgd"): (
+        "56794044364958123396", "69de60c209a18f53f87d", "b52a0add8312dfaa1c82",
+        "277bcf5e62d6371d919c",
+    ),
+    ("cosine", "my_opt.py:Sign"): (
+        "afc094152f0139685c86", "4a32a74fdaeda854f4a8", "2b9e2e4a760e6c6cf25b",
+        "431940be272f77671b55",
+    ),
+}  # fmt: skip
+
+
+def test_ids_of_recorded_schedules(tmp_path):
+    """As they were when the three schedules were functions of one file: studies, trials 0 and 3,
+    searches."""
+    ids_now = {
+        (plan.study.schedule, plan.study.optimizer): (
+            *(plan.study.id, plan.trial(0).id, plan.trial(3).id),
+            plan.study.search_id,
+        )
+        for plan in own(tmp_path, SCHEDULED).plans()
+    }
+    assert ids_now == RECORDED
+
+
+def test_the_code_of_a_schedule_is_in_its_trials_alone(tmp_path):
+    code = "from batchscale import Schedule\nclass Late(Schedule):\n    def shape(self, step):\n"
+    text = """\
+workload: my_model.py:MyModel
+grid: {batch_size: 8, optimizer: sgd, schedule: [constant, late.py:Late]}
+budget: 100 steps
+"""
+    late = tmp_path / "late.py"
+    late.write_text(f"{code}        return 1.0\n")
+    before = {p.study.schedule: p.study.id for p in own(tmp_path, text).plans()}
+    late.write_text(f"{code}        # as it was\n        return 1.0\n")
+    assert {p.study.schedule: p.study.id for p in own(tmp_path, text).plans()} == before
+    named = own(tmp_path, text.replace(":Late", ":Late as late")).plans()
+    assert {p.study.schedule: p.study.id for p in named} == before
+    assert [p.study.schedule_label for p in named] == ["constant", "late"]
+    late.write_text(f"{code}        return 0.5\n")
+    after = {p.study.schedule: p.study.id for p in own(tmp_path, text).plans()}
+    assert after["constant"] == before["constant"]
+    assert after["late.py:Late"] != before["late.py:Late"]

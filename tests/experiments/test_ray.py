@@ -134,10 +134,16 @@ def test_own_files_travel_and_nothing_else(tmp_path: Path, ray_address: str) -> 
         "import torch\nclass Rule(torch.optim.SGD):\n    def __init__(self, params, lr=0.1):\n"
         "        super().__init__(params, lr=lr)\n"
     )
+    (tmp_path / "rules" / "late.py").write_text("LATE = 0.5\n")
+    (tmp_path / "late.py").write_text(
+        "from batchscale import Schedule\nfrom rules.late import LATE\nclass Late(Schedule):\n"
+        "    def shape(self, step, stable_steps=20):\n"
+        "        return 1.0 if step < stable_steps else LATE\n"
+    )
     file = tmp_path / "mine.yaml"
     file.write_text(
         "workload: mine.py:Mine\ngrid: {batch_size: 32, optimizer: [rule.py:Rule]}\n"
-        "trials: 3\nbudget: 40 steps\n"
+        "trials: 3\nbudget: 40 steps\nschedule: late.py:Late\n"
     )
     did = sweep(load(file), results=tmp_path / "runs", address=ray_address)
     assert did.complete

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiments import schedules
 from experiments.domains import domain_of
 from experiments.space import SCALES, Dimension, SpaceError
 
@@ -198,7 +199,8 @@ def test_an_extended_range_holds_the_old_one_as_densely(dimension, side, u):
 )
 def test_ranges_end_where_their_domain_does(name, scale, bounds, side, expected):
     dimension = Dimension.parse(scale, bounds)
-    domain = domain_of(name, dimension.bounds[0], whole=scale == "integer")
+    domains = schedules.get("linear").domains
+    domain = domain_of(name, dimension.bounds[0], domains, whole=scale == "integer")
     grown = dimension.extended(side, domain)
     if expected is None:
         assert grown is None

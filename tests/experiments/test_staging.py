@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from experiments.driver.settings import settings_hash
 from experiments.driver.staging import staged
 from experiments.errors import ExperimentError
 from experiments.plan import WorkloadRef
@@ -54,16 +55,21 @@ def test_a_study_is_loaded_from_the_worker_s_copy(
     base: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     of = study(
-        workload=WorkloadRef(spec="../elsewhere.py:Mine", base=str(base)), optimizer="opt.py:Opt"
+        workload=WorkloadRef(spec="../elsewhere.py:Mine", base=str(base)),
+        optimizer="opt.py:Opt",
+        schedule="../wsd.py:WSD",
     )
-    with staged(str(base), [of.workload.spec, of.optimizer], []) as files:
+    (tmp_path / "wsd.py").write_text("")
+    with staged(str(base), [of.workload.spec, of.optimizer, of.schedule], []) as files:
         copy = tmp_path / "worker"
         os.rename(files.folder, copy)
         monkeypatch.chdir(copy)
         there = files.localize(of)
         assert there.workload == WorkloadRef(spec="elsewhere.py:Mine", base=str(copy))
         assert there.optimizer == "opt.py:Opt"
-        assert replace(there, workload=of.workload) == of
+        assert there.schedule == "wsd.py:WSD"
+        assert replace(there, workload=of.workload, schedule=of.schedule) == of
+        assert settings_hash(there) == settings_hash(of)  # the driver takes up a worker's snapshot
         monkeypatch.chdir(tmp_path)
         with pytest.raises(ExperimentError, match="did not get the experiment's files"):
             files.localize(of)

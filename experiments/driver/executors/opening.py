@@ -31,7 +31,7 @@ class Opening:
     base: str | None
     """The experiment's folder."""
     specs: Sequence[str]
-    """The workloads and optimizers that are named by their files."""
+    """The workloads, optimizers and schedules that are named by their files."""
     files: Sequence[str]
     trainer: MakeTrainer
     pace: Pace | None

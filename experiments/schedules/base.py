@@ -1,0 +1,159 @@
+"""What a schedule is: the factor that multiplies the learning rate at each step.
+
+A length may be given as a share of the budget (``decay``) or in steps (``decay_steps``). A trial
+holds it resolved, in steps, since its trajectory depends on nothing else.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from experiments.domains import Domain
+from experiments.errors import ExperimentError
+from experiments.optimizers.base import Space
+from experiments.plan import Value
+from results.optimizers import class_name
+
+Ranges = Mapping[str, Domain | tuple[float, float]]
+"""Argument -> its legal values; both ends of a pair are among them."""
+
+_STEPS = "_steps"
+_SHARE = Domain(low=0, high=1, closed=True)
+_MOST_STEPS = 1e12
+"""As many as a budget may have."""
+_LENGTH = Domain(low=1, high=_MOST_STEPS, closed=True)
+WARMUP = ("warmup", "warmup_steps")
+"""The arguments that every schedule has: a share of the budget, or steps."""
+_WARMUP = WARMUP[1]
+
+
+class Schedule:
+    """A learning-rate schedule: derive from it, and define ``shape``.
+
+    The arguments of ``shape`` after the step are the schedule's metaparameters. One whose name ends
+    in ``_steps`` is a length: it is at least 1, and experiments may give it as a share of the
+    budget, by its name without ``_steps``. Every schedule takes ``warmup`` (or ``warmup_steps``)
+    besides, over which the factor rises linearly to 1 before the shape begins.
+    """
+
+    name: str
+    """What loads it: a registered name, or ``file.py:Class``."""
+    display_name: str | None = None
+    """As an experiment gives it: ``file.py:Class as NAME``."""
+    space: ClassVar[Space] = {}
+    """What is tuned or fixed unless an experiment says otherwise, as a file's ``search`` has it."""
+    ranges: ClassVar[Ranges] = {}
+    """Legal values of the arguments that are no lengths, as ``(low, high)`` with both ends, or a
+    ``Domain``. An argument that is not here may be anything."""
+
+    def __init__(self) -> None:
+        parameters = [
+            p
+            for p in list(inspect.signature(self.shape).parameters.values())[1:]
+            if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+        ]
+        self._own = tuple(p.name for p in parameters)
+        self.defaults: Mapping[str, Value] = {
+            p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty
+        }
+        """What an argument is where nothing says it; a required one has none."""
+        lengths = [name for name in (*self._own, _WARMUP) if name.endswith(_STEPS)]
+        self._lengths = frozenset(lengths)
+        self.shares = {name.removesuffix(_STEPS): name for name in lengths}
+        """Names of shares of the budget -> those of the same lengths in steps."""
+        self.domains: Mapping[str, Domain] = {
+            **dict.fromkeys(self.shares, _SHARE),
+            **dict.fromkeys(lengths, _LENGTH),
+            _WARMUP: Domain(low=0, high=_MOST_STEPS, closed=True),
+            **{name: _domain(ends) for name, ends in self.ranges.items()},
+        }
+        """Legal values of the arguments, by name."""
+        self.arguments = frozenset({*self._own, *lengths, *self.shares})
+        """Legal metaparameter names, as written in an experiment file."""
+        self.own = self.arguments - {*WARMUP}
+        """Those that not every schedule has."""
+
+    def shape(self, *arguments: Any, **values: Any) -> float:
+        """``shape(step, …)``: the factor after warmup.
+
+        ``step`` (0-based) counts from the end of warmup, and the factor is that of the update which
+        makes ``step`` into ``step + 1``. Lengths arrive in steps, as whole numbers.
+        """
+        raise NotImplementedError(f"schedule {self.label} has no shape")
+
+    @property
+    def label(self) -> str:
+        """What tables, figures and messages call it: without a display name its class."""
+        return self.display_name or class_name(self.name)
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """Arguments of ``shape`` without a default."""
+        return tuple(name for name in self._own if name not in self.defaults)
+
+    def counterpart(self, name: str) -> str | None:
+        """The same length as ``name``, in steps for a share and the other way round."""
+        if name in self._lengths:
+            return name.removesuffix(_STEPS)
+        return self.shares.get(name)
+
+    def resolve(self, values: Mapping[str, Value], budget_steps: int) -> dict[str, Value]:
+        """Shares of the budget become steps (at least one); the rest is passed on.
+
+        Raises:
+            ExperimentError: a share outside [0, 1].
+        """
+        resolved: dict[str, Value] = {}
+        for name, value in values.items():
+            if name in self.shares:
+                if not 0 <= float(value) <= 1:
+                    raise ExperimentError(
+                        f"schedule {self.name}: {name} is a share of the budget, not {value:g}",
+                        hint=f"give {name} in [0, 1], or {self.shares[name]} in steps",
+                    )
+                resolved[self.shares[name]] = max(1, round(float(value) * budget_steps))
+            else:
+                resolved[name] = value
+        return resolved
+
+    def factor(self, step: int, metaparameters: Mapping[str, Value]) -> float:
+        """The factor of the update that makes step ``step`` (0-based) into ``step + 1``.
+
+        Warmup rises linearly to 1 over its steps, the first update already being larger than 0,
+        and the schedule's own shape begins after it.
+
+        Args:
+            metaparameters: resolved (``resolve``); those of others are passed over.
+        """
+        warmup = int(metaparameters.get(_WARMUP, 0))
+        if step < warmup:
+            return (step + 1) / warmup
+        values = {
+            name: int(metaparameters[name]) if name in self._lengths else metaparameters[name]
+            for name in self._own
+            if name in metaparameters
+        }
+        return self.shape(step - warmup, **values)
+
+    def factors(
+        self, steps: Sequence[int], metaparameters: Sequence[Mapping[str, Value]]
+    ) -> Tensor:
+        """``factor`` of many trials, each at a step of its own: ``(trials, 1)`` float64."""
+        column = [self.factor(step, m) for step, m in zip(steps, metaparameters, strict=True)]
+        return torch.tensor(column, dtype=torch.float64).view(-1, 1)
+
+    def is_constant(self, metaparameters: Mapping[str, Value]) -> bool:  # noqa: ARG002 - a hook
+        """Whether ``factor`` is known to be 1 at every step: then it is not asked for."""
+        return False
+
+
+def _domain(ends: Domain | tuple[float, float]) -> Domain:
+    if isinstance(ends, Domain):
+        return ends
+    low, high = ends
+    return Domain(low=low, high=high, closed=True)

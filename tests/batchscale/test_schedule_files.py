@@ -1,0 +1,207 @@
+"""A schedule of a user's file, the documentation's: in sweeps, trials, and again from a record."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import batchscale as bs
+from experiments import schedules
+from experiments.config.file import load
+from experiments.driver.executors.opening import Opening
+from experiments.errors import ExperimentError
+from experiments.plan import WorkloadRef
+from tests.batchscale.blocks import blocks
+from tests.batchscale.conftest import Command
+from tests.problems import engine, largest_difference, study, trials
+
+TEXT = """\
+workload: digits-softmax
+grid:
+  batch_size: [64, 128]
+  optimizer: [sgd, adam]
+  schedule: [constant, wsd.py:WSD]
+search:
+  warmup: 0.05
+  WSD: {end_factor: 0.1}
+trials: 2
+budget: 60 steps
+target: validation_error < 0.15
+engine: module
+"""
+
+
+@pytest.fixture
+def wsd(here: Path) -> Path:
+    """The folder, with the documentation's file and an experiment of it."""
+    (block,) = [block for block in blocks("docs/optimizers.md") if block.title == "wsd.py"]
+    (here / "wsd.py").write_text(block.text)
+    (here / "wsd.yaml").write_text(TEXT)
+    return here
+
+
+def test_its_factor_and_its_arguments(wsd: Path) -> None:
+    schedule = schedules.get("wsd.py:WSD as wsd", str(wsd))
+    assert (schedule.name, schedule.label) == ("wsd.py:WSD", "wsd")
+    assert schedules.label("wsd.py:WSD") == "WSD"
+    assert schedule.arguments == {
+        *("stable", "stable_steps", "decay", "decay_steps", "end_factor"),
+        *("warmup", "warmup_steps"),
+    }
+    values = {"stable": 0.5, "decay": 0.2, "warmup": 0.1, "end_factor": 0.25}
+    resolved = schedule.resolve(values, 20)
+    assert resolved == {
+        "stable_steps": 10, "decay_steps": 4, "warmup_steps": 2, "end_factor": 0.25,
+    }  # fmt: skip
+    factors = [schedule.factor(step, resolved) for step in range(18)]
+    assert factors[:13] == [0.5, *[1.0] * 12]
+    assert factors[13:] == [0.8125, 0.625, 0.4375, 0.25, 0.25]
+
+
+def test_a_sweep_trains_with_it_and_a_record_of_it_is_equal(wsd: Path, command: Command) -> None:
+    run = bs.sweep("wsd.yaml", results="runs", address="none")
+    assert set(run.trials["schedule"]) == {"constant", "WSD"}
+    of_wsd = run.trials[run.trials["schedule"] == "WSD"]
+    assert len(of_wsd) == 8
+    assert set(of_wsd["warmup_steps"]) == {3}
+    assert set(of_wsd["end_factor"]) == {0.1}
+    assert of_wsd["metaparameters"].str.contains("stable_steps").all()
+    planned = command("sweep", "wsd.yaml", "--dry-run", "--results", "other").out
+    assert "WSD" in planned
+    assert "wsd.py" not in planned
+
+    trial = of_wsd["trial"].iloc[0]
+    assert bs.rerun(trial, results="runs").equal
+    answer = command("trial", "--from", trial, "--results", "runs")
+    assert answer.status == 0, answer.err
+    assert answer.out.splitlines()[-1].endswith(": equal")
+
+    again = bs.sweep("wsd.yaml", results="runs", address="none")
+    assert again.summary is not None
+    assert again.summary.trained == 0
+    named = TEXT.replace("wsd.py:WSD", "wsd.py:WSD as late").replace("  WSD:", "  late:")
+    (wsd / "wsd.yaml").write_text(named)
+    again = bs.sweep("wsd.yaml", results="runs", address="none")
+    assert again.summary is not None
+    assert again.summary.trained == 0
+    assert set(again.trials["schedule"]) == {"constant", "late"}
+
+
+@pytest.mark.usefixtures("wsd")
+def test_a_trial_trains_with_it(command: Command) -> None:
+    given = ["--batch-size", 64, "--budget", "20 steps", "--param", "learning_rate=0.1"]
+    whole = ["--param", "stable=0.5", "--param", "decay=0.25"]
+    base = ("trial", "digits-softmax", "--schedule", "wsd.py:WSD", *given)
+    assert command(*base, *whole).status == 0
+    lacking = command(*base, "--param", "stable=0.5")
+    assert lacking.status == 1
+    assert "needs a value of decay" in lacking.err
+    run = bs.trial(
+        "digits-softmax", schedule="wsd.py:WSD", batch_size=64, budget="20 steps",
+        learning_rate=0.1, stable=0.5, decay=0.25,
+    )  # fmt: skip
+    assert run.metaparameters["stable_steps"] == 10
+    assert run.metaparameters["end_factor"] == 0.0
+
+
+@pytest.mark.parametrize("kind", ["module", "stacked"])
+def test_both_engines_ask_it_for_each_steps_factor(wsd: Path, kind: str) -> None:
+    """The rate is the constant one's for the ten steps before the decay, and not for the next."""
+    workload = WorkloadRef(spec="digits-softmax", base=str(wsd))
+    values = {"stable_steps": 7, "decay_steps": 5, "warmup_steps": 0}
+    decaying = study(workload=workload, schedule="wsd.py:WSD", precision="float64")
+    pack = trials(decaying, 2, **values)
+    late = (pack[0], replace(pack[1], metaparameters={**pack[1].metaparameters, "stable_steps": 8}))
+    trained = engine(kind, decaying, late)
+    constant = engine(kind, study(precision="float64"), late)
+    for steps, equal in ((8, [True, True]), (1, [False, True]), (1, [False, False])):
+        trained.advance(steps)
+        constant.advance(steps)
+        for row in range(2):
+            difference = largest_difference(trained.weights(row), constant.weights(row))
+            assert (difference == 0) == equal[row]
+
+
+def test_a_class_stands_for_its_file(wsd: Path) -> None:
+    kind = type(schedules.get("wsd.py:WSD", str(wsd)))
+    run = bs.trial(
+        "digits-softmax", schedule=kind, batch_size=64, budget="5 steps",
+        learning_rate=0.1, stable=0.5, decay=0.25,
+    )  # fmt: skip
+    assert run.study.schedule == "wsd.py:WSD"
+    packaged = type(schedules.get("cosine"))
+    run = bs.trial(
+        "digits-softmax", schedule=packaged, batch_size=64, budget="5 steps",
+        learning_rate=0.1, decay=1,
+    )  # fmt: skip
+    assert run.study.schedule == "cosine"
+
+
+@pytest.mark.usefixtures("wsd")
+def test_its_file_goes_to_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Opening] = []
+    real = Opening.open
+
+    def opened(self: Opening, *arguments: object) -> object:
+        seen.append(self)
+        return real(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Opening, "open", opened)
+    bs.sweep("wsd.yaml", results="runs", address="none", overrides=["trials=1"])
+    assert set(seen[0].specs) == {"wsd.py:WSD"}
+
+
+CODE = "from batchscale import Schedule\n\n\nclass Mine(Schedule):\n    "
+SHAPE = "def shape(self, step, end_factor=0.5, length_steps=9):\n        "
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("x = 1", "schedule 'mine.py:Mine' has no shape"),
+        (SHAPE + "return None", "Mine: its shape gives None at step 0 of 100 with "),
+        (SHAPE + "return 1 - step / 64", "Mine: its shape gives -0.015625 at step 65 of 100 with "),
+        (SHAPE + "return float('nan')", "Mine: its shape gives nan at step 0 of 100 with "),
+        ("def shape(self, step, power):\n        return 1", "Mine needs a value of power"),
+        ("def shape(self, step, learning_rate):\n        return 1", "schedule Mine and optimizer "
+         "sgd both have an argument 'learning_rate'"),
+        ("def shape(self, step, warmup_steps):\n        return 1", "schedule 'mine.py:Mine': shape "
+         "has an argument warmup_steps"),
+    ],
+)  # fmt: skip
+def test_what_is_no_schedule_is_said_before_training(here: Path, code: str, message: str) -> None:
+    (here / "mine.py").write_text(f"{CODE}{code}\n")
+    (here / "mine.yaml").write_text(
+        "workload: digits-softmax\ngrid: {batch_size: 64, optimizer: sgd}\n"
+        "schedule: mine.py:Mine\nbudget: 100 steps\n"
+    )
+    with pytest.raises(ExperimentError) as caught:
+        load("mine.yaml").plans()
+    assert str(caught.value).startswith("mine.yaml:3: ")
+    assert message in str(caught.value)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("grid", "message"),
+    [
+        ("[wsd.py:WSX]", "wsd.py has no class 'WSX'"),
+        ("[gone.py:WSD]", "schedule 'gone.py:WSD': no file 'gone.py'"),
+        ("[wsd.py:Schedule]", "is not a class of batchscale.Schedule"),
+        ("[wsd.py:WSD, wsd.py:WSD as W]", "grid.schedule: W is WSD, which is there already"),
+        ("[wsd.py:WSD as cosine]", "grid.schedule: wsd.py:WSD is called cosine"),
+        ("[wsd.py:WSD as adam]", "adam and wsd.py:WSD are both called adam"),
+        ("[wsd.py:WSD as adamw]", "grid.schedule: wsd.py:WSD is called adamw, which is"),
+        ("[wsd.py:WSD, other.py:WSD]", "wsd.py:WSD and other.py:WSD are both called WSD"),
+    ],
+)
+def test_names_that_cannot_be(wsd: Path, grid: str, message: str) -> None:
+    (wsd / "other.py").write_text((wsd / "wsd.py").read_text())
+    text = TEXT.replace("[constant, wsd.py:WSD]", grid).replace("  WSD: {end_factor: 0.1}\n", "")
+    (wsd / "wsd.yaml").write_text(text)
+    with pytest.raises(ExperimentError) as caught:
+        load("wsd.yaml").plans()
+    assert str(caught.value).startswith("wsd.yaml:5: ")
+    assert message in str(caught.value)
