@@ -27,13 +27,14 @@ def check_schedules(experiment: Experiment, combinations: Sequence[Combination])
     Raises:
         ExperimentError: it does not. What a user's own code raises passes unchanged.
     """
-    seen: set[str] = set()
+    seen: set[tuple[str, str]] = set()
     plans = list(dict.fromkeys(c.schedule for c in combinations))
     for combination in combinations:
         schedule = combination.schedule
-        if schedule.name in schedules.names() or schedule.name in seen:
+        key = schedule.name, combination.optimizer.name  # each has values of its own
+        if schedule.name in schedules.names() or key in seen:
             continue
-        seen.add(schedule.name)
+        seen.add(key)
         try:
             for u in (0.5, 0.0, 1.0):
                 point = {name: dim.value(u) for name, dim in combination.space.items()}

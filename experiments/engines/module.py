@@ -103,10 +103,10 @@ class ModuleEngine(Engine):
 
     def _train(self, trial: Trial, run: _Run, steps: int) -> None:
         schedule, meta = self.setup.schedule, trial.metaparameters
-        constant = schedule.is_constant(meta)
+        constant, factor = schedule.is_constant(meta), schedule.factor_of(meta)
         for step, batch in self._batches(trial, run, steps):
             if not constant:
-                run.rates.scale(schedule.factor(step, meta))
+                run.rates.scale(factor(step))
             self._gradient(trial, run, batch, step)
             run.optimizer.step()
             if self.normed:

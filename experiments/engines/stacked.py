@@ -68,6 +68,7 @@ class StackedEngine(Engine):
         setup = self.setup
         schedule = setup.schedule
         constant = all(schedule.is_constant(t.metaparameters) for t in self._rows)
+        factors = schedule.factors_of([t.metaparameters for t in self._rows])
         rates = self._rates()
         for done, batch in self._batches(steps):
             mine = batch[0].shape[1]
@@ -79,9 +80,8 @@ class StackedEngine(Engine):
                 self.loss_sum.add_(self.stepper.add_gradient(part, self._random(done, low)))
             setup.group.all_reduce_(self.stack.gradient)
             if not constant:
-                steps_now = [step + done for step in self._steps]
-                factors = schedule.factors(steps_now, [t.metaparameters for t in self._rows])
-                self.update.step(rates * factors.to(setup.device))
+                scale = factors([step + done for step in self._steps])
+                self.update.step(rates * scale.to(setup.device))
             else:
                 self.update.step(rates)
         self._steps = [step + steps for step in self._steps]

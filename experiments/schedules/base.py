@@ -7,7 +7,7 @@ holds it resolved, in steps, since its trajectory depends on nothing else.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -130,22 +130,34 @@ class Schedule:
         Args:
             metaparameters: resolved (``resolve``); those of others are passed over.
         """
+        return self.factor_of(metaparameters)(step)
+
+    def factor_of(self, metaparameters: Mapping[str, Value]) -> Callable[[int], float]:
+        """``factor`` as a function of the step, for many steps of one trial."""
         warmup = int(metaparameters.get(_WARMUP, 0))
-        if step < warmup:
-            return (step + 1) / warmup
         values = {
             name: int(metaparameters[name]) if name in self._lengths else metaparameters[name]
             for name in self._own
             if name in metaparameters
         }
-        return self.shape(step - warmup, **values)
+        shape = self.shape
 
-    def factors(
-        self, steps: Sequence[int], metaparameters: Sequence[Mapping[str, Value]]
-    ) -> Tensor:
+        def factor(step: int) -> float:
+            return (step + 1) / warmup if step < warmup else shape(step - warmup, **values)
+
+        return factor
+
+    def factors_of(
+        self, metaparameters: Sequence[Mapping[str, Value]]
+    ) -> Callable[[Sequence[int]], Tensor]:
         """``factor`` of many trials, each at a step of its own: ``(trials, 1)`` float64."""
-        column = [self.factor(step, m) for step, m in zip(steps, metaparameters, strict=True)]
-        return torch.tensor(column, dtype=torch.float64).view(-1, 1)
+        each = [self.factor_of(m) for m in metaparameters]
+
+        def factors(steps: Sequence[int]) -> Tensor:
+            column = [factor(step) for factor, step in zip(each, steps, strict=True)]
+            return torch.tensor(column, dtype=torch.float64).view(-1, 1)
+
+        return factors
 
     def is_constant(self, metaparameters: Mapping[str, Value]) -> bool:  # noqa: ARG002 - a hook
         """Whether ``factor`` is known to be 1 at every step: then it is not asked for."""

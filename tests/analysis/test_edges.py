@@ -50,6 +50,11 @@ def test_shares_of_the_budget() -> None:
     assert [(one.dimension, one.side) for one in found] == [("decay", "low"), ("warmup", "high")]
     # A decay as long as the budget cannot be longer.
     assert edge(space, {"decay_steps": 1000, "warmup_steps": 100}, budget_steps=1000) == []
+    # A length of a user's schedule is a share like any other.
+    (upper_end,) = edge(
+        {"stable": {"linear": [0.2, 0.6]}}, {"stable_steps": 598}, budget_steps=1000
+    )
+    assert (upper_end.dimension, upper_end.side) == ("stable", "high")
 
 
 def test_near_best_is_within_a_tenth_best_first() -> None:

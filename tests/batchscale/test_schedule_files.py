@@ -205,3 +205,14 @@ def test_names_that_cannot_be(wsd: Path, grid: str, message: str) -> None:
         load("wsd.yaml").plans()
     assert str(caught.value).startswith("wsd.yaml:5: ")
     assert message in str(caught.value)
+
+
+def test_each_optimizer_must_give_its_arguments(here: Path) -> None:
+    code = f"{CODE}def shape(self, step, power):\n        return power\n"
+    (here / "mine.py").write_text(code)
+    (here / "mine.yaml").write_text(
+        "workload: digits-softmax\ngrid: {batch_size: 64, optimizer: [sgd, adam]}\n"
+        "schedule: mine.py:Mine\nbudget: 100 steps\nsearch: {sgd: {power: 1}}\n"
+    )
+    with pytest.raises(ExperimentError, match="Mine needs a value of power"):
+        load("mine.yaml").plans()

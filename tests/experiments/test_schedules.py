@@ -110,7 +110,7 @@ def test_factors_of_many_trials_are_those_of_each(name: str, data: st.DataObject
     schedule = schedules.get(name)
     rows = data.draw(st.lists(legal_values(schedule), min_size=1, max_size=4))
     steps = [data.draw(st.integers(0, 200)) for _ in rows]
-    together = schedule.factors(steps, rows)
+    together = schedule.factors_of(rows)(steps)
     assert (together.dtype, together.shape) == (torch.float64, (len(rows), 1))
     alone = [schedule.factor(step, row) for step, row in zip(steps, rows, strict=True)]
     assert together.flatten().tolist() == alone
