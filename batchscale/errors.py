@@ -31,8 +31,8 @@ def report(
     """Print ``error`` on stderr as its kind asks for; return the exit status.
 
     Args:
-        reproduce: the command that meets the same error again, shown where the error rose in the
-            user's own file.
+        reproduce: the command that raises the same error again, shown where the error was raised
+            in the user's own file.
         given: the command's arguments: of an address with keys among them no part is printed.
     """
 
@@ -65,12 +65,14 @@ def report(
     if own is not None:
         say(
             one_line(error),
-            f"the same again: {reproduce}" if reproduce else "it rose in your file, above",
+            f"the same again: {reproduce}"
+            if reproduce
+            else "raised in your file; see the traceback above",
         )
     else:
         say(
             one_line(error),
-            None if debug else "that is not an error of yours: --debug shows where it rose",
+            None if debug else "an error in batchscale, not in yours: --debug shows the traceback",
         )
     return ERROR
 

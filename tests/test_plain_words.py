@@ -67,9 +67,11 @@ def retired(path: Path, source: str) -> list[str]:
     found = []
     if path.stem in MODULES:
         found.append(f"module {path.stem}: {MODULES[path.stem]}")
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.ClassDef) and node.name in CLASSES:
-            found.append(f"{path.name}:{node.lineno} class {node.name}: {CLASSES[node.name]}")
+    found += [
+        f"{path.name}:{node.lineno} class {node.name}: {CLASSES[node.name]}"
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.ClassDef) and node.name in CLASSES
+    ]
     return found
 
 

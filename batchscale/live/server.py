@@ -177,7 +177,7 @@ def _refused(host: str, port: int, error: OSError, *, told: bool) -> CommandErro
     if error.errno == errno.EACCES:
         return CommandError(
             f"port {port} of {host} may not be used: permission denied",
-            hint="ports from 1024 on are anybody's",
+            hint="ports below 1024 need privileges; choose one from 1024 to 65535",
         )
     return CommandError(
         f"cannot listen at {host}: {error.strerror or error}",

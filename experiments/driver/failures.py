@@ -48,7 +48,7 @@ class Failure:
     clear: bool
     """One of ours, written for the user: every other pack of its kind would say the same."""
     trial: str | None = None
-    """The trial it rose in, where the pack had one."""
+    """The trial that raised it, where the pack had one."""
 
     @classmethod
     def of(

@@ -45,7 +45,7 @@ def one_line(answer: Answer) -> None:
     if answer.status == 1:
         assert lines[0].startswith("error: ")
         assert len(lines) <= 2
-        assert "not an error of yours" not in answer.err
+        assert "an error in batchscale" not in answer.err
     assert "Traceback" not in answer.err
     assert answer.err.isprintable() or not set(answer.err) & set("\x07\u202e\udcff")
 

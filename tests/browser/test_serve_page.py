@@ -70,7 +70,7 @@ def test_the_page_follows_a_sweep(served: tuple[str, Path], browser: Any) -> Non
         page.get_by_role("heading", name="How digits-mlp scales with batch size").wait_for()
         first = page.inner_text("main")
         assert sweep.wait(PATIENCE) == 0
-        page.get_by_text("All 64 trials of the search are there").wait_for()
+        page.get_by_text("The search has all of its 64 trials.").wait_for()
         page.get_by_text("64 trials of 8 studies").wait_for()
     finally:
         sweep.kill()
