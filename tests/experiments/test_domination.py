@@ -32,7 +32,7 @@ class Sweep:
     order: random.Random
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     measured: dict[str, list[Measurement]] = field(default_factory=dict)
-    aside: dict[str, bytes] = field(default_factory=dict)
+    paused: dict[str, bytes] = field(default_factory=dict)
     killed: bool = False
 
     def run(self, *, slots: int, size: int, looks: int | None = None) -> bool:
