@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +15,6 @@ from experiments.driver.executors.ray_start import (
     cannot,
     import_ray,
     probe,
-    silenced,
 )
 from experiments.driver.staging import Staged
 from experiments.errors import ExperimentError
@@ -78,7 +78,8 @@ def session(address: str, staged: Staged, local: LocalRay | None = None) -> Iter
 def _connect(ray: ModuleType, address: str, staged: Staged, *, by_name: bool) -> None:
     # Ray offers its token to a cluster that it finds itself, never to an address that is named.
     try:
-        with silenced():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Ray's about itself
             ray.init(
                 address=address if by_name else "auto",
                 log_to_driver=False,

@@ -7,7 +7,6 @@ import os
 import socket
 import sys
 import threading
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
@@ -19,7 +18,7 @@ from results import processes
 _PROBE_SECONDS = 3.0
 _HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
 _OBJECT_STORE_BYTES = 256 * 2**20
-"""Jobs and words are small, and data sets are loaded by each worker itself."""
+"""Jobs and messages are small, and data sets are loaded by each worker itself."""
 
 ENVIRONMENT: Mapping[str, str] = {
     # Freed activations go back to the system: a worker of the demo holds 1.0 GiB, not 1.5.
@@ -136,7 +135,8 @@ def _start(ray: ModuleType, num_cpus: int | None) -> None:
 
     Its workers get no runtime environment, which takes Ray seconds to make: they inherit that of
     this process. Neither do they look for modules in the current folder, where a ``results/`` or
-    ``experiments/`` would hide ours.
+    ``experiments/`` would hide ours. Warnings are not silenced: their filters are the whole
+    process's, and other threads go on meanwhile.
     """
     environment = {**ENVIRONMENT, "RAY_worker_niceness": "0"}
     del environment["OMP_NUM_THREADS"]  # Ray sets it, and here it would bind the driver's torch
@@ -144,7 +144,7 @@ def _start(ray: ModuleType, num_cpus: int | None) -> None:
         environment["GLOO_SOCKET_IFNAME"] = "lo"
     # A later sweep ends what this one leaves running if it is killed, and nothing else.
     try:
-        with silenced(), processes.leaving_mark(), _inherited(environment):
+        with processes.leaving_mark(), _inherited(environment):
             ray.init(
                 address="local",
                 num_cpus=num_cpus,
@@ -167,14 +167,6 @@ def cannot(what: str, error: Exception) -> ExperimentError:
         hint="both sides need the same Ray, Python and RAY_AUTH_MODE (token, where it was "
         "started with one); --address none runs without Ray",
     )
-
-
-@contextmanager
-def silenced() -> Iterator[None]:
-    """Without Ray's warnings about itself."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 @contextmanager
