@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 RESULTS := $(or $(BATCHSCALE_RESULTS),results/runs)
-CODE := batchscale workloads experiments results analysis tests benchmarks docs
+CODE := batchscale workloads experiments results analysis validation tests benchmarks docs
 
 .PHONY: help install demo test test-all browser bench truth docs gallery lint clean
 
@@ -47,7 +47,7 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks
 
 truth: $(STAMP)
-	$(BIN)/python -m analysis.truth
+	$(BIN)/python -m validation
 
 docs: $(STAMP)
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet docs build/docs

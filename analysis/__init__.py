@@ -4,13 +4,13 @@
 (imported on demand: matplotlib is heavy).
 """
 
-from analysis import definitions
-from analysis.comparisons import Comparison, compare
-from analysis.curves import Curve, UnequalEstimatorsError, UnequalEvaluationsError, curves
-from analysis.estimators import EstimatorError
-from analysis.laws import Law, laws
-from analysis.points import Point
-from analysis.regimes import Interval, Regimes, TooFewBatchSizesError, regimes
+from analysis.curves.curve import Curve, UnequalEstimatorsError, UnequalEvaluationsError, curves
+from analysis.curves.estimators import EstimatorError
+from analysis.curves.points import Point
+from analysis.fit import definitions
+from analysis.fit.comparisons import Comparison, compare
+from analysis.fit.laws import Law, laws
+from analysis.fit.regimes import Interval, Regimes, TooFewBatchSizesError, regimes
 
 __all__ = [
     "Comparison",

@@ -15,17 +15,17 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.curves import Curve, curves, sampled
-from analysis.groups import COLUMNS
-from analysis.limits import Limit, within
+from analysis.curves.curve import Curve, curves, sampled
+from analysis.curves.groups import COLUMNS
+from analysis.curves.limits import Limit, within
+from analysis.curves.samples import PRESENT
+from analysis.fit.regimes import Regimes, TooFewBatchSizesError, regimes
 from analysis.progress import each
-from analysis.regimes import Regimes, TooFewBatchSizesError, regimes
-from analysis.samples import PRESENT
 from results.errors import ResultsError
-from results.evaluations import Evaluations
 from results.reader import Results
 from results.reader import open as open_results
-from results.target import Target
+from results.targets.evaluations import Evaluations
+from results.targets.target import Target
 
 _OF_A_TARGET = ("target", "status", "stop_reason", "last_miss", "lower_is_better")
 """In the names of the columns that another target changes."""
@@ -43,7 +43,7 @@ class Query:
     baseline: str | None = None
     estimator: str | None = None
     search: str = PRESENT
-    """Which searches of a study count: ``analysis.samples``."""
+    """Which searches of a study count: ``analysis.curves.samples``."""
     tolerance: float = 0.2
     under: tuple[Limit, ...] = ()
     """Budgets: what a figure makes of several is its own; a curve of steps holds to all."""

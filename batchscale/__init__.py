@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from experiments.errors import ExperimentError
     from experiments.schedules import Schedule
     from results.errors import ResultsError
-    from results.target import Target
+    from results.targets.target import Target
     from workloads import Classification, Workload
     from workloads.errors import WorkloadError
 
@@ -56,7 +56,7 @@ _HOMES = {
     "Schedule": "experiments.schedules:Schedule",
     "Classification": "workloads:Classification",
     "Workload": "workloads:Workload",
-    "Target": "results.target:Target",
+    "Target": "results.targets.target:Target",
     "ExperimentError": "experiments.errors:ExperimentError",
     "ResultsError": "results.errors:ResultsError",
     "WorkloadError": "workloads.errors:WorkloadError",
@@ -100,7 +100,7 @@ def __getattr__(name: str) -> Any:
     module, attribute = _HOMES[name].split(":")
     value = getattr(importlib.import_module(module), attribute)
     if isinstance(value, FunctionType):
-        from workloads.import_stop import entry_point
+        from workloads.user_code.import_stop import entry_point
 
         value = entry_point(value, name)
     globals()[name] = value

@@ -1,5 +1,5 @@
 """``python -m batchscale``."""
 
-from batchscale.cli import main
+from batchscale.cli.commands import main
 
 main()

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
     from batchscale.run import Run
     from batchscale.trials import OnMeasure, TrialRun
-    from experiments.driver.events import Observer
-    from experiments.driver.status import Status
+    from experiments.records.status import Status
     from experiments.schedules import Schedule
+    from experiments.scheduling.events import Observer
     from experiments.training.check import Finding
     from results.imports.commit_import import Imported
-    from results.location import Location
+    from results.storage.location import Location
     from workloads import Workload
 
     WorkloadLike = str | type[Workload] | Workload
@@ -70,7 +70,7 @@ def sweep(
         seconds: stop after so long, as on Ctrl-C.
         keep_old: where only the workload's code has changed, count its old trials as this one's.
         retrain: where it has, train them again. Else a sweep stops there and says so.
-        observer: gets every event (`experiments.driver.events`); a live display unless given.
+        observer: gets every event (`experiments.scheduling.events`); a live display unless given.
         settings: keys of an experiment file; what is none of them is an axis of its grid.
 
     Returns:
@@ -80,9 +80,9 @@ def sweep(
         ExperimentError, WorkloadError, ResultsError: a clear error of the user's.
         KeyboardInterrupt: interrupted; what was committed stays.
     """
-    from batchscale.display import Display
+    from batchscale.output.display import Display
     from batchscale.sweeps import load, run
-    from experiments.driver.events import Stage
+    from experiments.scheduling.events import Stage
 
     with nullcontext(observer) if observer is not None else Display() as watching:
         watching(Stage(text="reading the experiment"))
@@ -111,8 +111,8 @@ def plan(
 
 def status(source: str | Path | Location | None = None) -> Status:
     """What is done, running and left of each experiment in a results folder."""
-    from experiments.driver.status import status
-    from results.location import PACKAGED, Location
+    from experiments.records.status import status
+    from results.storage.location import PACKAGED, Location
 
     where = source or default_results()
     location = Location.of(PACKAGED.get(str(where), where))
@@ -243,7 +243,7 @@ def regimes(
             minimized over.
         baseline: the curve to hold the others against, which comes first: ``"sgd"``. Each other
             one has ``against``: its baseline, the ``ratios`` of its quantities over the baseline's
-            with intervals, and a ``sentence`` (see ``analysis.comparisons``).
+            with intervals, and a ``sentence`` (see ``analysis.fit.comparisons``).
         tolerance: τ: perfect scaling is E(B) <= (1+τ) E_min, maximal S(B) <= (1+τ) S_min.
         estimator: what stands for a batch size: ``minimum``, ``best_of_10`` or
             ``median_of_searches``; what the trials' own column says unless given.
@@ -352,8 +352,8 @@ def listing(kind: str) -> dict[str, str]:
         kind: ``workloads``, ``optimizers``, ``schedules``, ``figures``, ``experiments``,
             ``imports`` or ``exports``.
     """
-    from batchscale.errors import CommandError
     from batchscale.names import KINDS
+    from batchscale.output.errors import CommandError
     from experiments.errors import nearest
 
     if kind not in KINDS:

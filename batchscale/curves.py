@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import analysis
 import results
 from analysis import Curve
+from analysis.curves.limits import Limit
 from analysis.figure_data import FigureData, Query
-from analysis.limits import Limit
 from analysis.progress import each
-from batchscale.errors import CommandError
+from batchscale.output.errors import CommandError
 from batchscale.run import Run
 from results.errors import escaped
-from results.save import destination
+from results.storage.save import destination
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -189,8 +189,8 @@ def _refuse_own_source(path: Path, sources: Sources) -> None:
 def _unfitted(
     curve: Curve, tolerance: float, definition: str | None, error: Exception
 ) -> dict[str, Any]:
-    from analysis.estimate import QUANTITIES
-    from analysis.regimes import defined
+    from analysis.fit.estimate import QUANTITIES
+    from analysis.fit.regimes import defined
 
     unknown = {"value": None, "low": None, "high": None}
     return {

@@ -86,7 +86,7 @@ def draw(
     """Draw a figure into ``output``, else a PDF of its name, its numbers beside it; the paths."""
     import matplotlib
 
-    from analysis.figures.page import longer
+    from analysis.figures.drawing.page import longer
     from batchscale.curves import figure as drawn
 
     matplotlib.use("agg")

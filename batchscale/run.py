@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-    from experiments.driver.sweep import Summary
+    from experiments.execution.sweep import Summary
     from results.exports import Exported
     from results.reader import Results
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from batchscale.errors import CommandError
-from results.save import destination
+from batchscale.output.errors import CommandError
+from results.storage.save import destination
 from workloads.template import template
 
 

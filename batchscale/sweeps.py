@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batchscale.errors import CommandError
-from experiments.driver.events import Note
+from batchscale.output.errors import CommandError
+from experiments.scheduling.events import Note
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from batchscale.run import Run
     from experiments.config.file import Experiment
     from experiments.config.plans import StudyPlan
-    from experiments.driver.events import Observer
-    from results.location import Location
+    from experiments.scheduling.events import Observer
+    from results.storage.location import Location
 
 
 def load(
@@ -57,9 +57,9 @@ def run(
 ) -> Run:
     """Train what is missing; the results of the experiment's studies, and the sweep's summary."""
     import results as dataset
-    from analysis import edges
+    from analysis.curves import edges
     from batchscale.run import Run
-    from experiments.driver.sweep import sweep
+    from experiments.execution.sweep import sweep
 
     for note in experiment.notes:
         observer(Note(text=note))
@@ -92,8 +92,8 @@ def plan(experiment: Experiment, results: str | Path | Location) -> pd.DataFrame
     import pandas as pd
     import torch
 
-    from experiments.driver.forecast import forecast
-    from experiments.driver.planned import planned
+    from experiments.records.planned import planned
+    from experiments.scheduling.forecast import forecast
 
     found = planned(experiment)
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -132,8 +132,8 @@ def recorded(results: str | Path | Location, plans: Sequence[StudyPlan]) -> dict
     """Trials that a results folder holds of each study's present search; a folder that is not there
     holds none."""
     import results as dataset
-    from results.location import Location
     from results.searches import belongs
+    from results.storage.location import Location
 
     location = Location.of(results)
     if not location.files("trials", ".parquet"):

@@ -9,12 +9,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batchscale.errors import CommandError
+from batchscale.output.errors import CommandError
 from batchscale.trials import OnMeasure, TrialRun, pick_device
 from experiments.plan import Layout, Measurement, Outcome, Pack, Study, Trial
 from results.counts import count
-from results.save import destination
-from results.target import Target
+from results.storage.save import destination
+from results.targets.target import Target
 
 if TYPE_CHECKING:
     from experiments.config.file import Experiment
@@ -169,8 +169,8 @@ def _study(found: Results, row: Mapping[str, Any]) -> Study:
 def _plan(experiment: Experiment, row: Mapping[str, Any]) -> StudyPlan:
     """The study that a trial is of; where an optimizer's code has changed, what it has become."""
     import workloads
-    from experiments.driver.recorded import description
-    from experiments.driver.rows import study_columns
+    from experiments.records.recorded import description
+    from experiments.records.rows import study_columns
 
     plans = experiment.plans(source=row["workload_version"])
     for plan in plans:
@@ -271,7 +271,7 @@ def _write(run: TrialRun, path: Path) -> None:
     """Weights by name, and what they are of in the file's metadata (JSON text)."""
     from safetensors.torch import save
 
-    from results.location import write_file
+    from results.storage.location import write_file
 
     about = {
         "trial": run.trial.id,

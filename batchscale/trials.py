@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batchscale.errors import CommandError
+from batchscale.output.errors import CommandError
 from experiments.plan import Measurement, Outcome, Study, Trial, WorkloadRef
 from results.counts import count
-from results.target import Target
+from results.targets.target import Target
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,7 +64,7 @@ class TrialRun:
         """The target's metric against the step, with the target and where it was reached."""
         import matplotlib.pyplot as plt
 
-        from analysis.figures.style import COLUMN, FAINT, context, grid, look
+        from analysis.figures.drawing.style import COLUMN, FAINT, context, grid, look
 
         frame, target = self.measurements, self.target
         with context():

@@ -16,7 +16,7 @@ import torch
 from experiments.engines import make_engine
 from experiments.plan import Study, Trial, WorkloadRef
 from experiments.training.study_context import StudyContext
-from results.target import Target
+from results.targets.target import Target
 from workloads import load
 
 PAIRS = 41

@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from results.target import Target
+from results.targets.target import Target
 from tests.results import release
 
 SHARE = 0.01

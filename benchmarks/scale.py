@@ -37,8 +37,8 @@ def experiment() -> Any:
 
 def _rows(planned: Any) -> Iterator[list[dict[str, Any]]]:
     """Rows of the trials table, a list a pack of 64: one trial in five reaches the target."""
-    from experiments.driver.rows import trial_row
     from experiments.plan import Outcome
+    from experiments.records.rows import trial_row
 
     for plan, columns in zip(planned.plans, planned.columns, strict=True):
         study = plan.study
@@ -74,7 +74,7 @@ def _rows(planned: Any) -> Iterator[list[dict[str, Any]]]:
 
 def fill(root: str) -> None:
     """Write what a sweep would have recorded."""
-    from experiments.driver.planned import planned
+    from experiments.records.planned import planned
     from results.store import Store
 
     found, store = planned(experiment()), Store(root)
@@ -101,7 +101,7 @@ def table() -> float:
 
 def resume(root: str) -> float:
     """Seconds of a sweep that finds everything done."""
-    from experiments.driver.sweep import sweep
+    from experiments.execution.sweep import sweep
 
     began = time.perf_counter()
     did = sweep(experiment(), results=root, address="none")

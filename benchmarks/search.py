@@ -20,7 +20,7 @@ DEMO: tuple[str, ...] = ()
 def trials(*settings: str, pack_size: int | None = None) -> pd.DataFrame:
     """The trials of the demo with other settings."""
     from experiments.config.file import load
-    from experiments.driver.sweep import sweep
+    from experiments.execution.sweep import sweep
     from results import open as open_results
 
     with tempfile.TemporaryDirectory() as folder:

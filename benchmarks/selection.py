@@ -20,7 +20,7 @@ from experiments.engines.selection import LIMITS, Arithmetic, choose
 from experiments.engines.stacked import StackedEngine
 from experiments.plan import Study, WorkloadRef
 from experiments.training.study_context import StudyContext
-from results.target import Target
+from results.targets.target import Target
 from workloads.data import present
 
 MODELS = 16

@@ -37,7 +37,7 @@ def _label(study: Any) -> str:
 def ours(*more: str) -> Minima:
     """Steps to target of each study's best trial, by this project's sweep."""
     from experiments.config.file import load
-    from experiments.driver.sweep import sweep
+    from experiments.execution.sweep import sweep
     from results import open as open_results
 
     with tempfile.TemporaryDirectory() as folder:

@@ -65,7 +65,7 @@ def plans(name: str, seed: int) -> list[Any]:
 def ours(name: str, seed: int) -> dict[int, Found]:
     """What our sweep finds, and what it trains for it, by batch size."""
     from experiments.config.file import load
-    from experiments.driver.sweep import sweep
+    from experiments.execution.sweep import sweep
     from results import open as open_results
 
     file, settings = WORKLOADS[name]

@@ -14,11 +14,11 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
 
-from analysis.estimate import Estimate, estimate
-from analysis.figures.style import FAINT, INK, LOOKS, context, log2_axis, tint
-from analysis.knee import Array, log_steps, theta
-from analysis.profile import limit
-from analysis.simulate import Cell, doubling, draw, true_value
+from analysis.figures.drawing.style import FAINT, INK, LOOKS, context, log2_axis, tint
+from analysis.fit.estimate import Estimate, estimate
+from analysis.fit.knee import Array, log_steps, theta
+from analysis.fit.profile import limit
+from validation.simulate import Cell, doubling, draw, true_value
 
 IMAGES = Path(__file__).resolve().parent / "img"
 TOLERANCE = 0.2

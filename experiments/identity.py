@@ -18,7 +18,7 @@ from typing import Any
 from experiments.errors import ExperimentError
 from experiments.optimizers import Optimizer
 from experiments.schedules import Schedule
-from workloads.fingerprint import file_hash
+from workloads.user_code.fingerprint import file_hash
 
 VERSION = 1
 """Rises when trials of equal description would train differently than they used to."""

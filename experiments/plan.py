@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from results.optimizers import class_name
-from results.target import Target
+from results.targets.target import Target
 
 Value = float | int | str | bool
 Role = Literal["search", "extension", "repeat", "transfer"]

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments.errors import ExperimentError, nearest
-from workloads.import_stop import missing
-from workloads.user_files import find_file, import_file
+from workloads.user_code.import_stop import missing
+from workloads.user_code.user_files import find_file, import_file
 
 _AS = re.compile(r"(?P<name>.*\S)\s+as\s+(?P<display_name>[^\s:/][^:/]*?)\s*")
 """A display name is no path: ``runs as is/my_opt.py:Lion`` has none."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from results.reader import Results as Results
     from results.reader import open as open
     from results.store import Store as Store
-    from results.target import Target as Target
+    from results.targets.target import Target as Target
 
 _HOME = {
     "ResultsError": "errors",

@@ -39,12 +39,12 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
-from results.claims import Claim, Claims
 from results.dataset import all_fragments, fragments, reading, replaced, retrying, where
-from results.location import TEMPORARY, Location
-from results.names import is_file_name, is_plain
 from results.rows import KEPT, Live, superseded
+from results.run_state.claims import Claim, Claims
 from results.schema import SCHEMAS
+from results.storage.location import TEMPORARY, Location
+from results.storage.names import is_file_name, is_plain
 from results.store import ORPHAN_SECONDS, encode
 
 _LARGE = 500_000

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from results.errors import ResultsError
-from results.location import Location
-from results.names import is_file_name
 from results.schema import REPLACES_KEY, SCHEMA_VERSION, SCHEMAS, TABLE_KEY, VERSION_KEY
+from results.storage.location import Location
+from results.storage.names import is_file_name
 
 _ATTEMPTS = 5
 _LISTINGS = 10

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from results.masking import masked
+from results.storage.masking import masked
 
 _LONGEST = 2_000
 _ODD = re.compile(

@@ -15,12 +15,12 @@ import pyarrow.dataset as ds
 from results import optimizers, rows
 from results.dataset import columns_of, reading, retrying
 from results.errors import ResultsError, escaped
-from results.location import PACKAGED, Location
-from results.masking import masked
-from results.source import Folder, Source
+from results.storage.location import PACKAGED, Location
+from results.storage.masking import masked
+from results.user_tables.source import Folder, Source
 
 if TYPE_CHECKING:
-    from results.target import Target
+    from results.targets.target import Target
 
 _ATTEMPTS = 5
 
@@ -45,7 +45,7 @@ def open(source: str | Path | Location) -> Results:
             )
         return Results(text, Folder(Location(PACKAGED[text])))
     if "://" not in text and text.lower().endswith((".csv", ".parquet")):
-        from results.curves import read
+        from results.user_tables.curves import read
 
         return Results(escaped(masked(text)), read(Path(text)))
     location = Location(source)
@@ -196,7 +196,7 @@ class Results:
         Raises:
             ResultsError: trials were stopped before it, or no measurement has its metric.
         """
-        from results.retarget import retarget
+        from results.targets.retarget import retarget
 
         return self.with_trials(retarget(self, target))
 
@@ -207,7 +207,7 @@ class Results:
         Raises:
             ResultsError: some of these have no measurement of its metric.
         """
-        from results.retarget import at_goals
+        from results.targets.retarget import at_goals
 
         rows = at_goals(self)
         return self if rows is self.trial_rows else self.with_trials(rows)

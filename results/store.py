@@ -23,14 +23,14 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from results.claims import Claims
 from results.dataset import columns_of, dataset, retrying
 from results.errors import ResultsError
-from results.location import Location
-from results.names import RULE, is_plain
-from results.polling import Polled
 from results.rows import KEYS, frame, latest
+from results.run_state.claims import Claims
+from results.run_state.polling import Polled
 from results.schema import REPLACES_KEY, SCHEMAS, table
+from results.storage.location import Location
+from results.storage.names import RULE, is_plain
 
 ORPHAN_SECONDS = 600.0
 """Measurements without trials that are older belong to no commit that is under way."""

@@ -13,7 +13,7 @@ from experiments.engines import Engine, make_engine
 from experiments.plan import Layout, Measurement, Outcome, Pack, Study, Trial, WorkloadRef
 from experiments.training.loop import Training
 from experiments.training.study_context import StudyContext
-from results.target import Target
+from results.targets.target import Target
 
 OPTIMIZERS = ["sgd", "momentum", "nesterov", "adam", "adamw"]
 SCHEDULES = schedules.names()

@@ -25,10 +25,10 @@ _NOT_COUNTS = {"interval", "words", "short", "_words"}
 """Functions that write an estimate with its interval: "64 [48, 90] steps"."""
 
 AT_LEAST_TWO = {
-    "workloads/loading.py": "holds",  # a file of one workload is no error
+    "workloads/user_code/loading.py": "holds",  # a file of one workload is no error
     "workloads/checks.py": "have|for",  # unequal lengths; a batch of several examples
     "results/schema.py": "holds",  # values of a type
-    "analysis/truth/": "",  # a page of fixed numbers
+    "validation/": "",  # a page of fixed numbers
 }
 """Where a number is never 1, by file: and the end of the text before it."""
 

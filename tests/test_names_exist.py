@@ -13,9 +13,9 @@ import pytest
 import typer.main
 
 import batchscale
-from batchscale.cli import app
+from batchscale.cli.commands import app
 from experiments.config.experiment import Experiment
-from experiments.domains import DOMAINS
+from experiments.search.domains import DOMAINS
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("analysis", "batchscale", "experiments", "results", "workloads")

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from workloads.base import Batch, Classification, Workload
     from workloads.data import data_root
     from workloads.errors import WorkloadError
-    from workloads.fingerprint import identity
-    from workloads.loading import load
     from workloads.registry import names
+    from workloads.user_code.fingerprint import identity
+    from workloads.user_code.loading import load
 
 _HOME = {
     "Batch": "workloads.base",
@@ -22,8 +22,8 @@ _HOME = {
     "Workload": "workloads.base",
     "WorkloadError": "workloads.errors",
     "data_root": "workloads.data",
-    "identity": "workloads.fingerprint",
-    "load": "workloads.loading",
+    "identity": "workloads.user_code.fingerprint",
+    "load": "workloads.user_code.loading",
     "names": "workloads.registry",
 }
 

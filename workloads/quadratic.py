@@ -1,4 +1,4 @@
-"""The noisy quadratic model as a workload to be trained; its exact answer is in ``analysis.nqm``.
+"""The noisy quadratic model as a workload to be trained; its exact answer is in ``validation.nqm``.
 
 **Where the noise comes from.** The theory wants every gradient over B examples to be the exact one
 plus noise of covariance c/B, independent from step to step. Noise that belonged to the examples of

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from analysis.curves import Curve
+from analysis.curves.curve import Curve
 from analysis.figure_data import FigureData
-from analysis.regimes import Regimes
+from analysis.fit.regimes import Regimes
 from results.errors import ResultsError
 
 if TYPE_CHECKING:
@@ -33,19 +33,19 @@ _FIGURES = {
     "landscape": ("landscape", "learning rate against steps to target, the best marked"),
     "training": ("training", "training curves of every trial, with the best and its bracket"),
     "search": ("search_scatter", "learning rate and momentum of every trial, and its fate"),
-    "shallue-fig1": ("shallue.fig1", "Shallue et al. 2019: steps to target, a panel a workload"),
-    "shallue-fig2": ("shallue.fig2", "… the same for several goals a workload"),
-    "shallue-fig3": ("shallue.fig3", "… models compared: families, widths, depths"),
-    "shallue-fig4": ("shallue.fig4", "… optimizers compared"),
-    "shallue-fig5": ("shallue.fig5", "… data sets compared"),
-    "shallue-fig6": ("shallue.fig6", "… subsets of one data set"),
-    "shallue-fig7": ("shallue.fig7", "… label smoothing: best metric, and steps to target"),
-    "shallue-fig8": ("shallue.fig8", "… best effective learning rate, and the two rules"),
-    "shallue-fig9": ("shallue.fig9", "… learning rate and momentum under budgets: --under"),
-    "shallue-fig10": ("shallue.fig10", "… learning rate and momentum across model sizes"),
-    "shallue-fig11": ("shallue.fig11", "… best metric under step and epoch budgets: --under"),
-    "shallue-best-learning-rate": ("shallue.best_rate", "… best learning rate by batch size"),
-    "shallue-best-momentum": ("shallue.best_momentum", "… best momentum by batch size"),
+    "shallue-fig1": ("paper.fig1", "Shallue et al. 2019: steps to target, a panel a workload"),
+    "shallue-fig2": ("paper.fig2", "… the same for several goals a workload"),
+    "shallue-fig3": ("paper.fig3", "… models compared: families, widths, depths"),
+    "shallue-fig4": ("paper.fig4", "… optimizers compared"),
+    "shallue-fig5": ("paper.fig5", "… data sets compared"),
+    "shallue-fig6": ("paper.fig6", "… subsets of one data set"),
+    "shallue-fig7": ("paper.fig7", "… label smoothing: best metric, and steps to target"),
+    "shallue-fig8": ("paper.fig8", "… best effective learning rate, and the two rules"),
+    "shallue-fig9": ("paper.fig9", "… learning rate and momentum under budgets: --under"),
+    "shallue-fig10": ("paper.fig10", "… learning rate and momentum across model sizes"),
+    "shallue-fig11": ("paper.fig11", "… best metric under step and epoch budgets: --under"),
+    "shallue-best-learning-rate": ("paper.best_rate", "… best learning rate by batch size"),
+    "shallue-best-momentum": ("paper.best_momentum", "… best momentum by batch size"),
 }
 
 FORMATS = (".pdf", ".png", ".svg")
@@ -83,8 +83,8 @@ def draw(
         ResultsError: no such figure, width or style, nothing to draw, several panels on one
             ``ax``, or a width beside it.
     """
-    from analysis.figures.page import context, on, page, remember
-    from analysis.figures.text_fit import fit
+    from analysis.figures.drawing.page import context, on, page, remember
+    from analysis.figures.drawing.text_fit import fit
 
     module = _module(name)
     if ax is not None and width is not None:
@@ -122,7 +122,7 @@ def save(drawn: Axes | Figure, path: str | Path, frame: pd.DataFrame | None = No
     """
     from matplotlib.figure import Figure
 
-    from analysis.figures.page import context
+    from analysis.figures.drawing.page import context
 
     path = Path(path)
     path = path if path.suffix else path.with_suffix(".pdf")

@@ -11,12 +11,14 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 
-from analysis.curves import Curve
+from analysis.curves.curve import Curve
+from analysis.curves.groups import labels
+from analysis.curves.points import Point
 from analysis.figure_data import FigureData
-from analysis.figures import marks
-from analysis.figures.colours import faint, grey, ground, ink
-from analysis.figures.page import context, mark, stroke, unit
-from analysis.figures.style import (
+from analysis.figures.drawing import marks
+from analysis.figures.drawing.colours import faint, grey, ground, ink
+from analysis.figures.drawing.page import context, mark, stroke, unit
+from analysis.figures.drawing.style import (
     Look,
     grid,
     inches,
@@ -25,12 +27,10 @@ from analysis.figures.style import (
     panels,
     tiles,
 )
-from analysis.figures.text_fit import within
+from analysis.figures.drawing.text_fit import within
+from analysis.fit.rates import LINEAR, SQUARE_ROOT, best_rates, level
+from analysis.fit.regimes import Regimes
 from analysis.formatting import units
-from analysis.groups import labels
-from analysis.points import Point
-from analysis.rates import LINEAR, SQUARE_ROOT, best_rates, level
-from analysis.regimes import Regimes
 from results.errors import ResultsError
 
 _INSIDE = 0.5

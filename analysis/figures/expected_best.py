@@ -13,14 +13,14 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from analysis.curves import Curve
+from analysis.curves.curve import Curve
+from analysis.curves.groups import labels
+from analysis.curves.trials_needed import ENOUGH, Budget
 from analysis.figure_data import FigureData
-from analysis.figures.colours import faint, ink
-from analysis.figures.page import COLUMN, context, stroke
-from analysis.figures.style import grid, left_column, panels, size_bar, size_colours, tiles
+from analysis.figures.drawing.colours import faint, ink
+from analysis.figures.drawing.page import COLUMN, context, stroke
+from analysis.figures.drawing.style import grid, left_column, panels, size_bar, size_colours, tiles
 from analysis.formatting import units
-from analysis.groups import labels
-from analysis.trials_needed import ENOUGH, Budget
 from results.errors import ResultsError
 
 _PANEL, _LEAST = 2.1, 1.8

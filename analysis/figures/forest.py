@@ -13,13 +13,11 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from analysis.comparisons import Comparison, compare, words
-from analysis.curves import Curve, is_baseline
-from analysis.estimate import QUANTITIES
+from analysis.curves.curve import Curve, is_baseline
 from analysis.figure_data import FigureData
-from analysis.figures.colours import faint, grey, ground, ink, seen, tint
-from analysis.figures.facets import facets, names
-from analysis.figures.page import (
+from analysis.figures.drawing.colours import faint, grey, ground, ink, seen, tint
+from analysis.figures.drawing.facets import facets, names
+from analysis.figures.drawing.page import (
     COLUMN,
     TWO_COLUMNS,
     context,
@@ -30,10 +28,12 @@ from analysis.figures.page import (
     unit,
     width,
 )
-from analysis.figures.style import LOOKS, log2_axis, log10_axis
-from analysis.figures.text_fit import apart, fitted, within
+from analysis.figures.drawing.style import LOOKS, log2_axis, log10_axis
+from analysis.figures.drawing.text_fit import apart, fitted, within
+from analysis.fit.comparisons import Comparison, compare, words
+from analysis.fit.estimate import QUANTITIES
+from analysis.fit.regimes import Interval, Regimes
 from analysis.formatting import units
-from analysis.regimes import Interval, Regimes
 from results.errors import ResultsError
 
 _ROW = 0.185

@@ -13,11 +13,14 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from analysis.curves import Curve
+from analysis.curves.curve import Curve
+from analysis.curves.groups import labels
+from analysis.curves.points import Point
+from analysis.curves.trial_outcomes import TrialOutcome
 from analysis.figure_data import FigureData
-from analysis.figures.colours import faint, ink
-from analysis.figures.page import COLUMN, context, mark, stroke, unit
-from analysis.figures.style import (
+from analysis.figures.drawing.colours import faint, ink
+from analysis.figures.drawing.page import COLUMN, context, mark, stroke, unit
+from analysis.figures.drawing.style import (
     grid,
     left_column,
     log2_axis,
@@ -28,9 +31,6 @@ from analysis.figures.style import (
     tiles,
 )
 from analysis.formatting import units
-from analysis.groups import labels
-from analysis.points import Point
-from analysis.trial_outcomes import TrialOutcome
 from results.errors import ResultsError
 
 _TALL, _LEAST = 2.2, 1.9

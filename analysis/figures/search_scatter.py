@@ -14,13 +14,13 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 
+from analysis.curves.groups import labels
+from analysis.curves.points import Point
+from analysis.curves.trial_outcomes import CLASSES, TrialOutcome
 from analysis.figure_data import FigureData
-from analysis.figures.colours import faint, grey, ground, ink, seen, tint
-from analysis.figures.page import COLUMN, context, room, scaled, stroke, tall, unit, width
-from analysis.figures.style import ABOVE, LOOKS, log10_axis, plain
-from analysis.groups import labels
-from analysis.points import Point
-from analysis.trial_outcomes import CLASSES, TrialOutcome
+from analysis.figures.drawing.colours import faint, grey, ground, ink, seen, tint
+from analysis.figures.drawing.page import COLUMN, context, room, scaled, stroke, tall, unit, width
+from analysis.figures.drawing.style import ABOVE, LOOKS, log10_axis, plain
 from results.counts import count
 from results.errors import ResultsError
 

@@ -14,22 +14,30 @@ from matplotlib.figure import Figure
 from matplotlib.gridspec import SubplotSpec
 from matplotlib.lines import Line2D
 
-from analysis.curves import Curve
+from analysis.curves.curve import Curve
 from analysis.figure_data import FigureData
-from analysis.figures import key, legend_place, marks, strips
-from analysis.figures.colours import ground, ink
-from analysis.figures.facets import MANY, Pairs, batch_size, caption, facets, names, to_target
-from analysis.figures.page import COLUMN, context, room, stroke, tall, unit, width
-from analysis.figures.style import (
+from analysis.figures.drawing import key, legend_place, marks, strips
+from analysis.figures.drawing.colours import ground, ink
+from analysis.figures.drawing.facets import (
+    MANY,
+    Pairs,
+    batch_size,
+    caption,
+    facets,
+    names,
+    to_target,
+)
+from analysis.figures.drawing.page import COLUMN, context, room, stroke, tall, unit, width
+from analysis.figures.drawing.style import (
     Look,
     grid,
     log2_axis,
     look,
     plain,
 )
-from analysis.figures.text_fit import apart, within
-from analysis.regime_spans import perfect_examples
-from analysis.regimes import Regimes
+from analysis.figures.drawing.text_fit import apart, within
+from analysis.fit.regime_spans import perfect_examples
+from analysis.fit.regimes import Regimes
 from results.errors import ResultsError
 
 _PANEL = 2.35

@@ -15,15 +15,23 @@ from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 from matplotlib.transforms import Bbox, ScaledTranslation
 
-from analysis.curves import Curve
+from analysis.curves.curve import Curve
 from analysis.figure_data import FigureData
-from analysis.figures import key
-from analysis.figures.colours import faint, grey, ground, ink
-from analysis.figures.facets import MANY, Pairs, caption, examples_of, facets, names, to_target
-from analysis.figures.page import COLUMN, context, mark, stroke, unit
-from analysis.figures.style import Look, grid, inches, log10_axis, look, plain, tiles
-from analysis.figures.text_fit import apart, within
-from analysis.regimes import Regimes
+from analysis.figures.drawing import key
+from analysis.figures.drawing.colours import faint, grey, ground, ink
+from analysis.figures.drawing.facets import (
+    MANY,
+    Pairs,
+    caption,
+    examples_of,
+    facets,
+    names,
+    to_target,
+)
+from analysis.figures.drawing.page import COLUMN, context, mark, stroke, unit
+from analysis.figures.drawing.style import Look, grid, inches, log10_axis, look, plain, tiles
+from analysis.figures.drawing.text_fit import apart, within
+from analysis.fit.regimes import Regimes
 from results.errors import ResultsError
 
 _PANEL, _LEAST = 2.5, 2.6

@@ -14,11 +14,15 @@ from matplotlib.collections import LineCollection
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from analysis.curves import Curve
+from analysis.curves.curve import Curve
+from analysis.curves.groups import labels
+from analysis.curves.points import Point
+from analysis.curves.thinned_evaluations import Evaluations
+from analysis.curves.trial_outcomes import CLASSES
 from analysis.figure_data import FigureData
-from analysis.figures.colours import faint, ground, ink, seen, tint
-from analysis.figures.page import context, mark, stroke, unit
-from analysis.figures.style import (
+from analysis.figures.drawing.colours import faint, ground, ink, seen, tint
+from analysis.figures.drawing.page import context, mark, stroke, unit
+from analysis.figures.drawing.style import (
     LOOKS,
     grid,
     left_column,
@@ -26,10 +30,6 @@ from analysis.figures.style import (
     plain,
     tiles,
 )
-from analysis.groups import labels
-from analysis.points import Point
-from analysis.thinned_evaluations import Evaluations
-from analysis.trial_outcomes import CLASSES
 from results.counts import count
 from results.dataset import retrying
 from results.errors import ResultsError

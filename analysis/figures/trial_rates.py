@@ -13,11 +13,13 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
 
-from analysis.curves import Curve
+from analysis.curves.curve import Curve
+from analysis.curves.groups import labels
+from analysis.curves.trial_outcomes import CLASSES, shares
 from analysis.figure_data import FigureData
-from analysis.figures.colours import faint, ground, ink, seen, tint
-from analysis.figures.page import context
-from analysis.figures.style import (
+from analysis.figures.drawing.colours import faint, ground, ink, seen, tint
+from analysis.figures.drawing.page import context
+from analysis.figures.drawing.style import (
     ABOVE,
     LOOKS,
     panels,
@@ -25,8 +27,6 @@ from analysis.figures.style import (
     tiles,
 )
 from analysis.formatting import units
-from analysis.groups import labels
-from analysis.trial_outcomes import CLASSES, shares
 from results.counts import count
 from results.errors import ResultsError
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from analysis.comparisons import Comparison, compare
-from analysis.curves import Curve
+from analysis.curves.curve import Curve
+from analysis.fit.comparisons import Comparison, compare
+from analysis.fit.regimes import Interval, Regimes
 from analysis.formatting import interval, units
-from analysis.regimes import Interval, Regimes
 from analysis.report.panels import View
 from results.counts import count
 

@@ -1,4 +1,4 @@
-"""Colours and markers of curves on a screen: those of ``analysis.figures.style`` in plotly's words.
+"""Colours and markers of curves on a screen: those of ``drawing.style`` in plotly's words.
 
 They are written out, as that file imports matplotlib; a test holds the two together.
 """

@@ -9,12 +9,12 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.curves import Curve
+from analysis.curves.curve import Curve
+from analysis.curves.groups import labels
 from analysis.figure_data import FigureData
-from analysis.groups import labels
-from analysis.regimes import Regimes
+from analysis.fit.regimes import Regimes
 from results.errors import ResultsError
-from results.target import Target
+from results.targets.target import Target
 
 Pairs = list[tuple[Curve, Regimes | None]]
 

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from analysis.comparisons import Comparison
-from analysis.curves import Curve
+from analysis.curves.curve import Curve
 from analysis.figure_data import FigureData
+from analysis.fit.comparisons import Comparison
 from analysis.formatting import units
 from analysis.progress import each
 from analysis.report import findings, provenance, tables

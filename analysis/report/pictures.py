@@ -27,8 +27,9 @@ def picture(view: View, looks: Sequence[int]) -> str:
     from matplotlib import pyplot as plt
     from PIL import Image
 
-    from analysis.figures import page, steps_to_target
-    from analysis.figures.style import look
+    from analysis.figures import steps_to_target
+    from analysis.figures.drawing import page
+    from analysis.figures.drawing.style import look
 
     held = io.BytesIO()
     # The page's own look, whatever the user's settings are: it stands beside the page's charts.

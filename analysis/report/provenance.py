@@ -11,8 +11,8 @@ import pandas as pd
 
 from analysis.figure_data import FigureData
 from results.counts import count
-from results.masking import masked
 from results.schema import SCHEMA_VERSION
+from results.storage.masking import masked
 
 _COLUMNS = {
     "engine": "engine",

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from analysis.curves import Curve
-from analysis.estimate import QUANTITIES
+from analysis.curves.curve import Curve
+from analysis.curves.points import Point, tabulate
+from analysis.curves.trial_outcomes import CLASSES
+from analysis.fit.estimate import QUANTITIES
+from analysis.fit.rates import LINEAR, SQUARE_ROOT, level
+from analysis.fit.regime_spans import perfect_examples, stretches
+from analysis.fit.regimes import Regimes
 from analysis.formatting import units
-from analysis.points import Point, tabulate
-from analysis.rates import LINEAR, SQUARE_ROOT, level
-from analysis.regime_spans import perfect_examples, stretches
-from analysis.regimes import Regimes
 from analysis.report.compact import columns, compact
-from analysis.trial_outcomes import CLASSES
 
 _SHOWN = 24
 """Numbers of trials at which the expected best of a batch size is drawn, at most."""
@@ -24,7 +24,7 @@ _SHOWN = 24
 def series(curve: Curve, found: Regimes | None, look: int) -> dict[str, Any]:
     """Everything that is drawn of ``curve`` as plain values.
 
-    ``points`` are columns: those of ``analysis.points.tabulate``, and the trial at the minimum
+    ``points`` are columns: those of ``points.tabulate``, and the trial at the minimum
     with its metaparameters.
     """
     left_out = set(found.left_out) if found else set()

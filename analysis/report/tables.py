@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from analysis.comparisons import Comparison, words
+from analysis.curves.points import Point
+from analysis.fit.comparisons import Comparison, words
+from analysis.fit.regimes import Interval
 from analysis.formatting import interval, short, units
-from analysis.points import Point
-from analysis.regimes import Interval
 from analysis.report import series
 from analysis.report.compact import compact
 from analysis.report.panels import View

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from results.counts import count
-from results.target import Target
+from results.targets.target import Target
 
 if TYPE_CHECKING:
-    from experiments.driver.status import Status
+    from experiments.records.status import Status
 
 _SILENT = 30.0
 """Seconds without a word, of the ten between two, after which a pack is called silent."""

@@ -14,8 +14,8 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from batchscale.errors import CommandError, one_line
 from batchscale.live.shown import Answer, Shown
+from batchscale.output.errors import CommandError, one_line
 
 STATE = "/state.json"
 PORT = 8080

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from batchscale.errors import CommandError
 from batchscale.live.progress import nothing
 from batchscale.live.server import PORT, STATE, Server
 from batchscale.live.shown import Payload, Shown
 from batchscale.live.watch import Watch
-from results.location import PACKAGED, Location
+from batchscale.output.errors import CommandError
 from results.reader import Results
+from results.storage.location import PACKAGED, Location
 
 
 class Served:
@@ -40,7 +40,7 @@ class Served:
         if port is not None and not 0 <= port <= 65_535:
             raise CommandError(f"--port {port} is no port", hint="a number up to 65535; 0 is any")
         if target is not None:
-            from results.target import Target
+            from results.targets.target import Target
 
             Target.parse(target)
         location = Location.of(PACKAGED.get(str(source), source))

@@ -18,16 +18,16 @@ from pathlib import Path
 from typing import Any
 
 import results
-from batchscale.errors import CommandError, one_line
 from batchscale.live.progress import nothing, progress
 from batchscale.live.shown import Payload, Shown
-from experiments.driver.status import status
-from results.claims import FOLDER as CLAIMS
+from batchscale.output.errors import CommandError, one_line
+from experiments.records.status import status
 from results.dataset import retrying
 from results.errors import ResultsError
-from results.location import Location
 from results.reader import Results
+from results.run_state.claims import FOLDER as CLAIMS
 from results.schema import SCHEMAS
+from results.storage.location import Location
 
 NAME = "batchscale-watch"
 """Of the thread."""

@@ -19,7 +19,7 @@ from experiments.identity import canonical, optimizer_identity, schedule_identit
 from experiments.optimizers import Optimizer
 from experiments.plan import Value
 from experiments.schedules import Schedule
-from experiments.space import Dimension
+from experiments.search.space import Dimension
 from results.counts import count
 from workloads import Workload, WorkloadError
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import workloads
 from experiments import identity, optimizers
-from experiments.domains import domain_of
 from experiments.plan import Trial, Value
 from experiments.search import ENLARGEABLE, table
+from experiments.search.domains import domain_of
+from experiments.search.space import Dimension, Side
 from experiments.seeds import derive
-from experiments.space import Dimension, Side
 from workloads import WorkloadError
 
 if TYPE_CHECKING:

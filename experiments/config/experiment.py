@@ -35,7 +35,7 @@ from experiments.errors import ExperimentError
 from experiments.plan import Study
 from results.counts import count
 from results.errors import ResultsError
-from results.target import Target
+from results.targets.target import Target
 
 _FROM_THE_FILE = "paths start at the experiment file"
 

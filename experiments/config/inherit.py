@@ -17,7 +17,7 @@ from experiments.config import yaml_lines as lines
 from experiments.config.text_file import UnreadableError, read_text
 from experiments.config.yaml_lines import Places, read
 from experiments.errors import ExperimentError
-from experiments.space import SCALES
+from experiments.search.space import SCALES
 from results.counts import count
 
 KEY = "extends"

@@ -7,7 +7,7 @@ from typing import Any
 
 from experiments.config.yaml_lines import MOST_NESTED, Path, Places, dotted
 from results.errors import is_utf8
-from results.masking import masked
+from results.storage.masking import masked
 
 _BITS = 63
 

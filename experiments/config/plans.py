@@ -21,8 +21,8 @@ from experiments.identity import TrialIds
 from experiments.plan import Layout, Role, Study, Trial, Value, WorkloadRef
 from experiments.schedules import Schedule
 from experiments.search import History, Table, block, grid_size, table
+from experiments.search.space import Dimension, Side
 from experiments.seeds import derive
-from experiments.space import Dimension, Side
 from experiments.training import evaluation_grid
 from results.counts import count
 from workloads.checks import check_splits

@@ -12,7 +12,7 @@ from experiments.identity import canonical
 from experiments.optimizers import Optimizer
 from experiments.plan import Value
 from experiments.schedules import Schedule
-from experiments.space import Dimension
+from experiments.search.space import Dimension
 
 if TYPE_CHECKING:
     from experiments.config.experiment import Experiment

@@ -17,12 +17,12 @@ import torch
 
 from experiments import optimizers, schedules
 from experiments.config.yaml_lines import Path, Places, dotted
-from experiments.domains import DOMAINS, Domain
 from experiments.errors import ExperimentError, nearest
 from experiments.optimizers import Optimizer
 from experiments.plan import Value
 from experiments.schedules import Schedule
-from experiments.space import SCALES, Dimension, SpaceError
+from experiments.search.domains import DOMAINS, Domain
+from experiments.search.space import SCALES, Dimension, SpaceError
 
 Entry = Dimension | Value
 Entries = Mapping[str, Entry]

@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from experiments.domains import Domain
 from experiments.errors import ExperimentError
 from experiments.optimizers.base import Space
 from experiments.plan import Value
+from experiments.search.domains import Domain
 from results.optimizers import class_name
 
 Ranges = Mapping[str, Domain | tuple[float, float]]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from experiments.domains import Domain
 from experiments.optimizers.base import Space
 from experiments.schedules.base import Ranges, Schedule
+from experiments.search.domains import Domain
 
 
 class Exponential(Schedule):

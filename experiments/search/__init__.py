@@ -18,8 +18,8 @@ from experiments.search.base import History, Row, Table
 from experiments.search.grid import Grid, grid_size
 from experiments.search.points import Points
 from experiments.search.sobol import Sobol
+from experiments.search.space import Dimension
 from experiments.search.uniform import Uniform
-from experiments.space import Dimension
 
 __all__ = ["ENLARGEABLE", "METHODS", "History", "Row", "Table", "block", "grid_size", "table"]
 

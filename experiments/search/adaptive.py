@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from experiments.search.base import History, Row, Table
+from experiments.search.space import Dimension
 from experiments.seeds import derive
-from experiments.space import Dimension
 
 BLOCK = 8
 PREFIX = "optuna:"

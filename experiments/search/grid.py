@@ -12,8 +12,8 @@ import math
 from collections.abc import Mapping
 
 from experiments.search.base import History, Row, Table
+from experiments.search.space import Dimension
 from experiments.seeds import derive
-from experiments.space import Dimension
 
 
 def levels(space: Mapping[str, Dimension], trials: int) -> dict[str, int]:

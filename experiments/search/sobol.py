@@ -14,7 +14,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from experiments.search.base import History, Row, Table
-from experiments.space import Dimension
+from experiments.search.space import Dimension
 
 _FIRST_BLOCK = 64
 

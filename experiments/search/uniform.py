@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from experiments.search.base import History, Row, Table
+from experiments.search.space import Dimension
 from experiments.seeds import derive
-from experiments.space import Dimension
 
 
 class Uniform(Table):

@@ -22,7 +22,7 @@ from experiments.plan import Layout, Study, Trial, Value, WorkloadRef
 from experiments.seeds import derive
 from experiments.training.study_context import StudyContext
 from results.counts import count, plural
-from results.target import Target
+from results.targets.target import Target
 
 _STEPS = 5
 _TOLERANCE = 1e-6

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from results.errors import ResultsError
-from results.location import write_file, writing
+from results.storage.location import write_file, writing
 
 MARK = "batchscale-export.json"
 

@@ -21,8 +21,8 @@ from results.exports import Exported, Progress, described, events
 from results.exports.folder import OutputFolder
 from results.reader import Results
 from results.schema import METRIC_COLUMNS
-from results.trajectories import stretches, trajectories
-from results.values import mapping
+from results.targets.trajectories import stretches, trajectories
+from results.user_tables.values import mapping
 
 _READ = ("step", "train_seconds", *METRIC_COLUMNS, "metrics")
 _ROWS = 2_000

@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 
 from results.dataset import dataset
 from results.errors import ResultsError
-from results.location import Location
 from results.rows import KEYS, latest
 from results.schema import SCHEMAS, table
+from results.storage.location import Location
 from results.store import Store, encode, experiment_name
 
 Rows = Sequence[dict[str, Any]]

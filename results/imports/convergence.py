@@ -13,8 +13,8 @@ from statistics import median
 from typing import Any
 
 from results.counts import agreeing
-from results.curves import study_of
 from results.imports.units import Size, Unit, size_of
+from results.user_tables.curves import study_of
 
 OUTLIER = 5.0
 """A run so many times above the median of its batch size is not one of them."""

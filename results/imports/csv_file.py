@@ -1,7 +1,7 @@
 """``import csv``: points or whole curves of a CSV or Parquet file, kept in a results folder.
 
-The file is read as ``results.curves`` reads it, after its columns were renamed. Each trial keeps
-the row that it is of, in the file's own words, as ``as_published``.
+The file is read as ``user_tables.curves`` reads it, after its columns were renamed. Each trial
+keeps the row that it is of, in the file's own words, as ``as_published``.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from results.curves import read_sheet
 from results.errors import ResultsError, escaped
 from results.imports.commit_import import Imported, land
-from results.masking import masked
-from results.source import Memory
+from results.storage.masking import masked
 from results.store import experiment_name
-from results.table_file import TableFile
+from results.user_tables.curves import read_sheet
+from results.user_tables.source import Memory
+from results.user_tables.table_file import TableFile
 
 _OURS = ("experiment", "study", "trial")
 

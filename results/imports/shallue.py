@@ -23,7 +23,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from results.claims import Claim, Claims
 from results.counts import count
 from results.errors import ResultsError
 from results.imports import shallue_facts as facts
@@ -37,8 +36,9 @@ from results.imports.shallue_tree import (
     studies,
     trial_ids,
 )
-from results.location import Location
+from results.run_state.claims import Claim, Claims
 from results.schema import TRIALS
+from results.storage.location import Location
 from results.store import Store
 
 _BYTES = 24 << 20

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from analysis import Curve, Point
-from analysis.knee import log_steps, theta
+from analysis.fit.knee import log_steps, theta
 
 SPACE = json.dumps({"learning_rate": {"log": [1e-3, 10.0]}})
 

@@ -10,7 +10,7 @@ import numpy as np
 
 import results
 from analysis.figure_data import FigureData, Query
-from analysis.knee import log_steps, theta
+from analysis.fit.knee import log_steps, theta
 from results.store import Store
 from tests.analysis.conftest import SPACE, looks
 from tests.analysis.gallery import Row, as_it_is

@@ -1,5 +1,5 @@
 """Every second look dropped the plain way, from one frame of all measurements: the twin of
-``analysis.thinned_evaluations``, which passes over batches of them."""
+``analysis.curves.thinned_evaluations``, which passes over batches of them."""
 
 from __future__ import annotations
 

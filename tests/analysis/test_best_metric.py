@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import results
-from analysis.best_metric import (
+from analysis.curves.best_metric import (
     AT_TARGET,
     DIVERGED,
     DOMINATED,
@@ -20,9 +20,9 @@ from analysis.best_metric import (
     BestCurve,
     best_metrics,
 )
-from analysis.limits import Limit
-from analysis.thinned_evaluations import Frame
-from results.evaluations import Evaluations
+from analysis.curves.limits import Limit
+from analysis.curves.thinned_evaluations import Frame
+from results.targets.evaluations import Evaluations
 
 LIMITS = [Limit.parse(text) for text in ("40 steps", "3 epochs", "5000 examples")]
 

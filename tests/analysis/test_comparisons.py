@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis import Curve, Interval, compare, nqm, regimes
-from analysis.comparisons import log_ratio, ratio, words
-from analysis.simulate import Cell, doubling, simulate, true_value
-from results.target import Target
+from analysis import Curve, Interval, compare, regimes
+from analysis.fit.comparisons import log_ratio, ratio, words
+from results.targets.target import Target
+from validation import nqm
+from validation.simulate import Cell, doubling, simulate, true_value
 
 Plain = Callable[..., Curve]
 SIZES = [2.0**i for i in range(12)]

@@ -12,12 +12,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.estimate import QUANTITIES, fitted
-from analysis.simulate import Cell, doubling, draw
-from analysis.truth import coverage, outside, searches
-from analysis.truth.coverage import Block
-from analysis.truth.page import PAGE, kept, sections
-from analysis.truth.tally import ENOUGH, REGIMES, claims
+from analysis.fit.estimate import QUANTITIES, fitted
+from validation import coverage, outside, searches
+from validation.coverage import Block
+from validation.page import PAGE, kept, sections
+from validation.simulate import Cell, doubling, draw
+from validation.tally import ENOUGH, REGIMES, claims
 
 
 def row_of(frame: pd.DataFrame, **where: object) -> Mapping[str, object]:

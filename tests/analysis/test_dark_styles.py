@@ -14,7 +14,7 @@ from matplotlib.text import Text
 
 from analysis import figures
 from analysis.figure_data import FigureData
-from analysis.figures import colours, page
+from analysis.figures.drawing import colours, page
 from tests.analysis.measured import measured
 
 pytestmark = pytest.mark.usefixtures("closed_figures")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from analysis import Curve, regimes
-from analysis.definitions import beta, named
+from analysis.fit.definitions import beta, named
 from results.errors import ResultsError
 
 Plain = Callable[..., Curve]

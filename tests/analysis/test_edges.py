@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from analysis.edges import edge, near_best
+from analysis.curves.edges import edge, near_best
 
 
 @pytest.mark.parametrize(

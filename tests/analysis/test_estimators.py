@@ -11,16 +11,10 @@ import pandas as pd
 import pytest
 from scipy.stats.qmc import Sobol
 
-from analysis import (
-    EstimatorError,
-    TooFewBatchSizesError,
-    UnequalEstimatorsError,
-    curves,
-    regimes,
-    subsets,
-)
-from analysis.estimators import NAMES, Sample, best_of_10, median_of_searches
-from analysis.estimators import middles as middle_of
+from analysis import EstimatorError, TooFewBatchSizesError, UnequalEstimatorsError, curves, regimes
+from analysis.curves import subsets
+from analysis.curves.estimators import NAMES, Sample, best_of_10, median_of_searches
+from analysis.curves.estimators import middles as middle_of
 
 Make = Callable[..., pd.DataFrame]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analysis.truth import quadratic
-from analysis.truth.quadratic import SIZES, said, steps, true
+from validation import quadratic
+from validation.quadratic import SIZES, said, steps, true
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_where_the_regimes_lie(
 
 def test_the_end_of_perfect_scaling_is_where_the_exact_model_says() -> None:
     """Steps to the goal at that very batch size, not interpolated."""
-    from analysis import nqm
+    from validation import nqm
 
     (tuned,) = nqm.tune([423], "sgd")
     least = min(np.multiply(SIZES, steps("sgd")))
@@ -104,6 +104,6 @@ def test_every_second_batch_size_says_the_same() -> None:
 
 def test_the_page_says_what_is_said_here() -> None:
     """docs/truth.md is not behind."""
-    from analysis.truth.page import PAGE, sections
+    from validation.page import PAGE, sections
 
     assert sections(PAGE.read_text(encoding="utf-8"))["exact"] == quadratic.section().strip("\n")

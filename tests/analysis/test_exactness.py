@@ -7,8 +7,8 @@ import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.estimators import Sample
-from analysis.runs import Runs
+from analysis.curves.estimators import Sample
+from analysis.curves.runs import Runs
 
 BUDGET = 60
 LOOKS = np.array([1, 2, 3, 4, 6, 8, 10, 13, 17, 22, 28, 36, 46, BUDGET])

@@ -7,12 +7,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from analysis import forms as f
-from analysis.curves import Curve
-from analysis.estimate import fitted
-from analysis.knee import Array
-from analysis.regimes import regimes
-from analysis.simulate import Cell, doubling, draw
+from analysis.curves.curve import Curve
+from analysis.fit import forms as f
+from analysis.fit.estimate import fitted
+from analysis.fit.knee import Array
+from analysis.fit.regimes import regimes
+from validation.simulate import Cell, doubling, draw
 
 FIVE = (544, 305, 207, 207, 188)
 """A knee with a visible plateau; a criterion that is defined for lines alone ranks a line first."""

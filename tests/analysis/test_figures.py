@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from analysis import Curve, Regimes, curves, figures, regimes
-from analysis.knee import theta
+from analysis.fit.knee import theta
 from results.errors import ResultsError
 
 Make = Callable[..., pd.DataFrame]
@@ -111,7 +111,7 @@ def on_scale(text: Any) -> bool:
 
 
 def test_every_line_has_its_own_colour_marker_and_dashes() -> None:
-    from analysis.figures.style import LOOKS, look
+    from analysis.figures.drawing.style import LOOKS, look
 
     assert len({one.colour for one in LOOKS}) == len(LOOKS)
     assert len({one.marker for one in LOOKS}) == len(LOOKS)
@@ -121,7 +121,7 @@ def test_every_line_has_its_own_colour_marker_and_dashes() -> None:
 
 
 def test_regimes_that_are_only_bounded_are_hatched(plain_curve: Callable[..., Curve]) -> None:
-    from analysis.regime_spans import stretches
+    from analysis.fit.regime_spans import stretches
 
     sizes = [2.0**i for i in range(12)]
     wide = regimes(plain_curve(sizes, [1e4 / size for size in sizes[:-1]] + [5.2]))

@@ -19,8 +19,8 @@ from matplotlib.figure import Figure
 import results
 from analysis import Curve, curves, figures
 from analysis.figure_data import FigureData, Query
-from analysis.figures import page
-from analysis.figures.style import LOOKS, look
+from analysis.figures.drawing import page
+from analysis.figures.drawing.style import LOOKS, look
 from results.errors import ResultsError
 from tests.analysis.legible import faults
 from tests.analysis.measured import measured
@@ -163,7 +163,7 @@ def test_the_command_says_that_a_figure_is_too_tall(
 ) -> None:
     from batchscale import figures as commands
 
-    monkeypatch.setattr("analysis.figures.page._PAGE_TALL", 1.5)
+    monkeypatch.setattr("analysis.figures.drawing.page._PAGE_TALL", 1.5)
     where = "experiment = 'gallery-goals' AND optimizer = 'momentum' AND batch_size = 16"
     commands.draw("search", "own", where=where, output=tmp_path / "tall.png")
     said = capsys.readouterr()

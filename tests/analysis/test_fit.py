@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.optimize import least_squares
 
-from analysis.fit import Data, bounds, fit
-from analysis.knee import log_steps, theta
+from analysis.fit.knee import log_steps, theta
+from analysis.fit.least_squares import Data, bounds, fit
 
 X = np.log(2.0) * np.arange(12.0)
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis import forms as f
-from analysis.fit import Data
-from analysis.knee import log_steps, theta
+from analysis.fit import forms as f
+from analysis.fit.knee import log_steps, theta
+from analysis.fit.least_squares import Data
 
 X = np.log(2.0 ** np.arange(0, 14))
 

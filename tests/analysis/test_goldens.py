@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analysis.truth import goldens, run_noise
-from analysis.truth.goldens import Golden, scatter
 from tests.analysis.test_definitions import THEIRS
+from validation import goldens, run_noise
+from validation.goldens import Golden, scatter
 
 DISAGREE = {"regimes lm1b-lstm, nesterov"}
 """What is not as its authors say: from batch size 16 to 64 its steps fall by 2.6, not by 4."""

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis import quantities as q
-from analysis.knee import jacobian, log_steps, sharp, theta
+from analysis.fit import quantities as q
+from analysis.fit.knee import jacobian, log_steps, sharp, theta
 
 X = np.log(2.0) * np.arange(12.0)
 KINDS = (q.CRITICAL, q.MIN_STEPS, q.MIN_EXAMPLES, q.PERFECT, q.MAXIMAL, q.ONSET)

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from analysis import Curve, curves, figures, regimes
-from analysis.groups import labels
+from analysis.curves.groups import labels
 
 Make = Callable[..., pd.DataFrame]
 

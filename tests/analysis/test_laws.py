@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from analysis import Curve, Regimes, laws, regimes
-from analysis.estimate import estimate
-from analysis.laws import line
+from analysis.fit.estimate import estimate
+from analysis.fit.laws import line
 from results.errors import ResultsError
-from results.target import Target
+from results.targets.target import Target
 from tests.analysis.test_definitions import C4, STEPS, THEIRS
 
 Plain = Callable[..., Curve]

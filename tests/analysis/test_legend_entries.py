@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 
 from analysis import Curve, Point, figures
-from analysis.estimators import MEDIAN
-from analysis.repeats import Repeats
+from analysis.curves.estimators import MEDIAN
+from analysis.curves.repeats import Repeats
 from tests.analysis.legible import faults
 
 pytestmark = pytest.mark.usefixtures("closed_figures")

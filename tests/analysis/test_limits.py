@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.figures.shallue.budgets import series
-from analysis.limits import Limit, steps_within, within
+from analysis.curves.limits import Limit, steps_within, within
+from analysis.figures.paper.budgets import series
 from results.errors import ResultsError
 
 

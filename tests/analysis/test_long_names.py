@@ -14,7 +14,7 @@ from matplotlib.text import Text
 import results
 from analysis import Curve, figures
 from analysis.figure_data import FigureData, Query
-from analysis.figures.text_fit import MISSING, apart, fitted, shortened
+from analysis.figures.drawing.text_fit import MISSING, apart, fitted, shortened
 from tests.analysis import gallery
 from tests.analysis.legible import faults
 from tests.analysis.long_names import METRIC, OPTIMIZERS, WORKLOAD, long

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis import nqm
+from validation import nqm
 
 BATCH_SIZES = [2**2, 2**6, 2**8, 2**10, 2**12, 2**14, 2**16, 2**20]
 TABLE = {

@@ -10,9 +10,9 @@ import pytest
 from matplotlib import image
 
 from analysis import Curve, regimes
-from analysis.truth import overlay
-from analysis.truth.overlay import BOTH, OWN, Shown
-from results.target import Target
+from results.targets.target import Target
+from validation import overlay
+from validation.overlay import BOTH, OWN, Shown
 
 Plain = Callable[..., Curve]
 SIZES = [2.0**i for i in range(12)]
@@ -87,7 +87,7 @@ def test_both_pictures_are_drawn(every: list[Shown], tmp_path: Path) -> None:
 
 
 def test_the_panels_are_workloads_that_both_have() -> None:
-    from analysis.truth.packaged import trials
+    from validation.packaged import trials
     from workloads import names
 
     assert set(BOTH) <= set(names())

@@ -13,8 +13,8 @@ import pytest
 
 import results
 from analysis import compare, curves, figures
-from analysis.comparisons import words
 from analysis.figure_data import FigureData, Query
+from analysis.fit.comparisons import words
 from results.errors import ResultsError
 from tests.analysis.measured import GOAL, SIZES, TRIALS, measured
 from tests.analysis.reference import hold

@@ -13,12 +13,12 @@ from matplotlib.figure import Figure
 
 import results
 from analysis import Curve, figures
+from analysis.curves.limits import Limit
 from analysis.figure_data import FigureData, Query
-from analysis.figures import legend_place, page
-from analysis.figures.page import context
-from analysis.figures.shallue import sheet
-from analysis.figures.shallue.panel import Dot, Line, Panel, normalized
-from analysis.limits import Limit
+from analysis.figures.drawing import legend_place, page
+from analysis.figures.drawing.page import context
+from analysis.figures.paper import sheet
+from analysis.figures.paper.panel import Dot, Line, Panel, normalized
 from results.errors import ResultsError
 from tests.analysis import gallery
 from tests.analysis.legible import faults
@@ -96,7 +96,7 @@ def test_a_panel_is_a_workload_and_the_published_curve_stands_beside(paper_resul
 def test_goals_are_recomputed_and_those_that_cannot_be_are_told(
     paper_results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from results.target import Target
+    from results.targets.target import Target
 
     shown = of(paper_results, "experiment = 'goals' AND optimizer = 'sgd'")
     goals = [Target.parse(text) for text in (*gallery.GOALS[1:], "validation_loss < 1")]

@@ -15,7 +15,7 @@ from PIL import Image
 
 import results
 from analysis.figure_data import FigureData
-from analysis.figures.style import LOOKS
+from analysis.figures.drawing.style import LOOKS
 from analysis.report import pictures
 from analysis.report.panels import View
 from analysis.report.pictures import picture

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from analysis import Curve, TooFewBatchSizesError, curves, regimes
-from analysis.definitions import beta
-from analysis.knee import log_steps, theta
+from analysis.fit.definitions import beta
+from analysis.fit.knee import log_steps, theta
 from results.errors import ResultsError
 
 SIZES = [float(2**i) for i in range(12)]

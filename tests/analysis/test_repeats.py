@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis import curves
-from analysis.repeats import Repeats, note
+from analysis.curves.repeats import Repeats, note
 
 Make = Callable[..., pd.DataFrame]
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import results
+from analysis.curves.points import tabulate
 from analysis.figure_data import FigureData, Query
-from analysis.figures import style
-from analysis.points import tabulate
+from analysis.figures.drawing import style
 from analysis.report import findings, page, payload, render
 from analysis.report.compact import compact
 from analysis.report.page import embedded

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis import curves
-from analysis.groups import widen
-from analysis.samples import sample
+from analysis.curves.groups import widen
+from analysis.curves.samples import sample
 from results.searches import belongs
 from tests.analysis.test_searches import only, rows
 

@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 from analysis import Curve, curves
-from analysis.groups import widen
-from analysis.runs import Runs
-from analysis.searches import Search
+from analysis.curves.groups import widen
+from analysis.curves.runs import Runs
+from analysis.curves.searches import Search
 
 Make = Callable[..., pd.DataFrame]
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from analysis import Curve, regimes
-from analysis.estimate import Estimate, estimate
-from analysis.knee import BATCH, BEND, Array, log_steps, sharp, theta
-from analysis.regimes import FEW_BEYOND
-from analysis.simulate import Cell, doubling, draw, true_value
+from analysis.fit.estimate import Estimate, estimate
+from analysis.fit.knee import BATCH, BEND, Array, log_steps, sharp, theta
+from analysis.fit.regimes import FEW_BEYOND
+from validation.simulate import Cell, doubling, draw, true_value
 
 Plain = Callable[..., Curve]
 COUNT = 9

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 import batchscale as bs
 import results
-from analysis import thinned_evaluations
-from analysis.thinned_evaluations import Frame
-from results.evaluations import Evaluations
-from results.first_hits import Batch
+from analysis.curves import thinned_evaluations
+from analysis.curves.thinned_evaluations import Frame
 from results.reader import Results
 from results.store import Store
+from results.targets.evaluations import Evaluations
+from results.targets.first_hits import Batch
 from tests.analysis import plain_looks
 
 LOOKS = [1, 2, 4, 8, 16, 32]  # kept: 1, 4, 16

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from analysis import curves, regimes
-from analysis.estimators import Sample
-from analysis.trials_needed import Budget, budget, note
+from analysis.curves.estimators import Sample
+from analysis.curves.trials_needed import Budget, budget, note
 
 Make = Callable[..., pd.DataFrame]
 

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis import curves, regimes
-from analysis import quantities as q
-from analysis.estimate import QUANTITIES
-from analysis.knee import log_steps, theta
-from analysis.truth import __main__ as command
-from analysis.truth import exact, grids, page, pool, searches, shapes, surface
-from analysis.truth.surface import Surface
-from analysis.truth.tally import REGIMES, analyse, tally
-from analysis.truth.trained import search, sweep, train
+from analysis.fit import quantities as q
+from analysis.fit.estimate import QUANTITIES
+from analysis.fit.knee import log_steps, theta
+from validation import __main__ as command
+from validation import exact, grids, page, pool, searches, shapes, surface
+from validation.surface import Surface
+from validation.tally import REGIMES, analyse, tally
+from validation.trained import search, sweep, train
 
 LOG2 = math.log(2.0)
 SURFACE = Surface(dimensions=2, noise=0.05)

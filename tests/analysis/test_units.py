@@ -13,7 +13,7 @@ from analysis import figures
 from analysis.figure_data import FigureData
 from analysis.formatting import unit, units
 from analysis.report.payload import payload
-from batchscale.regime_table import regimes as table
+from batchscale.output.regime_table import regimes as table
 from tests.analysis import gallery
 from tests.analysis.gallery import Row
 from tests.analysis.measured import measured

@@ -15,9 +15,9 @@ import matplotlib.pyplot as plt
 import pytest
 from typer.main import get_command
 
-from batchscale import display
-from batchscale.cli import app
-from experiments.driver import events
+from batchscale.cli.commands import app
+from batchscale.output import display
+from experiments.scheduling import events
 from tests.batchscale.conftest import Answer, Command
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import batchscale as bs
-from batchscale import cli
-from batchscale.live import command as serving
-from experiments.driver.events import ignore
+from batchscale.cli import commands as cli
+from batchscale.cli import serving
+from experiments.scheduling.events import ignore
 
 EXPERIMENT = """\
 name: small

@@ -9,9 +9,9 @@ import matplotlib.pyplot as plt
 import pytest
 
 import batchscale as bs
-from batchscale.errors import CommandError
+from batchscale.output.errors import CommandError
 from batchscale.trials import reference
-from experiments.driver.events import Event, StudyPlanned, ignore
+from experiments.scheduling.events import Event, StudyPlanned, ignore
 from tests.batchscale.conftest import EXPERIMENT
 
 

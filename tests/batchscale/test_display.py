@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from batchscale.display import Display, Tally
-from experiments.driver import events
+from batchscale.output.display import Display, Tally
 from experiments.plan import Outcome, Status, StopReason
+from experiments.scheduling import events
 
 
 class Clock:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from analysis.limits import UNITS, Limit
+from analysis.curves.limits import UNITS, Limit
 from experiments.config.budget import Budget
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from batchscale.errors import CommandError, report, user_frames
-from experiments.driver.failures import is_users
+from batchscale.output.errors import CommandError, report, user_frames
+from experiments.scheduling.failures import is_users
 from results.errors import ResultsError
 
 

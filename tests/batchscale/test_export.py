@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import batchscale as bs
-from batchscale import exporting, progress
+from batchscale.cli import exporting
+from batchscale.output import progress
 from tests.batchscale.conftest import Command
 from tests.batchscale.test_bad_input import clear
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from batchscale import progress
+from batchscale.output import progress
 from results.reader import open as open_results
 from tests.batchscale.conftest import Command
 from tests.results import release

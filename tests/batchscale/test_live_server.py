@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from batchscale.errors import CommandError
 from batchscale.live import server as serving
 from batchscale.live.server import Server
 from batchscale.live.shown import Shown
+from batchscale.output.errors import CommandError
 
 
 def page(payload: dict[str, Any] | None) -> str:

@@ -15,11 +15,11 @@ from batchscale.live import watch as watching
 from batchscale.live.progress import nothing
 from batchscale.live.shown import Shown
 from batchscale.live.watch import Watch
-from experiments.driver.ledger import FolderLedger
+from experiments.execution.ledger import FolderLedger
 from results.compact import compact
 from results.errors import ResultsError
-from results.location import Location
 from results.reader import Results
+from results.storage.location import Location
 from results.store import Store
 from tests.batchscale.conftest import snapshot
 from tests.results import synthetic

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import batchscale as bs
-from experiments.driver.events import Event, StudyPlanned
+from experiments.scheduling.events import Event, StudyPlanned
 from tests.batchscale.conftest import EXPERIMENT, Command
 from tests.experiments.files import OPTIMIZER
 

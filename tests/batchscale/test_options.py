@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from batchscale.errors import CommandError
-from batchscale.options import assignments, chosen, columns, seconds
+from batchscale.cli.options import assignments, chosen, columns, seconds
+from batchscale.output.errors import CommandError
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from analysis.progress import each, telling
-from batchscale import progress as module
-from batchscale.progress import Told, told
+from batchscale.output import progress as module
+from batchscale.output.progress import Told, told
 
 
 def test_each_tells_what_is_done_after_it_is() -> None:

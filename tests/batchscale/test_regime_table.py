@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from batchscale.regime_table import interval, regimes
+from batchscale.output.regime_table import interval, regimes
 
 OPEN = {"value": None, "low": None, "high": None}
 

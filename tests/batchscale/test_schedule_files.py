@@ -10,8 +10,8 @@ import pytest
 import batchscale as bs
 from experiments import schedules
 from experiments.config.file import load
-from experiments.driver.executors.opening import Opening
 from experiments.errors import ExperimentError
+from experiments.execution.executors.opening import Opening
 from experiments.plan import WorkloadRef
 from tests.batchscale.blocks import blocks
 from tests.batchscale.conftest import Command

@@ -18,8 +18,8 @@ from pyarrow import fs
 import batchscale as bs
 from batchscale.live.serving import Served
 from batchscale.live.watch import Watch
-from experiments.driver.events import Note, ignore
-from results import location as module
+from experiments.scheduling.events import Note, ignore
+from results.storage import location as module
 from tests.batchscale.conftest import Answer, Command
 from tests.batchscale.test_bad_input import GOOD, own
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from batchscale.live import command as commands
+from batchscale.cli import serving as commands
 from batchscale.live import server as serving
 from batchscale.live import serving as served
 from batchscale.live.serving import Served

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from batchscale.tables import Format, records, render, text
+from batchscale.output.tables import Format, records, render, text
 
 ROWS = [
     {"optimizer": "sgd", "batch_size": 8, "steps_to_target": 1234.56789, "note": "50 % of 3_4 & 5"},

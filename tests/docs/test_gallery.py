@@ -11,8 +11,8 @@ from PIL import Image
 from typer.main import get_command
 
 from analysis.figures import names
-from batchscale.cli import app
-from results.location import PACKAGED
+from batchscale.cli.commands import app
+from results.storage.location import PACKAGED
 
 ONE = """\
 - section: Regimes

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import batchscale as bs
-from analysis.estimate import fitted
+from analysis.fit.estimate import fitted
 from batchscale.run import Run
 from experiments import optimizers
 from experiments.training.batch_order import BatchOrder

@@ -21,7 +21,7 @@ from experiments.plan import Measurement, Outcome, Pack, Study, Trial, WorkloadR
 from experiments.search import History
 from experiments.training.evaluation_grid import looks
 from experiments.training.ranks import SOLO, Ranks
-from results.target import Target
+from results.targets.target import Target
 
 TARGET = Target.parse("validation_error < 0.05")
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from experiments.config.file import Experiment, load
-from experiments.driver.events import Event
-from experiments.driver.signals import Interrupted
-from experiments.driver.sweep import sweep
-from experiments.driver.worker import Pace
+from experiments.execution.signals import Interrupted
+from experiments.execution.sweep import sweep
+from experiments.execution.worker import Pace
 from experiments.plan import Measurement, Outcome
+from experiments.scheduling.events import Event
 from experiments.training.loop import Training
 from tests.experiments.fakes import FakeTraining
 

@@ -10,7 +10,7 @@ import pytest
 
 from experiments.search import METHODS, Row, block, table
 from experiments.search.adaptive import BLOCK
-from experiments.space import Dimension
+from experiments.search.space import Dimension
 
 pytest.importorskip("optuna")
 pytest.importorskip("cmaes")

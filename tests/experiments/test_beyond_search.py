@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 
 import results as dataset
-from analysis import edges
+from analysis.curves import edges
 from experiments.config.file import load
-from experiments.driver.events import Event, Note
-from experiments.driver.sweep import Summary, sweep
 from experiments.errors import ExperimentError
+from experiments.execution.sweep import Summary, sweep
+from experiments.scheduling.events import Event, Note
 from tests.experiments.fakes import FakeTraining
 
 SOFTMAX = {

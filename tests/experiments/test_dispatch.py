@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from experiments.driver.dispatch import Dispatcher
-from experiments.driver.events import Event, Note, RoundFinished
-from experiments.driver.failures import Failure, TrainingError
-from experiments.driver.jobs import Ended, Job, PackEnd, Started, Step
-from experiments.driver.rounds import Record
-from experiments.driver.saved import Header
-from experiments.driver.settings import settings_hash
-from experiments.driver.study_state import StudyState
 from experiments.errors import ExperimentError
 from experiments.plan import Outcome
+from experiments.records.settings import settings_hash
+from experiments.scheduling.dispatch import Dispatcher
+from experiments.scheduling.events import Event, Note, RoundFinished
+from experiments.scheduling.failures import Failure, TrainingError
+from experiments.scheduling.jobs import Ended, Job, PackEnd, Started, Step
+from experiments.scheduling.rounds import Record
+from experiments.scheduling.saved import Header
+from experiments.scheduling.study_state import StudyState
 from tests.experiments.fakes import Plan, points, study
 
 

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 import results as dataset
-from analysis.curves import curves
+from analysis.curves.curve import curves
 from experiments import optimizers
 from experiments.config.experiment import Experiment
 from experiments.config.file import load, parse
-from experiments.driver.events import Event, Note
-from experiments.driver.planned import planned
-from experiments.driver.settings import settings_hash
-from experiments.driver.status import status
-from experiments.driver.sweep import Summary, sweep
 from experiments.errors import ExperimentError
+from experiments.execution.sweep import Summary, sweep
+from experiments.records.planned import planned
+from experiments.records.settings import settings_hash
+from experiments.records.status import status
+from experiments.scheduling.events import Event, Note
 from results.store import Store
 from tests.experiments.fakes import FakeTraining
 from tests.experiments.files import EXPERIMENT, folder, ids, own

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.driver.dispatch import Dispatcher
-from experiments.driver.jobs import Ended, Job, PackEnd, Started
-from experiments.driver.rounds import Record
-from experiments.driver.study_state import StudyState
 from experiments.plan import Measurement, Outcome, Pack
-from results.target import Target
+from experiments.scheduling.dispatch import Dispatcher
+from experiments.scheduling.jobs import Ended, Job, PackEnd, Started
+from experiments.scheduling.rounds import Record
+from experiments.scheduling.study_state import StudyState
+from results.targets.target import Target
 from tests.experiments.fakes import FakeTraining, Plan, points, study
 
 EASIER = Target.parse("validation_error < 0.11")

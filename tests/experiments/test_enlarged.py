@@ -14,7 +14,7 @@ from experiments import identity
 from experiments.config.file import load
 from experiments.config.plans import StudyPlan
 from experiments.plan import Trial
-from experiments.space import Dimension
+from experiments.search.space import Dimension
 from tests.experiments.fakes import study
 from tests.experiments.files import EXPERIMENT, own
 

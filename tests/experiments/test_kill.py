@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import results as dataset
-from results import processes
-from results.claims import Claims
+from results.run_state import processes
+from results.run_state.claims import Claims
 from tests.experiments import sweeping
 from tests.forked import SERVER
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from experiments.plan import Pack, WorkloadRef
 from experiments.training.loop import Training
 from experiments.training.ranks import TorchRanks, share
-from results.target import Target
+from results.targets.target import Target
 from tests.forked import METHOD
 from tests.problems import engine, largest_difference, outcomes, study, train, trials
 

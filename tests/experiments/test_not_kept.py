@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from experiments.config.file import load
-from experiments.driver.events import Event, Note, PackStarted
-from experiments.driver.ledger import FolderLedger
-from experiments.driver.sweep import sweep
-from experiments.driver.worker import Pace, run_pack
+from experiments.execution.ledger import FolderLedger
+from experiments.execution.sweep import sweep
+from experiments.execution.worker import Pace, run_pack
 from experiments.plan import Pack
+from experiments.scheduling.events import Event, Note, PackStarted
 from experiments.training.loop import Training
 from tests import problems
 from tests.experiments.test_paused_trials import by_trial, coarse, ends, job, looks, run, some_of

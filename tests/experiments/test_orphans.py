@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from experiments.driver.orphans import end_leftovers
-from experiments.driver.sweep import sweep
-from results import processes
-from results.claims import Claims
-from results.processes import MARK
+from experiments.execution.orphans import end_leftovers
+from experiments.execution.sweep import sweep
+from results.run_state import processes
+from results.run_state.claims import Claims
+from results.run_state.processes import MARK
 from results.store import Store
 from tests.experiments.fakes import FakeTraining
 from tests.experiments.test_sweep import experiment

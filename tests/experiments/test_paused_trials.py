@@ -12,11 +12,11 @@ import pandas as pd
 import pytest
 
 import results as dataset
-from experiments.driver import sweep as driver
-from experiments.driver.jobs import Channel, Control, Job
-from experiments.driver.ledger import FolderLedger
-from experiments.driver.worker import Pace, run_pack
+from experiments.execution import sweep as driver
+from experiments.execution.ledger import FolderLedger
+from experiments.execution.worker import Pace, run_pack
 from experiments.plan import Outcome, Pack, Study, Trial
+from experiments.scheduling.jobs import Channel, Control, Job
 from experiments.training import paused_trials
 from experiments.training.loop import Training
 from tests import problems

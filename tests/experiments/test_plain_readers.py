@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 import results as dataset
-from experiments.driver.sweep import Summary, sweep
-from results.claims import Claims
+from experiments.execution.sweep import Summary, sweep
+from results.run_state.claims import Claims
 from results.store import Store
 from tests.experiments.fakes import FakeTraining
 from tests.experiments.test_sweep import experiment

@@ -15,11 +15,11 @@ import pytest
 
 import results as dataset
 from experiments.config.file import Experiment, load
-from experiments.driver.events import Event, PackStarted, TrialFinished
-from experiments.driver.executors import ray_session
-from experiments.driver.failures import TrainingError
-from experiments.driver.sweep import sweep
 from experiments.errors import ExperimentError
+from experiments.execution.executors import ray_session
+from experiments.execution.sweep import sweep
+from experiments.scheduling.events import Event, PackStarted, TrialFinished
+from experiments.scheduling.failures import TrainingError
 from tests.forked import SERVER
 
 pytestmark = pytest.mark.ray

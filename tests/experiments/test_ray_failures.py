@@ -12,11 +12,11 @@ import pytest
 
 import results as dataset
 from experiments.config.file import load
-from experiments.driver.events import Event, Note
-from experiments.driver.executors import opening
-from experiments.driver.failures import TrainingError
-from experiments.driver.sweep import sweep
 from experiments.errors import ExperimentError
+from experiments.execution.executors import opening
+from experiments.execution.sweep import sweep
+from experiments.scheduling.events import Event, Note
+from experiments.scheduling.failures import TrainingError
 
 pytestmark = pytest.mark.ray
 

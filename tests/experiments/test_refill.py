@@ -14,9 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.driver.dispatch import Dispatcher
-from experiments.driver.executors.mailbox import Mailbox
-from experiments.driver.jobs import (
+from experiments.execution.executors.mailbox import Mailbox
+from experiments.execution.ledger import FolderLedger
+from experiments.execution.worker import Pace, run_pack
+from experiments.plan import Outcome, Pack, Trial
+from experiments.scheduling.dispatch import Dispatcher
+from experiments.scheduling.jobs import (
     Channel,
     Control,
     Ended,
@@ -27,12 +30,9 @@ from experiments.driver.jobs import (
     PackEnd,
     Refused,
 )
-from experiments.driver.ledger import FolderLedger
-from experiments.driver.refill import Refill
-from experiments.driver.saved import unpack_snapshot
-from experiments.driver.study_state import StudyState
-from experiments.driver.worker import Pace, run_pack
-from experiments.plan import Outcome, Pack, Trial
+from experiments.scheduling.refill import Refill
+from experiments.scheduling.saved import unpack_snapshot
+from experiments.scheduling.study_state import StudyState
 from experiments.training.loop import Training
 from tests import problems
 from tests.experiments.fakes import FakeTraining, Pair, Plan, points, study
@@ -377,8 +377,8 @@ def sweep(
 def test_in_this_process_packs_are_refilled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from experiments.driver.events import PackStarted
-    from experiments.driver.sweep import sweep as real_sweep
+    from experiments.execution.sweep import sweep as real_sweep
+    from experiments.scheduling.events import PackStarted
     from tests.experiments.test_sweep import experiment
 
     monkeypatch.setenv("FAKE_SECONDS", "0.005")

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.driver import events, remaining
-from experiments.driver.executors import in_process
-from experiments.driver.remaining import Rest
-from experiments.driver.rounds import Record
-from experiments.driver.status import status
-from experiments.driver.sweep import sweep
+from experiments.execution.executors import in_process
+from experiments.execution.sweep import sweep
 from experiments.plan import Measurement, Outcome
+from experiments.records.status import status
+from experiments.scheduling import events, remaining
+from experiments.scheduling.remaining import Rest
+from experiments.scheduling.rounds import Record
 from results.store import Store
 from tests.experiments.fakes import FakeTraining
 from tests.experiments.test_sweep import experiment, run

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from experiments.driver.events import Event, RoundFinished
-from experiments.driver.round_watch import RoundWatch
-from experiments.driver.rounds import Record
-from experiments.driver.study_state import StudyState
+from experiments.scheduling.events import Event, RoundFinished
+from experiments.scheduling.round_watch import RoundWatch
+from experiments.scheduling.rounds import Record
+from experiments.scheduling.study_state import StudyState
 from tests.experiments.fakes import Plan, points, study
 
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.driver import rounds
-from experiments.driver.rounds import Record, bar, feasible, goals, settled, wave
-from experiments.driver.study_state import StudyState
 from experiments.plan import Pack, Study, Trial
+from experiments.scheduling import rounds
+from experiments.scheduling.rounds import Record, bar, feasible, goals, settled, wave
+from experiments.scheduling.study_state import StudyState
 from experiments.search import History
 from experiments.seeds import derive
 from tests.experiments.fakes import FakeTraining, Plan, points, study

@@ -12,10 +12,10 @@ import pytest
 import batchscale as bs
 import results as dataset
 from experiments.config.file import load
-from experiments.driver.events import Event, Note
-from experiments.driver.status import status
-from results.claims import Claims
-from results.location import Location
+from experiments.records.status import status
+from experiments.scheduling.events import Event, Note
+from results.run_state.claims import Claims
+from results.storage.location import Location
 from results.store import Store
 from tests.experiments.test_sweep import experiment, run, table
 
@@ -205,7 +205,7 @@ def test_the_edge_check_holds_trials_against_their_own_space(tmp_path: Path) -> 
     """The best of the wide search lies outside of the narrow one."""
     run(tmp_path, experiment(**SIZES, keep="off"))
     seen: list[Event] = []
-    from analysis import edges
+    from analysis.curves import edges
 
     narrow = {"search": {"learning_rate": {"linear": [0.5, 1.2]}}}
     run(tmp_path, experiment(**SIZES, **narrow, keep="off"), judge=edges, observer=seen.append)
@@ -284,7 +284,7 @@ def test_searches_of_several_seeds(tmp_path: Path) -> None:
 def test_no_trial_of_the_present_search_yet(tmp_path: Path) -> None:
     run(tmp_path, experiment(**SIZES, keep="off"))
     plans = load({**_content(), "search": {"learning_rate": {"linear": [0.3, 0.4]}}})
-    from experiments.driver.planned import planned
+    from experiments.records.planned import planned
 
     Store(tmp_path).add_studies(planned(plans).rows)
     with pytest.raises(

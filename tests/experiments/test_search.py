@@ -12,7 +12,7 @@ from experiments.plan import Value
 from experiments.search import METHODS, Row, grid_size, table
 from experiments.search.grid import levels
 from experiments.search.sobol import Sobol
-from experiments.space import Dimension
+from experiments.search.space import Dimension
 
 SPACE = {
     "momentum": Dimension.parse("reverse_log", [0.5, 0.99]),

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from experiments.driver.dispatch import Dispatcher
-from experiments.driver.events import Event, PackFinished
-from experiments.driver.executors.lost_workers import explain
-from experiments.driver.jobs import Ended, Job, PackEnd, Started, Step
-from experiments.driver.rounds import Record
-from experiments.driver.searcher import PackSearcher
-from experiments.driver.signals import Stop
-from experiments.driver.study_state import StudyState
+from experiments.execution.executors.lost_workers import explain
+from experiments.execution.executors.searcher import PackSearcher
+from experiments.execution.signals import Stop
+from experiments.scheduling.dispatch import Dispatcher
+from experiments.scheduling.events import Event, PackFinished
+from experiments.scheduling.jobs import Ended, Job, PackEnd, Started, Step
+from experiments.scheduling.rounds import Record
+from experiments.scheduling.study_state import StudyState
 from tests.experiments.fakes import Plan, points, study
 from tests.experiments.test_dispatch import outcome
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments import schedules
-from experiments.domains import domain_of
-from experiments.space import SCALES, Dimension, SpaceError
+from experiments.search.domains import domain_of
+from experiments.search.space import SCALES, Dimension, SpaceError
 
 UNIT = st.floats(0, 1, exclude_max=True)
 DIMENSIONS = st.one_of(

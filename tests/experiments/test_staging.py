@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from experiments.driver.settings import settings_hash
-from experiments.driver.staging import staged
 from experiments.errors import ExperimentError
+from experiments.execution.staging import staged
 from experiments.plan import WorkloadRef
+from experiments.records.settings import settings_hash
 from tests.experiments.fakes import study
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.driver.ledger import FolderLedger
-from experiments.driver.status import status
+from experiments.execution.ledger import FolderLedger
+from experiments.records.status import status
 from results.errors import ResultsError
 from results.store import Store
 from tests.experiments.test_sweep import experiment, run
@@ -81,6 +81,6 @@ def test_it_needs_neither_torch_nor_ray(tmp_path: Path) -> None:
     run(tmp_path)
     script = (
         "import sys; sys.modules['torch'] = sys.modules['ray'] = None\n"
-        f"from experiments.driver.status import status; assert status(r'{tmp_path}').left == 0"
+        f"from experiments.records.status import status; assert status(r'{tmp_path}').left == 0"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=180)

@@ -9,14 +9,14 @@ import pandas as pd
 import pytest
 
 import results as dataset
-from analysis import edges
+from analysis.curves import edges
 from experiments.config.file import Experiment, load
-from experiments.driver.events import Event, Note, PackStarted, RoundFinished, StudyPlanned
-from experiments.driver.failures import TrainingError
-from experiments.driver.status import status
-from experiments.driver.sweep import Summary, sweep
 from experiments.errors import ExperimentError
+from experiments.execution.sweep import Summary, sweep
 from experiments.plan import Outcome
+from experiments.records.status import status
+from experiments.scheduling.events import Event, Note, PackStarted, RoundFinished, StudyPlanned
+from experiments.scheduling.failures import TrainingError
 from results.errors import ResultsError
 from tests.experiments.fakes import FakeTraining
 

@@ -14,16 +14,16 @@ import pytest
 
 import results as dataset
 from experiments.config.file import Experiment, load
-from experiments.driver import saved
-from experiments.driver.ledger import FolderLedger
-from experiments.driver.recorded import forget_snapshots, snapshots
-from experiments.driver.settings import settings_hash
-from experiments.driver.sweep import sweep
-from experiments.driver.worker import Pace, run_pack
 from experiments.encoding import decode, encode
+from experiments.execution.ledger import FolderLedger
+from experiments.execution.sweep import sweep
+from experiments.execution.worker import Pace, run_pack
 from experiments.plan import Pack
+from experiments.records.recorded import forget_snapshots, snapshots
+from experiments.records.settings import settings_hash
+from experiments.scheduling import saved
 from experiments.training.loop import Training
-from results.checkpoints import Checkpoints
+from results.run_state.checkpoints import Checkpoints
 from results.store import Store
 from tests import problems
 from tests.experiments.fakes import FakeTraining

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from experiments.driver.jobs import Channel, Control, Ended, Job, Message, PackEnd, Started
-from experiments.driver.ledger import FolderLedger
-from experiments.driver.saved import unpack_snapshot
-from experiments.driver.worker import Pace, run_pack
+from experiments.execution.ledger import FolderLedger
+from experiments.execution.worker import Pace, run_pack
 from experiments.plan import Pack, WorkloadRef
+from experiments.scheduling.jobs import Channel, Control, Ended, Job, Message, PackEnd, Started
+from experiments.scheduling.saved import unpack_snapshot
 from experiments.training.loop import Training
 from tests import problems
 from tests.experiments.fakes import FakeTraining, Plan, points, study

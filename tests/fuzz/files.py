@@ -16,7 +16,7 @@ from experiments.config import yaml_lines
 from experiments.config.experiment import Experiment
 from experiments.config.file import parse
 from experiments.config.packaged import names, text
-from experiments.driver.planned import planned
+from experiments.records.planned import planned
 from results.errors import ClearError
 from tests.experiments.files import folder
 from tests.fuzz.corpus import EXPERIMENTS

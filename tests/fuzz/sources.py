@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import batchscale as bs
-from batchscale.regime_table import regimes as regimes_as
-from batchscale.tables import records, render
+from batchscale.output.regime_table import regimes as regimes_as
+from batchscale.output.tables import records, render
 from results.schema import SCHEMAS
 from tests.fuzz.corpus import CSV_FILES, PARQUET_FILES
 from tests.fuzz.guard import Outcome, outcome, report

@@ -10,7 +10,7 @@ import fsspec
 import pytest
 from pyarrow import fs
 
-from results.location import Location
+from results.storage.location import Location
 from tests.results import release, synthetic
 
 

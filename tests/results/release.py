@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from results.imports import shallue_facts as facts
-from results.target import Target
+from results.targets.target import Target
 
 TRIALS, MEASUREMENTS = 194_399, 71_638_836
 """Of the release; what a tree of share 1 has, the second to the nearest trial's length."""

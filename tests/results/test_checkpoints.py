@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from results import location
-from results.checkpoints import Checkpoints
 from results.errors import ResultsError
-from results.location import Location
+from results.run_state.checkpoints import Checkpoints
+from results.storage import location
+from results.storage.location import Location
 
 
 def test_bytes_in_and_out(tmp_path: Path, bucket: Location) -> None:

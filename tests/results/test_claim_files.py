@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from results.claims import SILENT_SECONDS, Claims
 from results.errors import ResultsError
-from results.location import Location
+from results.run_state.claims import SILENT_SECONDS, Claims
+from results.storage.location import Location
 from tests.results.test_claims import _age, _take
 
 

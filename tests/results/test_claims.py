@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from results import claims as module
-from results import processes
-from results.claims import SILENT_SECONDS, Claim, Claims
 from results.errors import ResultsError
-from results.location import Location
+from results.run_state import claims as module
+from results.run_state import processes
+from results.run_state.claims import SILENT_SECONDS, Claim, Claims
+from results.storage.location import Location
 
 
 def _age(root: Path, pack: str, seconds: float = SILENT_SECONDS + 1) -> None:
@@ -128,7 +128,7 @@ def test_renewing_ends_the_silence(tmp_path: Path) -> None:
 
 _HOLD = """
 import sys, time
-from results.claims import Claims
+from results.run_state.claims import Claims
 assert Claims(sys.argv[1]).take("p", ["a"])
 print("held", flush=True)
 time.sleep(600)

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import results
-from results.claims import Claims
 from results.compact import ORPHAN_SECONDS, compact
-from results.location import Location
+from results.run_state.claims import Claims
+from results.storage.location import Location
 from results.store import Store, encode
 from tests.results import synthetic
 
@@ -30,7 +30,7 @@ def _rows(root: Path | Location) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFra
 
 
 def _open(location: Location) -> results.Results:
-    from results.source import Folder
+    from results.user_tables.source import Folder
 
     return results.Results(location.root, Folder(location))
 

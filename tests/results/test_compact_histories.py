@@ -23,10 +23,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import results
-from results import location
 from results.compact import ORPHAN_SECONDS, compact
-from results.location import Location
 from results.schema import SCHEMAS
+from results.storage import location
+from results.storage.location import Location
 from results.store import Store
 
 TRIALS = [f"t{number}" for number in range(5)]

@@ -20,16 +20,16 @@ from tensorboard.plugins.hparams.backend_context import Context
 from tensorboard.plugins.hparams.list_session_groups import Handler
 
 import results
-from results import trajectories
 from results.compact import compact
 from results.dataset import retrying
 from results.errors import ResultsError
 from results.exports import Exported, described, export
 from results.exports.folder import MARK
-from results.location import Location
 from results.reader import Results
 from results.schema import METRIC_COLUMNS
+from results.storage.location import Location
 from results.store import Store
+from results.targets import trajectories
 from tests.results import synthetic
 
 

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 import results
 from results.errors import ResultsError
-from results.first_hits import first_hits, measured_metrics
-from results.retarget import steps_to_target
 from results.store import Store
-from results.target import Target
+from results.targets.first_hits import first_hits, measured_metrics
+from results.targets.retarget import steps_to_target
+from results.targets.target import Target
 
 _LOOK = st.tuples(
     st.sampled_from("abc"),

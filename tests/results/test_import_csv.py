@@ -10,7 +10,7 @@ import pytest
 import results
 from results.errors import ResultsError
 from results.imports import KINDS, take_in
-from results.location import Location
+from results.storage.location import Location
 from tests.results import synthetic
 
 POINTS = "bs,iters,optimizer,note\n8,100,sgd,a\n8,90,sgd,b\n16,50,sgd,c\n32,40.5,sgd,d\n"

@@ -8,12 +8,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from results import location as module
 from results.errors import ClearError, ResultsError
-from results.location import Location
-from results.masking import masked
 from results.reader import open as open_results
-from results.save import save
+from results.storage import location as module
+from results.storage.location import Location
+from results.storage.masking import masked
+from results.storage.save import save
 
 
 @pytest.mark.parametrize(

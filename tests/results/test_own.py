@@ -17,10 +17,10 @@ import results
 from experiments.config import packaged
 from experiments.config.file import load
 from results.errors import ResultsError
-from results.location import PACKAGED
-from results.own.make import LEFT_OUT, SOURCE, main, make, tables
+from results.storage.location import PACKAGED
 from results.store import Store
 from tests.results import synthetic
+from validation.package_own import LEFT_OUT, SOURCE, main, make, tables
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -130,7 +130,7 @@ def test_twice_it_is_the_same_to_the_byte_and_others_stay(folder: Path, tmp_path
 def test_no_machine_is_named(
     folder: Path, tmp_path: Path, column: str, cell: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("results.own.make.socket.gethostname", lambda: "host-of-mine")
+    monkeypatch.setattr("validation.package_own.socket.gethostname", lambda: "host-of-mine")
     study = synthetic.study_row("digits-mlp", "sgd", 8, **{column: cell})
     Store(folder).add_studies([study])
     with pytest.raises(ResultsError, match=f"column {column} of studies names this machine"):
@@ -156,13 +156,13 @@ def test_wrong_folders(folder: Path, tmp_path: Path) -> None:
     for words in ([], ["--too"], [str(folder), "--to"]):
         with pytest.raises(ResultsError) as caught:
             main(words)
-        assert str(caught.value.hint).startswith("usage: python -m results.own.make")
+        assert str(caught.value.hint).startswith("usage: python -m validation.package_own")
 
 
 def test_the_command(folder: Path, tmp_path: Path) -> None:
     assert main([str(folder), "--to", str(tmp_path / "own")]) == "48 trials"
     done = subprocess.run(
-        [sys.executable, "-m", "results.own.make", str(tmp_path / "gone")],
+        [sys.executable, "-m", "validation.package_own", str(tmp_path / "gone")],
         capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert done.returncode == 1

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from results import processes
-from results.processes import MARK, Process
+from results.run_state import processes
+from results.run_state.processes import MARK, Process
 
 _DEAF = "import signal, time; signal.signal(15, signal.SIG_IGN); print(1, flush=True)"
 

@@ -17,9 +17,9 @@ import pytest
 
 import results
 from results.errors import ResultsError
-from results.location import PACKAGED
-from results.published.make import make, tables
 from results.reader import Results
+from results.storage.location import PACKAGED
+from validation.package_published import make, tables
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = Path(os.environ.get("BATCHSCALE_REFERENCE", ROOT / "no reference"))
@@ -226,7 +226,7 @@ def test_made_twice_it_is_the_same_to_the_byte(tmp_path: Path) -> None:
 
 def test_the_command_says_what_is_missing(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "results.published.make", str(tmp_path), str(tmp_path / "out")],
+        [sys.executable, "-m", "validation.package_published", tmp_path, tmp_path / "out"],
         capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert done.returncode == 1

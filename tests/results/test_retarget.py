@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import results
 from results.errors import ResultsError
-from results.retarget import metric, steps_to_target
 from results.store import Store
-from results.target import Target
+from results.targets.retarget import metric, steps_to_target
+from results.targets.target import Target
 from tests.results import synthetic
 
 

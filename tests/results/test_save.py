@@ -8,9 +8,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from results import location
 from results.errors import ResultsError
-from results.save import save
+from results.storage import location
+from results.storage.save import save
 
 FRAME = pd.DataFrame({"optimizer": ["sgd", "adam"], "steps": [1.5, None]})
 

@@ -12,11 +12,11 @@ import pandas as pd
 import pytest
 
 import results
-from results.claims import Claims
 from results.errors import ResultsError
 from results.imports import shallue
 from results.imports.shallue import Imported
-from results.location import Location
+from results.run_state.claims import Claims
+from results.storage.location import Location
 from tests.results import release
 from tests.results.release import CNN, FC, HALF, IMAGES, QUALITY, WORDS, StudyPlan
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 import results
-from results import location
 from results.errors import ResultsError
-from results.location import Location
+from results.storage import location
+from results.storage.location import Location
 from results.store import Store
 from tests.results import synthetic
 
@@ -79,7 +79,7 @@ def test_trials_and_done(folder: Path) -> None:
 
 
 def test_polling_reads_each_file_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from results import polling
+    from results.run_state import polling
 
     read: list[str] = []
     checked = polling.checked

@@ -15,9 +15,9 @@ import pytest
 import results
 from results import compact as module
 from results import store
-from results.claims import Claims
 from results.compact import ORPHAN_SECONDS, compact
-from results.location import Location
+from results.run_state.claims import Claims
+from results.storage.location import Location
 from results.store import Store
 from tests.results import synthetic
 from tests.results.test_compact import _equal, _files, _old, _rows
@@ -295,13 +295,13 @@ USES: dict[str, Callable[[results.Results], Any]] = {
 
 
 def _looks(run: results.Results) -> Any:
-    from results.evaluations import Evaluations
+    from results.targets.evaluations import Evaluations
 
     return Evaluations([run])
 
 
 def _trajectory(run: results.Results) -> Any:
-    from results.trajectories import stretches, trajectories
+    from results.targets.trajectories import stretches, trajectories
 
     place = run.trial_rows["trial"].to_pylist().index(NAME)
     return dict(trajectories(run, ["step"], stretches(run)))[place]
@@ -332,7 +332,7 @@ def test_another_target_is_found_in_them(folder: Path) -> None:
 def test_one_that_is_superseded_while_files_are_listed(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from results.source import Folder
+    from results.user_tables.source import Folder
 
     opened = results.open(folder)
     assert len(opened.trial_rows) == 48

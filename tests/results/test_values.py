@@ -14,7 +14,7 @@ import pytest
 import results
 from results.schema import SCHEMAS
 from results.store import Store
-from results.values import check, mapping, parsed
+from results.user_tables.values import check, mapping, parsed
 from tests.results import synthetic
 
 Broken = Callable[[str, str, Any], results.Results]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from workloads import Classification, WorkloadError, identity, load
 from workloads.digits import DigitsMLP
-from workloads.fingerprint import text_hash
+from workloads.user_code.fingerprint import text_hash
 
 FILE = '''
 """A docstring."""

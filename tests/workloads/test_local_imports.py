@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from workloads import WorkloadError
-from workloads.local_imports import local_modules
+from workloads.user_code.local_imports import local_modules
 
 Write = Callable[..., Path]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from analysis import nqm
+from validation import nqm
 from workloads import WorkloadError, load
 from workloads.quadratic import spectrum
 

@@ -14,8 +14,8 @@ import pytest
 
 import batchscale as bs
 from workloads import WorkloadError, load
-from workloads.import_stop import stopped
-from workloads.user_files import import_file
+from workloads.user_code.import_stop import stopped
+from workloads.user_code.user_files import import_file
 
 WORK = """
 import my_lm

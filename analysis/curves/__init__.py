@@ -1,0 +1,1 @@
+"""Which trials count, and what each batch size gives: the points of a curve."""

@@ -1,0 +1,391 @@
+"""Curves of steps to target against batch size, from the trials of a results dataset."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.curves import edge_check, samples, search_points
+from analysis.curves.estimators import MEDIAN, MINIMUM, EstimatorError
+from analysis.curves.groups import Grouping, Wide, grouping, labels, target, widen
+from analysis.curves.points import SEARCHED, Point, of_runs, tabulate
+from analysis.curves.runs import Rows, Runs, number
+from analysis.curves.thinned_evaluations import Evaluations, Frame, every_second
+from analysis.formatting import sizes, unit
+from results.counts import agreeing, count
+from results.errors import ResultsError
+from results.plans import current
+from results.targets.target import Target
+
+
+class UnequalEvaluationsError(ResultsError):
+    """Trials whose evaluation grids differ cannot stand in one comparison."""
+
+
+class UnequalEstimatorsError(ResultsError):
+    """Curves whose points are of different estimators cannot stand in one comparison."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """One workload, data set, target and training algorithm, over batch sizes."""
+
+    group: Mapping[str, Any]
+    """Its group columns: workload, dataset, optimizer, schedule, … as they are in the results."""
+    label: str
+    """What tells it from the other curves of the same call."""
+    target: Target | None
+    points: tuple[Point, ...]
+    """One a batch size, ascending; a batch size where nothing reached the target is among them."""
+    trials: int
+    """N: feasible trials a point; 1 where every run is a point of its own."""
+    repeats: bool = False
+    """Whether the points are repeated runs, not the best of a search."""
+    estimator: str = MINIMUM
+    """What stands for a batch size of a search: see ``analysis.curves.estimators``."""
+    withheld: str | None = None
+    """Why the trials are not drawn alike, so that intervals from single trials are withheld."""
+    dimensions: int | None = None
+    """Tuned metaparameters, where the studies are known."""
+    studies: tuple[str, ...] = ()
+    """Whose trials its points are made of."""
+    evaluation_ratio: float | None = None
+    example_unit: str = "example"
+    notes: tuple[str, ...] = ()
+    coarse: Curve | None = None
+    """The same curve with every second look dropped, where measurements are given."""
+
+    @property
+    def batch_sizes(self) -> list[int]:
+        return [point.batch_size for point in self.points]
+
+    @property
+    def censored(self) -> list[int]:
+        """Batch sizes at which nothing reached the target."""
+        return [point.batch_size for point in self.points if point.censored]
+
+    @property
+    def relative(self) -> bool:
+        """Whether its steps are no numbers of steps but in proportion to them, as parts of one must
+        be: of a source that does not say how many examples an epoch has."""
+        return any(point.steps is not None and point.steps < 1 for point in self.points)
+
+    def to_fit(self) -> tuple[np.ndarray, np.ndarray]:
+        """Batch sizes and bracket middles in steps, one for each point of the fit; (n,) each."""
+        pairs = [(point.batch_size, at) for point in self.points for at in point.middles]
+        both = np.array(pairs, dtype=float).reshape(-1, 2)
+        return both[:, 0], both[:, 1]
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row a batch size: what is shown, and the error bar."""
+        return pd.DataFrame([{**self.group, **row} for row in self.tabulate()])
+
+    def tabulate(self) -> list[dict[str, Any]]:
+        """The same as plain values, without the group columns: see ``points.tabulate``."""
+        return [{**tabulate(point), "estimator": self.named} for point in self.points]
+
+    @property
+    def named(self) -> str:
+        """The estimator's name, or ``run``."""
+        return "run" if self.repeats else self.estimator
+
+
+def curves(
+    trials: pd.DataFrame,
+    *,
+    studies: pd.DataFrame | None = None,
+    measurements: pd.DataFrame | Evaluations | None = None,
+    by: Sequence[str] | None = None,
+    baseline: str | None = None,
+    estimator: str | None = None,
+    search: str = samples.PRESENT,
+) -> list[Curve]:
+    """Divide ``trials`` into curves and take each batch size's steps to target.
+
+    Rows of role search and extension are minimized over: the best of the first N feasible trials
+    in the sequence's order, N the largest number that all batch sizes of the curve share, or what
+    another estimator makes of them. Rows of role repeat never are: beside a search they are its
+    best configuration trained again, else runs, each a point of its own. ``transfer`` rows are
+    left alone.
+
+    Args:
+        trials: rows with the columns of the trials table; absent ones are null.
+        studies: their studies, for the edge check, tuned dimensions, and batch sizes not run yet.
+        measurements: theirs, so that ``regimes`` can drop every second look: a frame, or
+            ``results.targets.evaluations.Looks``, which holds a batch of them at a time.
+        by: columns of the training algorithm that make a curve of their own (default: all);
+            the others are minimized over. Workload, data set, target and workload fields that
+            vary always group.
+        baseline: the curve with this label, or with this value in a column, comes first.
+        estimator: what stands for a batch size (``estimators.NAMES``); what the trials'
+            own column says unless given, else the minimum.
+        search: ``present``: the trials of each study's latest search (``samples``), or
+            of all its seeds for the median of searches; ``all``: those of all its searches.
+
+    Raises:
+        UnequalEvaluationsError: trials of one workload and data set have unequal evaluation grids.
+        UnequalEstimatorsError: its curves have unequal estimators.
+        EstimatorError: no such estimator, or trials that do not carry it.
+        ResultsError: no trials, an unknown column in ``by``, or no such baseline.
+    """
+    if trials.empty:
+        raise ResultsError("no trials to make a curve of", hint="see batchscale status")
+    wide, note = prepared(trials, by)
+    chosen = sampled(wide.frame, studies, search, estimator)
+    wide = replace(wide, frame=chosen.trials)
+    if wide.frame.empty:
+        raise ResultsError(
+            "no trial belongs to the present search of its study: all of these "
+            f"({count(len(trials), 'trial')}) were drawn by other searches",
+            hint="--search all counts all of them; batchscale status says how far each search is",
+        )
+    groups = grouping(wide, by)
+    _check_looks(wide.frame)
+    if studies is not None:
+        studies = None if studies.empty else widen(studies).frame
+    found = _curves(wide, groups, studies, estimator)
+    _check_estimators(found)
+    if isinstance(measurements, pd.DataFrame) and measurements.empty:
+        measurements = None
+    if measurements is not None:
+        read = Frame(measurements) if isinstance(measurements, pd.DataFrame) else measurements
+        thinned = every_second(wide.frame, read)
+        if thinned is not None:
+            found = _with_coarse(found, replace(wide, frame=thinned), groups, estimator)
+    if note:
+        found = [replace(curve, notes=(*curve.notes, note)) for curve in found]
+    if chosen.left_out:
+        found = [_with_left_out(curve, chosen.left_out) for curve in found]
+    return found if baseline is None else _baseline_first(found, baseline)
+
+
+def prepared(trials: pd.DataFrame, by: Sequence[str] | None) -> tuple[Wide, str | None]:
+    """``trials`` with every column that is read, those of the newest code alone, and a note if
+    others are left out."""
+    wide = widen(trials)
+    newest, note = _newest(wide.frame, by or ())
+    return replace(wide, frame=_in_order(newest)), note
+
+
+def sampled(
+    trials: pd.DataFrame, studies: pd.DataFrame | None, search: str, estimator: str | None
+) -> samples.Sample:
+    """The trials that count: see ``analysis.curves.samples``.
+
+    Raises:
+        ResultsError: no such searches.
+    """
+    named = {name for name in trials["estimator"] if isinstance(name, str)}
+    every_seed = (estimator or (named.pop() if len(named) == 1 else None)) == MEDIAN
+    return samples.sample(trials, studies, scope=samples.check(search), every_seed=every_seed)
+
+
+def _with_left_out(curve: Curve, left_out: Mapping[str, int]) -> Curve:
+    text = samples.note(left_out, curve.studies)
+    return curve if text is None else replace(curve, notes=(*curve.notes, text))
+
+
+def _with_coarse(
+    found: list[Curve], thinned: Wide, groups: Grouping, estimator: str | None
+) -> list[Curve]:
+    try:
+        coarse = _curves(thinned, groups, None, estimator)
+    except EstimatorError:  # where thinned brackets leave too few known for it
+        return found
+    return [
+        replace(curve, coarse=None if curve.repeats else other)
+        for curve, other in zip(found, coarse, strict=True)
+    ]
+
+
+def _curves(
+    trials: Wide, groups: Grouping, studies: pd.DataFrame | None, estimator: str | None
+) -> list[Curve]:
+    runs = Runs.of(trials.frame)
+    parts = list(groups.split(trials.frame))
+    targets = [str(target(runs.rows, rows) or "") for _, rows in parts]
+    texts = labels([group for group, _ in parts], targets)
+    return [
+        _curve(group, text, runs, rows, groups.over, studies, estimator)
+        for (group, rows), text in zip(parts, texts, strict=True)
+    ]
+
+
+def _curve(
+    group: dict[str, Any],
+    text: str,
+    runs: Runs,
+    rows: Rows,
+    over: tuple[str, ...],
+    studies: pd.DataFrame | None,
+    asked: str | None,
+) -> Curve:
+    role = runs.rows["role"][rows]
+    search, repeats = rows[np.isin(role, SEARCHED)], rows[role == "repeat"]
+    notes: list[str] = []
+    estimator = search_points.estimator(runs, search, asked, notes)
+    reason = search_points.withheld(runs, search)
+    if not len(search):
+        points, trials = _repeated(runs, repeats), 1
+        if asked is not None:
+            notes.append(f"every run is a point of its own: {asked} has nothing to choose from")
+    else:
+        points, trials = search_points.points(
+            runs, search, over, notes, estimator=estimator, reason=reason
+        )
+        points = search_points.with_repeats(points, runs, repeats, over, notes)
+    dimensions = None
+    here = dict.fromkeys(study for study in runs.rows["study"][rows] if isinstance(study, str))
+    if studies is not None:
+        mine = edge_check.of_trials(studies[studies["study"].isin(here)], runs, rows)
+        space = edge_check.spaces(mine)
+        points = [edge_check.with_edges(point, runs, search, space) for point in points]
+        if "dimensions" in mine and mine["dimensions"].notna().any():
+            dimensions = int(mine["dimensions"].max())
+        notes += edge_check.notes(points)
+        notes += _said(mine)
+        waiting = _not_run(group, points, studies)
+        if waiting:
+            notes.append(f"not run yet: {sizes(waiting)}")
+    notes += _censored(points)
+    ratios = runs.rows["evaluation_ratio"][rows]
+    return Curve(
+        group=group,
+        label=text,
+        target=target(runs.rows, rows),
+        points=tuple(points),
+        trials=trials,
+        repeats=not len(search),
+        estimator=estimator,
+        withheld=reason,
+        dimensions=dimensions,
+        studies=tuple(here),
+        evaluation_ratio=next((float(one) for one in ratios if number(one)), None),
+        example_unit=unit(runs.rows["example_unit"][rows]),
+        notes=tuple(notes),
+    )
+
+
+def _repeated(runs: Runs, rows: Rows) -> list[Point]:
+    tested = runs.rows["batch_size"][rows].astype(np.int64)
+    return [of_runs(runs, int(size), rows[tested == size]) for size in np.unique(tested)]
+
+
+def _censored(points: Sequence[Point]) -> list[str]:
+    notes = []
+    lost = [point for point in points if point.censored and point.minimum is None]
+    hidden = [point.batch_size for point in lost if not point.exact]
+    if hidden:
+        notes.append(
+            f"the best is not known at {sizes(hidden)}: these trials were dominated by others"
+        )
+    censored = [point.batch_size for point in lost if point.batch_size not in hidden]
+    if censored:
+        notes.append(f"nothing reached the target at {sizes(censored)}")
+    untrained = [
+        point.batch_size for point in points if point.steps is not None and not point.steps
+    ]
+    if untrained:
+        notes.append(
+            f"the target was met before the first step at {sizes(untrained)}: of that there is no "
+            "scaling, and a harder target says more"
+        )
+    return notes
+
+
+def _said(studies: pd.DataFrame) -> list[str]:
+    """The notes of the studies themselves, each once."""
+    if "notes" not in studies:
+        return []
+    texts = studies["notes"].dropna().unique()
+    return list(dict.fromkeys(note for text in texts for note in json.loads(text)))
+
+
+def _not_run(group: Mapping[str, Any], points: list[Point], studies: pd.DataFrame) -> list[int]:
+    """Batch sizes of studies of this curve that have no trial yet, and are still to have some."""
+    asked = current(studies) if "experiment_yaml" in studies else True
+    mine = pd.Series(asked, studies.index)
+    for name, value in group.items():
+        if name in studies:
+            cells = studies[name]
+            mine &= cells.isna() if value is None else cells.astype(object) == value
+    tested = {point.batch_size for point in points}
+    return sorted(set(map(int, studies.loc[mine, "batch_size"])) - tested)
+
+
+def _in_order(trials: pd.DataFrame) -> pd.DataFrame:
+    """Without a role a row is a search's; without an index rows are in their own order."""
+    index = pd.to_numeric(trials["index"]).astype(float)
+    return trials.assign(
+        role=trials["role"].where(trials["role"].notna(), "search"),
+        index=index.fillna(pd.Series(np.arange(len(trials), dtype=float), trials.index)),
+    )
+
+
+def _newest(trials: pd.DataFrame, by: Sequence[str]) -> tuple[pd.DataFrame, str | None]:
+    """The trials of each workload's newest code, and a note if others are left out.
+
+    Trials of an earlier version answer another question. ``by`` may ask for each version.
+    """
+    if "workload_version" in by or trials["workload_version"].nunique() < 2:
+        return trials, None
+    code = trials["workload_version"].where(trials["workload_version"].notna(), "")
+    keys = [trials[name].astype(str) for name in ("workload", "dataset", "fields")]
+    each = trials.assign(code=code).groupby([*keys, "code"], sort=False, dropna=False)
+    latest = each["time"].transform("max")
+    old = latest < latest.groupby(keys, sort=False, dropna=False).transform("max")
+    if not old.any():
+        return trials, None
+    left_out = int(old.sum())
+    trials_left_out = count(left_out, "trial")
+    are = agreeing(left_out, "are")
+    note = f"{trials_left_out} of an earlier version of the workload's code {are} left out"
+    return trials[~old].reset_index(drop=True), note
+
+
+def _check_looks(trials: pd.DataFrame) -> None:
+    for keys, rows in trials.groupby(["workload", "dataset"], dropna=False, sort=False):
+        ratios = Counter(rows["evaluation_ratio"].dropna().astype(float).round(12))
+        if len(ratios) > 1:
+            usual = ratios.most_common(1)[0][0]
+            raise UnequalEvaluationsError(
+                f"trials of {keys[0]} were evaluated on unequal grids, with ratios "
+                + " and ".join(f"{ratio:g}" for ratio in sorted(ratios)),
+                hint=f'compare those of one: --where "evaluation_ratio = {usual:g}"',
+            )
+
+
+def _check_estimators(found: Sequence[Curve]) -> None:
+    named: dict[Any, dict[str, str]] = {}
+    for curve in found:
+        if not curve.repeats:
+            key = curve.group.get("workload"), curve.group.get("dataset")
+            named.setdefault(key, {}).setdefault(curve.estimator, curve.label)
+    for (workload, _), each in named.items():
+        if len(each) > 1:
+            which = " and ".join(f"{name} ({label})" for name, label in each.items())
+            raise UnequalEstimatorsError(
+                f"curves of {workload} are of unequal estimators, {which}",
+                hint="take one for all: --estimator minimum",
+            )
+
+
+def is_baseline(curve: Curve, baseline: str) -> bool:
+    """Whether ``baseline`` is its label, or a value of one of its columns."""
+    return baseline == curve.label or baseline in map(str, curve.group.values())
+
+
+def _baseline_first(found: list[Curve], baseline: str) -> list[Curve]:
+    first = [curve for curve in found if is_baseline(curve, baseline)]
+    if not first:
+        raise ResultsError(
+            f"no curve is called {baseline!r}",
+            hint=f"curves: {', '.join(curve.label for curve in found)}",
+        )
+    return first + [curve for curve in found if curve not in first]

@@ -1,0 +1,283 @@
+"""Which trials make one curve: the columns that group, and those that are minimized over."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from results.errors import ResultsError
+from results.schema import STUDIES, TRIALS
+from results.targets.target import Target
+from results.user_tables.values import parsed
+
+ALGORITHM = ("optimizer", "schedule", "technique")
+"""The training algorithm: each groups unless ``by`` leaves it out."""
+
+_ALWAYS = ("source", "workload", "dataset", "model")
+_TARGET = ("target_metric", "target_value", "lower_is_better")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grouping:
+    """``always`` and ``by`` name the columns of a curve's ``group``; ``over`` those left out."""
+
+    always: tuple[str, ...]
+    by: tuple[str, ...]
+    over: tuple[str, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (*self.always, *self.by)
+
+    def split(self, trials: pd.DataFrame) -> Iterator[tuple[dict[str, Any], NDArray[np.intp]]]:
+        """Each curve's group and the places of its rows, in order of first appearance."""
+        keys = [trials[name] for name in (*self.columns, *_TARGET)]
+        codes = np.zeros(len(trials), dtype=np.int64)
+        for key in keys:
+            code, names = pd.factorize(key, use_na_sentinel=False)
+            codes = pd.factorize(codes * max(len(names), 1) + code)[0]
+        for each in range(int(codes.max(initial=-1)) + 1):
+            rows = np.flatnonzero(codes == each)
+            first = {name: _plain(trials[name].iloc[rows[0]]) for name in self.columns}
+            yield first, rows
+
+
+def target(columns: Mapping[str, Any], rows: NDArray[np.intp]) -> Target | None:
+    """The one target of ``rows``; None where no metric is recorded (steps from a file)."""
+    metric, value, lower = (_plain(columns[name][rows[0]]) for name in _TARGET)
+    if metric is None or value is None:
+        return None
+    return Target(metric=metric, value=value, lower_is_better=lower is None or bool(lower))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wide:
+    """Trials or studies with a column for each workload field and each key of ``technique``."""
+
+    frame: pd.DataFrame
+    fields: tuple[str, ...]
+    technique: tuple[str, ...]
+
+
+def grouping(wide: Wide, by: Sequence[str] | None) -> Grouping:
+    """How the trials of ``wide`` divide into curves.
+
+    Workload, data set, target, source and workload fields that vary always group. ``by`` may name
+    columns of the training algorithm, keys of ``technique``, workload fields and any other column
+    of trials.
+
+    Raises:
+        ResultsError: ``by`` names none of these.
+    """
+    trials = wide.frame
+    used = [name for name in ALGORITHM if trials[name].notna().any()]
+    fields = [name for name in wide.fields if _varies(trials[name])]
+    always = [name for name in _ALWAYS if trials[name].notna().any()]
+    if _searched_twice(trials, [*always, *fields, *used, *_TARGET]):
+        used.append("experiment")
+    if _searched_otherwise(trials, [*always, *fields, *used, *_TARGET]):
+        used.append("search")
+    if by is None:
+        return Grouping(always=(*always, *fields), by=tuple(used), over=())
+    for name in by:
+        if name not in trials.columns or name in _NOT_GROUPS:
+            near = get_close_matches(name, list(trials.columns), n=1)
+            raise ResultsError(
+                f"no column {name!r} to group by",
+                hint=f"did you mean {near[0]}?" if near else f"for example: {', '.join(used)}",
+            )
+    rest = [name for name in by if name not in always and name not in fields]
+    over = [name for name in used if name not in by]
+    if any(name in wide.technique or f"technique.{name}" in wide.technique for name in by):
+        over = [name for name in over if name != "technique"]
+    return Grouping(always=(*always, *fields), by=tuple(dict.fromkeys(rest)), over=tuple(over))
+
+
+def _searched_twice(trials: pd.DataFrame, columns: list[str]) -> bool:
+    """Whether two experiments searched one batch size of one curve, in unlike ways.
+
+    Experiments that share out the batch sizes make one curve; two searches of one batch size are
+    two answers, and a pool of them would be neither.
+    """
+    searches = trials[trials["role"].ne("repeat") & trials["study"].notna()]
+    keys = [searches[name].astype(str) for name in (*columns, "batch_size")]
+    cells = (searches[name] for name in ("study", "search_id", "search_seed"))
+    searches = searches.assign(sample=[str(each) for each in zip(*cells, strict=True)])
+    unlike = searches.groupby(keys, sort=False, dropna=False)[["sample", "experiment"]].nunique()
+    return bool((unlike > 1).all(axis=1).any())
+
+
+def _searched_otherwise(trials: pd.DataFrame, columns: list[str]) -> bool:
+    """Whether one batch size of one curve was searched by several methods: two answers again."""
+    searches = trials[trials["role"].isin(("search", "extension")) & trials["search"].notna()]
+    keys = [searches[name].astype(str) for name in (*columns, "batch_size")]
+    methods = searches.groupby(keys, sort=False, dropna=False)["search"].nunique()
+    return bool((methods > 1).any())
+
+
+_NOT_GROUPS = {"batch_size", "steps_to_target", "last_miss", "metaparameters", "fields"}
+
+
+def widen(trials: pd.DataFrame) -> Wide:
+    """``trials`` with every column that the analysis reads, and one for each workload field and
+    each key of ``technique``; a trial that stands in several experiments with one target stands
+    once."""
+    trials = trials.reset_index(drop=True)
+    if "batch_size" in trials and trials["batch_size"].isna().any():
+        raise ResultsError(
+            "a trial or study without a batch size belongs to no curve",
+            hint="leave it out: --where 'batch_size IS NOT NULL'",
+        )
+    missing = {name: None for name in COLUMNS if name not in trials}
+    trials = trials.assign(**missing) if missing else trials
+    # Of a trial's several rows one that ended well says more than one that broke off.
+    broken = trials["status"].eq("INCOMPLETE") & trials["stop_reason"].ne("dominated")
+    which = ["source", "trial", *_TARGET[:2]]
+    first = trials.loc[broken.sort_values(kind="stable").index, which]
+    again = first.duplicated() & first["trial"].notna()
+    trials = trials.drop(index=again[again].index).reset_index(drop=True)
+    names: dict[str, list[str]] = {}
+    taken = {*TRIALS.names, *STUDIES.names} & {*trials.columns}
+    for column in ("fields", "technique"):
+        texts = trials[column].map(_mapping_text)
+        parsed = {text: json.loads(text) for text in texts.unique()}
+        trials = trials.copy(deep=False)  # not assign: a field may be called `self`
+        trials[column] = texts.where(texts != "{}", None)
+        names[column] = []
+        for name in dict.fromkeys(name for each in parsed.values() for name in each):
+            # A field named as a column of trials or of studies is told from it by its table's
+            # name. The reader has given fields columns already: those are the same.
+            column_name = name if name not in taken else f"{column}.{name}"
+            taken.add(column_name)
+            values = {text: _plain(each.get(name)) for text, each in parsed.items()}
+            trials[column_name] = texts.map(values).astype(object)
+            names[column].append(column_name)
+    return Wide(frame=trials, fields=tuple(names["fields"]), technique=tuple(names["technique"]))
+
+
+COLUMNS = (
+    *_ALWAYS,
+    *ALGORITHM,
+    *_TARGET,
+    "study",
+    "trial",
+    "index",
+    "role",
+    "search",
+    "search_id",
+    "search_seed",
+    "other_searches",
+    "enlargement",
+    "estimator",
+    "experiment",
+    "workload_version",
+    "time",
+    "batch_size",
+    "fields",
+    "metaparameters",
+    "learning_rate",
+    "momentum",
+    "effective_learning_rate",
+    "status",
+    "stop_reason",
+    "steps_to_target",
+    "last_miss",
+    "refined_steps",
+    "refined_last_miss",
+    "steps_run",
+    "keep",
+    "evaluation_ratio",
+    "budget_steps",
+    "example_unit",
+    "tokens_per_example",
+)
+"""Columns of trials that the analysis reads; one that is absent is all null."""
+
+
+def label(group: Mapping[str, Any], names: Iterable[str]) -> str:
+    """A curve in a few words: its values of ``names``, and names where values say little."""
+    words = []
+    for name in names:
+        value = group.get(name)
+        if value is None:
+            continue
+        short = name.rpartition(".")[2]
+        if isinstance(value, str):
+            words.append(_pairs(value) if name == "technique" else value)
+        else:
+            words.append(f"{short} {value:g}")
+    return ", ".join(words)
+
+
+def labels(groups: Sequence[Mapping[str, Any]], extra: Sequence[str] = ()) -> list[str]:
+    """What tells curves of these group columns apart, in a few words each; ``extra`` has a
+    further word a curve (its target).
+
+    Beside curves with a ``source`` those of a sweep of one's own are ``OWN``. A curve that has
+    none of what tells the others apart is called by its training algorithm or workload.
+    """
+    names = dict.fromkeys(name for group in groups for name in group)
+    telling = [name for name in names if len(_values(groups, name)) > 1]
+    for name in telling.copy():
+        # Of what a sweep knows of itself and a published figure does not, only what is needed.
+        fewer = [other for other in telling if other != name]
+        known = name not in _UNTOLD and not name.startswith("fields.")
+        if not known and len(_values(groups, name) - {"None"}) < 2:
+            telling = fewer if _told(groups, fewer) == _told(groups, telling) else telling
+    if "source" in telling:
+        groups = [{**group, "source": group.get("source") or OWN} for group in groups]
+    more = list(extra) if len(set(extra)) > 1 else [""] * len(groups)
+    usual = [name for name in names if name in ("optimizer", "workload")][-1:]
+    words = [label(group, telling) or label(group, usual) for group in groups]
+    return [
+        ", ".join(filter(None, pair)) or "steps to target" for pair in zip(words, more, strict=True)
+    ]
+
+
+OWN = "own"
+"""The source of a curve that has none."""
+_UNTOLD = ("dataset", "model", "schedule", "technique")
+"""Columns that others' data often leaves empty; and fields named as columns of trials."""
+
+
+def _values(groups: Sequence[Mapping[str, Any]], name: str) -> set[str]:
+    return {str(group.get(name)) for group in groups}
+
+
+def _told(groups: Sequence[Mapping[str, Any]], names: Sequence[str]) -> int:
+    """How many of the curves ``names`` tell from each other."""
+    return len({tuple(str(group.get(name)) for name in names) for group in groups})
+
+
+def _pairs(text: str) -> str:
+    """``{"precision":"bfloat16"}`` as ``precision bfloat16``."""
+    return ", ".join(f"{name} {value}" for name, value in json.loads(text).items())
+
+
+def _varies(cells: pd.Series) -> bool:
+    return len({json.dumps(_plain(cell)) for cell in cells}) > 1
+
+
+def _mapping_text(value: Any) -> str:
+    """JSON text, a mapping or Arrow's list of pairs as canonical JSON text; null is ``{}``."""
+    if isinstance(value, str):
+        value = parsed(value, "fields or technique") if value else {}
+    elif isinstance(value, (list, tuple)):
+        value = dict(value)
+    return json.dumps(value if isinstance(value, Mapping) else {}, sort_keys=True)
+
+
+def _plain(value: Any) -> Any:
+    """A Python value; None for any null; a list (a ``widths`` field) as JSON text."""
+    if isinstance(value, (list, tuple, dict)):
+        return json.dumps(value, sort_keys=True)
+    if value is None or value is pd.NaT or value is pd.NA or value != value:
+        return None
+    return value.item() if hasattr(value, "item") else value

@@ -1,0 +1,230 @@
+"""Which form a curve has: several are fitted, and compared by the small-sample Akaike criterion.
+
+Intervals never rest on the choice: they come from the widest knee (``analysis.fit.estimate``). The
+comparison says what a curve looks like, and whether something that no knee can be fits it better:
+a knee is symmetric (perfect scaling's end times maximal parallelism's onset is B_crit²), so that
+the shape of the plateau pulls at the perfect-scaling end; a line of three segments is not.
+
+Two things are never said, since the fit itself would contradict them. Without the knee that the
+fit uses there is no ranking: AICc is not defined for a form of p parameters at fewer than p + 3
+points. And a line that knees come arbitrarily close to (perfect scaling alone, a plateau alone) is
+not better than a knee where the intervals of the fit do not hold it: at six points the criterion's
+penalty for a bend outweighs any knee.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from analysis.fit.knee import BATCH, BEND, SLOPE, STEPS, Array
+from analysis.fit.least_squares import Data, fit
+from analysis.fit.profile import limit
+
+PERFECT, PLATEAU, SEGMENTS = "perfect scaling alone", "plateau alone", "three segments"
+SINGLE, BENT, SLOPED = "McCandlish's knee", "bent knee", "bent knee with a slope of its own"
+
+WORST = 0.3
+"""Scatter about a form, a standard deviation of log steps, beyond which it is not said to fit. The
+intervals are checked for noise up to 0.2; a published minimum of a hundred trials wobbles by 0.25
+at most (Shallue et al. 2019's plateaus)."""
+
+SURE = 0.5
+"""Akaike weight from which another form than a knee is worth a note."""
+
+_CELLS = 24
+_ROUNDS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """One form, fitted to one curve."""
+
+    name: str
+    parameters: int
+    noise: float
+    """Standard deviation of log steps about it; NaN without a degree of freedom."""
+    criterion: float
+    """AICc, up to a constant that all forms of a curve share; infinite where the curve has
+    too few points."""
+    weight: float = float("nan")
+    """Akaike weight among the forms of the curve (Burnham & Anderson 2002, §2.9); NaN where the
+    criterion does not rank it."""
+    excluded: bool = False
+    """Whether it is a line that the intervals of the fitted knee do not hold."""
+    tested: bool = True
+    """Whether its ``noise`` says how well it fits: of a form with more parameters than the fitted
+    knee only where the points are enough for its criterion."""
+    where: Mapping[str, float]
+    """Its parameters: ``min_steps``, ``critical_batch_size``, ``k``, ``a``; of three segments
+    ``perfect_scaling_until``, ``maximal_parallelism_from`` and the ``slope`` between."""
+
+    @property
+    def fits(self) -> bool:
+        return bool(self.noise <= WORST)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``regimes --json`` prints it: plain values, None where there is none."""
+        numbers = {name: getattr(self, name) for name in ("noise", "criterion", "weight")}
+        plain = {name: value if np.isfinite(value) else None for name, value in numbers.items()}
+        known = {"parameters": self.parameters, **plain, "excluded": self.excluded}
+        return {"form": self.name, **known, **self.where}
+
+
+def sentence(compared: Sequence[Form]) -> str | None:
+    """What is to be said of a curve's forms, best first; None where the best is a knee, or not
+    surely anything else."""
+    tested = [form for form in compared if form.tested and np.isfinite(form.noise)]
+    if tested and not any(form.fits for form in tested):
+        nearest = min(tested, key=lambda form: form.noise)
+        scatter = f"{nearest.noise:.0%} about the nearest, {nearest.name}"
+        return f"no form fits: the points scatter by {scatter}"
+    best = compared[0]
+    if best.name in (SINGLE, BENT, SLOPED) or best.excluded or not best.weight >= SURE:
+        return None
+    better = f"better than a knee (weight {best.weight:.2f})"
+    if best.name != SEGMENTS:
+        return f"{best.name} fits {better}"
+    first, last = best.where["perfect_scaling_until"], best.where["maximal_parallelism_from"]
+    slope = best.where["slope"]
+    meet = f"they meet at {first:,.0f} and {last:,.0f}, with slope -{slope:.2f} between"
+    return f"{best.name} fit {better}: {meet}"
+
+
+def forms(data: Data, *, level: float = 0.9) -> tuple[Form, ...]:
+    """The forms of one curve (a ``Data`` of one row, as it was fitted), best first; in no order
+    where the points are too few for the criterion of the fitted knee.
+
+    Noise is normal in log steps, of unknown size, which counts as a parameter:
+    AICc = n log(SSE / n) + 2 p + 2 p (p + 1) / (n - p - 1) (Hurvich & Tsai 1989).
+
+    Args:
+        level: coverage of the fit's intervals (``analysis.fit.profile.limit``).
+    """
+    used = data.weight[0] > 0
+    x, y = data.x[0][used], data.y[0][used]
+    knees = [_knee(data, *how) for how in ((SINGLE, False, False), (BENT, True, False),
+                                           (SLOPED, True, True))]  # fmt: skip
+    fitted = knees[int(data.bent[0]) + int(data.sloped[0])]
+    lines = [_beside(form, fitted, data, level) for form in (_perfect(x, y), _plateau(x, y))]
+    # Runs at one batch size tell nothing of a form: it needs more batch sizes than parameters.
+    distinct = len(np.unique(x))
+    compared = [
+        form if form.parameters < distinct else replace(form, criterion=np.inf)
+        for form in (*lines, _segments(x, y), *knees)
+    ]
+    compared = [
+        replace(form, tested=form.parameters <= fitted.parameters or np.isfinite(form.criterion))
+        for form in compared
+    ]
+    criteria = {form.name: form.criterion for form in compared}
+    if not np.isfinite(criteria[fitted.name]):
+        return tuple(compared)
+    least = min(criteria.values())
+    shares = {name: float(np.exp(-0.5 * (value - least))) for name, value in criteria.items()}
+    total = sum(shares.values())
+    ranked = [
+        replace(form, weight=shares[form.name] / total) if np.isfinite(form.criterion) else form
+        for form in compared
+    ]
+    return tuple(sorted(ranked, key=lambda form: form.criterion))
+
+
+def _beside(line: Form, knee: Form, data: Data, level: float) -> Form:
+    """``line`` with whether the intervals about the fitted ``knee`` exclude it."""
+    spare = data.points - data.parameters
+    if spare[0] < 1:
+        return line
+    top = limit(data, np.array([knee.noise**2]) * spare, level)
+    sse = line.noise**2 * (data.points - line.parameters)
+    return replace(line, excluded=bool((sse > top)[0]))
+
+
+def _form(name: str, parameters: int, points: int, sse: float, where: Mapping[str, float]) -> Form:
+    spare, counted = points - parameters, parameters + 1
+    sse = max(sse, points * 1e-12)  # an exact curve
+    enough = points - counted - 1 > 0
+    penalty = 2 * counted * (1 + (counted + 1) / (points - counted - 1)) if enough else np.inf
+    return Form(
+        name=name,
+        parameters=parameters,
+        noise=float(np.sqrt(sse / spare)) if spare > 0 else float("nan"),
+        criterion=float(points * np.log(sse / points) + penalty),
+        where=where,
+    )
+
+
+def _perfect(x: Array, y: Array) -> Form:
+    """S = examples / B."""
+    examples = float((x + y).mean())
+    sse = float(np.square(x + y - examples).sum())
+    return _form(PERFECT, 1, len(x), sse, {"min_examples": float(np.exp(examples))})
+
+
+def _plateau(x: Array, y: Array) -> Form:
+    """S is the same at every batch size."""
+    steps = float(y.mean())
+    where = {"min_steps": float(np.exp(steps))}
+    return _form(PLATEAU, 1, len(x), float(np.square(y - steps).sum()), where)
+
+
+def _knee(data: Data, name: str, bent: bool, sloped: bool) -> Form:
+    points = int(data.points[0])
+    parameters = 2 + bent + sloped
+    if points <= parameters:
+        return _form(name, parameters, points, np.inf, {})
+    params, sse = fit(replace(data, bent=np.array([bent]), sloped=np.array([sloped])))
+    where = {
+        "min_steps": float(np.exp(params[0, STEPS])),
+        "critical_batch_size": float(np.exp(params[0, BATCH])),
+        "k": float(np.exp(params[0, BEND])),
+        "a": float(params[0, SLOPE]),
+    }
+    return _form(name, parameters, points, float(sse[0]), where)
+
+
+def _segments(x: Array, y: Array) -> Form:
+    """Slope -1 up to one batch size, a slope between -1 and 0 up to another, then a plateau.
+
+    For two given batch sizes the plateau and the slope between are linear least squares; they are
+    looked for on a grid over the tested range, which is drawn closer about its best.
+    """
+    low, high = np.array([x.min()] * 2), np.array([x.max()] * 2)
+    best: tuple[float, float, float, float, float] | None = None
+    for _ in range(_ROUNDS):
+        ends = [np.linspace(a, b, _CELLS) for a, b in zip(low, high, strict=True)]
+        first, last = (side.ravel() for side in np.meshgrid(*ends, indexing="ij"))
+        ordered = first <= last
+        first, last = first[ordered], last[ordered]
+        offset = np.maximum(first[:, None] - x, 0.0)
+        run = last[:, None] - np.clip(x, first[:, None], last[:, None])
+        rest = y - offset
+        slope = _slope(run, rest)
+        level = (rest - slope[:, None] * run).mean(1)
+        sums = np.square(rest - slope[:, None] * run - level[:, None]).sum(1)
+        at = int(sums.argmin())
+        if best is None or sums[at] < best[0]:
+            best = (sums[at], first[at], last[at], slope[at], level[at])
+        step = (high - low) / (_CELLS - 1)
+        centre = np.array([best[1], best[2]])
+        low, high = np.maximum(centre - step, x.min()), np.minimum(centre + step, x.max())
+    assert best is not None
+    sse, until, onward, between, steps = best
+    where = {
+        "min_steps": float(np.exp(steps)),
+        "perfect_scaling_until": float(np.exp(until)),
+        "maximal_parallelism_from": float(np.exp(onward)),
+        "slope": float(between),
+    }
+    return _form(SEGMENTS, 4, len(x), float(sse), where)
+
+
+def _slope(run: Array, rest: Array) -> Array:
+    """The least-squares slope of ``rest`` on ``run`` (G, n), kept between 0 and 1; (G,)."""
+    away = run - run.mean(1, keepdims=True)
+    spread = np.square(away).sum(1)
+    slope = (away * rest).sum(1) / np.where(spread > 0, spread, 1.0)
+    return np.clip(np.where(spread > 0, slope, 0.0), 0.0, 1.0)

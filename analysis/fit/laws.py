@@ -1,0 +1,317 @@
+"""Laws across curves: a critical batch size as a power of model size, data size or target.
+
+    log q_i = log c + p log x_i + u_i + e_i
+
+q_i is what curve i says, e_i its own error, normal with the standard deviation s_i that its
+interval has as a normal one, and u_i normal of unknown deviation t: how far curves lie from the law
+beyond what their intervals explain. t² is that of Paule & Mandel 1982 (weights 1/(s_i² + t²) for
+which the weighted squares sum to n - 2, or 0), intervals are Student's with n - 2 degrees of
+freedom after Knapp & Hartung 2003 (doi:10.1002/sim.1482) with their factor at least 1: a
+random-effects meta-regression. With few curves that is wide: three do not show whether a law holds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+
+from analysis.curves.curve import Curve
+from analysis.curves.groups import ALGORITHM
+from analysis.fit.estimate import QUANTITIES
+from analysis.fit.knee import Array
+from analysis.fit.regimes import Interval, Regimes
+from results.counts import count
+from results.errors import ResultsError
+
+LEAST = 3
+"""Distinct sizes that a law needs."""
+
+UNITS = {"k": 1e3, "m": 1e6, "b": 1e9}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)([kmb])$", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Law:
+    """``quantity`` = coefficient · ``against`` ^ exponent, over the curves of one algorithm."""
+
+    quantity: str
+    against: str
+    group: Mapping[str, Any]
+    """What its curves share and other laws of the same call do not."""
+    exponent: Interval
+    coefficient: Interval
+    """At size 1, which mostly lies far outside."""
+    scatter: float
+    """t: standard deviation of log q about the law beyond the curves' own errors."""
+    sizes: tuple[float, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """``critical batch size = 93 [52, 170] · model^0.47 [0.36, 0.58], of 3 curves``."""
+        whose = ", ".join(str(value) for value in self.group.values())
+        name = self.quantity.replace("_", " ") + (f" of {whose}" if whose else "")
+        if self.exponent.value is None:
+            return f"{name} against {self.against}: no law"
+        return (
+            f"{name} = {_words(self.coefficient, '.2g')} · {self.against}^"
+            f"{_words(self.exponent, '.2f')}, of {count(len(self.sizes), 'curve')}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``regimes --json`` prints it under ``law``."""
+        return {
+            "quantity": self.quantity,
+            "against": self.against,
+            **self.group,
+            "exponent": self.exponent.to_dict(),
+            "coefficient": self.coefficient.to_dict(),
+            "scatter": self.scatter,
+            "sizes": list(self.sizes),
+            "sentence": self.sentence,
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """A weighted line: estimates, half widths of their intervals, standard error, and t."""
+
+    intercept: float
+    slope: float
+    intercept_by: float
+    slope_by: float
+    slope_error: float
+    scatter: float
+
+
+def line(x: Array, y: Array, deviation: Array, *, level: float = 0.9) -> Line:
+    """The random-effects line through at least three points (n,), see above."""
+    from scipy.special import stdtrit  # a third of a second to import: not at start
+
+    spare = len(x) - 2
+
+    def solved(extra: float) -> tuple[Array, Array, float]:
+        weight = 1 / (deviation**2 + extra)
+        design = np.stack([np.ones_like(x), x], 1)
+        spread = np.asarray(np.linalg.inv(design.T @ (weight[:, None] * design)), dtype=np.float64)
+        found = spread @ (design.T @ (weight * y))
+        return found, spread, float(weight @ np.square(y - design @ found))
+
+    low, high = 0.0, float(np.square(y - y.mean()).sum()) + 1e-12
+    if solved(0.0)[2] <= spare:
+        high = 0.0
+    while high - low > 1e-9 * high:
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if solved(middle)[2] > spare else (low, middle)
+    found, spread, _ = solved(high)
+    errors = np.sqrt(np.diag(spread))
+    by = stdtrit(spare, 0.5 + level / 2) * errors
+    return Line(
+        intercept=float(found[0]),
+        slope=float(found[1]),
+        intercept_by=float(by[0]),
+        slope_by=float(by[1]),
+        slope_error=float(errors[1]),
+        scatter=float(np.sqrt(high)),
+    )
+
+
+def laws(
+    curves: Sequence[Curve],
+    found: Sequence[Regimes | None],
+    against: str,
+    *,
+    quantity: str = "critical_batch_size",
+    sizes: Mapping[str, float] | None = None,
+    level: float = 0.9,
+) -> list[tuple[Law, tuple[int, ...]]]:
+    """A law for each training algorithm, and the places of its curves.
+
+    Args:
+        curves, found: and their regimes; where one has a ``definition``, that critical batch size.
+        against: a column of the curves' groups (a field as ``width`` or ``fields.width``), or
+            ``target``. Names that end in a number with k, m or b, as ``transformer_85m``, are that
+            number.
+        quantity: one of the five, a key of ``regimes --json``.
+        sizes: the number that each value of the column stands for, instead.
+
+    Columns that take several values at one size divide the curves into several laws, as do those
+    of the training algorithm; those that change along with the size do not, and a note names them.
+
+    Raises:
+        ResultsError: no such column or quantity, a value that is no number above 0, or nowhere
+            three sizes whose curves have a value with both ends.
+    """
+    if quantity not in QUANTITIES:
+        raise ResultsError(
+            f"there is no quantity {quantity!r}", hint=f"known: {', '.join(QUANTITIES)}"
+        )
+    name = _column(curves, against)
+    at = [_size(curve, name, sizes) for curve in curves]
+    answers = [
+        (_law(curves, found, at, rows, against, quantity, group, along, level), rows)
+        for rows, group, along in _groups(curves, name, at)
+    ]
+    if all(law.exponent.value is None for law, _ in answers):
+        (law, _), *_ = answers
+        raise ResultsError(
+            f"no law of {quantity} against {against}: {law.notes[-1]}",
+            hint="more sizes, or batch sizes that hold the knee between them",
+        )
+    return answers
+
+
+def _law(
+    curves: Sequence[Curve],
+    found: Sequence[Regimes | None],
+    at: Sequence[float],
+    rows: tuple[int, ...],
+    against: str,
+    quantity: str,
+    group: Mapping[str, Any],
+    along: Sequence[str],
+    level: float,
+) -> Law:
+    held = {row: _interval(found[row], quantity) for row in rows}
+    used = [row for row, interval in held.items() if interval is not None]
+    lost = [curves[row].label for row in rows if row not in used]
+    notes = []
+    if along:
+        notes.append(f"{', '.join(along)} change along with {against}")
+    if lost:
+        notes.append(
+            f"the law leaves out curves without a value and both ends, {', '.join(lost)}: "
+            "where such curves are the largest or the smallest it leans"
+        )
+    unknown = Interval(value=None, low=None, high=None)
+    exponent, coefficient, scatter = unknown, unknown, 0.0
+    known = len({at[row] for row in used})
+    if known < LEAST:
+        needed = count(LEAST, "size")
+        notes.append(f"a law needs {needed} with a known {quantity}, and there are {known}")
+    else:
+        intervals = [interval for row in used if (interval := held[row]) is not None]
+        ends = np.log(np.array([[i.value, i.low, i.high] for i in intervals], dtype=np.float64))
+        width = (ends[:, 2] - ends[:, 1]) / (2 * _normal(level))
+        fitted = line(np.log([at[row] for row in used]), ends[:, 0], width, level=level)
+        p, p_by, c, c_by = fitted.slope, fitted.slope_by, fitted.intercept, fitted.intercept_by
+        exponent = Interval(value=p, low=p - p_by, high=p + p_by)
+        coefficient = Interval(
+            value=float(np.exp(c)), low=float(np.exp(c - c_by)), high=float(np.exp(c + c_by))
+        )
+        scatter = fitted.scatter
+        if scatter > 0:
+            notes.append(
+                f"curves lie {np.expm1(scatter):.0%} off the law beyond what their intervals say"
+            )
+        else:
+            by = _normal(level) * fitted.slope_error
+            notes.append(
+                f"if every curve lay on the law exactly, its exponent were {p:.2f} "
+                f"[{p - by:.2f}, {p + by:.2f}]: the curves do not contradict that"
+            )
+    return Law(
+        quantity=_called(found, rows, quantity),
+        against=against,
+        group=group,
+        exponent=exponent,
+        coefficient=coefficient,
+        scatter=scatter,
+        sizes=tuple(at[row] for row in used),
+        notes=tuple(notes),
+    )
+
+
+def _normal(level: float) -> float:
+    from scipy.special import ndtri
+
+    return float(ndtri(0.5 + level / 2))
+
+
+def _interval(regime: Regimes | None, quantity: str) -> Interval | None:
+    """What is known of a quantity if it has a value and both ends."""
+    if regime is None:
+        return None
+    interval: Interval = getattr(regime, quantity)
+    if quantity == "critical_batch_size" and regime.defined is not None:
+        interval = regime.defined
+    return interval if interval.reached and interval.value is not None else None
+
+
+def _called(found: Sequence[Regimes | None], rows: Sequence[int], quantity: str) -> str:
+    names = [found[row].definition for row in rows if found[row] is not None]  # type: ignore[union-attr]
+    defined = quantity == "critical_batch_size" and names and names[0]
+    return f"{quantity}_{names[0]}" if defined else quantity
+
+
+def _column(curves: Sequence[Curve], against: str) -> str:
+    names = dict.fromkeys(name for curve in curves for name in curve.group)
+    known = {name.removeprefix("fields."): name for name in (*names, "target")}
+    short = against.removeprefix("fields.")
+    if short in known:
+        return known[short]
+    near = get_close_matches(short, known, n=1)
+    raise ResultsError(
+        f"no column {against!r} tells these curves apart",
+        hint=f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}",
+    )
+
+
+def _size(curve: Curve, name: str, sizes: Mapping[str, float] | None) -> float:
+    value = curve.group.get(name)
+    if name == "target" and curve.target is not None:
+        value = curve.target.value
+    number = _number(value) if sizes is None else sizes.get(str(value))
+    if number is None or not (np.isfinite(number) and number > 0):
+        raise ResultsError(
+            f"{name} of {curve.label or 'a curve'} is {value!r}, not a size: a number above 0",
+            hint="a number, or a name that ends in one with k, m or b: transformer_85m"
+            if sizes is None
+            else f"sizes has {', '.join(map(str, sizes))}",
+        )
+    return float(number)
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    match = _SIZE.search(str(value))
+    return float(match[1]) * UNITS[match[2].lower()] if match else None
+
+
+def _groups(
+    curves: Sequence[Curve], name: str, at: Sequence[float]
+) -> Iterator[tuple[tuple[int, ...], dict[str, Any], list[str]]]:
+    """Rows of each law, what tells it from the others, and the columns that go with its size."""
+    table = [{**curve.group, "target": str(curve.target)} for curve in curves]
+    names = [n for n in dict.fromkeys(n for row in table for n in row) if n != name]
+
+    def several(column: str) -> bool:
+        pairs = {(size, str(row.get(column))) for size, row in zip(at, table, strict=True)}
+        return len(pairs) > len(set(at))
+
+    def varies(column: str, rows: Sequence[int]) -> bool:
+        return len({str(table[row].get(column)) for row in rows}) > 1
+
+    everywhere = range(len(curves))
+    splits = [n for n in names if varies(n, everywhere) and (n in ALGORITHM or several(n))]
+    keys = [tuple(str(row.get(n)) for n in splits) for row in table]
+    for key in dict.fromkeys(keys):
+        rows = tuple(i for i, each in enumerate(keys) if each == key)
+        group = {n: table[rows[0]].get(n) for n in splits}
+        yield rows, group, [n for n in names if n not in splits and varies(n, rows)]
+
+
+def _words(interval: Interval, form: str) -> str:
+    value, low, high = (
+        f"{float(f'{end:{form}}'):,g}"
+        for end in (interval.value, interval.low, interval.high)
+        if end is not None
+    )
+    return f"{value} [{low}, {high}]"

@@ -1,0 +1,192 @@
+"""Least squares in log steps for many curves at once, freely or with one quantity held.
+
+Levenberg-Marquardt on rows that do not know of each other (Marquardt 1963, doi:10.1137/0111030):
+a few numpy calls on arrays with a leading row dimension, so that a profile likelihood, which is
+hundreds of constrained fits, costs as much as a handful. Bounds are kept by clipping the step and
+freezing a parameter that pushes against its bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.fit.knee import BATCH, BEND, BENDS, SLOPE, SLOPES, STEPS, Array, jacobian, log_steps
+from analysis.fit.quantities import FREE, Range, hold, slaved
+
+Rows = NDArray[np.intp]
+Mask = NDArray[np.bool_]
+
+REACH = np.log(1e6)
+"""How far beyond the tested batch sizes B_crit may lie: far enough for pure lines to fit."""
+
+_STARTS_BEND = np.log([0.45, 0.7, 1.0, 1.6, 2.8, 5.5])
+_STARTS_BATCH = np.array([[-0.3, 0.0, 0.2, 0.4], [0.6, 0.8, 1.0, 1.3]])
+"""As shares of the tested range: the best of each row is a start."""
+
+_ITERATIONS = 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """Curves padded to one length: log batch sizes and log steps (R, n), weights 0 or 1.
+
+    ``bent`` and ``sloped`` say in which rows k and a are free (else they are 1); (R,).
+    """
+
+    x: Array
+    y: Array
+    weight: Array
+    bent: Mask
+    sloped: Mask
+    tolerance: float
+
+    @property
+    def points(self) -> Array:
+        return np.asarray(self.weight.sum(1))
+
+    @property
+    def parameters(self) -> Array:
+        return np.asarray(2.0 + self.bent + self.sloped)
+
+    @property
+    def tested(self) -> Range:
+        used = self.weight > 0
+        return Range(
+            first=np.where(used, self.x, np.inf).min(1),
+            last=np.where(used, self.x, -np.inf).max(1),
+            tolerance=self.tolerance,
+        )
+
+    def take(self, rows: Rows) -> Data:
+        return Data(
+            x=self.x[rows],
+            y=self.y[rows],
+            weight=self.weight[rows],
+            bent=self.bent[rows],
+            sloped=self.sloped[rows],
+            tolerance=self.tolerance,
+        )
+
+    def free(self) -> Mask:
+        """Free parameters a row, (R, 4)."""
+        free = np.ones((len(self.x), 4), dtype=bool)
+        free[:, BEND] = self.bent
+        free[:, SLOPE] = self.sloped
+        return free
+
+
+def bounds(data: Data) -> tuple[Array, Array]:
+    """Lower and upper bounds of the parameters, (R, 4) each."""
+    tested = data.tested
+    low = np.full((len(data.x), 4), -np.inf)
+    high = np.full((len(data.x), 4), np.inf)
+    low[:, BATCH], high[:, BATCH] = tested.first - REACH, tested.last + REACH
+    low[:, BEND], high[:, BEND] = np.log(BENDS)
+    low[:, SLOPE], high[:, SLOPE] = SLOPES
+    return low, high
+
+
+def fit(data: Data) -> tuple[Array, Array]:
+    """The best knee of every curve: parameters (R, 4) and the sum of squares (R,)."""
+    kind = np.full(len(data.x), FREE)
+    return constrained(data, kind, np.zeros(len(data.x)))
+
+
+def constrained(
+    data: Data, kind: Rows, at: Array, near: Array | None = None, *, scan: bool = True
+) -> tuple[Array, Array]:
+    """The best knee of each row among those whose quantity ``kind`` (R,) is ``at`` (R,).
+
+    ``near``: parameters (R, s, 4) to start from besides a scan over bends and batch sizes.
+    Returns parameters (R, 4) and the sum of squares (R,).
+    """
+    starts = [] if near is None else [near]
+    if scan or near is None:
+        starts.append(_scan(data, kind, at, most=12 if near is None else 2))
+    start = np.concatenate(starts, axis=1)
+    count = start.shape[1]
+    rows = np.repeat(np.arange(len(data.x)), count)
+    found, sse = _solve(data.take(rows), kind[rows], at[rows], start.reshape(-1, 4))
+    best = sse.reshape(-1, count).argmin(1)
+    pick = np.arange(len(data.x)) * count + best
+    return found[pick], sse[pick]
+
+
+def residuals(data: Data, params: Array) -> Array:
+    """Log steps above the fitted curve (R, n); 0 where there is no point."""
+    return (data.y - log_steps(data.x, params)) * data.weight
+
+
+def _scan(data: Data, kind: Rows, at: Array, *, most: int) -> Array:
+    """Starts (R, s, 4): for each bend the best of some small and of some large batch sizes; of
+    these the best ``most``."""
+    tested = data.tested
+    shares = _STARTS_BATCH.ravel()
+    bends = _STARTS_BEND if data.bent.any() else np.zeros(1)
+    grid = np.zeros((len(data.x), len(bends), len(shares), 4))
+    grid[..., SLOPE] = 1.0
+    grid[..., BEND] = np.where(data.bent[:, None], bends, 0.0)[..., None]
+    span = (tested.last - tested.first)[:, None]
+    grid[..., BATCH] = (tested.first[:, None] + shares * span)[:, None]
+    rows = np.repeat(np.arange(len(data.x)), len(bends) * len(shares))
+    flat, many = grid.reshape(-1, 4), data.take(rows)
+    flat, _ = hold(kind[rows], at[rows], flat, tested.take(rows), many.sloped)
+    off = residuals(many, flat)
+    level = off.sum(1) / many.points
+    level[slaved(kind[rows])[:, STEPS]] = 0.0
+    flat[:, STEPS] += level
+    off = (off - level[:, None]) * many.weight
+    shape = (len(data.x), len(bends) * len(_STARTS_BATCH), _STARTS_BATCH.shape[1])
+    sums = (off * off).sum(1).reshape(shape)
+    best = sums.argmin(2)[..., None, None]
+    starts = np.take_along_axis(flat.reshape(*shape, 4), best, axis=2)[:, :, 0]
+    order = np.argsort(sums.min(2), axis=1)[:, :most, None]
+    return np.take_along_axis(starts, order, axis=1)
+
+
+def _solve(data: Data, kind: Rows, at: Array, start: Array) -> tuple[Array, Array]:
+    tested, (low, high) = data.tested, bounds(data)
+    given = slaved(kind)
+    free = data.free() & ~given
+    low, high = np.where(given, -np.inf, low), np.where(given, np.inf, high)
+    params, by = hold(kind, at, np.clip(start, low, high), tested, data.sloped)
+    sse = np.square(residuals(data, params)).sum(1)
+    damping = np.full(len(sse), 1e-3)
+    live = np.arange(len(sse))
+    for _ in range(_ITERATIONS):
+        now, here = params[live], data.take(live)
+        fitted, slopes = jacobian(here.x, now)
+        off = (here.y - fitted) * here.weight
+        if given[live].any():
+            place = given[live].argmax(1)
+            through = np.take_along_axis(slopes, place[:, None, None], axis=2)
+            slopes = slopes + through * by[live][:, None, :]
+        slopes = slopes * here.weight[..., None]
+        across = slopes.transpose(0, 2, 1)
+        downhill = (across @ off[..., None])[..., 0]
+        moving = free[live] & ~(
+            ((now <= low[live]) & (downhill < 0)) | ((now >= high[live]) & (downhill > 0))
+        )
+        normal = across @ slopes
+        normal *= moving[:, :, None] & moving[:, None, :]
+        scale = np.einsum("rpp->rp", normal)
+        np.einsum("rpp->rp", normal)[:] += np.where(
+            moving, damping[live][:, None] * scale + 1e-12, 1.0
+        )
+        step = np.linalg.solve(normal, np.where(moving, downhill, 0.0)[..., None])[..., 0]
+        trial = np.clip(now + np.clip(step, -3.0, 3.0), low[live], high[live])
+        trial, by_trial = hold(kind[live], at[live], trial, tested.take(live), data.sloped[live])
+        new = np.square(residuals(here, trial)).sum(1)
+        better = new < sse[live]
+        gain = np.where(better, sse[live] - new, 0.0)
+        done = better & (gain <= 1e-7 * sse[live] + 1e-18)
+        taken = live[better]
+        params[taken], by[taken], sse[taken] = trial[better], by_trial[better], new[better]
+        damping[live] = np.clip(np.where(better, damping[live] / 9, damping[live] * 7), 1e-9, 1e9)
+        live = live[~(done | (damping[live] >= 1e4))]
+        if not len(live):
+            break
+    return params, sse

@@ -1,0 +1,373 @@
+"""The three regimes of one curve, located with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from analysis.curves.curve import Curve
+from analysis.fit import definitions
+from analysis.fit import quantities as q
+from analysis.fit.estimate import BENT_FROM, QUANTITIES, Estimate, Fitted, estimate, fitted
+from analysis.fit.forms import Form, forms, sentence
+from analysis.fit.knee import BATCH, BEND, SLOPE, SLOPES, STEPS, log_steps, sharp
+from analysis.fit.least_squares import residuals
+from analysis.fit.profile import ends, limit, profile
+from results.counts import count
+from results.errors import ResultsError
+from results.targets.target import Target
+
+LACK_OF_FIT = 0.05
+"""Level of the lack-of-fit test below which repeated runs are one point a batch size."""
+
+
+FEW_BEYOND = 2
+"""Points beyond a sharp knee up to which a note says how few they are. Simulated with one search
+three noise deviations above the plateau, intervals at 90 % held the least steps in 41 and 64 % of
+the curves with one and two points there, in about 75 % with three or four
+(tests/analysis/test_sharp.py)."""
+
+
+class TooFewBatchSizesError(ResultsError):
+    """A curve needs three distinct batch sizes at which the target was reached."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval:
+    """A quantity in its own units: batch sizes and min_examples in examples, min_steps in steps.
+
+    ``value`` is None where it is unknown or lies outside the tested batch sizes, ``low`` and
+    ``high`` where that end is open.
+    """
+
+    value: float | None
+    low: float | None
+    high: float | None
+
+    @property
+    def reached(self) -> bool:
+        """Both ends are given: the regime was seen, not merely bounded."""
+        return self.low is not None and self.high is not None
+
+    def holds(self, value: float) -> bool:
+        return not (
+            (self.low is not None and value < self.low)
+            or (self.high is not None and value > self.high)
+        )
+
+    def to_dict(self) -> dict[str, float | None]:
+        return {"value": self.value, "low": self.low, "high": self.high}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Regimes:
+    """Where perfect scaling ends and maximal data parallelism begins, and what lies beneath."""
+
+    group: Mapping[str, Any]
+    label: str
+    perfect_scaling_until: Interval
+    maximal_parallelism_from: Interval
+    critical_batch_size: Interval
+    min_steps: Interval
+    min_examples: Interval
+    level: float
+    tolerance: float
+    batch_sizes: tuple[int, ...]
+    trials: int
+    target: Target | None
+    example_unit: str
+    """What a batch size counts: ``image``, ``sequence``."""
+    censored: tuple[int, ...]
+    left_out: tuple[int, ...]
+    """Batch sizes whose points rise off the plateau and are not in the fit."""
+    estimator: str
+    """What stands for a batch size; ``run`` where every run is a point of its own."""
+    points: tuple[Mapping[str, Any], ...]
+    """What is fitted and what is known of it, a row a batch size: ``Curve.tabulate``."""
+    best: Mapping[str, Any]
+    """The fitted form: ``form`` (a label), ``k``, ``a``, ``min_steps``, ``critical_batch_size``,
+    ``noise`` (standard deviation of log steps), ``points``."""
+    forms: tuple[Form, ...]
+    """Every form that was fitted, the best by its criterion first (``analysis.fit.forms``)."""
+    notes: tuple[str, ...]
+    definition: str | None = None
+    """Whose definition of a critical batch size ``defined`` follows: ``definitions``."""
+    defined: Interval | None = None
+
+    @property
+    def fitted_over(self) -> tuple[int, int]:
+        """The least and the largest batch size at which the target was reached."""
+        seen = set(self.batch_sizes) - set(self.censored)
+        return min(seen), max(seen)
+
+    def steps(self, batch_sizes: Any) -> np.ndarray:
+        """Fitted steps to target at ``batch_sizes`` (n,); (n,)."""
+        best = self.best
+        params = np.array([0.0, 0.0, np.log(best["k"]), best["a"]])
+        params[STEPS] = np.log(best["min_steps"])
+        params[BATCH] = np.log(best["critical_batch_size"])
+        return np.exp(log_steps(np.log(np.asarray(batch_sizes, dtype=float)), params))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``regimes --json`` prints it."""
+        return {
+            **self.group,
+            **{name: getattr(self, name).to_dict() for name in QUANTITIES},
+            **defined(self.definition, self.defined),
+            "level": self.level,
+            "tolerance": self.tolerance,
+            "batch_sizes": list(self.batch_sizes),
+            "trials": self.trials,
+            "target": None if self.target is None else str(self.target),
+            "example_unit": self.example_unit,
+            "censored": list(self.censored),
+            "estimator": self.estimator,
+            "points": [dict(point) for point in self.points],
+            "best": dict(self.best),
+            "forms": [form.to_dict() for form in self.forms],
+            "notes": list(self.notes),
+        }
+
+
+def defined(definition: str | None, interval: Interval | None) -> dict[str, Any]:
+    """A critical batch size by another's definition as ``to_dict`` has it; nothing without one."""
+    if definition is None:
+        return {}
+    unknown = Interval(value=None, low=None, high=None)
+    return {definitions.PREFIX + definition: (interval or unknown).to_dict()}
+
+
+def regimes(
+    curve: Curve, *, tolerance: float = 0.2, level: float = 0.9, definition: str | None = None
+) -> Regimes:
+    """Locate the regimes of ``curve`` (see docs/regimes.md for the estimator).
+
+    Args:
+        curve: from ``analysis.curves``.
+        tolerance: the overhead over perfect scaling, and over the least steps, that a regime
+            allows; 0.2 is that of Zhang et al. 2024 (arXiv:2410.21676).
+        level: coverage of the intervals.
+        definition: also the critical batch size by another's definition, ``zhang2024`` or
+            ``mccandlish2018`` (``analysis.fit.definitions``).
+
+    Raises:
+        TooFewBatchSizesError: fewer than three distinct batch sizes reached the target.
+        ResultsError: a tolerance or a level that cannot be, or no such definition.
+    """
+    other = None if definition is None else definitions.named(definition)
+    if not (np.isfinite(tolerance) and 0 < tolerance <= 10):
+        raise ResultsError(f"tolerance {tolerance:g} is not above 0 and at most 10", hint="try 0.2")
+    if not 0 < level < 1:
+        raise ResultsError(f"level {level:g} is not between 0 and 1", hint="try 0.9")
+    points = _logs(curve)
+    answer = estimate(*points, tolerance=tolerance, level=level)
+    lack = _lack_of_fit(answer.fitted)
+    if lack is not None and lack < LACK_OF_FIT:
+        # What runs of a batch size share would count as often as there are runs.
+        points = _means(points)
+        answer = estimate(*points, tolerance=tolerance, level=level)
+    found, best = answer.fitted, _best(answer.fitted, level)
+    intervals = {name: _interval(answer, name) for name in QUANTITIES}
+    compared = forms(found.data, level=level)
+    notes = _notes(curve, found, intervals, level, lack)
+    if (said := sentence(compared)) is not None:
+        notes.append(said)
+    notes += curve.notes
+    if curve.coarse is not None:
+        notes += _coarse_notes(curve.coarse, intervals, tolerance, level)
+    by_other = None
+    if other is not None:
+        sizes, steps = np.rint(np.exp(points[0][0])), np.exp(points[1][0])
+        value, low, high = definitions.critical_batch_size(other, sizes, steps, level=level)
+        by_other = Interval(value=value, low=low, high=high)
+        notes += definitions.notes(other, sizes, best["form"])
+    return Regimes(
+        group=curve.group,
+        label=curve.label,
+        **intervals,
+        level=level,
+        tolerance=tolerance,
+        batch_sizes=tuple(curve.batch_sizes),
+        trials=curve.trials,
+        target=curve.target,
+        example_unit=curve.example_unit,
+        censored=tuple(curve.censored),
+        left_out=_left_out(found),
+        estimator=curve.named,
+        points=tuple(curve.tabulate()),
+        best=best,
+        forms=compared,
+        notes=tuple(notes),
+        definition=definition,
+        defined=by_other,
+    )
+
+
+def _logs(curve: Curve) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The curve as one row of log batch sizes, log steps and weights, (1, n) each."""
+    sizes, steps = curve.to_fit()
+    distinct = len(np.unique(sizes))
+    if distinct < 3:
+        where = f"{curve.label}: " if curve.label else ""
+        count = ("no batch size", "one batch size", "two batch sizes")[distinct]
+        raise TooFewBatchSizesError(
+            f"{where}{count} reached the target, and the regimes need three",
+            hint="add batch sizes, raise the budget, or take an easier --target",
+        )
+    return np.log(sizes)[None], np.log(steps)[None], np.ones((1, len(sizes)))
+
+
+def _means(points: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """One point a batch size, the mean log steps of its runs: (1, m) each of log batch sizes, log
+    steps and weights."""
+    x, y = points[0][0], points[1][0]
+    sizes, which, counts = np.unique(x, return_inverse=True, return_counts=True)
+    return sizes[None], (np.bincount(which, y) / counts)[None], np.ones((1, len(sizes)))
+
+
+def _interval(found: Estimate, name: str) -> Interval:
+    numbers = (found.value[name][0], found.low[name][0], found.high[name][0])
+    value, low, high = (float(np.exp(x)) if np.isfinite(x) else None for x in numbers)
+    return Interval(value=value, low=low, high=high)
+
+
+def _left_out(found: Fitted) -> tuple[int, ...]:
+    sizes = np.exp(found.data.x[found.left_out])
+    return tuple(int(size) for size in np.unique(np.round(sizes)))
+
+
+def _best(found: Fitted, level: float) -> dict[str, Any]:
+    data, params = found.data, found.params
+    if data.sloped[0]:
+        form = "knee with a slope of its own"
+    elif not data.bent[0]:
+        form = "knee of fixed bend"
+    else:
+        one = profile(data, np.array([q.BEND_ITSELF]), np.zeros(1), params[:, None])
+        form = "McCandlish's knee" if one[0] <= limit(data, found.sse, level)[0] else "bent knee"
+    return {
+        "form": form,
+        "k": float(np.exp(params[0, BEND])),
+        "a": float(params[0, SLOPE]),
+        "min_steps": float(np.exp(params[0, STEPS])),
+        "critical_batch_size": float(np.exp(params[0, BATCH])),
+        "noise": float(found.noise[0]),
+        "points": int(data.points[0]),
+    }
+
+
+def _notes(
+    curve: Curve,
+    found: Fitted,
+    intervals: Mapping[str, Interval],
+    level: float,
+    lack: float | None,
+) -> list[str]:
+    notes = []
+    data, params = found.data, found.params
+    if not data.bent[0]:
+        few = len(np.unique(data.x[data.weight > 0]))
+        notes.append(
+            f"k is fixed at 1: {count(few, 'distinct batch size', 'do')} not show the bend of the "
+            f"knee (that takes {BENT_FROM}), and the intervals hold only if it is 1"
+        )
+    if data.sloped[0]:
+        low, high = _slope(found, level)
+        notes.append(
+            f"no perfect scaling at small batches: steps fall as B^-{params[0, SLOPE]:.2f} "
+            f"[{low:.2f}, {high:.2f}]"
+        )
+    elif intervals["critical_batch_size"].value is not None and sharp(
+        float(np.exp(params[0, BEND])), data.tolerance
+    ):
+        notes.append("sharp knee: no diminishing-returns region at this tolerance")
+    on_plateau = _few_beyond(found, intervals)
+    if on_plateau is not None:
+        notes.append(on_plateau)
+    left_out = _left_out(found)
+    if left_out:
+        sizes = ", ".join(map(str, left_out))
+        notes.append(f"steps rise off the plateau at {sizes}: left out of the fit")
+    if any(point.steps is not None and point.steps < 1 for point in curve.points):
+        notes.append("points below one step: min_steps is in a unit of the source's, not in steps")
+    if any(len(point.runs) > 1 for point in curve.points):
+        notes.append("every run is a point of its own: nothing is minimized over")
+    perfect = intervals["perfect_scaling_until"]
+    if perfect.value is None and perfect.low is None and not data.sloped[0]:
+        notes.append("the smallest batch size is beyond perfect scaling already, or may be")
+    if lack is not None and lack < LACK_OF_FIT:
+        notes.append(
+            "the knee does not fit: batch sizes scatter about it more than runs do "
+            f"(p = {lack:.2g}), so that the mean of a batch size's runs is one point"
+        )
+    return notes
+
+
+def _few_beyond(found: Fitted, intervals: Mapping[str, Interval]) -> str | None:
+    """What rests on one or two points: the plateau of a sharp knee, which nothing else shows."""
+    data, params = found.data, found.params
+    if data.sloped[0] or not sharp(float(np.exp(params[0, BEND])), data.tolerance):
+        return None
+    beyond = data.x[(data.weight > 0) & (data.x > params[0, BATCH])]
+    known = (
+        intervals["min_steps"].value is not None or intervals["maximal_parallelism_from"].reached
+    )
+    if not known or not 1 <= len(beyond) <= FEW_BEYOND:
+        return None
+    many = len(np.unique(beyond))
+    lie = count(many, "batch size", "lie")
+    it = "it" if many == 1 else "them"
+    return f"sharp knee: only {lie} beyond it; maximal parallelism and min_steps rest on {it}"
+
+
+def _slope(found: Fitted, level: float) -> tuple[float, float]:
+    """The interval of a, within its bounds."""
+    data = found.data
+    top = limit(data, found.sse, level)
+    kind, at = np.array([q.SLOPE_ITSELF]), found.params[:, SLOPE]
+    ends_ = [
+        ends(data, kind, at, found.params, found.sse, top, np.array([bound]))[0][0]
+        for bound in SLOPES
+    ]
+    low, high = (bound if np.isnan(end) else end for end, bound in zip(ends_, SLOPES, strict=True))
+    return float(low), float(high)
+
+
+def _lack_of_fit(found: Fitted) -> float | None:
+    """The level of the F test of the curve against the scatter of repeated runs (Draper & Smith,
+    §2.1); None without repeats, or with too few batch sizes to tell."""
+    from scipy.special import fdtrc  # a third of a second to import: not at start
+
+    data = found.data
+    used = data.weight[0] > 0
+    x, off = data.x[0][used], residuals(data, found.params)[0][used]
+    _, which = np.unique(x, return_inverse=True)
+    counts = np.bincount(which)
+    pure_spare = len(x) - len(counts)
+    fit_spare = len(counts) - int(data.parameters[0])
+    if pure_spare < 1 or fit_spare < 1:
+        return None
+    means = np.bincount(which, off) / counts
+    pure = float(np.square(off - means[which]).sum())
+    lack = float((counts * means**2).sum())
+    if pure <= 0:
+        return None
+    return float(fdtrc(fit_spare, pure_spare, (lack / fit_spare) / (pure / pure_spare)))
+
+
+def _coarse_notes(
+    coarse: Curve, intervals: Mapping[str, Interval], tolerance: float, level: float
+) -> list[str]:
+    try:
+        found = fitted(*_logs(coarse), tolerance=tolerance, level=level)
+    except TooFewBatchSizesError:
+        return []
+    moved = []
+    for name, interval in intervals.items():
+        value = float(np.exp(found.value(name)[0]))
+        if interval.value is not None and not interval.holds(value):
+            moved.append(f"{name} moves to {value:.4g}, out of its interval")
+    return [f"with every second look dropped, {text}" for text in moved]

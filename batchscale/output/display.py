@@ -1,0 +1,367 @@
+"""A running sweep on the screen: a live panel on a terminal, else a plain line every ten seconds.
+
+It is an observer of `experiments.scheduling.events`. What it shows goes to stderr, so that stdout
+holds the result alone. `Progress` (the numbers) knows nothing of the screen.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from experiments.scheduling import events
+from results.counts import agreeing, count
+
+if TYPE_CHECKING:
+    from rich.console import Console, Group
+
+_PLAIN_SECONDS = 10.0
+_STAGE_SECONDS = 2.0
+"""After which a stage is said: what ends sooner needs no line."""
+_TICK_SECONDS = 0.5
+_RATE_SECONDS = 20.0
+"""What is trained a second is that of the last while."""
+_LEAST_SECONDS = 0.5
+"""Over less than this nothing is said: the driver hears of many steps at once."""
+_SHOWN_PACKS = 6
+_ORDER = ("target", "budget", "dominated", "diverged", "error")
+_WORDS = {
+    "target": "reached",
+    "budget": "at budget",
+    "dominated": "dominated",
+    "diverged": "infeasible",
+    "error": "failed",
+}
+
+
+@dataclass
+class _Study:
+    planned: events.StudyPlanned
+    feasible: int
+    reached: bool
+
+
+@dataclass
+class Tally:
+    """The numbers of a running sweep, from its events alone."""
+
+    clock: Callable[[], float] = time.monotonic
+    stage: str = ""
+    """What it does while no pack trains."""
+    studies: dict[str, _Study] = field(default_factory=dict)
+    packs: dict[str, events.PackStarted] = field(default_factory=dict)
+    at: dict[str, events.Progress] = field(default_factory=dict)
+    stops: Counter[str] = field(default_factory=Counter)
+    finished: int = 0
+    left: float | None = None
+    """Seconds until all studies have what they want; ``None`` while that cannot be told."""
+    steps: int = 0
+    """Of all trials of this run together."""
+    examples: int = 0
+    began: float = 0.0
+    _marks: deque[tuple[float, int, int]] = field(default_factory=deque)
+    """Seconds, steps and examples in the last while."""
+
+    def __post_init__(self) -> None:
+        self.began = self.clock()
+
+    def take(self, event: events.Event) -> None:
+        """Count one event."""
+        match event:
+            case events.Stage():
+                self.stage = event.text
+            case events.StudyPlanned():
+                self.stops["diverged"] += event.infeasible
+                self.stops["dominated"] += event.dominated
+                self.stops["target"] += event.reached
+                self.stops["budget"] += event.done - (
+                    event.infeasible + event.dominated + event.reached
+                )
+                self.studies[event.study] = _Study(
+                    planned=event,
+                    feasible=event.done - event.infeasible,
+                    reached=event.reached > 0,
+                )
+            case events.PackStarted():
+                self.packs[event.pack] = event
+                self._mark()
+            case events.Progress():
+                self._advance(event)
+            case events.TrialFinished():
+                self._finish(event)
+            case events.PackFinished():
+                self.packs.pop(event.pack, None)
+                self.at.pop(event.pack, None)
+            case events.TimeLeft():
+                self.left = event.seconds
+            case _:
+                pass
+
+    def _advance(self, event: events.Progress) -> None:
+        before = self.at.get(event.pack)
+        taken = event.steps - (before.steps if before else 0)
+        self.at[event.pack] = event
+        study = self.studies.get(event.study)
+        self.steps += taken
+        self.examples += taken * (study.planned.batch_size if study else 0)
+        self._mark()
+
+    def _mark(self) -> None:
+        now = self.clock()
+        while len(self._marks) > 1 and self._marks[1][0] <= now - _RATE_SECONDS:
+            self._marks.popleft()
+        self._marks.append((now, self.steps, self.examples))
+
+    def _finish(self, event: events.TrialFinished) -> None:
+        outcome = event.outcome
+        self.stops[outcome.stop_reason] += 1
+        self.stops["dominated"] -= event.again
+        self.finished += not event.again
+        study = self.studies.get(event.study)
+        if study is None:
+            return
+        study.feasible += (outcome.status != "INFEASIBLE") - event.again
+        study.reached |= outcome.steps_to_target is not None
+
+    @property
+    def seconds(self) -> float:
+        """Wall seconds since the sweep began."""
+        return self.clock() - self.began
+
+    @property
+    def wanted(self) -> int:
+        """Feasible trials wanted, of all studies."""
+        return sum(study.planned.trials for study in self.studies.values())
+
+    @property
+    def feasible(self) -> int:
+        """Feasible trials there are, none counted beyond what its study wants."""
+        return sum(min(study.feasible, study.planned.trials) for study in self.studies.values())
+
+    @property
+    def rate(self) -> float:
+        """Trials that this run finishes a second."""
+        return self.finished / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def steps_a_second(self) -> float:
+        """Of all trials together, in the last while."""
+        return self._per_second(1)
+
+    @property
+    def examples_a_second(self) -> float:
+        """Likewise."""
+        return self._per_second(2)
+
+    def _per_second(self, column: int) -> float:
+        if not self._marks:
+            return 0.0
+        first, now = self._marks[0], (self.clock(), self.steps, self.examples)
+        seconds = now[0] - first[0]
+        return (now[column] - first[column]) / seconds if seconds > 0 else 0.0
+
+    def speed(self) -> list[str]:
+        """What is trained a second, in the units of the workload; empty while that is not known."""
+        if not self.steps or self.clock() - self._marks[0][0] < _LEAST_SECONDS:
+            return []
+        plans = [study.planned for study in self.studies.values()]
+        units = {plan.example_unit for plan in plans}
+        unit = units.pop() if len(units) == 1 else "example"
+        found = [
+            f"{_number(self.steps_a_second)} steps/s",
+            f"{_number(self.examples_a_second)} {unit}s/s",
+        ]
+        tokens = {plan.tokens_per_example for plan in plans}
+        if len(tokens) == 1 and (each := tokens.pop()):
+            found.append(f"{_number(each * self.examples_a_second)} tokens/s")
+        return found
+
+
+class Display:
+    """Shows a sweep while it runs: ``with Display() as display: sweep(…, observer=display)``."""
+
+    def __init__(
+        self, console: Console | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self.console = console or Console(stderr=True, highlight=False)
+        self.tally = Tally(clock=clock)
+        self._live = (
+            Live(console=self.console, get_renderable=self._panel, transient=True)
+            if self.console.is_terminal
+            else None
+        )
+        self._said = clock()
+        self._staged = (clock(), "")
+        """When the present stage began, and what has been said of it."""
+        self._failed: list[str] = []
+        self._last = ""
+        self._lock = threading.RLock()
+        self._over = threading.Event()
+
+    def __enter__(self) -> Display:
+        if self._live:
+            self._live.start()
+        else:
+            threading.Thread(target=self._tick, name="display", daemon=True).start()
+        return self
+
+    def _tick(self) -> None:
+        """Without a terminal: what is due is said while nothing happens, too."""
+        while not self._over.wait(_TICK_SECONDS):
+            with self._lock:
+                self.say_what_is_due()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._over.set()
+        if self._live:
+            self._live.stop()
+        if self.tally.finished and self.line() != self._last:
+            self._say(self.line())
+
+    def __call__(self, event: events.Event) -> None:
+        with self._lock:
+            self._take(event)
+            self.say_what_is_due()
+
+    def _take(self, event: events.Event) -> None:
+        before = self.tally.steps > 0, self.tally.finished > 0
+        self.tally.take(event)
+        # The first step and the first trial that ends are said when they come.
+        news = before != (self.tally.steps > 0, self.tally.finished > 0)
+        if not isinstance(event, events.PackFinished):
+            for text in self._failed:
+                self._say(text)
+            self._failed.clear()
+        match event:
+            case events.Stage():
+                self._staged = (self.tally.clock(), "")
+            case events.Note():
+                self._say(event.text)
+            case events.PackStarted(step=step) if step:
+                self._say(self._resuming(event))
+            case events.Progress() | events.TrialFinished() if news and self._live is None:
+                self._say_line()
+            case events.RoundFinished():
+                self._say(
+                    f"{count(event.trials, 'trial')} a study: "
+                    f"{_reached(event.reached, event.studies)}"
+                )
+            case events.PackFinished(error=str(error)):
+                # Held until the sweep goes on: an error that ends it says so itself.
+                self._failed.append(f"a pack of {self._label(event.study)} failed: {error}")
+            case _:
+                pass
+
+    def say_what_is_due(self) -> None:
+        """Without a terminal, a line of the stage that lasts, and of where the sweep stands."""
+        now, (began, said) = self.tally.clock(), self._staged
+        if self._live is not None:
+            return
+        if self._stage and self._stage != said and now - began >= _STAGE_SECONDS:
+            self._staged = (began, self._stage)
+            self._said = now
+            self._say(f"{clock(self.tally.seconds)}  {self._stage}")
+        elif self.tally.studies and now - self._said >= _PLAIN_SECONDS:
+            self._say_line()
+
+    def _say_line(self) -> None:
+        self._said = self.tally.clock()
+        self._say(self.line())
+
+    @property
+    def _stage(self) -> str:
+        """What goes on while nothing trains."""
+        return "" if self.tally.packs else self.tally.stage
+
+    def _resuming(self, event: events.PackStarted) -> str:
+        study = self.tally.studies.get(event.study)
+        of = f" of {study.planned.budget_steps:,}" if study else ""
+        trials = count(event.trials, "trial")
+        return f"{self._label(event.study)}: resuming at step {event.step:,}{of}, {trials}"
+
+    def line(self) -> str:
+        """Where the sweep stands, in one line."""
+        tally = self.tally
+        parts = [f"{clock(tally.seconds)}  {tally.feasible:,} of {count(tally.wanted, 'trial')}"]
+        parts += [f"{_WORDS[key]} {tally.stops[key]:,}" for key in _ORDER if tally.stops[key]]
+        if tally.finished:
+            parts.append(f"{tally.rate:.1f} trials/s")
+        parts += tally.speed()
+        if tally.left:
+            parts.append(f"{clock(tally.left)} left")
+        return ", ".join(parts)
+
+    def _say(self, text: str) -> None:
+        self._last = text
+        self.console.print(text, markup=False, soft_wrap=True)
+
+    def _label(self, study: str) -> str:
+        known = self.tally.studies.get(study)
+        return known.planned.label if known else study
+
+    def _panel(self) -> Group:
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        tally = self.tally
+        top = Table.grid(padding=(0, 2))
+        top.add_row(
+            Text(f"{tally.feasible:,} of {count(tally.wanted, 'trial')}"),
+            ProgressBar(total=max(tally.wanted, 1), completed=tally.feasible, width=30),
+            Text(f"{tally.rate:.1f} trials/s" if tally.finished else ""),
+            Text(f"{clock(tally.seconds)} gone"),
+            Text(f"about {clock(tally.left)} left" if tally.left else ""),
+        )
+        reached = sum(study.reached for study in tally.studies.values())
+        counts = Text(_reached(reached, len(tally.studies)), "bold")
+        for key in _ORDER:
+            counts.append(f"   {_WORDS[key]} {tally.stops[key]:,}", style="not bold")
+        now = Text(self._stage or ", ".join(tally.speed()), "dim")
+        rows = Table.grid(padding=(0, 2))
+        running = sorted(tally.packs.values(), key=lambda pack: pack.pack)
+        for pack in running[:_SHOWN_PACKS]:
+            at = tally.at.get(pack.pack)
+            study = tally.studies.get(pack.study)
+            of = f" of {study.planned.budget_steps:,}" if study else ""
+            rows.add_row(
+                Text(self._label(pack.study), "cyan"),
+                Text(f"{at.active if at else pack.trials} of {pack.trials} training"),
+                Text(f"{pack.engine} engine"),
+                Text(f"step {at.step:,}{of}" if at else "starting"),
+                Text(f"best {at.metric:.4g}" if at and at.metric is not None else ""),
+            )
+        if len(running) > _SHOWN_PACKS:
+            rows.add_row(Text(f"and {count(len(running) - _SHOWN_PACKS, 'more pack')}", "dim"))
+        return Group(top, counts, now, rows)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _reached(reached: int, studies: int) -> str:
+    return f"{reached} of {count(studies, 'study')} {agreeing(reached, 'have')} reached the target"
+
+
+def clock(seconds: float) -> str:
+    """``0:07``, ``12:30``, ``3:04:05``."""
+    whole = round(seconds)
+    hours, rest = divmod(whole, 3600)
+    if hours:
+        return f"{hours}:{rest // 60:02}:{rest % 60:02}"
+    return f"{rest // 60}:{rest % 60:02}"

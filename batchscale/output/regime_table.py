@@ -1,0 +1,214 @@
+"""The regimes as a table: a row a curve, an interval a cell, the notes beneath."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from analysis import formatting
+from batchscale.output.tables import Format, as_json, render, text
+
+QUANTITIES = (
+    "perfect_scaling_until",
+    "critical_batch_size",
+    "maximal_parallelism_from",
+    "min_steps",
+    "min_examples",
+)
+_DEFINED = "critical_batch_size_"
+"""Before the name of another's definition: a column of its own."""
+_OTHERS = {
+    "against",
+    "law",
+    "level",
+    "tolerance",
+    "batch_sizes",
+    "trials",
+    "target",
+    "example_unit",
+    "censored",
+    "estimator",
+    "points",
+    "best",
+    "forms",
+    "notes",
+}
+_ALWAYS = ("optimizer",)
+_IMPLIED = ("source", "dataset", "model")
+"""What the other columns often tell already: a note does not repeat it then."""
+_POINTS = {
+    "run": "",
+    "minimum": ", each point the best of N",
+    "best_of_10": ", each point the expected best of 10 of N",
+    "median_of_searches": ", each point the median of several bests of N",
+}
+
+Curve = Mapping[str, Any]
+
+
+def regimes(curves: Sequence[Curve], format: Format) -> str:
+    """The text of ``batchscale regimes``. JSON is what the API returns; infinities, which
+    it lacks, are text."""
+    if format == "json":
+        import json
+
+        return (
+            json.dumps(as_json(list(curves)), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        )
+    groups = group_columns(curves)
+    if format == "csv":
+        return render([_flat(curve) for curve in curves], "csv")
+    shown = [
+        name
+        for name in groups
+        if name in _ALWAYS or len({text(curve.get(name)) for curve in curves}) > 1
+    ]
+    unit = formatting.units(curve["example_unit"] for curve in curves)
+    rows = [_row(curve, shown, unit) for curve in curves]
+    targets = {curve["target"] for curve in curves}
+    if len(targets) > 1:
+        rows = [{"target": text(c["target"]), **row} for c, row in zip(curves, rows, strict=True)]
+    table = render(rows, format)
+    if format != "table":
+        return table
+    same = [_words(name, curves[0].get(name)) for name in groups if name not in shown]
+    cells = "".join(cell for row in rows for cell in row.values())
+    ends = "; ≥ and ≤: bounded, not reached" if "≥" in cells or "≤" in cells else ""
+    points = _POINTS[curves[0]["estimator"]] if any(c["trials"] > 1 for c in curves) else ""
+    each = "" if len(targets) > 1 else f"target {curves[0]['target'] or 'of the source'}"
+    head = ", ".join(filter(None, [*same, each]))
+    lines = [
+        *([head] if head else []),
+        f"{curves[0]['level']:.0%} intervals, tolerance {curves[0]['tolerance']:g}{points}{ends}"
+        + ("" if unit == "examples" else f"; batch sizes are of {unit}"),
+        "",
+        table.rstrip("\n"),
+        *_sentences(curves),
+        *_notes(curves, shown),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def group_columns(curves: Sequence[Curve]) -> list[str]:
+    """What tells the curves apart: all keys but the answers."""
+    names = dict.fromkeys(name for curve in curves for name in curve)
+    return [name for name in names if name not in _OTHERS and name not in quantities(curves[0])]
+
+
+def quantities(curve: Curve) -> list[str]:
+    """The keys of ``curve`` that hold an interval; another's definition follows our own."""
+    others = [name for name in curve if name.startswith(_DEFINED)]
+    at = QUANTITIES.index("critical_batch_size") + 1
+    return [*QUANTITIES[:at], *others, *QUANTITIES[at:]]
+
+
+def _cell(curve: Curve, name: str) -> str:
+    """A group column as text; beside curves of a source those without one are ``own``."""
+    value = curve.get(name)
+    return "own" if name == "source" and value is None else text(value)
+
+
+def label(curve: Curve, shown: Sequence[str]) -> str:
+    """``sgd``, ``sgd, width 64``: a curve's name among the others."""
+    told = [n for n in shown if _cell(curve, n)]
+    parts = [_cell(curve, n) if n in _ALWAYS else f"{n} {_cell(curve, n)}" for n in told]
+    return ", ".join(part for part in parts if part) or "the curve"
+
+
+def interval(quantity: Mapping[str, float | None]) -> str:
+    """``64 [48, 90]`` where it is reached; ``≥ 48`` or ``≤ 90`` where it is bounded."""
+    return formatting.interval(quantity["value"], quantity["low"], quantity["high"])
+
+
+def _words(name: str, value: Any) -> str:
+    """``workload digits-mlp``; a technique as its own pairs; nothing for a null."""
+    if name == "technique" and isinstance(value, str):
+        import json
+
+        return ", ".join(f"{key} {text(item)}" for key, item in json.loads(value).items())
+    return f"{name.replace('_', ' ')} {text(value)}" if text(value) else ""
+
+
+def _row(curve: Curve, shown: Sequence[str], unit: str) -> dict[str, str]:
+    sizes = curve["batch_sizes"]
+    return {
+        **{name: _cell(curve, name) for name in shown},
+        "batch_sizes": f"{text(min(sizes))}–{text(max(sizes))} ({len(sizes)})" if sizes else "",
+        "N": text(curve["trials"]),
+        **{_named(name, unit): interval(curve[name]) for name in quantities(curve)},
+    }
+
+
+def _named(quantity: str, unit: str) -> str:
+    """``min_images`` of ``min_examples``."""
+    return f"min_{unit}" if quantity == "min_examples" else quantity
+
+
+def _flat(curve: Curve) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in curve.items():
+        if name in quantities(curve):
+            flat |= {
+                name: value["value"],
+                f"{name}_low": value["low"],
+                f"{name}_high": value["high"],
+            }
+        elif name == "against":
+            flat |= _flat_ratios(value)
+        elif name == "law":
+            flat |= _flat_law(value)
+        elif name == "notes":
+            flat[name] = " ".join(value)
+        elif name in ("points", "forms"):
+            continue  # rows of their own: in the JSON, and the points beside each figure
+        else:
+            flat[name] = value
+    return flat
+
+
+def _flat_ratios(against: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The baseline's label, and each ratio with its ends; empty cells for the baseline itself."""
+    flat = {"baseline": None if against is None else against["baseline"]}
+    for name in QUANTITIES:
+        ratio = {} if against is None else against["ratios"][name]
+        for end in ("value", "low", "high"):
+            suffix = "" if end == "value" else f"_{end}"
+            flat[f"{name}_ratio{suffix}"] = ratio.get(end)
+    return flat
+
+
+def _flat_law(law: Mapping[str, Any]) -> dict[str, Any]:
+    flat = {"law_against": law["against"], "law_scatter": law["scatter"]}
+    for name in ("exponent", "coefficient"):
+        for end, number in law[name].items():
+            flat[f"law_{name}" + ("" if end == "value" else f"_{end}")] = number
+    return flat
+
+
+def _sentences(curves: Sequence[Curve]) -> list[str]:
+    """What each curve's baseline and the laws across curves have to say, each once."""
+    said = [
+        curve[key]["sentence"] for key in ("against", "law") for curve in curves if curve.get(key)
+    ]
+    lines = [f"{sentence[0].upper()}{sentence[1:]}." for sentence in dict.fromkeys(said)]
+    return ["", *lines] if lines else []
+
+
+def _notes(curves: Sequence[Curve], shown: Sequence[str]) -> list[str]:
+    """Each note once, with the curves that it is about."""
+    about: dict[str, list[str]] = {}
+    mixed = {curve.get("source") is None for curve in curves} == {True, False}
+    for name in _IMPLIED:
+        if name == "source" and mixed:
+            continue
+        fewer = [other for other in shown if other != name]
+        if len({label(c, fewer) for c in curves}) == len({label(c, shown) for c in curves}):
+            shown = fewer
+    for curve in curves:
+        for note in curve["notes"]:
+            about.setdefault(note, []).append(label(curve, shown))
+    lines = []
+    for note, names in about.items():
+        whose = "" if len(names) == len(curves) else f"{'; '.join(names)}: "
+        lines.append(f"- {whose}{note}")
+    return ["", *lines] if lines else []

@@ -1,0 +1,162 @@
+"""A table in the format that was asked for: on the terminal, or for a program, a paper, a page."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import io
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from results.errors import escaped
+from results.storage.masking import masked
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Format = Literal["table", "csv", "json", "latex", "markdown"]
+Row = Mapping[str, Any]
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    **{character: f"\\{character}" for character in "&%$#_{}"},
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "≥": r"$\geq$",
+    "≤": r"$\leq$",
+    "×": r"$\times$",
+    "<": "$<$",
+    ">": "$>$",
+    "…": r"\ldots{}",
+    "–": "--",
+}
+
+
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows of a data frame, as plain Python values."""
+    columns = [str(column) for column in frame.columns]
+    return [dict(zip(columns, values, strict=True)) for values in frame.itertuples(index=False)]
+
+
+def render(rows: Sequence[Row], format: Format = "table", *, columns: Sequence[str] = ()) -> str:
+    """The rows as text, one newline at its end.
+
+    Args:
+        columns: the columns and their order; the first row's where not given.
+        format: ``csv`` and ``json`` keep full precision, nulls empty or ``null``; the others
+            round to four digits, for reading.
+    """
+    names = list(columns) or list(rows[0] if rows else ())
+    if format == "json":
+        plain = [{name: as_json(row.get(name)) for name in names} for row in rows]
+        return json.dumps(plain, indent=2, ensure_ascii=False) + "\n"
+    if format == "csv":
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(names)
+        writer.writerows([_exact(row.get(name)) for name in names] for row in rows)
+        return out.getvalue()
+    cells = [[text(row.get(name)) for name in names] for row in rows]
+    right = [all(_is_number(row.get(name)) for row in rows) for name in names]
+    if format == "latex":
+        return _latex(names, cells, right)
+    if format == "markdown":
+        return _markdown(names, cells, right)
+    return _terminal(names, cells, right)
+
+
+def text(value: Any) -> str:
+    """A value as a reader wants it: four significant digits, nothing for a null."""
+    value = as_json(value)
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.0f}" if value.is_integer() and abs(value) < 1e15 else f"{value:.4g}"
+    if isinstance(value, list | dict):
+        return json.dumps(value, ensure_ascii=False)
+    return "\n".join(map(escaped, str(value).split("\n")))
+
+
+def as_json(value: Any) -> Any:
+    """Without NumPy, pandas or NaN: what JSON can hold."""
+    if isinstance(value, Mapping):
+        return {str(key): as_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_json(item) for item in value]
+    if hasattr(value, "tolist"):  # a NumPy scalar or array
+        return as_json(value.tolist())
+    if value is None or type(value).__name__ in {"NAType", "NaTType"}:
+        return None
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    if isinstance(value, float) and math.isinf(value):
+        return str(value)
+    if isinstance(value, datetime.datetime | datetime.date):
+        return value.isoformat()
+    if isinstance(value, str):
+        return masked(value)
+    if isinstance(value, int | float | bool):
+        return value
+    return masked(str(value))
+
+
+def _exact(value: Any) -> Any:
+    value = as_json(value)
+    if isinstance(value, list | dict):
+        return json.dumps(value, ensure_ascii=False)
+    return "" if value is None else value
+
+
+def _is_number(value: Any) -> bool:
+    value = as_json(value)
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def _terminal(names: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[bool]) -> str:
+    import rich.box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=rich.box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for name, numeric in zip(names, right, strict=True):
+        head = _literal(escaped(name.replace("_", " ")))
+        table.add_column(head, justify="right" if numeric else "left")
+    for row in cells:
+        table.add_row(*(_literal(cell) for cell in row))
+    # A pipe has no width: nothing is folded there.
+    wide = None if sys.stdout.isatty() else 10_000
+    console = Console(width=wide, highlight=False)
+    with console.capture() as capture:
+        console.print(table)
+    return "".join(f"{line.rstrip()}\n" for line in capture.get().splitlines())
+
+
+def _literal(cell: str) -> Any:
+    from rich.text import Text
+
+    return Text(cell)
+
+
+def _markdown(names: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[bool]) -> str:
+    rule = ["--:" if numeric else "---" for numeric in right]
+    body = [[cell.replace("|", r"\|") for cell in row] for row in cells]
+    return "".join("| " + " | ".join(row) + " |\n" for row in [list(names), rule, *body])
+
+
+def _latex(names: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[bool]) -> str:
+    def line(row: Sequence[str]) -> str:
+        return " & ".join("".join(_LATEX.get(c, c) for c in cell) for cell in row) + r" \\"
+
+    shape = "".join("r" if numeric else "l" for numeric in right)
+    lines = [
+        rf"\begin{{tabular}}{{{shape}}}",
+        r"\toprule",
+        line([n.replace("_", " ") for n in names]),
+    ]
+    lines += [r"\midrule", *(line(row) for row in cells), r"\bottomrule", r"\end{tabular}"]
+    return "\n".join(lines) + "\n"

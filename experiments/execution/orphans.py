@@ -1,0 +1,31 @@
+"""What a killed sweep left running on this machine is ended. Its claims say where to look; that it
+is a dead sweep's, each process has to show itself (``results.run_state.processes.end``)."""
+
+from __future__ import annotations
+
+from results.run_state import processes
+from results.run_state.claims import Claims
+from results.store import Store
+
+_GRACE_SECONDS = 0.3
+"""From SIGTERM to SIGKILL. The driver is dead: whatever they still do will not be used."""
+
+
+def end_leftovers(store: Store) -> int:
+    """End the workers, and the Ray, of drivers that are gone; their claims are free then.
+
+    A driver of another machine is not judged, and what a driver did not start itself, as the
+    workers of a Ray that was there before, is left alone: such claims fall silent and are free
+    after two minutes. Returns how many processes were ended.
+    """
+    claims = Claims(store.location)
+    ended = 0
+    for claim in claims.all():
+        drivers = [process for process in claim["processes"] if process.get("role") == "driver"]
+        if not drivers or processes.alive(drivers[0]) is not False:
+            continue
+        for process in (claim["holder"], *claim["processes"]):
+            if processes.alive(process):
+                ended += processes.end(process, starter=drivers[0], grace=_GRACE_SECONDS)
+    claims.clear()
+    return ended

@@ -1,0 +1,142 @@
+"""The user's own files, in a small folder that workers get as their working directory.
+
+Never the current folder: Ray would upload all of it, and a ``results/`` or ``experiments/`` in it
+would hide our packages on the workers.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from experiments.errors import ExperimentError
+from experiments.plan import Study
+from workloads.user_code.local_imports import local_modules
+
+_OURS = {"batchscale", "workloads", "experiments", "results", "analysis"}
+_THEIRS = {"torch", "torchvision", "ray", "numpy", "pandas", "pyarrow", "scipy"}
+_SKIP = shutil.ignore_patterns("__pycache__", ".*", "*.pyc")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Staged:
+    """Where the files stand here, and how studies name them there."""
+
+    folder: str
+    marker: str
+    """A file of a unique name in the folder, by which a worker finds its copy."""
+    specs: Mapping[str, str]
+    """``../models/a.py:Net`` -> ``a.py:Net``: what stood outside the experiment's folder."""
+
+    def localize(self, study: Study) -> Study:
+        """The study as this process loads it, from its own copy of the folder.
+
+        Raises:
+            ExperimentError: this process has none.
+        """
+        ref = study.workload
+        ref = replace(ref, spec=self.specs.get(ref.spec, ref.spec), base=self._here())
+        optimizer = self.specs.get(study.optimizer, study.optimizer)
+        schedule = self.specs.get(study.schedule, study.schedule)
+        return replace(study, workload=ref, optimizer=optimizer, schedule=schedule)
+
+    def _here(self) -> str:
+        for folder in (os.getcwd(), *sys.path, self.folder):
+            if folder and os.path.exists(os.path.join(folder, self.marker)):
+                return folder
+        raise ExperimentError("a worker of Ray's did not get the experiment's files")
+
+
+@contextmanager
+def staged(base: str | None, specs: Iterable[str], files: Iterable[str]) -> Iterator[Staged]:
+    """Copy the files that ``specs`` (``file.py:Name``) and ``files`` name into a new folder.
+
+    With each file of ``specs`` go the modules of its own folder that it imports, itself or through
+    one another, to the same places beside it.
+
+    Args:
+        base: the folder that relative paths start from; the current one unless given.
+        specs: of workloads, optimizers and schedules; registered names need no file.
+        files: more files and folders, as the experiment file lists them: data, and modules whose
+            names no import statement says.
+
+    Raises:
+        ExperimentError: a file that is not there, or of a name that would hide a package; two
+            files that would stand in one place.
+        WorkloadError: a local module has the name of an installed package.
+    """
+    start = Path(base or ".").resolve()
+    with tempfile.TemporaryDirectory(prefix="batchscale-", ignore_cleanup_errors=True) as temporary:
+        folder = Path(temporary) / "files"
+        folder.mkdir()
+        renamed: dict[str, str] = {}
+        for spec in sorted(set(specs)):
+            path, _, name = spec.rpartition(":") if ".py:" in spec else (spec, "", "")
+            if not path.endswith(".py"):
+                continue
+            place = _copy(start, path, folder)
+            renamed[spec] = f"{place}:{name}" if name else place
+            _copy_local_modules(_resolved(start, path), folder / place)
+        for file in files:
+            _copy(start, file, folder)
+        _refuse_clashes(folder)
+        marker = f"batchscale-files-{uuid.uuid4().hex}"
+        (folder / marker).touch()
+        specs_there = {old: new for old, new in renamed.items() if old != new}
+        yield Staged(folder=str(folder), marker=marker, specs=specs_there)
+
+
+def _copy(start: Path, name: str, folder: Path) -> str:
+    """Copy a file or folder; its path in ``folder``."""
+    source = _resolved(start, name)
+    if not source.exists():
+        raise ExperimentError(
+            f"no file {name!r} in {start}", hint="a path starts at its experiment file"
+        )
+    inside = source.is_relative_to(start)
+    place = source.relative_to(start) if inside else Path(source.name)
+    if source.is_dir():
+        shutil.copytree(source, folder / place, dirs_exist_ok=True, ignore=_SKIP)
+    else:
+        _copy_file(source, folder / place, name)
+    return place.as_posix()
+
+
+def _resolved(start: Path, name: str) -> Path:
+    return (start / Path(name).expanduser()).resolve()
+
+
+def _copy_local_modules(source: Path, target: Path) -> None:
+    """Copy what a user's file imports of its folder to the same places beside its copy."""
+    for path in local_modules(source).values():
+        place = path.relative_to(source.parent)
+        _copy_file(path, target.parent / place, f"{place}, which {source.name} imports")
+
+
+def _copy_file(source: Path, target: Path, name: str) -> None:
+    """Copy a file, unless another one has its place."""
+    if target.exists() and target.read_bytes() != source.read_bytes():
+        raise ExperimentError(
+            f"{name}: two files of the experiment are called {source.name}",
+            hint="rename one, or put both under the experiment file's folder",
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy2(source, target)
+
+
+def _refuse_clashes(folder: Path) -> None:
+    for entry in sorted(folder.iterdir()):
+        top = entry.name.removesuffix(".py")
+        if top in _OURS | _THEIRS or top in sys.stdlib_module_names:
+            owner = "batchscale's own" if top in _OURS else "the"
+            raise ExperimentError(
+                f"{entry.name}: on the workers it would hide {owner} package {top!r}",
+                hint=f"rename {entry.name}, or move it into a folder of another name",
+            )

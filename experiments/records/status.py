@@ -1,0 +1,201 @@
+"""What is done, running and left of the experiments in a results folder.
+
+From the studies, the trials and the claims alone: whoever asks needs neither the experiment file,
+nor its workload, nor the machine that trains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from experiments.scheduling import remaining
+from experiments.scheduling.rounds import Record
+from results.plans import current
+from results.reader import Results
+from results.reader import open as open_results
+from results.run_state.claims import Claims
+from results.searches import belongs
+from results.storage.location import Location
+
+_COLUMNS = [
+    "study",
+    "trial",
+    "search_id",
+    "search_seed",
+    "other_searches",
+    "role",
+    "enlargement",
+    "status",
+    "stop_reason",
+    "steps_run",
+    "steps_to_target",
+    "train_seconds",
+    "evaluation_seconds",
+    "other_seconds",
+    "pack",
+    "pack_models",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status:
+    """Where the experiments of a results folder stand."""
+
+    studies: pd.DataFrame
+    """A row a study: experiment, study, workload, optimizer, schedule, batch_size, ``wanted``
+    (feasible trials; 0 where the experiment, edited since, has the study no more), ``done``
+    (recorded trials of its present search), ``reached``, ``infeasible``, ``dominated``, ``failed``,
+    ``running``, ``left`` (feasible trials of the search that lack, running ones among them; neither
+    of an enlarged space nor repeats), ``other_searches`` (recorded trials that belong to earlier
+    searches of the study alone), ``trial_seconds`` (of a worker, for each feasible trial so far;
+    NaN before the first)."""
+    packs: pd.DataFrame
+    """A row a running pack: pack, experiment, study, machine, ``trials``, ``step`` (of those that
+    train), ``best`` (lowest last value of their metric; the highest where more is better),
+    ``silent`` (seconds since its last word)."""
+    work_seconds: float | None
+    """Seconds that one worker would take for the rest; ``None`` before any trial has ended."""
+    seconds: float | None
+    """Until all is done, with the packs that run now, as the driver says too; ``None`` if none
+    runs."""
+
+    @property
+    def algorithms(self) -> pd.DataFrame:
+        """``studies`` added up: a row an experiment, workload and optimizer."""
+        groups = ["experiment", "workload", "optimizer"]
+        table = self.studies.groupby(groups, sort=False, dropna=False)
+        rows = table[_COUNTS].sum()
+        rows.insert(0, "studies", table.size())
+        return rows.reset_index()
+
+    @property
+    def running(self) -> pd.DataFrame:
+        """``packs`` with the optimizer and batch_size of their studies."""
+        names = ["experiment", "study", "optimizer", "batch_size"]
+        return self.packs.merge(self.studies[names], on=["experiment", "study"], how="left")
+
+    @property
+    def left(self) -> int:
+        """Feasible trials that lack."""
+        return int(self.studies["left"].sum())
+
+
+def status(source: str | Path | Location | Results) -> Status:
+    """Read where the experiments of a results folder or URI stand; of results that were opened
+    before, what runs now.
+
+    Raises:
+        ResultsError: it is none.
+    """
+    run = source if isinstance(source, Results) else open_results(source)
+    planned = run.studies.drop_duplicates(["experiment", "study"], keep="last")
+    planned = planned[planned["experiment_yaml"].notna() & planned["trials_wanted"].notna()]
+    asked = current(planned)
+    trials = run.trials[_COLUMNS]
+    claims = [] if run.location is None else Claims(run.location).live()
+    claims = [claim for claim in claims if claim["info"].get("study")]
+    running: dict[str, int] = {}
+    for claim in claims:
+        study = claim["info"].get("study")
+        running[study] = running.get(study, 0) + len(claim["trials"])
+    by_study = dict(tuple(trials.groupby("study")))
+    costs = remaining.spent(trials)
+    rows, rests = [], []
+    for (_, row), wanted in zip(planned.iterrows(), asked, strict=True):
+        study = row["study"]
+        every = by_study.get(study, trials.iloc[:0])
+        counts = _study(dict(row), every, running.get(study, 0), asked=bool(wanted))
+        rest = remaining.rest(
+            counts["left"],
+            counts["feasible"],
+            costs.get(study, {}),
+            _size(row),
+        )
+        rests.append(rest)
+        rows.append({**counts, "trial_seconds": rest.seconds})
+    studies = pd.DataFrame(rows, columns=_STUDY_COLUMNS).astype({"trial_seconds": float})
+    lower = dict(zip(planned["study"], planned["targets"].str.contains("<"), strict=True))
+    return Status(
+        studies=studies,
+        packs=pd.DataFrame([_pack(claim, lower) for claim in claims], columns=_PACK_COLUMNS),
+        work_seconds=remaining.work(rests),
+        seconds=remaining.seconds(rests, len(claims)),
+    )
+
+
+_SHOWN = ["experiment", "study", "workload", "optimizer", "schedule", "batch_size"]
+_COUNTS = ["wanted", "done", "reached", "infeasible", "dominated", "failed", "running", "left"]
+_COUNTS += ["other_searches"]
+_STUDY_COLUMNS = [*_SHOWN, *_COUNTS, "trial_seconds"]
+_PACK_COLUMNS = ["pack", "experiment", "study", "machine", "trials", "step", "best", "silent"]
+
+
+def _size(row: pd.Series[Any]) -> float | None:
+    """See ``remaining.size``; a row of another writer, or of an older version, may not say."""
+    budget, batch_size = row["budget_steps"], row["batch_size"]
+    if pd.isna(budget) or pd.isna(batch_size):
+        return None
+    return remaining.size(int(budget), int(batch_size))
+
+
+def _study(
+    row: Mapping[str, Any], every: pd.DataFrame, running: int, *, asked: bool
+) -> dict[str, Any]:
+    """Its counts, and how many ``feasible`` trials there are of those wanted."""
+    trials = every[belongs(every, row["search_id"], row["search_seed"])]
+    searched = trials["role"].ne("repeat") & ~trials["enlargement"].gt(0)
+    table = trials[searched]
+    records = [
+        Record(
+            status=str(status),
+            stop_reason=str(reason),
+            steps_run=0 if pd.isna(run) else int(run),
+            steps_to_target=None if pd.isna(steps) else int(steps),
+        )
+        for status, reason, run, steps in zip(
+            table["status"],
+            table["stop_reason"],
+            table["steps_run"],
+            table["steps_to_target"],
+            strict=True,
+        )
+    ]
+    keep = None if pd.isna(row["keep"]) or row["stop_at_target"] is False else int(row["keep"])
+    wanted = int(row["trials_wanted"])
+    left = remaining.lacking(records, wanted, keep)
+    asked = asked or running > 0
+    return {
+        **{name: row[name] for name in _SHOWN},
+        "wanted": wanted if asked else 0,
+        "done": int(trials["stop_reason"].ne("error").sum()),
+        "reached": int(trials["steps_to_target"].notna().sum()),
+        "infeasible": int(trials["status"].eq("INFEASIBLE").sum()),
+        "dominated": int(trials["stop_reason"].eq("dominated").sum()),
+        "failed": int(trials["stop_reason"].eq("error").sum()),
+        "running": running,
+        "left": left if asked else 0,
+        "feasible": wanted - left,
+        "other_searches": len(every) - len(trials),
+    }
+
+
+def _pack(claim: Mapping[str, Any], lower: Mapping[str, bool]) -> dict[str, Any]:
+    progress = claim["progress"].values()
+    values = [value for _, value in progress if value is not None]
+    study = claim["info"].get("study")
+    best = min if lower.get(study, True) else max
+    return {
+        "pack": claim["pack"],
+        "experiment": claim["info"].get("experiment"),
+        "study": study,
+        "machine": claim["holder"]["machine"].split("/")[0],
+        "trials": len(claim["trials"]),
+        "step": max((step for step, _ in progress), default=0),
+        "best": best(values) if values else None,
+        "silent": claim["silent"],
+    }

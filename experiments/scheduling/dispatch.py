@@ -1,0 +1,392 @@
+"""Decides what is trained next, and knows how far each study is. Executors ask it for packs.
+
+Breadth first: the lowest round first; in a round the longest packs first, so that workers end
+together. Nothing here does I/O: what other drivers do comes in through ``merge``.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from experiments.plan import Outcome, Trial
+from experiments.scheduling import jobs, observed
+from experiments.scheduling.choice import choose, pick
+from experiments.scheduling.events import Note, Observer, TrialFinished
+from experiments.scheduling.failures import Failure, Failures
+from experiments.scheduling.jobs import (
+    Ended,
+    Job,
+    Message,
+    More,
+    Offer,
+    PackEnd,
+    Refused,
+    Started,
+    Step,
+)
+from experiments.scheduling.packing import make_job
+from experiments.scheduling.remaining import Rest
+from experiments.scheduling.round_watch import RoundWatch
+from experiments.scheduling.rounds import Record, Wave
+from experiments.scheduling.saved import Header
+from experiments.scheduling.study_state import StudyState
+
+LARGEST_PACK = 64
+_PROOF_STEPS = 20
+"""A shape whose first pack came so far, looks included, runs: its other packs may start."""
+
+
+@dataclass
+class _Out:
+    """A pack that a worker has."""
+
+    job: Job
+    state: StudyState
+    found: list[int] = field(default_factory=list)
+    """Steps to target of the study that were found since it left."""
+
+
+Answer = Job | Literal["wait"] | None
+
+
+class Dispatcher:
+    """Hands out packs and takes in what becomes of them. Safe to call from several threads.
+
+    Args:
+        states: the studies, in the order of the experiment.
+        slots: packs that can be trained at once.
+        resumable: headers of snapshots, tried before anything else of their study.
+        on_round: called with each round that ends; what it returns stops the sweep.
+        left: seconds of the time allowed that are left; a round that does not fit is not begun.
+        reproduce: the command that trains a recorded trial again.
+
+    ``share`` and ``give`` are the executor's to set: the one hands steps to target to a pack that
+    is out (pack id, all of its study's that were found since it left), the other the answer to an
+    offer (pack id, trials). Without ``give`` no pack is refilled.
+    """
+
+    def __init__(
+        self,
+        states: Sequence[StudyState],
+        *,
+        slots: int = 1,
+        device: str = "cpu",
+        pack_size: int | None = None,
+        resumable: Sequence[Header] = (),
+        observer: Observer,
+        on_round: Callable[[int], Exception | None] = lambda _: None,
+        left: Callable[[], float | None] = lambda: None,
+        reproduce: Callable[[str], str] = lambda trial: f"batchscale trial --from {trial}",
+    ) -> None:
+        self.states = list(states)
+        self._slots, self._device = slots, device
+        self.share: Callable[[str, tuple[int, ...]], None] = lambda *_: None
+        self.give: Callable[[str, More], None] | None = None
+        self._size = min(pack_size or LARGEST_PACK, LARGEST_PACK)
+        self._observer = observer
+        self._reproduce = reproduce
+        self._lock = threading.RLock()
+        self._by_study = {state.study.id: state for state in states}
+        self._out: dict[str, _Out] = {}
+        self._singles: list[tuple[StudyState, Trial]] = []
+        self._resumable = list(resumable)
+        self._elsewhere: set[str] = set()
+        self._failures = Failures()
+        self._unkept: set[str] = set()
+        for state in states:
+            if any(record.stop_reason != "error" for record in state.records.values()):
+                self._failures.succeed(state.study.shape)
+        self._watch = RoundWatch(
+            self.states, slots=slots, observer=observer, on_round=on_round, left=left
+        )
+        self._stopped = False
+        self.error: Exception | None = None
+        self._trained: set[str] = set()
+        self._reproducible = False
+        """Whether a command that meets a failure again has been told."""
+        self.failed = 0
+
+    # What is next
+
+    def next(self) -> Answer:
+        """A pack to train now; ``"wait"``: none until one that is out ends; ``None``: no more."""
+        with self._lock:
+            if self._stopped:
+                return None
+            job = self._resume() or self._single() or self._pack()
+            if job is not None:
+                self._send(job)
+                return job
+            return None if self.finished else "wait"
+
+    def stop(self) -> None:
+        """Hand out nothing any more."""
+        with self._lock:
+            self._stopped = True
+
+    @property
+    def finished(self) -> bool:
+        """Whether every study has all that it wants, or nothing may be handed out any more."""
+        with self._lock:
+            if self._stopped or self._out or self._singles:
+                return self._stopped
+            waves = (state.wave() for state in self.states)
+            return not any(wave is not None and self._fits(wave) for wave in waves)
+
+    @property
+    def refused(self) -> int | None:
+        """The round that did not fit the time left."""
+        return self._watch.refused
+
+    @property
+    def stopped(self) -> bool:
+        return self._stopped
+
+    @property
+    def trained(self) -> int:
+        """Trials that this run has recorded."""
+        return len(self._trained)
+
+    def rests(self) -> list[Rest]:
+        """What each study lacks, in their order."""
+        with self._lock:
+            return [state.rest() for state in self.states]
+
+    def is_out(self, pack: str) -> bool:
+        """Whether a worker has it."""
+        with self._lock:
+            return pack in self._out
+
+    def shares_with(self, claimed: Iterable[str]) -> bool:
+        """Whether other drivers train some of the ``claimed`` trials, or did at the last look: the
+        dataset may have what stops ours."""
+        with self._lock:
+            own: set[str] = set().union(*(out.job.wanted for out in self._out.values()))
+            return bool(self._elsewhere or set(claimed) - own)
+
+    def merge(self, records: Mapping[str, Mapping[str, Record]], claimed: Iterable[str]) -> None:
+        """What the dataset has by now, by study and trial, and what other drivers have claimed."""
+        with self._lock:
+            self._elsewhere = set(claimed)
+            self._elsewhere.difference_update(*(out.job.wanted for out in self._out.values()))
+            for study, found in records.items():
+                state = self._by_study[study]
+                for trial, record in found.items():
+                    known = trial in state.busy or state.records.get(trial) == record
+                    if not known and state.need(trial):
+                        state.put(trial, record)
+                        if trial in state:
+                            self._tell(state, [record.steps_to_target])
+            self._rounds_end()
+
+    def _resume(self) -> Job | None:
+        """A pack whose snapshot an interrupted run left."""
+        for header in list(self._resumable):
+            state = self._by_study.get(header.study)
+            active = set(header.active)
+            if state is None or active & (self._elsewhere | state.busy):
+                continue
+            if not self._may_start(state):
+                continue
+            wave, trials = state.wave(), state.find(header.trials)
+            wanted = {t.id for t in wave.trials} & active if wave else set()
+            self._resumable.remove(header)
+            if len(trials) < len(header.trials) or not wanted:
+                continue
+            state.engine = state.engine or header.engine
+            assert wave is not None
+            job = self._job(state, wave, trials, wanted=wanted, pack=header.pack)
+            return replace(job, size=len(wanted) if self.give else None)
+        return None
+
+    def _single(self) -> Job | None:
+        """A trial of a pack that raised, alone, to find the one that raises."""
+        for entry in self._singles:
+            state, trial = entry
+            if self._may_start(state) and trial.id not in self._elsewhere:
+                self._singles.remove(entry)
+                wave = state.wave()
+                if wave is not None and trial.id in (t.id for t in wave.trials):
+                    return self._job(state, wave, [trial])
+        return None
+
+    def _pack(self) -> Job | None:
+        choice = choose(
+            self.states,
+            may_start=lambda state, wave: self._may_start(state) and self._fits(wave),
+            proven=lambda state: self._failures.proven(state.study.shape),
+            taken=self._taken(),
+            slots=self._slots,
+            size=self._size,
+        )
+        if choice is None:
+            return None
+        job = self._job(choice.state, choice.wave, choice.trials)
+        return replace(job, size=len(choice.trials) if self.give else None)
+
+    def _taken(self) -> set[str]:
+        """Trials that are not to be handed out anew, besides those that are out."""
+        alone = {trial.id for _, trial in self._singles}
+        return alone.union(self._elsewhere, *(header.active for header in self._resumable))
+
+    def _more(self, out: _Out, room: int) -> More:
+        """Trials of the open wave for a pack of it that has room; none where there are none."""
+        state = out.state
+        wave = None if self._stopped else state.wave()
+        if wave is None or wave.round != out.job.round or not self._fits(wave):
+            return More()
+        trials = pick(state, wave, self.states, taken=self._taken(), count=room)
+        new = self._job(state, wave, trials)
+        more = More(trials=new.pack.trials, before=new.before)
+        out.job = out.job.joined_by(more)
+        state.busy |= new.wanted
+        return more
+
+    def _refused(self, out: _Out, trials: frozenset[str]) -> None:
+        """Somebody else has them: they are none of this pack's."""
+        out.job = replace(out.job, wanted=out.job.wanted - trials)
+        out.state.busy -= trials
+        self._elsewhere |= trials
+
+    def _fits(self, wave: Wave) -> bool:
+        return self._watch.fits(wave.round)
+
+    def _may_start(self, state: StudyState) -> bool:
+        """One pack at a time until its shape has trained at all."""
+        shape = state.study.shape
+        if self._failures.proven(shape):
+            return True
+        return not any(out.state.study.shape == shape for out in self._out.values())
+
+    def _job(self, state: StudyState, wave: Wave, trials: Sequence[Trial], **how: Any) -> Job:
+        return make_job(state, wave, trials, device=self._device, **how)
+
+    def _send(self, job: Job) -> None:
+        state = self._by_study[job.pack.study.id]
+        state.busy |= job.wanted
+        self._out[job.pack.id] = _Out(job=job, state=state)
+
+    # What becomes of it
+
+    def hear(self, word: Message) -> None:
+        """Take in a worker's word. Of a pack that is not out (any more) it is ignored."""
+        with self._lock:
+            out = self._out.get(word.pack)
+            if out is None:
+                return
+            if isinstance(word, Started):
+                out.state.engine = word.engine
+                self._observer(observed.started(out.job, word))
+            elif isinstance(word, Step):
+                self._step(out, word)
+            elif isinstance(word, Ended):
+                self._ended(out, word)
+            elif isinstance(word, Offer):
+                if self.give:
+                    self.give(word.pack, self._more(out, word.room))
+            elif isinstance(word, Refused):
+                self._refused(out, frozenset(word.trials))
+            elif isinstance(word, jobs.NotKept):
+                self._not_kept(out.state, word)
+            else:
+                self._over(out, word)
+
+    def _not_kept(self, state: StudyState, message: jobs.NotKept) -> None:
+        """Said once of studies that run the same code."""
+        if state.study.shape not in self._unkept:
+            self._unkept.add(state.study.shape)
+            self._observer(Note(text=f"{state.label}: {message.sentence}"))
+
+    def _step(self, out: _Out, word: Step) -> None:
+        event = observed.progress(out.state, word)
+        if event.metric is not None and word.step >= _PROOF_STEPS:
+            self._failures.prove(out.state.study.shape)
+        self._observer(event)
+
+    def _ended(self, out: _Out, word: Ended) -> None:
+        state = out.state
+        if not word.committed:
+            for outcome in word.outcomes:
+                before = state.records.get(outcome.trial)
+                again = before is not None and before.stop_reason == "dominated"
+                self._observer(TrialFinished(study=state.study.id, outcome=outcome, again=again))
+            return
+        for outcome in word.outcomes:
+            self._trained.add(outcome.trial)
+            self._count(state, outcome)
+            taken = outcome.train_seconds + outcome.evaluation_seconds + outcome.other_seconds
+            state.spent[word.pack] = max(taken, state.spent.get(word.pack, 0.0))
+            state.busy.discard(outcome.trial)
+            state.put(outcome.trial, Record.of(outcome, word.run))
+        hits = [o.steps_to_target for o in word.outcomes if o.trial in state]
+        self._tell(state, hits, but=out)
+        self._rounds_end()
+
+    def _tell(
+        self, state: StudyState, steps: Sequence[int | None], but: _Out | None = None
+    ) -> None:
+        """Hand steps to target of a study to its packs that are out."""
+        hits = [step for step in steps if step is not None]
+        for other in self._out.values() if hits else ():
+            if other.state is state and other is not but:
+                other.found += hits
+                self.share(other.job.pack.id, tuple(other.found))
+
+    def _count(self, state: StudyState, outcome: Outcome) -> None:
+        if outcome.stop_reason == "error":
+            self.failed += 1
+            self._observer(TrialFinished(study=state.study.id, outcome=outcome))
+        else:
+            self._failures.succeed(state.study.shape)
+
+    def _over(self, out: _Out, word: PackEnd) -> None:
+        state = out.state
+        del self._out[word.pack]
+        state.busy -= out.job.wanted
+        failure = word.failure
+        if word.end == "done" and not out.job.resumes:
+            state.seconds = word.seconds
+            self._watch.spent(out.job.round, word.seconds, len(out.job.wanted))
+        elif word.end == "taken":
+            self._elsewhere |= out.job.wanted
+        elif word.end == "failed" and failure is not None:
+            self._failed(out, failure)
+        self._observer(observed.finished(state, word))
+
+    def _failed(self, out: _Out, failure: Failure) -> None:
+        state = out.state
+        if self._failures.add(state.study.shape, failure):
+            self.error = self._error(failure)
+            self._stopped = True
+            return
+        if len(out.job.wanted) == 1:
+            self._observer(Note(text=f"{state.label}: a trial failed: {failure.message}"))
+            if failure.trial and not self._reproducible:
+                self._reproducible = True
+                self._observer(Note(text=f"the same again: {self._reproduce(failure.trial)}"))
+            trial = min(out.job.wanted)
+            if state.need(trial):  # its worker died before it could record anything
+                self.failed += 1
+                state.put(trial, Record(status="INCOMPLETE", stop_reason="error", steps_run=0))
+            return
+        text = f"{state.label}: a pack failed, its trials are run one by one: {failure.message}"
+        self._observer(Note(text=text))
+        left = [t for t in out.job.pack.trials if t.id in out.job.wanted and state.need(t.id)]
+        self._singles += [(state, trial) for trial in left]
+
+    def hopeless(self) -> Exception | None:
+        """The error of a sweep in which nothing trained and something failed."""
+        failure = self._failures.hopeless()
+        return self._error(failure) if failure else None
+
+    def _error(self, failure: Failure) -> Exception:
+        return failure.error(self._reproduce(failure.trial) if failure.trial else None)
+
+    def _rounds_end(self) -> None:
+        error = None if self._stopped else self._watch.ended()
+        if error is not None:
+            self.error = error
+            self._stopped = True

@@ -1,0 +1,138 @@
+"""What a running sweep tells whoever watches it: a display, a log, a test.
+
+An observer is any callable that takes one event. It is called on the driver, one event at a time,
+and must be quick: a slow one slows the sweep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from experiments.plan import Outcome
+from results.storage.masking import masked
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """What the sweep does before its first pack trains, and while none does."""
+
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyPlanned:
+    """A study of the sweep, and what earlier runs have left to do in it."""
+
+    study: str
+    label: str
+    """What tells it from the other studies, for people: ``sgd, batch 64``."""
+    trials: int
+    """Feasible trials wanted."""
+    done: int
+    """Trials that earlier runs have finished."""
+    reached: int
+    infeasible: int
+    dominated: int
+    budget_steps: int = 0
+    batch_size: int = 1
+    example_unit: str = "example"
+    """What a batch is counted in."""
+    tokens_per_example: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackStarted:
+    """A worker has begun to train a pack; ``engine`` is the one that it chose."""
+
+    pack: str
+    study: str
+    trials: int
+    engine: str
+    round: int
+    step: int = 0
+    """Where it goes on; 0 where it begins."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """Where a pack stands, about once a second."""
+
+    pack: str
+    study: str
+    step: int
+    steps: int
+    """Of all its trials together, since its ``PackStarted``."""
+    active: int
+    """Trials still training."""
+    metric: float | None
+    """Best value of the target's metric among them at their last look."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialFinished:
+    """A trial has ended."""
+
+    study: str
+    outcome: Outcome
+    again: bool = False
+    """Whether it had ended before, dominated, and has gone on since."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackFinished:
+    """A pack has ended; ``error`` is the last line of what its own code raised."""
+
+    pack: str
+    study: str
+    seconds: float
+    error: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeLeft:
+    """Seconds until every study has what it wants, with the packs that train now, of any driver."""
+
+    seconds: float | None
+    """``None``: cannot be told yet."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundFinished:
+    """Every study has its trials of this round."""
+
+    round: int
+    trials: int
+    """Trials a study has by now, at least."""
+    reached: int
+    """Studies in which a trial has reached the target."""
+    studies: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Note:
+    """A sentence that a person should read; keys in an address that it quotes are masked."""
+
+    text: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", masked(self.text))
+
+
+Event = (
+    Stage
+    | StudyPlanned
+    | PackStarted
+    | Progress
+    | TrialFinished
+    | PackFinished
+    | TimeLeft
+    | RoundFinished
+    | Note
+)
+Observer = Callable[[Event], None]
+
+
+def ignore(event: Event) -> None:
+    """The observer of a sweep that nobody watches."""
+    del event

@@ -1,0 +1,155 @@
+"""What travels between the driver and the workers: a pack to train, and word of how it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from experiments.plan import Outcome, Pack, Trial
+from experiments.scheduling.failures import Failure
+
+End = Literal["done", "stopped", "taken", "failed"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A pack, and what its rows need that a worker does not know."""
+
+    pack: Pack
+    round: int
+    columns: Mapping[str, Any]
+    """Columns of the trials table that all trials of the study share."""
+    wanted: frozenset[str]
+    """Trials to record. A resumed pack may hold others, recorded since its snapshot."""
+    before: Mapping[str, str] = field(default_factory=dict)
+    """Commits that had recorded trials of it when it was sent out, to be superseded."""
+    size: int | None = None
+    """Trials it may hold at once: as they end, others are asked for. ``None``: none are."""
+    resumes: bool = False
+    """Whether a snapshot of this pack is there to continue from."""
+    device: str = "cpu"
+    moved: tuple[str, str] | None = None
+    """Where the user's files stand on this worker, and where they stand for the user."""
+
+    def joined_by(self, more: More) -> Job:
+        """The same pack with trials that have been given to it since."""
+        return replace(
+            self,
+            pack=replace(self.pack, trials=(*self.pack.trials, *more.trials)),
+            wanted=self.wanted | {trial.id for trial in more.trials},
+            before={**self.before, **more.before},
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class More:
+    """The answer to an ``Offer``: trials of the pack's study to train too, perhaps none."""
+
+    trials: tuple[Trial, ...] = ()
+    before: Mapping[str, str] = field(default_factory=dict)
+    """As in ``Job``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Started:
+    """The pack is claimed and set up."""
+
+    pack: str
+    engine: str
+    step: int = 0
+    """Where a snapshot of it has left off."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """Where the pack stands."""
+
+    pack: str
+    step: int
+    steps: int
+    """Of all its trials together, since this worker began to train it."""
+    values: tuple[float | None, ...]
+    """Last value of the target's metric of each trial still training."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """Trials that have ended; ``committed``: their rows are safe, under ``run``."""
+
+    pack: str
+    outcomes: tuple[Outcome, ...]
+    committed: bool
+    run: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offer:
+    """The pack has room for so many more trials. The driver answers each in ``Control.more``."""
+
+    pack: str
+    room: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refused:
+    """Trials that the pack was given and does not train: somebody else claims or recorded them."""
+
+    pack: str
+    trials: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotKept:
+    """The pack trains, but what its trials need to go on later cannot be saved: why."""
+
+    pack: str
+    reason: str
+
+    @property
+    def sentence(self) -> str:
+        """For the user."""
+        return (
+            f"its trials cannot be saved while they train: {self.reason}. They train on; those "
+            "that an interruption cuts off begin again."
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackEnd:
+    """The pack's worker is done with it.
+
+    ``done``: every trial is recorded. ``stopped``: asked to; a snapshot is kept. ``taken``:
+    somebody else has the claim. ``failed``: the pack's own code raised; of a pack of one, the
+    failure is recorded.
+    """
+
+    pack: str
+    end: End
+    seconds: float = 0.0
+    failure: Failure | None = None
+
+
+Message = Started | Step | Ended | Offer | Refused | NotKept | PackEnd
+Tell = Callable[[Message], None]
+
+
+@dataclass
+class Channel:
+    """A worker's line to the driver. Both calls are cheap; ``asks`` is polled between steps."""
+
+    tell: Tell
+    asks: Callable[[str], Control]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Control:
+    """What the driver asks of a pack: to stop, to know what was found elsewhere, to train more."""
+
+    stop: bool = False
+    known: tuple[int, ...] = field(default=())
+    """All steps to target of the study that were found since the pack was sent out, as found."""
+    more: tuple[More, ...] = ()
+    """The answers to all of the worker's offers, in their order."""
+    failure: Failure | None = None
+    """What another rank of the pack's group has raised."""

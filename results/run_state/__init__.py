@@ -1,0 +1,1 @@
+"""What a running sweep keeps beside the dataset: claims, checkpoints, processes."""

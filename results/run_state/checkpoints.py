@@ -1,0 +1,79 @@
+"""Snapshots of packs that are being trained, and paused trials.
+
+Bytes in, the same bytes out, replaced atomically. Files of other names than ours are passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from results.storage.location import Location
+from results.storage.names import is_plain
+from results.store import experiment_name
+
+FOLDER = "checkpoints"
+_SUFFIX = ".snapshot"
+_ASIDE = ".trial"
+_BETWEEN = ","
+
+
+class Checkpoints:
+    """The snapshots of a results folder, one a pack."""
+
+    def __init__(self, root: str | Path | Location) -> None:
+        self.location = root if isinstance(root, Location) else Location(root)
+
+    def save(self, pack: str, data: bytes) -> None:
+        """Keep ``data`` in place of the pack's last snapshot; a kill leaves one of the two.
+
+        Raises:
+            ResultsError: the disk cannot be written; the last snapshot is as it was.
+        """
+        self.location.write(_name(pack), data)
+
+    def load(self, pack: str) -> bytes | None:
+        """The pack's snapshot, ``None`` if it has none."""
+        return self.location.read(_name(pack))
+
+    def list(self) -> list[str]:
+        """The packs that have a snapshot."""
+        return [name for name in self._names(_SUFFIX) if is_plain(name)]
+
+    def delete(self, pack: str) -> None:
+        """Forget the pack's snapshot, if there is one."""
+        self.location.delete(_name(pack))
+
+    def keep_paused(self, study: str, trial: str, data: bytes) -> None:
+        """Keep what a trial needs to go on."""
+        self.location.write(_aside(study, trial), data)
+
+    def paused(self, study: str, trial: str) -> bytes | None:
+        """What a trial needs to go on, ``None`` if it is not paused."""
+        return self.location.read(_aside(study, trial))
+
+    def drop(self, study: str, trials: Iterable[str]) -> None:
+        """Forget those trials of a study."""
+        for trial in trials:
+            self.location.delete(_aside(study, trial))
+
+    def drop_all(self, studies: Iterable[str]) -> None:
+        """Forget all trials of those studies that are paused."""
+        chosen = set(studies)
+        for name in self._names(_ASIDE):
+            study, _, trial = name.partition(_BETWEEN)
+            if study in chosen and is_plain(trial):
+                self.location.delete(_aside(study, trial))
+
+    def _names(self, suffix: str) -> Iterator[str]:
+        """What precedes ``suffix`` in the names of the folder's own files."""
+        for file in self.location.files(FOLDER, suffix):
+            yield file.name[len(FOLDER) + 1 : -len(suffix)]
+
+
+def _aside(study: str, trial: str) -> str:
+    return f"{FOLDER}/{experiment_name(study)}{_BETWEEN}{experiment_name(trial)}{_ASIDE}"
+
+
+def _name(pack: str) -> str:
+    return f"{FOLDER}/{experiment_name(pack)}{_SUFFIX}"

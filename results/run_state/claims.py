@@ -1,0 +1,286 @@
+"""Claims divide the work of one results folder between any number of workers.
+
+While a pack runs, its worker keeps ``claims/<pack>.json``, created exclusively and renewed every
+10 s with the step and last metric of its trials. A claim is free when it has been silent for two
+minutes, or at once when its worker ran on this machine and is gone. Whoever takes a free claim
+replaces the file; its former owner finds so (``held``) and does not commit.
+
+The owner renews through its open file. Once the file was replaced, that writes into one that
+nobody reads, so an owner that slept can never overwrite the claim of the next. Taking and
+releasing happen under one lock of the folder, which the system drops if its holder dies.
+
+Object stores have no exclusive creation: there a claim always succeeds and only tells ``status``
+what runs. One driver at a time is to write there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from results.errors import ResultsError
+from results.run_state import processes
+from results.run_state.claim_files import LARGEST_BYTES, parse
+from results.storage.location import File, Location, writing
+from results.storage.names import RULE, is_plain
+
+FOLDER = "claims"
+RENEW_SECONDS = 10.0
+SILENT_SECONDS = 120.0
+
+_LOCK = ".lock"
+
+Progress = Mapping[str, tuple[int, float | None]]
+
+
+class Claim:
+    """A pack that this process holds; made by ``Claims.take``."""
+
+    def __init__(self, claims: Claims, pack: str, content: dict[str, Any], handle: int | None):
+        self._claims = claims
+        self.pack = pack
+        self._content = content
+        self._handle = handle
+        self._renewed = time.monotonic()
+        self._released = False
+        self._writes = threading.Lock()
+
+    def renew(self, progress: Progress, *, force: bool = False) -> bool:
+        """Write the step and last metric of each trial, if 10 s have gone by (or ``force``).
+
+        Call it as often as is convenient. Returns whether the claim is still held.
+
+        Raises:
+            ResultsError: the disk cannot be written.
+        """
+        if force or time.monotonic() - self._renewed >= RENEW_SECONDS:
+            self._renewed = time.monotonic()
+            self._content["progress"] = {trial: list(state) for trial, state in progress.items()}
+            self._content["time"] = time.time()
+            self._write()
+        return self.held()
+
+    def extend(self, trials: Sequence[str]) -> bool:
+        """Claim these too; whether they were free, and this claim still held.
+
+        Raises:
+            ResultsError: the disk cannot be written.
+        """
+        wanted = set(trials)
+        with self._claims.locked():
+            if not self.held():
+                return False
+            for other in self._claims.live() if self._handle is not None else ():
+                if other["pack"] != self.pack and wanted & set(other["trials"]):
+                    return False
+            self._content["trials"] += [t for t in trials if t not in self._content["trials"]]
+            self._write()
+        return True
+
+    def reduce(self, trials: Sequence[str]) -> None:
+        """Give up these of its trials."""
+        left = set(self._content["trials"]) - set(trials)
+        self._content["trials"] = [t for t in self._content["trials"] if t in left]
+        self._write()
+
+    def held(self) -> bool:
+        """Whether nobody took it: only then may its trials be committed."""
+        if self._handle is None or self._released:
+            return not self._released
+        try:
+            return os.path.samestat(os.stat(self._claims.path(self.pack)), os.fstat(self._handle))
+        except FileNotFoundError:
+            return False
+
+    def release(self) -> None:
+        """Give it up, at the end of the pack. Releasing one that was taken does nothing."""
+        if self._released:
+            return
+        if self._handle is None:
+            self._claims.location.delete(f"{FOLDER}/{self.pack}.json")
+        else:
+            with self._claims.locked():
+                if self.held():
+                    os.unlink(self._claims.path(self.pack))
+            os.close(self._handle)
+        self._released = True
+
+    def _write(self) -> None:
+        # One thread renews while another extends: the last to write must be the last to encode.
+        with self._writes, writing(self._claims.path(self.pack)):
+            data = _encode(self._content)
+            if self._handle is None:
+                self._claims.location.write(f"{FOLDER}/{self.pack}.json", data)
+                return
+            # Padded to the size it has, so that a reader never meets the end of a longer text.
+            os.pwrite(self._handle, data.ljust(os.fstat(self._handle).st_size), 0)
+
+
+class Claims:
+    """The claims of a results folder (which exists: the Store made it)."""
+
+    def __init__(self, root: str | Path | Location) -> None:
+        self.location = root if isinstance(root, Location) else Location(root)
+
+    def path(self, pack: str) -> str:
+        return self.location.full(f"{FOLDER}/{pack}.json")
+
+    def take(
+        self,
+        pack: str,
+        trials: Sequence[str],
+        *,
+        processes: Iterable[Mapping[str, Any]] = (),
+        info: Mapping[str, Any] | None = None,
+    ) -> Claim | None:
+        """Claim a pack, or ``None`` if it or any of its trials is claimed by a live worker.
+
+        ``processes`` (``processes.identify``) are what else runs for it: the driver, the
+        workers of a group. ``info`` is what ``status`` is to show (experiment, study, engine).
+
+        Raises:
+            ResultsError: a pack whose name cannot be a file's, or a disk that cannot be written.
+        """
+        if not is_plain(pack):
+            raise ResultsError(f"pack {pack!r} cannot name a file", hint=RULE)
+        content = self._content(pack, trials, processes, info)
+        if not self.location.local:
+            claim = Claim(self, pack, content, None)
+            claim.renew({}, force=True)
+            return claim
+        with self.locked():
+            wanted = set(trials)
+            for other in self.all():
+                if not other["free"] and (other["pack"] == pack or wanted & set(other["trials"])):
+                    return None
+            handle = self._create(pack, content)
+            return None if handle is None else Claim(self, pack, content, handle)
+
+    def live(self) -> list[dict[str, Any]]:
+        """The claims of workers that run, as written; see ``all``."""
+        return [claim for claim in self.all() if not claim["free"]]
+
+    def all(self) -> list[dict[str, Any]]:
+        """Every claim: pack, trials, holder, processes, info, progress, time (seconds since the
+        epoch of the last renewal), silent (seconds since then) and free (whether it is up for
+        taking). A file that is no claim (``results.run_state.claim_files``) is passed over."""
+        found = []
+        now = self.now()
+        for file in self.location.files(FOLDER, ".json"):
+            content = self._read(file)
+            if content is None:
+                continue
+            # An object store may not tell when a file was written.
+            renewed = file.modified if self.location.local else content["time"]
+            # A file that is dated ahead of its own disk's clock is as dead as one that is behind.
+            silent = abs(now - renewed) if self.location.local else max(0.0, now - renewed)
+            gone = processes.alive(content["holder"]) is False
+            found.append({**content, "silent": silent, "free": gone or silent > SILENT_SECONDS})
+        return found
+
+    def clear(self) -> None:
+        """Remove the claims that are free (what dead workers left)."""
+        with self.locked():
+            for claim in self.all():
+                if claim["free"]:
+                    self.location.delete(f"{FOLDER}/{claim['pack']}.json")
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Alone among all that take, release or clear claims of this folder."""
+        if not self.location.local:
+            yield
+            return
+        import fcntl
+
+        self.location.make(FOLDER)
+        path = self.location.full(f"{FOLDER}/{_LOCK}")
+        with writing(path):
+            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            # A file system without locks: exclusive creation alone divides the packs there.
+            with suppress(OSError):
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
+
+    def _create(self, pack: str, content: Mapping[str, Any]) -> int | None:
+        """Put a whole claim in place at once; its open file, ``None`` if another was quicker."""
+        path = self.path(pack)
+        temporary = f"{path}.{content['token']}.tmp"
+        free_one = os.path.exists(path)
+        with writing(path):
+            handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+            try:
+                data = _encode(content)
+                os.pwrite(handle, data.ljust(2 * len(data) + 64 * len(content["trials"])), 0)
+                if free_one:
+                    os.replace(temporary, path)
+                else:
+                    os.link(temporary, path)
+                    os.unlink(temporary)
+            except OSError as error:
+                os.close(handle)
+                os.unlink(temporary)
+                if isinstance(error, FileExistsError):
+                    return None
+                raise
+        return handle
+
+    def _content(
+        self,
+        pack: str,
+        trials: Sequence[str],
+        others: Iterable[Mapping[str, Any]],
+        info: Mapping[str, Any] | None,
+    ) -> dict[str, Any]:
+        return {
+            "pack": pack,
+            "trials": list(trials),
+            "token": uuid.uuid4().hex,
+            "holder": processes.identify(),
+            "processes": [dict(process) for process in others],
+            "info": dict(info or {}),
+            "progress": {},
+            "time": time.time(),
+        }
+
+    def _read(self, file: File) -> dict[str, Any] | None:
+        """A claim's content; one that is being rewritten is read again, a broken one is none."""
+        pack = file.name[len(FOLDER) + 1 : -len(".json")]
+        if file.size > LARGEST_BYTES:
+            return None
+        before: bytes | None = None
+        for _ in range(5):
+            data = self.location.read(file.name)
+            if data is None or data == before:
+                return None
+            content = parse(pack, data)
+            if content is not None:
+                return content
+            before = data
+            time.sleep(0.005)
+        return None
+
+    def now(self) -> float:
+        """The clock by which the folder dates its files: a shared disk may have its own."""
+        if not self.location.local:
+            return time.time()
+        path = self.location.full(f"{FOLDER}/{_LOCK}")
+        try:
+            os.utime(path)
+            return os.stat(path).st_mtime
+        except OSError:  # a folder that we may only read, or without any claim yet
+            return time.time()
+
+
+def _encode(content: Mapping[str, Any]) -> bytes:
+    return json.dumps(content).encode()

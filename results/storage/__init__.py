@@ -1,0 +1,1 @@
+"""Where results lie: local folders and object stores, names of files, and how a file is written."""

@@ -1,0 +1,349 @@
+"""A results folder, here or in an object store: list, read, write whole files, delete.
+
+A file is written under a temporary name that no reader of Parquet takes up (it starts with a dot
+and does not end in ``.parquet``), brought to the disk, renamed, and the folder brought to the
+disk. An object store gets one PUT, which is whole or absent by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import fs
+
+from results.errors import ResultsError, is_utf8
+from results.schema import SCHEMAS, nearest
+from results.storage.masking import is_address, masked, well_formed
+
+TEMPORARY = ".tmp"
+ERRORS = (OSError, pa.ArrowException, ValueError)
+"""What pyarrow and the system raise: a path with a NUL in it is a ValueError."""
+
+PACKAGED: dict[str, Path] = {
+    name: Path(__file__).parent.parent / name for name in ("published", "own")
+}
+"""Packaged data by the name that stands for its folder wherever a SOURCE is asked for."""
+
+from_uri = fs.FileSystem.from_uri
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of a location: its name relative to the root, bytes, seconds since the epoch."""
+
+    name: str
+    size: int
+    modified: float
+
+
+class Location:
+    """The root of a results dataset: a local folder or a URI (``s3://bucket/folder``).
+
+    A URI may hold keys. ``root``, ``shown`` and every message have them masked; who opens the
+    dataset again, in this process or another one, is handed the location itself.
+
+    Raises:
+        ResultsError: a URI that pyarrow does not know.
+    """
+
+    root: str
+    """What it was opened from, to be shown: the keys of a URI are masked."""
+
+    def __init__(self, root: str | Path, filesystem: fs.FileSystem | None = None) -> None:
+        self._address, self._given = str(root), filesystem
+        if not is_utf8(self._address):
+            raise ResultsError(f"the name {self._address} is not UTF-8", hint="rename that folder")
+        self.root = masked(self._address, self._address)
+        if filesystem is not None:
+            self.filesystem, self.path = filesystem, self._address.rstrip("/")
+        elif "://" in self._address:
+            self.filesystem, self.path = self._opened()
+        else:
+            self.filesystem, self.path = fs.LocalFileSystem(), _folder(self._address)
+        self.local = isinstance(self.filesystem, fs.LocalFileSystem)
+
+    @classmethod
+    def of(cls, root: str | Path | Location) -> Location:
+        """The location of a folder or URI; a location is its own."""
+        return root if isinstance(root, Location) else cls(root)
+
+    def __repr__(self) -> str:
+        return f"Location({self.root!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:  # the file system is opened again where it arrives
+        return type(self), (self._address, self._given)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Location)
+            and self._address == other._address
+            and self._given == other._given
+        )
+
+    def __hash__(self) -> int:
+        return hash(self._address)
+
+    def masked(self, text: str) -> str:
+        """What somebody else says of this location, without its keys."""
+        return masked(text, self._address)
+
+    def full(self, name: str) -> str:
+        """The path of ``name`` in the file system."""
+        return f"{self.path}/{name}"
+
+    def shown(self, name: str) -> str:
+        """``name`` as the user would write it: below what the location was opened from."""
+        folder = self.root.partition("?")[0] if "://" in self.root else self.root
+        return f"{folder.rstrip('/')}/{name}"
+
+    def require(self, *, writing: bool = False) -> None:
+        """Refuse a folder that is not a results folder.
+
+        A folder with files but none of our tables belongs to somebody else: it is neither read
+        nor written. For writing, a missing or empty one is made into a results folder.
+
+        Raises:
+            ResultsError: it is not one (or, for reading, is missing or empty).
+        """
+        with self._reading(self.root):
+            info = self.filesystem.get_file_info(self.path)
+            if info.type == fs.FileType.File:
+                raise ResultsError(
+                    f"{self.root} is a file, not a results folder",
+                    hint="a .csv or .parquet file is read as curves of your own; a folder holds "
+                    "studies/, trials/ and measurements/",
+                )
+            missing = info.type == fs.FileType.NotFound
+            children = [] if missing else self._children()
+        if any(child in SCHEMAS for child in children):
+            return
+        if writing and not children:
+            for table in SCHEMAS:
+                self.make(table)
+            return
+        if missing:
+            near = None if "/" in self.root else nearest(self.root, PACKAGED)
+            usual = "batchscale sweep writes to results/runs unless told --results"
+            raise ResultsError(
+                f"no results at {self.root}: there is no such folder",
+                hint=f"did you mean {near}, the packaged data? {usual}" if near else usual,
+            )
+        raise ResultsError(
+            f"{self.root} is not a results folder: it holds none of {', '.join(SCHEMAS)}",
+            hint="nothing in it was touched; name an empty or new folder"
+            if writing
+            else "name the folder that a sweep was given as --results",
+        )
+
+    def empty(self) -> bool:
+        """Whether there is nothing: no such folder, or one without files and folders.
+
+        Raises:
+            ResultsError: it cannot be read.
+        """
+        with self._reading(self.root):
+            kind = self.filesystem.get_file_info(self.path).type
+            if kind == fs.FileType.Directory:
+                return not self._children()
+        return bool(kind == fs.FileType.NotFound)
+
+    def make(self, folder: str) -> None:
+        """Create a folder and bring it to the disk (object stores have none)."""
+        if self.local:
+            with self._writing(folder):
+                _make(self.full(folder))
+
+    def files(self, folder: str, suffix: str = "", *, hidden: bool = False) -> list[File]:
+        """The files under a folder, at any depth, by name. A missing folder has none."""
+        selector = fs.FileSelector(self.full(folder), recursive=True, allow_not_found=True)
+        with self._reading(self.shown(folder)):
+            found = self.filesystem.get_file_info(selector)
+        start = len(self.path) + 1
+        return sorted(
+            (
+                File(info.path[start:], info.size or 0, (info.mtime_ns or 0) / 1e9)
+                for info in found
+                if info.type == fs.FileType.File
+                and info.base_name.endswith(suffix)
+                and (hidden or not info.base_name.startswith("."))
+            ),
+            key=lambda file: file.name,
+        )
+
+    def exists(self, name: str) -> bool:
+        with self._reading(self.shown(name)):
+            info = self.filesystem.get_file_info(self.full(name))
+        return bool(info.type == fs.FileType.File)
+
+    def read(self, name: str) -> bytes | None:
+        """All of a file; ``None`` if there is none."""
+        try:
+            with (
+                self._reading(self.shown(name)),
+                self.filesystem.open_input_stream(self.full(name)) as stream,
+            ):
+                return bytes(stream.read())
+        except FileNotFoundError:
+            return None
+
+    def write(self, name: str, data: bytes | pa.Buffer) -> None:
+        """Write a whole file, replacing one of that name. It is there in full or not at all.
+
+        Raises:
+            ResultsError: a full or read-only disk, or no permission; nothing is left behind.
+        """
+        with self._writing(name):
+            if self.local:
+                write_file(self.full(name), data)
+            else:
+                with self.filesystem.open_output_stream(self.full(name)) as stream:
+                    stream.write(data)
+
+    def owns(self, name: str) -> bool:
+        """Whether a file of this name lies in the folder, and not behind a link that leads out."""
+        if not self.local:
+            return True
+        root = os.path.realpath(self.path)
+        folder = os.path.realpath(os.path.dirname(self.full(name)))
+        return folder == root or folder.startswith(os.path.join(root, ""))
+
+    def delete(self, name: str) -> None:
+        """Delete a file; one that is gone already is no error.
+
+        What lies behind a link out of the folder is somebody else's, and stays.
+        """
+        if not self.owns(name):
+            return
+        with self._writing(name):
+            try:
+                self.filesystem.delete_file(self.full(name))
+            except FileNotFoundError:
+                return
+
+    def _children(self) -> list[str]:
+        selector = fs.FileSelector(self.path, allow_not_found=True)
+        return [info.base_name for info in self.filesystem.get_file_info(selector)]
+
+    def _opened(self) -> tuple[fs.FileSystem, str]:
+        if not well_formed(self._address):
+            raise ResultsError(
+                f"cannot open {self.root}: a key in it holds a sign that a URI cannot",
+                hint="write / as %2F, @ as %40 and so on; or leave the keys out of the URI, to be "
+                "read from the environment: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+            )
+        try:
+            return from_uri(self._address.rstrip("/"))
+        except ERRORS as error:
+            raise ResultsError(
+                f"cannot open {self.root}: {self._line(error)}",
+                hint="a folder, or a URI such as s3://bucket/folder or gs://bucket/folder",
+            ) from self._cause(error)
+
+    @contextmanager
+    def _reading(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except ERRORS as error:
+            line = f"cannot read {what}: {self._line(error)}"
+            raise ResultsError(line) from self._cause(error)
+
+    @contextmanager
+    def _writing(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except ERRORS as error:
+            path = self.full(name) if self.local else self.shown(name)
+            raise _unwritable(path, self._line(error)) from self._cause(error)
+
+    def _line(self, error: BaseException) -> str:
+        return self.masked(line_of(error))
+
+    def _cause(self, error: Exception) -> Exception | None:
+        """The error itself, for a traceback that is asked for; none if it would show a key."""
+        return error if self.masked(str(error)) == str(error) else None
+
+
+def _folder(path: str) -> str:
+    """The path of a local folder, whole."""
+    if not path.strip():
+        raise ResultsError(
+            "no results folder is named", hint="a folder such as results/runs, or a URI"
+        )
+    if is_address(path) and not os.path.exists(path):
+        raise ResultsError(
+            f"there is no folder {masked(path)}, and a URI has two slashes",
+            hint="give a URI as text: a Path takes one of its slashes away",
+        )
+    return os.path.abspath(path)
+
+
+@contextmanager
+def writing(path: str | Path) -> Iterator[None]:
+    """Turn what a full or read-only disk raises into one line."""
+    try:
+        yield
+    except ERRORS as error:
+        raise _unwritable(str(path), line_of(error)) from error
+
+
+def _unwritable(path: str, reason: str) -> ResultsError:
+    return ResultsError(
+        f"cannot write {path}: {reason}",
+        hint="what was committed before is safe; free some space or name another folder "
+        "with --results, then give the same command again",
+    )
+
+
+def write_file(path: str, data: bytes | pa.Buffer) -> None:
+    """Write a local file so that it appears whole, and stays after a power cut.
+
+    Raises:
+        OSError: the disk is full, read-only, or forbidden; the temporary file is removed.
+    """
+    folder, name = os.path.split(path)
+    _make(folder)
+    temporary = os.path.join(folder, f".{name}.{uuid.uuid4().hex[:8]}{TEMPORARY}")
+    try:
+        with open(temporary, "xb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+        raise
+    _sync(folder)
+
+
+def _make(folder: str) -> None:
+    if os.path.isdir(folder):
+        return
+    parent = os.path.dirname(folder)
+    _make(parent)
+    os.makedirs(folder, exist_ok=True)
+    _sync(parent)
+
+
+def _sync(folder: str) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def line_of(error: BaseException) -> str:
+    """What an error says, in one line."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return os.strerror(error.errno)
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -1,0 +1,72 @@
+"""Files of the user's that are written: where, and a table by its suffix, whole or not at all."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+
+import pandas as pd
+
+from results.errors import ResultsError
+from results.storage.location import write_file, writing
+from results.storage.masking import is_address, masked
+
+SUFFIXES = (".csv", ".parquet", ".json")
+
+
+def destination(path: str | Path) -> Path:
+    """A file of this machine that is to be written.
+
+    Raises:
+        ResultsError: a URI, a folder, or no name at all.
+    """
+    text = str(path)
+    if not text.strip() or "\0" in text:
+        raise ResultsError(f"cannot write {text!r}: it cannot name a file")
+    if is_address(text):
+        raise ResultsError(
+            f"cannot write {text}: it is not a local file", hint="write a file here, then copy it"
+        )
+    found = Path(path)
+    if os.path.isdir(found):
+        raise ResultsError(f"cannot write {found}: it is a folder", hint="name a file in it")
+    return found
+
+
+def without_keys(frame: pd.DataFrame) -> pd.DataFrame:
+    """The same table, keys in its addresses masked."""
+    found = frame.copy(deep=False)
+    for place, (_, cells) in enumerate(frame.items()):  # two columns may have one name
+        if cells.map(lambda cell: isinstance(cell, str) and masked(cell) != cell).any():
+            clean = cells.map(lambda cell: masked(cell) if isinstance(cell, str) else cell)
+            found.isetitem(place, clean.array)
+    return found
+
+
+def save(frame: pd.DataFrame, path: str | Path) -> None:
+    """Write ``frame`` as CSV, Parquet or JSON (a list of rows), replacing a file of that name.
+
+    Raises:
+        ResultsError: another suffix, a folder that does not exist, or a disk that refuses.
+    """
+    target = destination(path)
+    suffix = target.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise ResultsError(
+            f"cannot write {target}: its suffix is none of {', '.join(SUFFIXES)}",
+            hint=f"for example {target.stem or 'answer'}.csv",
+        )
+    if not target.absolute().parent.is_dir():
+        raise ResultsError(f"cannot write {target}: there is no folder {target.parent}")
+    frame = without_keys(frame)
+    if suffix == ".csv":
+        data = frame.to_csv(index=False).encode()
+    elif suffix == ".json":
+        data = frame.to_json(orient="records", date_format="iso", indent=1).encode()
+    else:
+        buffer = io.BytesIO()
+        frame.to_parquet(buffer, index=False, compression="zstd")
+        data = buffer.getvalue()
+    with writing(target):
+        write_file(str(target.absolute()), data)

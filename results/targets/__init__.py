@@ -1,0 +1,1 @@
+"""Steps to target, from the evaluations of recorded trials."""

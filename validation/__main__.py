@@ -1,0 +1,40 @@
+"""``python -m validation [PART …]``: make parts, and renew those sections of docs/truth.md."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+
+from validation import coverage, goldens, outside, overlay, quadratic, searches
+from validation.page import PAGE, write
+
+PARTS: dict[str, Callable[[int | None], str]] = {
+    "coverage": coverage.section,
+    "outside": outside.section,
+    "searches": searches.section,
+    "exact": quadratic.section,
+    "goldens": goldens.section,
+    "overlay": overlay.section,
+}
+"""Each makes its section's Markdown, on so many processes (None: one a core)."""
+
+
+def main(arguments: list[str]) -> None:
+    """Run the parts that are named, all of them if none is."""
+    parser = argparse.ArgumentParser(prog="python -m validation", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("--processes", type=int, help="worker processes (default: one a core)")
+    given = parser.parse_args(arguments)
+    unknown = [name for name in given.parts if name not in PARTS]
+    if unknown:
+        parser.error(f"unknown part {unknown[0]!r}; known: {', '.join(PARTS)}")
+    if given.processes is not None and given.processes < 1:
+        parser.error(f"--processes {given.processes} is below 1")
+    for name in given.parts or PARTS:
+        write(list(PARTS), {name: PARTS[name](given.processes)})
+    print(f"wrote {PAGE}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

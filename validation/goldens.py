@@ -1,0 +1,325 @@
+"""Published curves, and where their authors say that the regimes lie.
+
+A golden is one thing that authors say of their curves, and what is said here of the same points,
+with the rule by which the two agree. What authors say is from the facts that the packaged data
+comes with; **(r)** marks what is remembered of a paper's text and could not be read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.curves.curve import Curve
+from analysis.fit.comparisons import ratio, words
+from analysis.fit.definitions import beta
+from analysis.fit.laws import laws
+from analysis.fit.regimes import Interval, Regimes
+from validation.packaged import Located, interval, located, named, short
+from validation.page import table
+from validation.run_noise import PUBLISHED, noise
+
+SHALLUE, ZHANG = "shallue_2019_digitized", "zhang_2024"
+FLOOR = 1.5
+"""Two nearly equal optimizers, searched separately, differ by up to so much (Shallue et al.'s
+protocol, single-seed minima of about 100 trials)."""
+WOBBLE = 0.25
+"""How far a published plateau wobbles."""
+SINGLE = 0.09
+"""Noise of log steps about McCandlish's knee that most published curves keep within."""
+ORDER = 10.0
+"""What "the same order of magnitude" allows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Golden:
+    """One statement of authors about a curve, held against ours."""
+
+    key: str
+    curve: str
+    quantity: str
+    theirs: str
+    place: str
+    """Where they say it."""
+    ours: str
+    agrees: bool
+    rule: str
+    """When the two agree."""
+    why: str | None = None
+    """Why they may not."""
+
+
+def goldens() -> list[Golden]:
+    """All of them, in the order of the page."""
+    return [
+        *_zhang(),
+        _zhang_law(),
+        *_momentum(),
+        *_everywhere(),
+        *_models(),
+        _relation(),
+        _noise_scale(),
+        *_plateaus(),
+        *_run_noise(),
+    ]
+
+
+def section(processes: int | None = None) -> str:  # noqa: ARG001
+    """The section's Markdown."""
+    every = goldens()
+    heads = ["curve", "quantity", "its authors say", "here", "agrees"]
+    rows = [
+        [one.curve, one.quantity, f"{one.theirs} ({one.place})", one.ours,
+         "yes" if one.agrees else "**no**"]
+        for one in every
+    ]  # fmt: skip
+    rules = dict.fromkeys(f"- {one.quantity}: {one.rule}" for one in every)
+    count = sum(one.agrees for one in every)
+    whys = [f"- {one.curve}, {one.quantity}: {one.why or 'not known'}." for one in every
+            if not one.agrees]  # fmt: skip
+    told = ["When the two agree:\n", *rules, ""]
+    told += ["Why some do not:\n", *whys, ""] if whys else []
+    return "\n".join(
+        [_HEAD.format(count=count, all=len(every)), table(heads, rows), *told, _MISSING]
+    )
+
+
+_HEAD = """Published curves (`batchscale regimes published`) and what their authors say of them:
+{count} of {all} agree. **(r)** marks what is remembered of a paper's text and could not be read
+again: right as far as known, not to be cited as a quotation. Intervals are 90 %.
+"""
+
+_MISSING = """Not here, for want of data: VGG-11 and ResNet-50 on ImageNet and Open Images, the
+Transformer on Common Crawl, and the curves over several goals of Shallue et al. (not among the
+digitized ones), RNN-T of MLPerf (not among the newest versions), McCandlish et al.'s own curves.
+That a symmetric knee ends perfect scaling of VGG-11 at 176, where B·S is flat up to 1,024, can
+therefore not be shown here.
+"""
+
+
+def _zhang() -> Iterator[Golden]:
+    theirs = {"85m": 745.32, "151m": 955.16, "604m": 1888.52}
+    for curve, found in located("published", ZHANG, None, "zhang2024"):
+        size = str(curve.group["model"]).rpartition("-")[2]
+        ours = found.defined
+        assert ours is not None
+        yield Golden(
+            key=f"zhang {size}",
+            curve=named(curve),
+            quantity="critical batch size by their definition",
+            theirs=f"{theirs[size]:,.2f}",
+            place="Zhang et al. 2024, the authors' answer",
+            ours=interval(ours.value, ours.low, ours.high)
+            + ("" if ours.value is None else f", exactly {ours.value:,.2f}"),
+            agrees=ours.value is not None and abs(ours.value - theirs[size]) <= 0.01,
+            rule="0.01 apart at most, from the steps that they fitted",
+        )
+
+
+def _zhang_law() -> Golden:
+    curves, found = zip(*located("published", ZHANG, None, "zhang2024"), strict=True)
+    millions = {str(curve.group["model"]): curve.group["parameters"] / 1e6 for curve in curves}
+    ((law, _),) = laws(curves, found, "model", sizes=millions)
+    power, factor = law.exponent, law.coefficient
+    assert power.value is not None
+    return Golden(
+        key="zhang law",
+        curve="the three of c4",
+        quantity="its law over model size N in millions",
+        theirs="93.2 · N^0.47",
+        place="Zhang et al. 2024",
+        ours=f"{interval(factor.value, factor.low, factor.high)} · "
+        f"N^{interval(power.value, power.low, power.high)}",
+        agrees=round(power.value, 2) == 0.47 and factor.holds(93.2) and power.holds(0.47),
+        rule="the exponent to two digits, and both numbers in the intervals",
+    )
+
+
+def _momentum() -> Iterator[Golden]:
+    """SGD against momentum and Nesterov, on each workload that has both."""
+    place = "Shallue et al. 2019, 4.4 and figure 4 (r)"
+    for workload in ("mnist-simple-cnn", "cifar10-resnet8"):
+        by = {c.group["optimizer"]: (c, r) for c, r in located("published", SHALLUE, workload)}
+        base = by.pop("sgd")[1]
+        for curve, found in by.values():
+            longer = ratio(found.critical_batch_size, base.critical_batch_size)
+            yield Golden(
+                key=f"longer {named(curve)}",
+                curve=named(curve),
+                quantity="critical batch size over SGD's",
+                theirs="momentum extends perfect scaling to larger batch sizes",
+                place=place,
+                ours=words(longer),
+                agrees=longer.low is not None and longer.low > 1,
+                rule="the whole interval of the ratio lies above 1",
+            )
+            same = ratio(found.min_examples, base.min_examples)
+            yield Golden(
+                key=f"same {named(curve)}",
+                curve=named(curve),
+                quantity="examples to target at small batches, over SGD's",
+                theirs="it matches plain SGD at small batch sizes",
+                place=place,
+                ours=words(same),
+                agrees=same.low is not None and same.high is not None
+                and same.low < FLOOR and same.high > 1 / FLOOR,
+                rule=f"the interval meets 1/{FLOOR:g} to {FLOOR:g}, what separate searches of one "
+                "optimizer differ by",
+            )  # fmt: skip
+
+
+def _everywhere() -> Iterator[Golden]:
+    """Perfect scaling, then diminishing returns, then maximal data parallelism."""
+    for curve, found in located("published", SHALLUE):
+        yield Golden(
+            key=f"regimes {named(curve)}",
+            curve=named(curve),
+            quantity="the three regimes",
+            theirs="perfect scaling at the smallest batch sizes, diminishing returns, then none",
+            place="Shallue et al. 2019, 4.1 and figure 1 (r)",
+            ours=_three(found),
+            agrees=_from_the_start(found) and found.maximal_parallelism_from.low is not None,
+            rule="perfect scaling is claimed with both ends, and where maximal parallelism begins "
+            "is bounded below",
+            why=_start(curve),
+        )
+
+
+def _start(curve: Curve) -> str:
+    """What the two smallest batch sizes say by themselves."""
+    (small, most), (large, least) = ((p.batch_size, p.steps or np.nan) for p in curve.points[:2])
+    return (
+        f"its digitized points begin at {small} and {large}, where {large / small:.0f} times the "
+        f"batch size takes {most / least:.1f} times fewer steps, and smaller ones are not there"
+    )
+
+
+def _three(found: Regimes) -> str:
+    perfect, maximal = found.perfect_scaling_until, found.maximal_parallelism_from
+    ends = [
+        f"{words} {interval(one.value, one.low, one.high)}"
+        for words, one in (("perfect until", perfect), ("maximal from", maximal))
+    ]
+    return ", ".join(ends)
+
+
+def _from_the_start(found: Regimes) -> bool:
+    return found.perfect_scaling_until.reached and found.best["a"] == 1
+
+
+def _models() -> Iterator[Golden]:
+    """The Transformer against the LSTM."""
+    (_, long), (_, short_) = (
+        _one(SHALLUE, workload) for workload in ("lm1b-transformer-base", "lm1b-lstm")
+    )
+    yield Golden(
+        key="models",
+        curve="lm1b, Transformer over LSTM",
+        quantity="critical batch size over the LSTM's",
+        theirs="some models can exploit much larger batch sizes than others",
+        place="Shallue et al. 2019, 4.3 and figure 3 (r)",
+        ours=words(ratio(long.critical_batch_size, short_.critical_batch_size)),
+        agrees=(ratio(long.critical_batch_size, short_.critical_batch_size).low or 0) > 1,
+        rule="the whole interval of the ratio lies above 1",
+    )
+
+
+def _one(source: str, workload: str, optimizer: str | None = None) -> Located:
+    found = [
+        (curve, regime)
+        for curve, regime in located("published", source, workload)
+        if optimizer in (None, curve.group["optimizer"])
+    ]
+    (only,) = found
+    return only
+
+
+def _relation() -> Golden:
+    off = {}
+    for source, definition in ((SHALLUE, None), (ZHANG, "zhang2024")):
+        for curve, _ in located("published", source, None, definition):
+            off[named(curve)] = scatter(*curve.to_fit())
+    within = [name for name, noise_ in off.items() if noise_ <= SINGLE]
+    worst = max(off, key=lambda name: off[name])
+    return Golden(
+        key="relation",
+        curve=f"the {len(off)} curves of Shallue et al. and Zhang et al.",
+        quantity="scatter about (S/S_min - 1)(E/E_min - 1) = 1",
+        theirs=f"the relation holds; within {SINGLE:.0%} for most published curves",
+        place="McCandlish et al. 2018; the facts of the packaged data",
+        ours=f"within {SINGLE:.0%}: {len(within)} of {len(off)}; the most is "
+        f"{off[worst]:.0%} ({worst})",
+        agrees=2 * len(within) > len(off),
+        rule=f"the root mean square of log steps about it is at most {SINGLE:g} for more than half",
+    )
+
+
+def scatter(sizes: np.ndarray, steps: np.ndarray) -> float:
+    """Root mean square of log steps about the best knee of bend 1 through the points (n,)."""
+    x, y = np.log(sizes), np.log(steps)
+    at, _, _ = beta(x[None], y[None])
+    off = y - np.logaddexp(0.0, at[0] - x)
+    return float(np.sqrt(np.square(off - off.mean()).mean()))
+
+
+def _noise_scale() -> Golden:
+    curves = located("published", SHALLUE, "mnist-simple-cnn")
+    said = {curve.group["optimizer"]: found.critical_batch_size for curve, found in curves}
+    values = [one.value for one in said.values() if one.value is not None]
+    return Golden(
+        key="noise scale",
+        curve="mnist-simple-cnn, its three optimizers",
+        quantity="critical batch size against the gradient noise scale",
+        theirs="about 900 for MNIST, another network and target",
+        place="McCandlish et al. 2018 (r)",
+        ours="; ".join(f"{name} {_whole(one)}" for name, one in said.items()),
+        agrees=len(values) == len(said)
+        and all(1 / ORDER <= value / 900 <= ORDER for value in values),
+        rule="the same order of magnitude, a factor of ten: the two are held equal only roughly",
+    )
+
+
+def _whole(one: Interval) -> str:
+    return interval(one.value, one.low, one.high)
+
+
+def _plateaus() -> Iterator[Golden]:
+    """How far the points of a plateau lie from the fit."""
+    for curve, found in located("published", SHALLUE):
+        start = found.maximal_parallelism_from.value
+        if start is None:
+            continue
+        sizes, steps = curve.to_fit()
+        flat = sizes >= start
+        off = np.log(steps[flat] / found.steps(sizes[flat]))
+        far = float(np.abs(off).max()) if flat.any() else 0.0
+        yield Golden(
+            key=f"plateau {named(curve)}",
+            curve=named(curve),
+            quantity="wobble of the plateau",
+            theirs=f"up to ±{WOBBLE:.0%}",
+            place="the facts of the packaged data: minima over single seeds",
+            ours=f"at most {np.expm1(far):.0%} off the fit, {int(flat.sum())} points from "
+            f"{short(start)} on",
+            agrees=far <= np.log1p(WOBBLE),
+            rule=f"no point of it lies more than {WOBBLE:.0%} off the fitted curve",
+        )
+
+
+def _run_noise() -> Iterator[Golden]:
+    for benchmark, theirs in PUBLISHED.items():
+        ours = noise(benchmark)
+        yield Golden(
+            key=f"noise {benchmark}",
+            curve=f"{benchmark}, {ours.runs} runs at {ours.sizes} batch sizes",
+            quantity="run-to-run coefficient of variation of steps to target",
+            theirs=f"{theirs:g} %",
+            place="MLPerf reference convergence points, the facts of the packaged data",
+            ours=f"{ours.value:.1f} % [{ours.low:.1f}, {ours.high:.1f}], from "
+            f"{ours.least:.1f} to {ours.most:.1f} by batch size",
+            agrees=ours.low <= theirs <= ours.high,
+            rule="theirs lies in the interval: the median over batch sizes of the standard "
+            "deviation over the mean, runs drawn again within each batch size",
+        )

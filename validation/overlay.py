@@ -1,0 +1,290 @@
+"""Published and own curves in one picture: each by its own knee, and workload by workload."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from analysis.curves.curve import Curve
+from analysis.figures import save
+from analysis.figures.drawing import marks, strips
+from analysis.figures.drawing.style import (
+    COLUMN,
+    FAINT,
+    INK,
+    LOOKS,
+    Look,
+    context,
+    grid,
+    log2_axis,
+    look,
+)
+from analysis.fit.regimes import Interval, Regimes
+from validation.packaged import interval, located, named, sources
+from validation.page import PAGE, table
+
+OWN = "own"
+DEMO = "digits-mlp"
+"""The workload whose own curves are compared: those of the gallery are of few trials."""
+PICTURES = {"knees": "overlay-knees.png", "workloads": "overlay-workloads.png"}
+IMAGES = PAGE.parent / "img"
+NAMES = {
+    "shallue_2019_digitized": "Shallue et al. 2019",
+    "zhang_2024": "Zhang et al. 2024",
+    "mlperf_rcp": "MLPerf",
+    OWN: OWN,
+}
+_MINE = Look("#000000", "D", "-")
+BOTH = ("mnist-simple-cnn", "cifar10-resnet8")
+"""Published workloads that are packaged as workloads too: a panel each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """A curve of the picture of all knees, and why it is not in it."""
+
+    source: str
+    curve: Curve
+    found: Regimes
+
+    @property
+    def why_not(self) -> str | None:
+        """None where its critical batch size has a value and both ends."""
+        critical = self.found.critical_batch_size
+        if critical.value is None:
+            return "no critical batch size"
+        return None if critical.reached else "its interval is open"
+
+    def scaled(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """B/B_crit and S/S_min of each batch size that reached the target, and whether it is in
+        the fit; (n,) each. Of repeated runs the median."""
+        hit = [point for point in self.curve.points if point.steps is not None]
+        best = self.found.best
+        size = np.array([point.batch_size for point in hit]) / best["critical_batch_size"]
+        steps = np.array([point.steps for point in hit], dtype=float) / best["min_steps"]
+        used = ~np.isin([point.batch_size for point in hit], self.found.left_out)
+        return size, steps, used
+
+
+def shown() -> list[Shown]:
+    """Every published curve of three or more batch sizes, then the demo's."""
+    return [
+        Shown(source=OWN if packaged == OWN else source, curve=curve, found=found)
+        for packaged in ("published", OWN)
+        for source in sources(packaged)
+        for curve, found in located(packaged, source, DEMO if packaged == OWN else None)
+    ]
+
+
+def section(processes: int | None = None) -> str:  # noqa: ARG001
+    """Draw both pictures into docs/img; the section's Markdown."""
+    every = shown()
+    pictures(IMAGES, every)
+    return render(every)
+
+
+def render(every: Sequence[Shown]) -> str:
+    """The section's Markdown."""
+    heads = ["curve", "batch sizes", "critical batch size", "k", "a", "scatter", "in the picture"]
+    rows = [
+        [
+            f"{NAMES.get(one.source, one.source)}: {named(one.curve)}",
+            _sizes(one.curve),
+            _words(one.found.critical_batch_size),
+            f"{one.found.best['k']:.2g}",
+            f"{one.found.best['a']:.2g}",
+            f"{one.found.best['noise']:.1%}",
+            one.why_not or "yes",
+        ]
+        for one in every
+    ]
+    parts = [_HEAD, _link("knees", "Every curve by its own knee"), table(heads, rows), _BESIDE]
+    parts += [_link("workloads", "Published and own points of one workload"), *_said(every), ""]
+    return "\n".join(parts)
+
+
+_HEAD = """Steps over the fitted S_min against batch size over the fitted B_crit, of every packaged
+curve whose critical batch size has a value and both ends. On McCandlish et al.'s knee (k = 1) all
+would lie on the line; beneath, how far they lie off it. A bend k above 1 dips below the line about
+B_crit, one below 1 rises above it; curves whose slope a at small batches is not 1 leave the line
+there, and have no perfect scaling. Hollow points rise off the plateau and are in no fit. Of several
+runs the median is drawn.
+"""
+
+_BESIDE = """
+Published points (open) and those that were measured with the packaged workload (filled), at the
+same target; lines are the fitted knees, bars beneath the critical batch sizes with 90 % intervals.
+"""
+
+
+def _link(name: str, words: str) -> str:
+    return f"![{words}](img/{PICTURES[name]})\n"
+
+
+def _sizes(curve: Curve) -> str:
+    return f"{min(curve.batch_sizes):,}–{max(curve.batch_sizes):,} ({len(curve.batch_sizes)})"
+
+
+def _words(one: Interval) -> str:
+    return interval(one.value, one.low, one.high)
+
+
+def _said(every: Sequence[Shown]) -> Iterator[str]:
+    """What own points each panel has."""
+    for workload in BOTH:
+        _, own = _pair(every, workload)
+        if not own:
+            yield f"- {workload}: published points alone, none of its own is packaged yet."
+        for one in own:
+            at = ", ".join(f"{size:,}" for size in one.curve.batch_sizes)
+            yield (
+                f"- {workload}, {one.curve.group.get('optimizer')}: own points at {at}, the best "
+                f"of {one.curve.trials}"
+            )
+
+
+def _pair(every: Sequence[Shown], workload: str) -> tuple[list[Shown], list[Shown]]:
+    """The published curves of a workload, and the own ones at the same target."""
+    mine = [one for one in every if one.curve.group.get("workload") == workload]
+    published = [one for one in mine if one.source != OWN]
+    targets = {str(one.curve.target) for one in published}
+    own = [one for one in mine if one.source == OWN and str(one.curve.target) in targets]
+    return published, own
+
+
+def knees(every: Sequence[Shown]) -> Figure:
+    """Every curve by its own knee, and how far it lies off the knee of bend 1."""
+    figure = Figure(figsize=(COLUMN * 1.6, COLUMN * 1.7), layout="constrained")
+    ax, beneath = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": [3, 1.3]})
+    used = [one for one in every if one.why_not is None]
+    counts = Counter(one.source for one in used)
+    names = dict.fromkeys(one.source for one in every if one.source != OWN)
+    looks = {**{name: look(i) for i, name in enumerate(names)}, OWN: _MINE}
+    sides: list[float] = []
+    tops: list[float] = []
+    for one in used:
+        size, steps, fitted = one.scaled()
+        sides += size.tolist()
+        tops += steps.tolist()
+        for at, y in ((ax, steps), (beneath, steps / (1 + 1 / size))):
+            _dots(at, size, y, fitted, looks[one.source])
+    low, high = min(sides), max(sides)
+    x = np.geomspace(low / 1.5, high * 1.5, 400)
+    ax.plot(x, 1 + 1 / x, color=INK, linewidth=1.1, zorder=3)
+    ax.plot(x[x < 1.6], 1 / x[x < 1.6], color=INK, linewidth=0.8, linestyle=(0, (4, 3)), zorder=3)
+    beneath.axhline(1, color=INK, linewidth=1.1, zorder=3)
+    for at in (ax, beneath):
+        at.set_xscale("log", base=2)
+        at.set_yscale("log", base=2)
+        at.axvline(1, color=FAINT, linewidth=0.6, zorder=1)
+        grid(at)
+    log2_axis(ax.xaxis, low, high)
+    log2_axis(ax.yaxis, 0.5, max(tops), most=9)
+    ax.set_ylim(0.5, max(tops) * 1.5)
+    log2_axis(beneath.yaxis, 0.25, 4)
+    beneath.set_ylim(0.4, 2.5)
+    ax.set_ylabel(r"$S\,/\,S_\mathrm{min}$")
+    beneath.set_ylabel("over the knee")
+    beneath.set_xlabel(r"$B\,/\,B_\mathrm{crit}$")
+    handles = [
+        _handle(looks[name], f"{NAMES.get(name, name)}, {_curves(counts[name])}") for name in counts
+    ]
+    handles += [
+        Line2D([], [], color=INK, linewidth=1.1,
+               label=r"$S = S_\mathrm{min}\,(1 + B_\mathrm{crit}/B)$"),
+        Line2D([], [], color=INK, linewidth=0.8, linestyle=(0, (4, 3)), label="perfect scaling"),
+    ]  # fmt: skip
+    ax.legend(handles=handles, loc="upper right")
+    return figure
+
+
+def _curves(count: int) -> str:
+    return f"{count} curve" + "s" * (count != 1)
+
+
+def _dots(ax: Axes, x: np.ndarray, y: np.ndarray, fitted: np.ndarray, one: Look) -> None:
+    for which, face in ((fitted, one.colour), (~fitted, "white")):
+        ax.plot(
+            x[which], y[which], marker=one.marker, linestyle="none", markersize=3.2, zorder=4,
+            color=one.colour, markerfacecolor=face, alpha=0.8,
+            markeredgecolor="white" if face == one.colour else one.colour, markeredgewidth=0.4,
+        )  # fmt: skip
+
+
+def _handle(one: Look, text: str, *, hollow: bool = False, line: bool = False) -> Line2D:
+    return Line2D(
+        [], [], color=one.colour, marker=one.marker, linestyle=one.line if line else "none",
+        label=text, markerfacecolor="white" if hollow else one.colour,
+        markeredgecolor=one.colour if hollow else "white", markeredgewidth=0.8 if hollow else 0.5,
+    )  # fmt: skip
+
+
+def workloads(every: Sequence[Shown]) -> Figure:
+    """A panel for each of ``BOTH``: published points and knees, with the own ones beside."""
+    figure = Figure(figsize=(COLUMN * len(BOTH), COLUMN * 1.15), layout="constrained")
+    for ax, workload in zip(figure.subplots(1, len(BOTH), squeeze=False)[0], BOTH, strict=True):
+        _panel(ax, workload, *_pair(every, workload))
+    return figure
+
+
+def _panel(ax: Axes, workload: str, published: Sequence[Shown], own: Sequence[Shown]) -> None:
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log", base=2)
+    both = [*published, *own]
+    steps = [p.steps for one in both for p in one.curve.points if p.steps is not None]
+    sizes = [size for one in both for size in one.curve.batch_sizes]
+    ax.set_ylim(min(steps) / 1.7, max(steps) * 1.6)
+    grid(ax)
+    # A training algorithm has one colour, whoever measured it.
+    order = list(dict.fromkeys(str(one.curve.group.get("optimizer")) for one in both))
+    looks = [LOOKS[order.index(str(one.curve.group.get("optimizer")))] for one in both]
+    for one, style in zip(both, looks, strict=True):
+        _points(ax, one, style)
+    regimes: list[Regimes | None] = [one.found for one in both]
+    strips.criticals(ax, regimes, looks)
+    log2_axis(ax.xaxis, min(sizes), max(sizes))
+    log2_axis(ax.yaxis, min(steps) / 1.7, max(steps) * 1.6, most=8)
+    handles = [
+        _handle(style, f"{name}, {'own' if one.source == OWN else 'published'}",
+                hollow=one.source != OWN, line=True)
+        for one, style in zip(both, looks, strict=True)
+        for name in [str(one.curve.group.get("optimizer"))]
+    ]  # fmt: skip
+    ax.legend(handles=handles, loc="upper right")
+    if not own:
+        ax.text(0.03, 0.24, "no own points yet", transform=ax.transAxes, color=FAINT, fontsize=6.5)
+    ax.set_title(f"{workload}\n{both[0].curve.target}", color=FAINT, fontsize=7, pad=5)
+    ax.set_xlabel("batch size")
+    ax.set_ylabel("steps to target")
+
+
+def _points(ax: Axes, one: Shown, style: Look) -> None:
+    x = np.geomspace(*one.found.fitted_over, 200)
+    mine = one.source == OWN
+    ax.plot(x, one.found.steps(x), color=style.colour, linestyle=style.line, zorder=4,
+            linewidth=1.3 if mine else 0.9)  # fmt: skip
+    if mine:
+        marks.points(ax, one.curve, one.found, style)
+        return
+    for point in one.curve.points:
+        if point.steps is not None:
+            ax.plot(
+                [point.batch_size], [point.steps], marker=style.marker, color=style.colour,
+                markerfacecolor="white", markeredgewidth=0.8, zorder=3, linestyle="none",
+            )  # fmt: skip
+
+
+def pictures(folder: Path, every: Sequence[Shown]) -> list[Path]:
+    """Both pictures as files of a folder; what was written."""
+    with context():
+        return [
+            *save(knees(every), folder / PICTURES["knees"]),
+            *save(workloads(every), folder / PICTURES["workloads"]),
+        ]

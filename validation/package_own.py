@@ -1,0 +1,229 @@
+"""``python -m validation.package_own RESULTS_FOLDER ... [--to FOLDER]``: package what was swept.
+
+Of every experiment of the folders the finished studies and their trials that count, with ``source``
+set; those of an experiment that is there already go. What says where and how fast it ran stays out.
+Measurements come with the studies that train past their target (``stop_at_target: false``), which
+another target or a budget can be asked of; of the others they are a hundred times the rest, and
+stay out. The same folders make the same bytes.
+"""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import re
+import socket
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from results.counts import count
+from results.errors import ResultsError
+from results.reader import Results, open
+from results.rows import KEYS, latest
+from results.schema import SCHEMAS, json_text, table
+from results.storage.location import PACKAGED, Location
+from results.store import encode, experiment_name
+
+SOURCE = "batchscale"
+"""``source`` of every row: what tells it from a sweep of the reader's own."""
+
+LEFT_OUT = (
+    "commit",
+    "device",
+    "error",
+    "evaluation_seconds",
+    "layout",
+    "other_seconds",
+    "pack",
+    "pack_models",
+    "train_seconds",
+)
+"""What is true of the machine or of one run on it."""
+
+_MEASURED = "Steps to target of every trial, and its measurements."
+_UNMEASURED = (
+    "Steps to target of every trial; measurements are not packaged, so that another target cannot "
+    "be asked of it."
+)
+
+_PATH = re.compile(r"(?:^|[\s'\"=:(\[])(?:/(?!/)[^\s/'\"]+/|~/|[A-Za-z]:\\)")
+"""A path of a file system: an absolute one, or one of a home folder."""
+
+
+def tables(folders: Sequence[str | Path]) -> dict[str, dict[str, pa.Table]]:
+    """Experiment to its tables by name.
+
+    Raises:
+        ResultsError: a folder that is none or holds no trial, an experiment that two folders have,
+            or a cell that names this machine, its user or a path.
+    """
+    found: dict[str, dict[str, pa.Table]] = {}
+    for folder in folders:
+        opened = open(folder)
+        names = pc.unique(opened.trial_rows["experiment"]).to_pylist()
+        if not names:
+            raise ResultsError(f"{folder} holds no trials", hint="name the folder of a sweep")
+        for name in sorted(names):
+            if name in found:
+                raise ResultsError(
+                    f"two folders have the experiment {name}", hint="name one of them"
+                )
+            found[experiment_name(name)] = _tables(opened, name)
+    return found
+
+
+def make(folders: Sequence[str | Path], folder: Path) -> int:
+    """Write the experiments of ``folders`` under ``folder``; the number of their trials.
+
+    Raises:
+        ResultsError: as ``tables``, or a folder that cannot be written.
+    """
+    made = tables(folders)
+    location = Location(folder)
+    for experiment, own in made.items():
+        for name in SCHEMAS:
+            for file in location.files(f"{name}/{experiment}", ".parquet"):
+                location.delete(file.name)
+        for name, rows in own.items():
+            location.write(f"{name}/{experiment}/{experiment}.parquet", encode(rows))
+    return sum(own["trials"].num_rows for own in made.values())
+
+
+def _tables(opened: Results, experiment: str) -> dict[str, pa.Table]:
+    def mine(rows: pa.Table) -> pa.Table:
+        return rows.filter(pc.equal(rows["experiment"], experiment))
+
+    # Studies in the experiment's order, which curves stand in; trials by study, as they were drawn.
+    every = opened.source.table("studies").replace_schema_metadata(None)
+    studies, trials = mine(latest(every, KEYS["studies"])), mine(opened.trial_rows)
+    studies = studies.filter(pc.is_in(studies["study"], _finished(studies, trials)))
+    trials = trials.filter(pc.is_in(trials["study"], studies["study"].combine_chunks()))
+    if not trials.num_rows:
+        raise ResultsError(
+            f"no study of {experiment} in {opened.root} is finished",
+            hint="give the sweep's command again: it does what is missing",
+        )
+    place = pc.index_in(trials["study"], studies["study"].combine_chunks())
+    keys = ("place", "role", "search_seed", "enlargement", "index", "trial")
+    trials = trials.append_column("place", place).sort_by([(key, "ascending") for key in keys])
+    kept = {"studies": _plain("studies", studies), "trials": _plain("trials", trials)}
+    measured = _measurements(opened, trials)
+    if measured is not None:
+        kept["measurements"] = measured
+    for name, rows in kept.items():
+        _no_place(name, rows)
+    return {**kept, "sources": _source(experiment, kept["trials"], measured is not None)}
+
+
+def _measurements(opened: Results, trials: pa.Table) -> pa.Table | None:
+    """Of the trials that were trained past their target, by trial and step; None if none was."""
+    beyond = trials.filter(pc.equal(trials["stop_at_target"], False))
+    if not beyond.num_rows:
+        return None
+    part = opened.with_trials(beyond.select(opened.trial_rows.column_names))
+    found = part.read_measurements(SCHEMAS["measurements"].names)
+    rows = pa.Table.from_pandas(found, schema=SCHEMAS["measurements"], preserve_index=False)
+    place = pc.index_in(rows["trial"], beyond["trial"].combine_chunks())
+    rows = rows.append_column("place", place)
+    return _plain("measurements", rows.sort_by([("place", "ascending"), ("step", "ascending")]))
+
+
+def _finished(studies: pa.Table, trials: pa.Table) -> pa.Array:
+    """The studies that have as many feasible trials of their search as they want: an unfinished
+    one would cut every batch size of its curve to the few that it has."""
+    columns = ["study", "role", "status", "stop_reason"]
+    rows = trials.select(columns).to_pandas()
+    searched = rows["role"].isin(("search", "extension"))
+    ended = rows["status"].eq("COMPLETE") | rows["stop_reason"].eq("dominated")
+    have = rows[searched & ended]["study"].value_counts()
+    wanted = studies.select(["study", "trials_wanted"]).to_pylist()
+    done = [
+        row["study"] for row in wanted if have.get(row["study"], 0) >= (row["trials_wanted"] or 1)
+    ]
+    return pa.array(done, pa.string())
+
+
+def _plain(name: str, rows: pa.Table) -> pa.Table:
+    """The rows with their source, and without what is not true of them elsewhere."""
+    fixed = {"source": SOURCE, "run": SOURCE}
+    columns = []
+    for field in SCHEMAS[name]:
+        if field.name in LEFT_OUT:
+            columns.append(pa.nulls(len(rows), field.type))
+        elif field.name in fixed:
+            columns.append(pa.array([fixed[field.name]] * len(rows), field.type))
+        else:
+            columns.append(rows[field.name])
+    return pa.table(columns, schema=SCHEMAS[name])
+
+
+def _source(experiment: str, trials: pa.Table, measured: bool) -> pa.Table:
+    versions = sorted({text for text in trials["versions"].to_pylist() if text})
+    last = max(trials["time"].to_pylist())
+    row = {
+        "experiment": experiment,
+        "source": SOURCE,
+        "citation": f"The batchscale developers: batchscale, experiment {experiment}",
+        "licence": "Apache-2.0",
+        "address": None,
+        "checksum": f"sha256:{_digest(trials)}",
+        "notes": f"{_MEASURED if measured else _UNMEASURED} "
+        f"Versions: {'; '.join(versions) or 'not recorded'}",
+        "time": last,
+    }
+    return table("sources", [row])
+
+
+def _digest(trials: pa.Table) -> str:
+    """Of the answers: each trial with its steps to target."""
+    pairs = trials.select(["trial", "status", "steps_to_target", "last_miss"]).to_pylist()
+    return hashlib.sha256(json_text(pairs).encode()).hexdigest()
+
+
+def _no_place(name: str, rows: pa.Table) -> None:
+    words = {socket.gethostname(), getpass.getuser()} - {"root", "localhost"}
+    for column, cell in _texts(rows):
+        if _PATH.search(cell) or any(
+            re.search(rf"\b{re.escape(word)}\b", cell) for word in words if len(word) > 3
+        ):
+            raise ResultsError(
+                f"column {column} of {name} names this machine, its user or a path: {cell[:80]!r}",
+                hint="sweep a packaged workload, or one whose file is named without its folder",
+            )
+
+
+def _texts(rows: pa.Table) -> Iterator[tuple[str, str]]:
+    for field in rows.schema:
+        if pa.types.is_string(field.type):
+            cells = pc.unique(rows[field.name]).drop_null().to_pylist()
+            yield from ((field.name, text) for text in cells)
+
+
+def main(words: Sequence[str]) -> str:
+    """Run the command; what it says.
+
+    Raises:
+        ResultsError: as ``make``, or no folder.
+    """
+    given, to = list(words), PACKAGED["own"]
+    if "--to" in given[:-1]:
+        at = given.index("--to")
+        to = Path(given[at + 1])
+        del given[at : at + 2]
+    if not given or any(word.startswith("--") for word in given):
+        raise ResultsError(
+            "no results folder is named" if not given else f"no option {given[-1]}",
+            hint="usage: python -m validation.package_own RESULTS_FOLDER ... [--to FOLDER]",
+        )
+    return count(make(given, to), "trial")
+
+
+if __name__ == "__main__":
+    try:
+        print(main(sys.argv[1:]))
+    except ResultsError as error:
+        sys.exit(f"error: {error}" + (f"\nhint: {error.hint}" if error.hint else ""))

@@ -1,0 +1,78 @@
+"""The packaged curves and what is located on them, each computed once."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pandas as pd
+
+import results
+from analysis import curves, regimes
+from analysis.curves.curve import Curve
+from analysis.fit.regimes import Regimes, TooFewBatchSizesError
+from results.storage.location import PACKAGED
+
+Located = tuple[Curve, Regimes]
+
+
+@cache
+def trials(packaged: str) -> pd.DataFrame:
+    """The trials of the packaged data of that name (``published`` or ``own``)."""
+    return results.open(packaged).trials
+
+
+def sources(packaged: str) -> list[str]:
+    """The sources of packaged data, in the order of their names; none where none is installed."""
+    if not any((PACKAGED[packaged] / "trials").glob("*/*.parquet")):
+        return []
+    return sorted(trials(packaged)["source"].dropna().unique())
+
+
+def located(
+    packaged: str, source: str, workload: str | None = None, definition: str | None = None
+) -> tuple[Located, ...]:
+    """The curves of one source (and workload) with their regimes; those of too few batch sizes
+    are left out.
+
+    Raises:
+        ResultsError: the source has none.
+    """
+    return tuple(
+        (curve, found)
+        for curve, found in _located(packaged, source, definition)
+        if workload in (None, curve.group.get("workload"))
+    )
+
+
+@cache
+def _located(packaged: str, source: str, definition: str | None) -> tuple[Located, ...]:
+    rows, studies = trials(packaged), results.open(packaged).studies
+    mine = rows["source"] == source
+    found = []
+    for curve in curves(rows[mine], studies=studies[studies["source"] == source]):
+        try:
+            found.append((curve, regimes(curve, definition=definition)))
+        except TooFewBatchSizesError:
+            continue
+    return tuple(found)
+
+
+def named(curve: Curve) -> str:
+    """A packaged curve in a few words: its workload and training algorithm."""
+    words = (curve.group.get("workload"), curve.group.get("optimizer"))
+    return ", ".join(str(word) for word in words if word)
+
+
+def short(number: float) -> str:
+    """Three significant digits at most."""
+    return f"{float(f'{number:.3g}'):,g}"
+
+
+def interval(value: float | None, low: float | None, high: float | None) -> str:
+    """``190 [150, 240]``, ``≥ 150``, ``≤ 240``, ``open``."""
+    if low is not None and high is not None:
+        ends = f"[{short(low)}, {short(high)}]"
+        return ends if value is None else f"{short(value)} {ends}"
+    if low is not None:
+        return f"≥ {short(low)}"
+    return "open" if high is None else f"≤ {short(high)}"

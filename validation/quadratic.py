@@ -1,0 +1,86 @@
+"""What is said of curves that are known exactly: the noisy quadratic model, tuned."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+from analysis.curves.curve import Curve
+from analysis.curves.points import Point
+from analysis.fit.regimes import Regimes, regimes
+from validation import exact, nqm
+from validation.packaged import interval, short
+from validation.page import table
+from validation.tally import TOLERANCE
+
+SIZES = [2**i for i in range(2, 21)]
+NAMES = {"sgd": "SGD", "heavy_ball": "heavy ball", "ema": "averaged iterates"}
+
+
+@cache
+def steps(rule: str) -> tuple[int, ...]:
+    """Exact steps to the goal at each of ``SIZES``, tuned over the paper's grids."""
+    found = nqm.tune(SIZES, rule)
+    counts = tuple(tuned.steps for tuned in found if tuned.steps is not None)
+    assert len(counts) == len(found)
+    return counts
+
+
+@cache
+def said(rule: str, every: int = 1) -> Regimes:
+    """The regimes of the curve at every so-manyth of ``SIZES``."""
+    points = tuple(
+        Point(batch_size=size, steps=float(count), trials=1, middles=(float(count),))
+        for size, count in zip(SIZES[::every], steps(rule)[::every], strict=True)
+    )
+    group = {"optimizer": rule}
+    return regimes(Curve(group=group, label=NAMES[rule], target=None, points=points, trials=1))
+
+
+@cache
+def true(rule: str) -> dict[str, float]:
+    """The quantities by their definitions, read off a monotone cubic through the exact curve."""
+    x = np.log(SIZES)
+    curve = exact.between(x, np.log(np.array(steps(rule), dtype=float)))
+    found = exact.quantities(curve, x[0], x[-1], TOLERANCE)
+    return {name: float(np.exp(value)) for name, value in found.items()}
+
+
+def section(processes: int | None = None) -> str:  # noqa: ARG001
+    """The section's Markdown."""
+    rows = []
+    for name in true("sgd"):
+        rows.append([f"exact `{name}`", *(short(true(rule)[name]) for rule in NAMES)])
+        each = (getattr(said(rule), name) for rule in NAMES)
+        rows.append(["what is said", *(interval(one.value, one.low, one.high) for one in each)])
+    rows.append(["notes", *("; ".join(said(rule).notes) or "none" for rule in NAMES)])
+    halved = [
+        f"{NAMES[rule]} {interval(one.value, one.low, one.high)}"
+        for rule in NAMES
+        for one in [said(rule, 2).critical_batch_size]
+    ]
+    return "\n".join(
+        [
+            _INTRODUCTION,
+            table(["", *NAMES.values()], rows),
+            f"At every second batch size the critical batch sizes are: {', '.join(halved)}.",
+            _READ,
+        ]
+    )
+
+
+_INTRODUCTION = """The noisy quadratic model (Zhang et al. 2019, arXiv:1907.04164) has an exact
+curve: `validation.nqm`, with SGD, heavy ball, averaged iterates and preconditioned steps, tuned
+over the paper's grids, meets the published table within 0.1 % or two steps. At the 19 doublings
+from 4 to 2²⁰, without noise but for the steps of those grids (2 to 4 % about the knee), the answers
+are:
+"""
+
+_READ = """
+Critical batch sizes come out right. The plateau of these curves is approached more slowly than
+perfect scaling is left: the symmetric knee puts its beginning a quarter to a third too early, and
+SGD's end of perfect scaling a sixth too early. With so little noise the intervals do not make up
+for that. For averaged iterates the misfit goes to the slope, and perfect scaling, which is there,
+is denied; with every second batch size it is not.
+"""

@@ -1,0 +1,187 @@
+"""Table 3: whole searches, from the trials table to the regimes.
+
+The truth is what is estimated: the regimes of the median, over fresh searches, of the best of N.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from analysis.curves.curve import Curve, curves
+from analysis.fit.estimate import QUANTITIES
+from analysis.fit.knee import Array
+from validation import surface as surfaces
+from validation.page import SHORT, keep, kept, number, paragraphs, share, table
+from validation.pool import run
+from validation.surface import Surface
+from validation.tally import REGIMES, Drawn, analyse, claims, named, tally
+from validation.trained import sweep
+
+DIMENSIONS = (1, 2, 3)
+TRIALS = (16, 64)
+NOISES = (0.05, 0.20)
+SWEEPS = 20
+"""A block's."""
+BLOCKS_EACH = 10
+SEED = 2028
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """A surface, and the N of its searches."""
+
+    dimensions: int
+    trials: int
+    noise: float
+
+    @property
+    def surface(self) -> Surface:
+        return Surface(dimensions=self.dimensions, noise=self.noise)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """Some sweeps of a cell, and its truth."""
+
+    cell: Cell
+    number: int
+    truth: dict[str, float]
+    sweeps: int = SWEEPS
+
+
+CELLS = tuple(
+    Cell(dimensions=dimensions, trials=trials, noise=noise)
+    for dimensions in DIMENSIONS
+    for trials in TRIALS
+    for noise in NOISES
+)
+
+
+def truth(cell: Cell) -> dict[str, float]:
+    return surfaces.truth(cell.surface, cell.trials)
+
+
+def searched(cell: Cell, number: int, sweeps: int) -> list[Curve]:
+    """The curves of some sweeps, by the path that a results dataset takes."""
+    rng = np.random.default_rng(
+        [SEED, cell.dimensions, cell.trials, round(1000 * cell.noise), number]
+    )
+    frames = [sweep(cell.surface, cell.trials, rng, f"{i:04d}") for i in range(sweeps)]
+    return curves(pd.concat(frames, ignore_index=True))
+
+
+def drawn(found: Sequence[Curve], truth: dict[str, float]) -> Drawn:
+    """What is fitted of ``found``, one a row as ``analysis.fit.regimes`` does it one by one."""
+    points = [curve.to_fit() for curve in found]
+    longest = max(len(sizes) for sizes, _ in points)
+    x, y, weight = (np.zeros((len(points), longest)) for _ in range(3))
+    for row, (sizes, steps) in enumerate(points):
+        x[row], weight[row, : len(sizes)] = np.log(sizes[-1]), 1.0
+        x[row, : len(sizes)], y[row, : len(sizes)] = np.log(sizes), np.log(steps)
+    ends = {
+        name: np.minimum(truth[name] - x[:, 0], x[:, -1] - truth[name]) / np.log(2.0)
+        for name in REGIMES
+    }
+    true: dict[str, Array] = {name: np.full(len(x), value) for name, value in truth.items()}
+    return Drawn(x=x, y=y, weight=weight, truth=true, margin=ends)
+
+
+def count(block: Block) -> dict[str, object]:
+    """A row of counts."""
+    cell = block.cell
+    found = searched(cell, block.number, block.sweeps)
+    measured = drawn(found, block.truth)
+    answer = analyse(measured)
+    row: dict[str, object] = {
+        "dimensions": cell.dimensions,
+        "trials": cell.trials,
+        "noise": cell.noise,
+        "block": block.number,
+        "censored": sum(len(curve.censored) for curve in found),
+        "infeasible": sum(point.infeasible for curve in found for point in curve.points),
+        "ran": sum(point.ran for curve in found for point in curve.points),
+        "scatter": round(float(np.median(answer.fitted.noise)), 4),
+    }
+    for name in QUANTITIES:
+        true = block.truth[name]
+        row[f"true:{name}"] = float(f"{np.exp(true):.6g}")
+        row[f"ratio:{name}"] = round(float(np.exp(np.median(answer.fitted.value(name)) - true)), 4)
+    return {**row, **tally(answer, measured)}
+
+
+def section(processes: int | None) -> str:
+    truths = run(truth, CELLS, "searches: truths", processes)
+    blocks = [
+        Block(cell=cell, number=number, truth=true)
+        for cell, true in zip(CELLS, truths, strict=True)
+        for number in range(BLOCKS_EACH)
+    ]
+    return render(keep("searches", run(count, blocks, "searches", processes)))
+
+
+def rendered() -> str:
+    """The section as the kept counts give it."""
+    return render(kept("searches"))
+
+
+BY = ["dimensions", "trials", "noise"]
+
+
+def render(frame: pd.DataFrame) -> str:
+    """The section's Markdown from its counts."""
+    covered, said = [], []
+    for key, some in frame.groupby(BY, sort=False):
+        total, cells = some.sum(numeric_only=True), named(BY, key)
+        covered.append(
+            [
+                *cells,
+                f"{100 * some['scatter'].mean():.1f} %",
+                *(
+                    f"{share(total[f'covered:{name}'], total['curves'])} "
+                    f"({round(100 * total[f'open:{name}'] / total['curves'])})"
+                    for name in QUANTITIES
+                ),
+            ]
+        )
+        claimed = []
+        for name in REGIMES:
+            of = claims(some, name, 0)[1] + total[f"false:{name}"]
+            claimed.append(share(of, total["curves"]))
+        said.append(
+            [
+                *cells,
+                *(
+                    f"{number(some[f'true:{name}'].iloc[0])} · {some[f'ratio:{name}'].mean():.2f}"
+                    for name in QUANTITIES
+                ),
+                *claimed,
+                share(total["censored"], total["curves"] * len(surfaces.SIZES)),
+            ]
+        )
+    head = ["dimensions", "N", "seed noise"]
+    regimes = ["perfect scaling is claimed", "a plateau is claimed", "points censored"]
+    return paragraphs(
+        _introduction(),
+        table([*head, "scatter", *SHORT.values()], covered),
+        "The truth · the median of the estimates (wherever they lie) over it; claims and censored "
+        "points in per cent:",
+        table([*head, *SHORT.values(), *regimes], said),
+    )
+
+
+def _introduction() -> str:
+    return f"""A sweep searches {len(surfaces.SIZES)} batch sizes, 1 to {surfaces.SIZES[-1]:,}, each
+by the first N feasible points of its own scrambled Sobol sequence, on the surface of
+`validation/surface.py`: a bowl in the unit cube about a best learning rate that moves with the
+batch size. The budget ends a trial at {surfaces.BUDGET:g} times the bottom of the bowl; learning
+rates far above the best diverge; every trial has a seed's noise. Trials are looked at on a grid of
+ratio {surfaces.RATIO:g} and dominated past X(4), and go through `analysis.curves` like a sweep's
+own. The truth is read off the median best of N over {surfaces.FRESH:,} fresh searches at each batch
+size; it is not quite a knee, as the bowl is narrower at large batches. A row is
+{SWEEPS * BLOCKS_EACH} sweeps; *scatter* is the median noise about the fitted knee, most of it the
+searches' luck. Coverage in per cent, in brackets the share of intervals with an open end.
+"""

@@ -1,0 +1,110 @@
+"""Estimates held against known answers: what covers, what is open, what is claimed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from analysis.fit.estimate import BATCH_SIZES, QUANTITIES, Estimate, estimate
+from analysis.fit.knee import Array
+from validation.page import SHORT, share, table
+
+TOLERANCE, LEVEL = 0.2, 0.9
+
+REGIMES = BATCH_SIZES[:2]
+"""The quantities whose being reached is a claim: the ends of the two outer regimes."""
+
+FAR = 6
+"""Doublings beyond a regime's end from which on they are not told apart."""
+
+ENOUGH = 3
+"""Doublings that a grid must go beyond a regime's end, to either side, to be said to hold it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawn:
+    """Curves as they are measured, one a row, and what is true of them."""
+
+    x: Array
+    """Log batch sizes, log steps, and weights 0 or 1, (R, n) each."""
+    y: Array
+    weight: Array
+    truth: Mapping[str, Array]
+    """Each quantity in natural logs, (R,); -inf: at no batch size, however small."""
+    margin: Mapping[str, Array]
+    """For each of ``REGIMES`` by how many doublings the tested batch sizes go beyond its end, on
+    the side where they go least; negative where the end does not lie among them. (R,)"""
+
+
+def analyse(drawn: Drawn) -> Estimate:
+    return estimate(drawn.x, drawn.y, drawn.weight, tolerance=TOLERANCE, level=LEVEL)
+
+
+def tally(found: Estimate, drawn: Drawn) -> dict[str, int]:
+    """Counts: ``curves``; for each quantity ``covered:…``, ``open:…`` (at either end) and
+    ``shut:…`` (covered with both ends given); for each regime ``absent:…``, those where it is not
+    among the tested batch sizes, and ``false:…``, those of them that claim it; ``there:…:m`` and
+    ``claimed:…:m`` likewise where the grid goes m to m + 1 doublings beyond it."""
+    counts = {"curves": len(drawn.x)}
+    for name in QUANTITIES:
+        low, high, true = found.low[name], found.high[name], drawn.truth[name]
+        covered, both = ~(low > true) & ~(high < true), np.isfinite(low) & np.isfinite(high)
+        counts[f"covered:{name}"] = int(covered.sum())
+        counts[f"open:{name}"] = int((~both).sum())
+        counts[f"shut:{name}"] = int((covered & both).sum())
+        if name in REGIMES:
+            whole = np.floor(np.clip(drawn.margin[name], -1, FAR)).astype(int)
+            counts[f"absent:{name}"] = int((whole < 0).sum())
+            counts[f"false:{name}"] = int((both & (whole < 0)).sum())
+            for m in range(FAR + 1):
+                counts[f"there:{name}:{m}"] = int((whole == m).sum())
+                counts[f"claimed:{name}:{m}"] = int((both & (whole == m)).sum())
+    return counts
+
+
+def coverage_table(frame: pd.DataFrame, by: list[str], heads: list[str]) -> str:
+    """Coverage in per cent, the share of open intervals in brackets, a row a value of ``by``."""
+    rows = []
+    for key, some in frame.groupby(by, sort=False):
+        total = some.sum(numeric_only=True)
+        cells = [
+            f"{share(total[f'covered:{name}'], total['curves'])} "
+            f"({round(100 * total[f'open:{name}'] / total['curves'])})"
+            for name in QUANTITIES
+        ]
+        rows.append([*named(by, key), int(total["curves"]), *cells])
+    return table([*heads, "curves", *SHORT.values()], rows)
+
+
+def claims(some: pd.DataFrame, name: str, least: int) -> tuple[int, int]:
+    """How many curves go at least ``least`` doublings beyond the end of a regime, and how many of
+    them claim it."""
+    each = range(least, FAR + 1)
+    there = sum(int(some[f"there:{name}:{m}"].sum()) for m in each)
+    return there, sum(int(some[f"claimed:{name}:{m}"].sum()) for m in each)
+
+
+def claims_table(frame: pd.DataFrame, by: list[str], heads: list[str]) -> str:
+    """False claims, and regimes that are there but not claimed, in per cent of such curves."""
+    rows = []
+    for key, some in frame.groupby(by, sort=False):
+        cells = []
+        for name in REGIMES:
+            cells.append(share(some[f"false:{name}"].sum(), some[f"absent:{name}"].sum()))
+            for least in (0, ENOUGH):
+                there, claimed = claims(some, name, least)
+                cells.append(share(there - claimed, there))
+        rows.append([*named(by, key), *cells])
+    kinds = ("falsely claimed", "missed, strictly", "missed, held")
+    return table([*heads, *(f"{SHORT[name]}: {kind}" for name in REGIMES for kind in kinds)], rows)
+
+
+def named(by: list[str], key: tuple[object, ...]) -> list[str]:
+    """The key of a group as its cells: noise in per cent."""
+    return [
+        f"{100 * float(str(value)):g} %" if name == "noise" else f"{value}"
+        for name, value in zip(by, key, strict=True)
+    ]

@@ -1,0 +1,96 @@
+"""Find a workload by name, by class or in a file of the user's own."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from workloads import registry
+from workloads.base import Workload
+from workloads.checks import check_target
+from workloads.errors import WorkloadError, nearest
+from workloads.user_code.import_stop import missing, stopped
+from workloads.user_code.user_files import find_file, import_file
+
+
+def load(
+    spec: str | type[Workload] | Workload,
+    fields: Mapping[str, Any] | None = None,
+    base: str | Path | None = None,
+) -> Workload:
+    """A workload with its fields set.
+
+    Args:
+        spec: a registered name, ``file.py:Class`` (``file.py`` alone where it holds one workload),
+            a class, or a workload whose other fields are kept.
+        fields: values of its fields.
+        base: the folder that a relative file starts from; the current one unless given.
+
+    Raises:
+        WorkloadError: an unknown name, file, class or field, or a workload that is not whole.
+            What the user's own file raises while it is imported passes unchanged.
+    """
+    fields = dict(fields or {})
+    if isinstance(spec, Workload):
+        kept = {f.name: getattr(spec, f.name) for f in dataclasses.fields(spec)}
+        return type(spec)(**{**kept, **fields})
+    cls = spec if isinstance(spec, type) else _find(spec, Path(base or "."))
+    if not issubclass(cls, Workload):
+        raise WorkloadError(f"{cls.__name__} is not a workload", hint=_DERIVE)
+    for method in ("data", "model", "loss", "metrics"):
+        if getattr(cls, method) is getattr(Workload, method):
+            raise WorkloadError(
+                f"workload {cls.__name__} has no method {method!r}",
+                hint="Classification brings loss and metrics; data(self) and model(self) are yours",
+            )
+    target = getattr(cls, "target", None)
+    if not isinstance(target, str):
+        raise WorkloadError(
+            f"workload {cls.__name__} states no target",
+            hint='write for example: target = "validation_error < 0.05"',
+        )
+    check_target(target, f"workload {cls.__name__}")
+    workload: Workload = cls(**fields)
+    return workload
+
+
+_DERIVE = "derive it from batchscale.Workload or batchscale.Classification"
+
+
+def _find(spec: str, base: Path) -> type:
+    path, _, name = spec.rpartition(":") if ".py:" in spec else (spec, "", "")
+    if not path.endswith(".py"):
+        return registry.get(spec)
+    file = find_file(path, base)
+    if file is None:
+        folder = (base / path).parent
+        siblings = [each.name for each in folder.glob("*.py")] if os.path.isdir(folder) else []
+        name = Path(path).name
+        hint = nearest(name, siblings) if siblings else "a path starts at its experiment file"
+        raise WorkloadError(f"no file {path!r} in {base.resolve()}", hint=hint)
+    module = import_file(file)
+    own = {
+        key: value
+        for key, value in vars(module).items()
+        if isinstance(value, type) and value.__module__ == module.__name__
+    }
+    found = {key: value for key, value in own.items() if issubclass(value, Workload)}
+    if not name:
+        if len(found) != 1:
+            stop = stopped(module)
+            above = f" above line {stop.line}, where it calls {stop.call}()" if stop else ""
+            raise WorkloadError(
+                f"{path} holds {len(found)} workloads{above}", hint=f"write {path}:CLASS"
+            )
+        return next(iter(found.values()))
+    cls = vars(module).get(name)
+    if cls is None:
+        raise missing(module, name) or WorkloadError(
+            f"{path} has no class {name!r}", hint=nearest(name, found)
+        )
+    if not (isinstance(cls, type) and issubclass(cls, Workload)):
+        raise WorkloadError(f"{name!r} in {path} is not a workload", hint=_DERIVE)
+    return cls
