@@ -29,7 +29,7 @@ from experiments.scheduling import rounds
 from experiments.scheduling.dispatch import LARGEST_PACK
 from experiments.search import block
 from experiments.training.evaluation_grid import looks
-from experiments.training.memory import saved_bytes
+from experiments.training.micro_batch import chunk_size, saved_bytes
 from experiments.training.study_context import StudyContext
 from experiments.training.threads import one_thread
 
@@ -166,8 +166,8 @@ class _Part:
             engine=self.engine,
             setup=self.setup,
             state=0.0,
-            saved=saved_bytes(self.setup.workload, model, self.setup.few()),
-            at_once=self.setup.chunk(model, MODELS if self.engine == "stacked" else 1),
+            saved=saved_bytes(self.setup.workload, model, self.setup.small_batch()),
+            at_once=chunk_size(self.setup, model, MODELS if self.engine == "stacked" else 1),
         )
         work = Arithmetic.of(self.setup, model).multiply_adds
         for place, (batch_size, models) in enumerate(self._places()):

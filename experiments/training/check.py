@@ -20,6 +20,7 @@ from experiments.engines.module import ModuleEngine
 from experiments.errors import ExperimentError
 from experiments.plan import Layout, Study, Trial, Value, WorkloadRef
 from experiments.seeds import derive
+from experiments.training.splits import sampled
 from experiments.training.study_context import StudyContext
 from results.counts import count, plural
 from results.targets.target import Target
@@ -198,7 +199,7 @@ def _micro_batches(setup: StudyContext, trial: Trial) -> Finding:
 def _evaluation(setup: StudyContext, trial: Trial) -> Finding:
     split = setup.evaluated[0]
     whole = len(setup.splits[split])
-    engine = ModuleEngine(setup.sampled(split), [trial])
+    engine = ModuleEngine(dataclasses.replace(setup, splits=sampled(setup.splits, split)), [trial])
     examples = len(engine.setup.splits[split])
     unit = setup.ghost_batch or 1
     found = []

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from experiments.parallel.ranks import SOLO, Ranks
 from experiments.plan import Measurement, Outcome, Pack, Study, Trial, WorkloadRef
 from experiments.search import History
 from experiments.training.evaluation_grid import looks
-from experiments.training.ranks import SOLO, Ranks
 from results.targets.target import Target
 
 TARGET = Target.parse("validation_error < 0.05")
@@ -77,7 +77,7 @@ def points(count: int, *, seed: int = 0, diverging: float = 0.2) -> list[float]:
 
 
 class FakeTraining:
-    """As ``experiments.training.loop.Training``, for points.
+    """As ``experiments.training.pack_training.Training``, for points.
 
     ``FAKE_SECONDS`` is slept at each look, and the first one waits for the file ``FAKE_GATE``; what
     ``FAKE_RAISE`` names (the id's end) raises at its third look; the ids that begin to train are

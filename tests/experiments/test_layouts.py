@@ -15,9 +15,10 @@ import torch.multiprocessing as mp
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiments.parallel.data import DataParallel
+from experiments.parallel.ranks import SingleRank, TorchRanks
 from experiments.plan import Pack, WorkloadRef
-from experiments.training.loop import Training
-from experiments.training.ranks import TorchRanks, share
+from experiments.training.pack_training import Training
 from results.targets.target import Target
 from tests.forked import METHOD
 from tests.problems import engine, largest_difference, outcomes, study, train, trials
@@ -127,10 +128,17 @@ def test_ghost_batches_do_not_depend_on_micro_batches(own) -> None:
         assert largest_difference(a.weights(row), b.weights(row)) < 1e-8
 
 
+class Rank(SingleRank):
+    """A rank of a group that never communicates."""
+
+    def __init__(self, rank: int, size: int) -> None:
+        self.rank, self.size = rank, size
+
+
 @given(batch=st.integers(1, 5000), size=st.integers(1, 9), unit=st.sampled_from([1, 2, 8, 32]))
 def test_shares_are_a_partition_in_whole_units(batch: int, size: int, unit: int) -> None:
     batch *= unit
-    parts = [share(batch, rank, size, unit) for rank in range(size)]
+    parts = [DataParallel(Rank(rank, size)).share(batch, unit) for rank in range(size)]
     assert parts[0].start == 0
     assert parts[-1].stop == batch
     for before, after in itertools.pairwise(parts):

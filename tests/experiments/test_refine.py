@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from experiments.plan import Outcome, Pack, Study, Trial
 from experiments.training.evaluation_grid import bracket, looks, next_evaluation
-from experiments.training.loop import Training
+from experiments.training.pack_training import Training
 from tests.problems import engine, measurements, outcomes, study, train, trials
 
 KINDS = ["module", "stacked"]
@@ -193,7 +193,7 @@ def test_a_walk_goes_on_from_any_snapshot(kind: str, stops: bool) -> None:
         events += look
         if not training.active:
             break
-        walking += any(c.walk is not None for c in training._courses.values())
+        walking += bool(training._refinement.state.brackets)
         training = Training(pack, snapshot=training.snapshot())
     assert walking > 5
 

@@ -9,7 +9,7 @@ import pytest
 
 from experiments.plan import Pack, WorkloadRef
 from experiments.training.evaluation_grid import looks
-from experiments.training.loop import Training
+from experiments.training.pack_training import Training
 from tests.problems import measurements, outcomes, study, train, trials
 from workloads import WorkloadError
 
