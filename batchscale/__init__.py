@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from batchscale.outward import export, serve
     from batchscale.run import Run
     from experiments.errors import ExperimentError
+    from experiments.parallel import ParallelLayout
     from experiments.schedules import Schedule
     from results.errors import ResultsError
     from results.targets.target import Target
@@ -53,6 +54,7 @@ _HOMES = {
     "take_in": "batchscale.api:take_in",
     "trial": "batchscale.api:trial",
     "Run": "batchscale.run:Run",
+    "ParallelLayout": "experiments.parallel:ParallelLayout",
     "Schedule": "experiments.schedules:Schedule",
     "Classification": "workloads:Classification",
     "Workload": "workloads:Workload",
@@ -65,6 +67,7 @@ _HOMES = {
 __all__ = [
     "Classification",
     "ExperimentError",
+    "ParallelLayout",
     "ResultsError",
     "Run",
     "Schedule",

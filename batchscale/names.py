@@ -26,6 +26,13 @@ def schedules() -> dict[str, str]:
     return {name: _space(get(name).space) or "nothing tuned" for name in names()}
 
 
+def layouts() -> dict[str, str]:
+    """How one model spreads over several workers."""
+    from experiments.parallel import get, names
+
+    return {name: get(name).summary for name in names()}
+
+
 def figures() -> dict[str, str]:
     """What ``batchscale plot`` draws."""
     from analysis.figures import names
@@ -58,6 +65,7 @@ KINDS: Mapping[str, Callable[[], dict[str, str]]] = {
     "workloads": workloads,
     "optimizers": optimizers,
     "schedules": schedules,
+    "layouts": layouts,
     "figures": figures,
     "experiments": experiments,
     "imports": imports,

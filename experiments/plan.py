@@ -34,7 +34,7 @@ class Layout:
     """How a global batch is laid out. The trajectory does not depend on it (but for rounding)."""
 
     name: str | None = None
-    """How a model spreads over the workers (``experiments.parallel``): a registered name or
+    """How a model spreads over the workers (``experiments.parallel``): a packaged name or
     ``file.py:Class``; ``None``: data parallelism."""
     workers: int = 1
     micro_batch: int | None = None

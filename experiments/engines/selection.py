@@ -142,6 +142,8 @@ def stackable(setup: StudyContext, trials: Sequence[Trial]) -> str | None:
     that a forward pass changes (batch norm) or that differs between models. Whatever else
     ``torch.func`` cannot do is found by trying.
     """
+    if not setup.layout.stacks:
+        return f"layout {setup.layout.name} trains one model at a time"
     if any(setup.tuned_fields(t) for t in trials):
         return "a tuned metaparameter is a field of the workload"
     study = setup.study

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
-from experiments.parallel.ranks import Ranks
+from experiments.parallel.ranks import SOLO, Ranks
 
 
 class ParallelLayout(abc.ABC):
@@ -25,8 +25,8 @@ class ParallelLayout(abc.ABC):
     order, so that a method may communicate.
     """
 
-    name: ClassVar[str]
-    """What loads it: a registered name, or ``file.py:Class``."""
+    name: str
+    """What loads it: a packaged name, or ``file.py:Class``."""
     summary: ClassVar[str] = ""
     """One line for ``batchscale list layouts``."""
     stacks: ClassVar[bool] = False
@@ -34,9 +34,12 @@ class ParallelLayout(abc.ABC):
     and gives ``reduce_gradients`` one tensor: the gradients of all models of the stack."""
     model_ranks = 1
     """Ranks that hold one copy of a model."""
+    ranks: Ranks = SOLO
 
-    def __init__(self, ranks: Ranks) -> None:
+    def join(self, ranks: Ranks) -> Self:
+        """Take part in a group of ranks. Process groups of a layout's own are made here."""
         self.ranks = ranks
+        return self
 
     @property
     def data_ranks(self) -> int:

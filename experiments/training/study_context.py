@@ -56,7 +56,7 @@ class StudyContext:
             splits=splits,
             device=torch.device(device),
             dtype=_DTYPES[precision],
-            layout=parallel.get(study.layout.name or "data", ref.base)(ranks),
+            layout=parallel.get(study.layout.name or "data", ref.base).join(ranks),
             optimizer=optimizers.get(study.optimizer, ref.base),
             schedule=schedules.get(study.schedule, ref.base),
         )
