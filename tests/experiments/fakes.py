@@ -22,7 +22,7 @@ from experiments.encoding import MalformedError
 from experiments.parallel.ranks import SOLO, Ranks
 from experiments.plan import Measurement, Outcome, Pack, Study, Trial, WorkloadRef
 from experiments.search import History
-from experiments.training.evaluation_grid import looks
+from experiments.training.evaluation_grid import evaluation_steps
 from results.targets.target import Target
 
 TARGET = Target.parse("validation_error < 0.05")
@@ -155,7 +155,7 @@ class FakeTraining:
     def run(
         self, should_stop: Callable[[], bool] = lambda: False
     ) -> Iterator[list[Measurement | Outcome]]:
-        grid = looks(self.pack.study.evaluation_ratio, self.pack.study.budget_steps)
+        grid = evaluation_steps(self.pack.study.evaluation_ratio, self.pack.study.budget_steps)
         while self._left:
             # Each trial looks at steps of its own, counted from where it joined.
             ahead = [

@@ -12,7 +12,7 @@ import pytest
 from experiments.encoding import MalformedError
 from experiments.execution.worker import Trainer
 from experiments.plan import Measurement, Outcome, Pack, Study, Trial
-from experiments.training.evaluation_grid import looks
+from experiments.training.evaluation_grid import evaluation_steps
 from experiments.training.pack_training import Training
 from tests import problems
 from tests.experiments import fakes
@@ -102,7 +102,7 @@ def test_every_trial_is_evaluated_on_the_grid_and_ends_once(case: Case) -> None:
     ends = problems.outcomes(events)
     assert {trial: end.stop_reason for trial, end in ends.items()} == ENDS
     assert training.steps == sum(end.steps_run for end in ends.values())
-    grid, target = looks(1.2, 100), case.study.targets[-1]
+    grid, target = evaluation_steps(1.2, 100), case.study.targets[-1]
     for trial, end in ends.items():
         mine = [e for e in events if e.trial == trial]
         assert mine[-1] is end
@@ -125,7 +125,7 @@ def test_what_other_packs_reached_stops_who_is_worse(case: Case) -> None:
     alone = problems.outcomes(events_of(case.make(case.pack())))
     hit = alone["early"].steps_to_target
     assert hit is not None
-    later = next(step for step in looks(1.2, 100) if step > hit)
+    later = next(step for step in evaluation_steps(1.2, 100) if step > hit)
     for known, told in (((hit,), ()), ((), (hit,)), ((later,), (hit,))):
         training = case.make(case.pack("early", "late", "never", keep=1, known=known))
         training.know(told)
