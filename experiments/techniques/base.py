@@ -199,6 +199,8 @@ class Techniques:
         """``parts``: by what the experiment calls them."""
         named = (parts or {}).items()
         self.parts = dict(sorted(named, key=lambda item: (item[1].order, item[0])))
+        self.tuned: dict[str, dict[str, Value]] = {}
+        """Arguments that a search tunes, by technique, with their values in a trial."""
 
     def __iter__(self) -> Any:
         return iter(self.parts.values())
@@ -247,6 +249,32 @@ class Techniques:
 
     def with_arguments(self, values: Mapping[str, Mapping[str, Any]]) -> Techniques:
         """The same with other values of some arguments, by technique and argument."""
+        if not values:
+            return self
         return Techniques(
             {name: part.with_arguments(values.get(name, {})) for name, part in self.parts.items()}
         )
+
+    def of_trial(self, metaparameters: Mapping[str, Value]) -> Techniques:
+        """With the arguments that the search tunes: ``clip.norm`` is ``norm`` of ``clip``."""
+        tuned = {}
+        for name, part in self.parts.items():
+            prefix = f"{part.label}."
+            values = {
+                k.removeprefix(prefix): v for k, v in metaparameters.items() if k.startswith(prefix)
+            }
+            if values:
+                tuned[name] = values
+        techniques = self.with_arguments(tuned)
+        techniques.tuned = tuned
+        return techniques
+
+    def unstackable(self, metaparameters: Mapping[str, Value]) -> str | None:
+        """Why models that train with them cannot be stacked; ``None``: nothing here says so."""
+        for part in self:
+            if not part.stacks:
+                return f"technique {part.label}: {part.why_not_stacked}"
+        for name in self.of_trial(metaparameters).tuned:
+            if any(self.parts[name].defines(hook) for hook in ("model", "batch", "loss")):
+                return f"technique {self.parts[name].label}: one of its arguments is tuned"
+        return None

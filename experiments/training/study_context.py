@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 import workloads
-from experiments import optimizers, schedules
+from experiments import optimizers, schedules, techniques
 from experiments.errors import ExperimentError, nearest
 from experiments.plan import Study, Trial, Value
 from experiments.seeds import derive
@@ -57,6 +57,7 @@ class StudyContext:
     group: Ranks
     optimizer: optimizers.Optimizer
     schedule: schedules.Schedule
+    techniques: techniques.Techniques
 
     @classmethod
     def load(cls, study: Study, device: str = "cpu", group: Ranks = SOLO) -> StudyContext:
@@ -90,6 +91,7 @@ class StudyContext:
             group=group,
             optimizer=optimizers.get(study.optimizer, ref.base),
             schedule=schedules.get(study.schedule, ref.base),
+            techniques=techniques.load(study.technique, ref.base),
         )
         for name in setup.evaluated:
             if name not in splits:
@@ -140,11 +142,15 @@ class StudyContext:
         ref = self.study.workload
         return workloads.load(ref.spec, {**ref.fields, **tuned}, ref.base)
 
+    def techniques_of(self, trial: Trial) -> techniques.Techniques:
+        """The techniques as this trial has them."""
+        return self.techniques.of_trial(trial.metaparameters)
+
     def model(self, trial: Trial) -> nn.Module:
         """The trial's freshly initialized model, from its own stream."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive(trial.seed, "init"))
-            model = self.workload_of(trial).model()
+            model = self.techniques_of(trial).model(self.workload_of(trial).model())
         if has_batch_norm(model):
             ghost = self.ghost_batch or 32
             if self.study.batch_size % ghost:
