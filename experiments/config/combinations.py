@@ -243,12 +243,12 @@ def _techniques(experiment: Experiment, grid: Mapping[str, Sequence[Any]]) -> li
         raise experiment.error(
             ("grid", "technique"), "grid.technique is an empty list", "leave the key out"
         )
-    path = experiment.said("technique")
-    named = [_arguments(experiment, (*path, i), value) for i, value in enumerate(values)]
+    place = experiment.said("technique")
+    named = [_arguments(experiment, (*place, i), value) for i, value in enumerate(values)]
     for i, arguments in enumerate(named):
         if arguments in named[:i]:
             raise experiment.error(
-                (*path, i), f"{dotted(path)}: {values[i]!r} is said twice", "keep one"
+                (*place, i), f"{dotted(place)}: {values[i]!r} is said twice", "keep one"
             )
     return [{**each, **arguments} for each, arguments in itertools.product(settings, named)]
 

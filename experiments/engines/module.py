@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from experiments.engines.base import Engine, gather
 from experiments.engines.metric_sums import MetricSums, chunks
 from experiments.engines.randomness import ExampleRandomness, RandomDraws, key_of
-from experiments.optimizers.rates import Rates
+from experiments.optimizers.groups import Rates, parameter_options
 from experiments.plan import Trial
 from experiments.techniques import Techniques
 from experiments.techniques.base import State
@@ -69,10 +69,12 @@ class ModuleEngine(Engine):
         model = setup.model(trial).train()
         own = setup.optimizer.own(trial.metaparameters)
         trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-        optimizer = setup.optimizer.module(trained, own)
+        workload = setup.workload_of(trial)
+        options = parameter_options(setup.optimizer, workload, dict(trained))
+        optimizer = setup.optimizer.module(trained, own, options)
         techniques = setup.techniques_of(trial)
         return _Run(
-            workload=setup.workload_of(trial),
+            workload=workload,
             draws=self._draws_of(trial, model),
             model=model,
             optimizer=optimizer,

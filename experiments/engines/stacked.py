@@ -54,7 +54,7 @@ class StackedEngine(Engine):
         self._orders = [orders[t.id] for t in self._rows]
         self._steps = [0] * self.stack.width
         self._ahead = 1
-        self.update: Update = make_update(setup.optimizer, setup.schedule, self._rows, self.stack)
+        self.update: Update = make_update(setup, self._rows, self.stack)
         self.techniques = StackedTechniques(
             [setup.techniques_of(t) for t in self._rows], self.stack
         )
@@ -180,7 +180,7 @@ class StackedEngine(Engine):
     def add(self, trials: Sequence[Trial]) -> None:
         active, before = len(self.trials), self.stack.width
         fresh = Stack.of([self.setup.model(trial) for trial in trials], len(trials))
-        update = make_update(self.setup.optimizer, self.setup.schedule, trials, fresh)
+        update = make_update(self.setup, trials, fresh)
         self.stack.add(fresh)
         self.update.add(update)
         techniques = [self.setup.techniques_of(trial) for trial in trials]

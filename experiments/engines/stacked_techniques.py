@@ -18,19 +18,18 @@ class StackedTechniques:
 
     def __init__(self, rows: Sequence[Techniques], stack: Stack) -> None:
         self.stack, self.techniques = stack, rows[0]
-        self._arguments: dict[str, dict[str, Tensor]] = {
-            name: {
-                argument: torch.tensor([row.tuned[name][argument] for row in rows]).to(
-                    stack.weights
-                )
-                for argument in arguments
-            }
+        self._arguments = {
+            name: {argument: self._column(rows, name, argument) for argument in arguments}
             for name, arguments in self.techniques.tuned.items()
         }
         """Of arguments that the search tunes, each model's value."""
         self.state: dict[str, Any] = {}
         if self.techniques.parts:
             self.state = self._each(Techniques.start, self._trained(stack.views))
+
+    def _column(self, rows: Sequence[Techniques], name: str, argument: str) -> Tensor:
+        values = [float(row.tuned[name][argument]) for row in rows]
+        return torch.tensor(values, dtype=torch.float64).to(self.stack.weights)
 
     def _trained(self, views: dict[str, Tensor]) -> dict[str, Tensor]:
         return {name: views[name] for name in self.stack.trainable}

@@ -15,10 +15,12 @@ import torch
 from torch import nn
 
 import workloads
-from experiments import optimizers, schedules, techniques
+from experiments import optimizers, schedules
 from experiments.errors import ExperimentError, nearest
 from experiments.plan import Study, Trial, Value
 from experiments.seeds import derive
+from experiments.techniques import Techniques
+from experiments.techniques import load as load_techniques
 from experiments.training.memory import saved_bytes
 from experiments.training.ranks import SOLO, Ranks, share
 from experiments.training.splits import Split
@@ -57,7 +59,7 @@ class StudyContext:
     group: Ranks
     optimizer: optimizers.Optimizer
     schedule: schedules.Schedule
-    techniques: techniques.Techniques
+    techniques: Techniques
 
     @classmethod
     def load(cls, study: Study, device: str = "cpu", group: Ranks = SOLO) -> StudyContext:
@@ -91,7 +93,7 @@ class StudyContext:
             group=group,
             optimizer=optimizers.get(study.optimizer, ref.base),
             schedule=schedules.get(study.schedule, ref.base),
-            techniques=techniques.load(study.technique, ref.base),
+            techniques=load_techniques(study.technique, ref.base),
         )
         for name in setup.evaluated:
             if name not in splits:
@@ -142,7 +144,7 @@ class StudyContext:
         ref = self.study.workload
         return workloads.load(ref.spec, {**ref.fields, **tuned}, ref.base)
 
-    def techniques_of(self, trial: Trial) -> techniques.Techniques:
+    def techniques_of(self, trial: Trial) -> Techniques:
         """The techniques as this trial has them."""
         return self.techniques.of_trial(trial.metaparameters)
 
