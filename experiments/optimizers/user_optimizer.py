@@ -102,6 +102,7 @@ class UserOptimizer(Optimizer):
         groups = self._groups(pairs, metaparameters, options, named=self._pairs_first)
         if not options:
             return self.kind(groups, **arguments)
+        changed = sorted({name for group in groups for name in group} - {"params"})
         try:
             made = self.kind(groups, **arguments)
         except (AttributeError, LookupError, TypeError, ValueError) as error:
@@ -111,7 +112,7 @@ class UserOptimizer(Optimizer):
                 hint="hand what the constructor gets to torch.optim.Optimizer's, which takes "
                 "[{'params': [...], 'weight_decay': 0}, ...]",
             ) from error
-        for name in sorted({name for group in groups for name in group} - {"params"}):
+        for name in changed:
             if any(name not in group for group in made.param_groups):
                 raise ExperimentError(
                     f"optimizer {self.label} keeps no {name!r} in its parameter groups, which "
