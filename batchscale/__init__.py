@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from experiments.errors import ExperimentError
     from experiments.parallel import ParallelLayout
     from experiments.schedules import Schedule
+    from experiments.techniques import Technique
     from results.errors import ResultsError
     from results.targets.target import Target
     from workloads import Classification, Workload
@@ -56,6 +57,7 @@ _HOMES = {
     "Run": "batchscale.run:Run",
     "ParallelLayout": "experiments.parallel:ParallelLayout",
     "Schedule": "experiments.schedules:Schedule",
+    "Technique": "experiments.techniques:Technique",
     "Classification": "workloads:Classification",
     "Workload": "workloads:Workload",
     "Target": "results.targets.target:Target",
@@ -72,6 +74,7 @@ __all__ = [
     "Run",
     "Schedule",
     "Target",
+    "Technique",
     "Workload",
     "WorkloadError",
     "check",

@@ -315,7 +315,13 @@ class _Sweep:
         specs = [
             spec
             for study in (state.study for state in self.states)
-            for spec in (study.workload.spec, study.optimizer, study.schedule, study.layout.name)
+            for spec in (
+                study.workload.spec,
+                study.optimizer,
+                study.schedule,
+                *study.technique,
+                study.layout.name,
+            )
         ]
         return [spec for spec in specs if spec and ".py" in spec]
 
