@@ -3,7 +3,7 @@
 How a trial is trained is read in four files, in this order:
 
 1. ``experiments/training/study_context.py``: the workload, its data, a freshly initialized model;
-2. ``experiments/engines/module.py``: how one model takes its steps and is evaluated;
+2. ``experiments/engines/module_run.py``: how one model takes its steps and is evaluated;
 3. ``experiments/training/stopping.py``: where a trial stands, and when it stops;
 4. ``experiments/training/loop.py``: this file.
 
