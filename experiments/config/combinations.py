@@ -262,7 +262,7 @@ def _arguments(experiment: Experiment, path: Path, value: Any) -> dict[str, Any]
         raise experiment.error(
             path,
             f"technique {value!r} is neither a name nor names with their arguments",
-            "for example: clip: 1.0; or none",
+            "for example: technique: {clip: 1.0}; or none",
         )
     for name in described:
         try:
