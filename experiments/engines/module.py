@@ -67,11 +67,11 @@ class ModuleEngine(Engine):
     def _start(self, trial: Trial) -> _Run:
         setup = self.setup
         model = setup.model(trial).train()
-        own = setup.optimizer.own(trial.metaparameters)
+        values = setup.optimizer.arguments_in(trial.metaparameters)
         trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
         workload = setup.workload_of(trial)
         options = parameter_options(setup.optimizer, workload, dict(trained))
-        optimizer = setup.optimizer.module(trained, own, options)
+        optimizer = setup.optimizer.module(trained, values, options)
         techniques = setup.techniques_of(trial)
         return _Run(
             workload=workload,
