@@ -15,10 +15,10 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.curves.curve import Curve, curves, sampled
+from analysis.curves.curve import Curve, curves
 from analysis.curves.groups import COLUMNS
 from analysis.curves.limits import Limit, within
-from analysis.curves.samples import PRESENT
+from analysis.curves.samples import PRESENT, sample
 from analysis.fit.regimes import Regimes, TooFewBatchSizesError, regimes
 from analysis.progress import each
 from results.errors import ResultsError
@@ -90,7 +90,9 @@ class FigureData:
         """
         asked, trials = self.asked, self.recorded
         missing = {name: None for name in COLUMNS if name not in trials}
-        return sampled(trials.assign(**missing), self.studies, asked.search, asked.estimator).trials
+        return sample(
+            trials.assign(**missing), self.studies, scope=asked.search, estimator=asked.estimator
+        ).trials
 
     @cached_property
     def recorded(self) -> pd.DataFrame:

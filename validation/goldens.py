@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.curves.curve import Curve
-from analysis.fit.comparisons import ratio, words
+from analysis.fit.comparisons import ratio, ratio_text
 from analysis.fit.definitions import beta
 from analysis.fit.laws import laws
 from analysis.fit.regimes import Interval, Regimes
@@ -151,7 +151,7 @@ def _momentum() -> Iterator[Golden]:
                 quantity="critical batch size over SGD's",
                 theirs="momentum extends perfect scaling to larger batch sizes",
                 place=place,
-                ours=words(longer),
+                ours=ratio_text(longer),
                 agrees=longer.low is not None and longer.low > 1,
                 rule="the whole interval of the ratio lies above 1",
             )
@@ -162,7 +162,7 @@ def _momentum() -> Iterator[Golden]:
                 quantity="examples to target at small batches, over SGD's",
                 theirs="it matches plain SGD at small batch sizes",
                 place=place,
-                ours=words(same),
+                ours=ratio_text(same),
                 agrees=same.low is not None and same.high is not None
                 and same.low < FLOOR and same.high > 1 / FLOOR,
                 rule=f"the interval meets 1/{FLOOR:g} to {FLOOR:g}, what separate searches of one "
@@ -199,8 +199,8 @@ def _start(curve: Curve) -> str:
 def _three(found: Regimes) -> str:
     perfect, maximal = found.perfect_scaling_until, found.maximal_parallelism_from
     ends = [
-        f"{words} {interval(one.value, one.low, one.high)}"
-        for words, one in (("perfect until", perfect), ("maximal from", maximal))
+        f"{text} {interval(one.value, one.low, one.high)}"
+        for text, one in (("perfect until", perfect), ("maximal from", maximal))
     ]
     return ", ".join(ends)
 
@@ -220,7 +220,7 @@ def _models() -> Iterator[Golden]:
         quantity="critical batch size over the LSTM's",
         theirs="some models can exploit much larger batch sizes than others",
         place="Shallue et al. 2019, 4.3 and figure 3 (r)",
-        ours=words(ratio(long.critical_batch_size, short_.critical_batch_size)),
+        ours=ratio_text(ratio(long.critical_batch_size, short_.critical_batch_size)),
         agrees=(ratio(long.critical_batch_size, short_.critical_batch_size).low or 0) > 1,
         rule="the whole interval of the ratio lies above 1",
     )

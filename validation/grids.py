@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from analysis.fit import quantities as q
-from analysis.fit.estimate import QUANTITIES
-from analysis.fit.knee import Array, log_steps, theta
+from analysis.fit import knee as q
+from analysis.fit.knee import QUANTITIES, Array, log_steps, theta
 from validation.tally import REGIMES, TOLERANCE, Drawn
 
 KINDS = ("both", "small", "large", "none")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis.fit.estimate import QUANTITIES
+from analysis.fit.knee import QUANTITIES
 from validation import exact
 from validation.page import SHORT, keep, kept, number, paragraphs, share, table
 from validation.pool import run

@@ -12,8 +12,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.curves.curve import Curve, curves
-from analysis.fit.estimate import QUANTITIES
-from analysis.fit.knee import Array
+from analysis.fit.knee import QUANTITIES, Array
 from validation import surface as surfaces
 from validation.page import SHORT, keep, kept, number, paragraphs, share, table
 from validation.pool import run

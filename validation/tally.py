@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis.fit.estimate import BATCH_SIZES, QUANTITIES, Estimate, estimate
-from analysis.fit.knee import Array
+from analysis.fit.estimate import Estimate, estimate
+from analysis.fit.knee import BATCH_SIZES, QUANTITIES, Array
 from validation.page import SHORT, share, table
 
 TOLERANCE, LEVEL = 0.2, 0.9

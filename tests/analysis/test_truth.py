@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis import curves, regimes
-from analysis.fit import quantities as q
-from analysis.fit.estimate import QUANTITIES
-from analysis.fit.knee import log_steps, theta
+from analysis.fit import knee as q
+from analysis.fit.knee import QUANTITIES, log_steps, theta
 from validation import __main__ as command
 from validation import exact, grids, page, pool, searches, shapes, surface
 from validation.surface import Surface
