@@ -15,10 +15,8 @@ from analysis.curves.curve import Curve, curves
 from analysis.fit.knee import QUANTITIES, Array
 from validation import surface as surfaces
 from validation.page import SHORT, keep, kept, number, paragraphs, share, table
-from validation.pool import run
-from validation.surface import Surface
-from validation.tally import REGIMES, Drawn, analyse, claims, named, tally
-from validation.trained import sweep
+from validation.surface import Surface, sweep
+from validation.tally import REGIMES, Drawn, analyse, claims, named, run, tally
 
 DIMENSIONS = (1, 2, 3)
 TRIALS = (16, 64)

@@ -50,7 +50,7 @@ def comparisons(view: View, held: Sequence[Comparison | None]) -> dict[str, Any]
     for one in held:
         if one is not None and one.baseline is not None:
             cells: list[Cell] = [(one.label, one.label), (one.baseline, one.baseline)]
-            rows.append([*cells, *(_ratio(one.ratios[name]) for name in _NAMES)])
+            rows.append([*cells, *(_ratio(one.ratios[name]) for name in COLUMNS)])
     names = ["curve", "over", *_named(view)]
     return _table("Ratios", names, rows, words=("curve", "over"))
 
