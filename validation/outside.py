@@ -157,16 +157,16 @@ def draw(block: Block) -> Drawn:
 def count(block: Block) -> dict[str, object]:
     """A row of counts, with the quantities' true values and median estimates over them."""
     drawn = draw(block)
-    found = analyse(drawn)
+    estimate = analyse(drawn)
     where = ("shape", "noise", "repeats", "number")
     row: dict[str, object] = {name: getattr(block, name) for name in where}
     for name in QUANTITIES:
         true = float(drawn.truth[name][0])
         row[f"true:{name}"] = float(f"{np.exp(true):.6g}")
-        off = np.median(found.fitted.value(name)) - true
+        off = np.median(estimate.fitted.value(name)) - true
         row[f"ratio:{name}"] = round(float(np.exp(off)), 4) if np.isfinite(true) else None
-    row["sloped"] = int(found.fitted.data.sloped.sum())
-    return {**row, **tally(found, drawn)}
+    row["sloped"] = int(estimate.fitted.data.sloped.sum())
+    return {**row, **tally(estimate, drawn)}
 
 
 def section(processes: int | None) -> str:
@@ -214,8 +214,8 @@ share of curves, in per cent, that claim each regime as reached and that find a 
 
 def _truths(frame: pd.DataFrame) -> str:
     rows = []
-    for name, some in frame.groupby("shape", sort=False):
-        values = [float(some[f"true:{quantity}"].iloc[0]) for quantity in QUANTITIES]
+    for name, group in frame.groupby("shape", sort=False):
+        values = [float(group[f"true:{quantity}"].iloc[0]) for quantity in QUANTITIES]
         rows.append([name, *(number(value) for value in values)])
     return table(["truth", *SHORT.values()], rows)
 
@@ -223,16 +223,16 @@ def _truths(frame: pd.DataFrame) -> str:
 def _said(frame: pd.DataFrame) -> str:
     rows = []
     by = ["shape", "noise"]
-    for key, some in frame.groupby(by, sort=False):
-        ratios = [some[f"ratio:{name}"].mean() for name in QUANTITIES]
-        curves = some["curves"].sum()
-        claimed = [claims(some, name, 0)[1] + some[f"false:{name}"].sum() for name in REGIMES]
+    for key, group in frame.groupby(by, sort=False):
+        ratios = [group[f"ratio:{name}"].mean() for name in QUANTITIES]
+        curves = group["curves"].sum()
+        claimed = [claims(group, name, 0)[1] + group[f"false:{name}"].sum() for name in REGIMES]
         rows.append(
             [
                 *named(by, key),
                 *("–" if np.isnan(ratio) else f"{ratio:.2f}" for ratio in ratios),
                 *(share(of, curves) for of in claimed),
-                share(some["sloped"].sum(), curves),
+                share(group["sloped"].sum(), curves),
             ]
         )
     head = ["shape", "noise", *SHORT.values(), "claims perfect scaling", "claims a plateau"]

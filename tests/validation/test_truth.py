@@ -153,7 +153,7 @@ def test_a_search_has_n_feasible_trials_and_looks_are_the_sweeps() -> None:
 
 def test_many_searches_at_once_are_what_regimes_says_of_each() -> None:
     cell = searches.Cell(dimensions=3, trials=16, noise=0.05)
-    found = searches.searched(cell, 0, 2)
+    found = searches.search(cell, 0, 2)
     answer = analyse(searches.drawn(found, dict.fromkeys(QUANTITIES, 4.0)))
     for row, curve in enumerate(found):
         one = regimes(curve)
