@@ -262,7 +262,7 @@ def _arguments(experiment: Experiment, path: Path, value: Any) -> dict[str, Any]
         raise experiment.error(
             path,
             f"technique {value!r} is neither a name nor names with their arguments",
-            "for example: clip: 1.0; or none",
+            "for example: technique: {clip: 1.0}; or none",
         )
     for name in described:
         try:
@@ -287,7 +287,7 @@ def _check_names(
 ) -> None:
     """A name must mean one thing: a field of the workload, an argument, swept or tuned."""
     for schedule, optimizer in itertools.product(plans, used):
-        for name in sorted(optimizer.arguments & schedule.own):
+        for name in sorted(optimizer.arguments & schedule.specific_arguments):
             raise experiment.error(
                 (*experiment.said("schedule"), plans.index(schedule)),
                 f"schedule {schedule.label} and optimizer {optimizer.label} both have an argument "

@@ -36,7 +36,7 @@ def check_optimizers(experiment: Experiment, combinations: Sequence[Combination]
             continue
         seen.add(optimizer.name)
         middle = {name: space.value(0.5) for name, space in combination.space.items()}
-        given = optimizer.own({**combination.fixed, **middle})
+        given = optimizer.arguments_in({**combination.fixed, **middle})
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             model = combination.workload.model()

@@ -42,7 +42,7 @@ class ModuleRun:
         self.model = context.layout.wrap(context.model(trial)).train()
         self.techniques = context.techniques_of(trial)
         trained = [(n, p) for n, p in self.model.named_parameters() if p.requires_grad]
-        values = context.optimizer.own(trial.metaparameters)
+        values = context.optimizer.arguments_in(trial.metaparameters)
         options = parameter_options(context.optimizer, self.workload, dict(trained))
         self.optimizer = context.optimizer.module(trained, values, options)
         self.rates = Rates(self.optimizer, context.optimizer.name)

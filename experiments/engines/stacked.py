@@ -139,8 +139,8 @@ class StackedEngine(Engine):
             indices = torch.stack(drawn_indices, dim=1)  # (steps, models, share)
             batch = split.fetch(indices.reshape(-1), training=True)
             # Many small batches are fetched at once: a gather costs as much as a small step.
-            held = sum(x.numel() * x.element_size() for x in batch) // count
-            self._ahead = max(1, min(256, _PREFETCH_BYTES // max(held, 1)))
+            size_of_step = sum(x.numel() * x.element_size() for x in batch) // count
+            self._ahead = max(1, min(256, _PREFETCH_BYTES // max(size_of_step, 1)))
             for i, of_step in enumerate(
                 zip(*(x.view(count, width, size, *x.shape[1:]) for x in batch), strict=True)
             ):

@@ -483,7 +483,11 @@ def test_identity(user: WorkloadRef) -> None:
         ("{ema: 1}", "technique ema: decay cannot be 1: Input should be less than 1", ""),
         ("{clip: {nrm: 1}}", "technique clip has no argument 'nrm'", "did you mean 'norm'?"),
         ("{clip: [1]}", "technique clip: norm cannot be [1]", ""),
-        ("3", "technique 3 is neither a name nor names with their arguments", "clip: 1.0; or none"),
+        (
+            "3",
+            "technique 3 is neither a name nor names with their arguments",
+            "{clip: 1.0}; or none",
+        ),
         ("[{}]", "technique {} is neither", "none"),
         ("[]", "grid.technique is an empty list", "leave the key out"),
         ("[{clip: 1}, {clip: 1.0}]", "grid.technique: {'clip': 1.0} is said twice", "keep one"),
