@@ -25,17 +25,17 @@ class ModuleEngine(Engine):
 
     kind = "module"
 
-    def __init__(self, setup: StudyContext, trials: Sequence[Trial]) -> None:
-        super().__init__(setup, trials)
-        first = setup.model(trials[0])
-        self.micro = micro_batch(setup, first, models=1)
-        self.chunk = chunk_size(setup, first, models=1)
+    def __init__(self, context: StudyContext, trials: Sequence[Trial]) -> None:
+        super().__init__(context, trials)
+        first = context.model(trials[0])
+        self.micro = micro_batch(context, first, models=1)
+        self.chunk = chunk_size(context, first, models=1)
         self._draws: dict[str, RandomDraws] = {}
         self._cache: dict[Any, Tensor] = {}
         self.runs = [self._start(trial) for trial in trials]
 
     def _start(self, trial: Trial) -> ModuleRun:
-        return ModuleRun(self.setup, trial, self.micro, self._draws_of, self._cache)
+        return ModuleRun(self.context, trial, self.micro, self._draws_of, self._cache)
 
     def _draws_of(self, trial: Trial, model: nn.Module) -> RandomDraws:
         """Tried once for each setting of tuned fields: one of them may be a rate of dropout.
@@ -43,13 +43,13 @@ class ModuleEngine(Engine):
         Raises:
             WorkloadError: the numbers depend on how a batch is divided, and it is.
         """
-        setup = self.setup
-        techniques = setup.techniques_of(trial)
-        key = json.dumps([setup.tuned_fields(trial), techniques.tuned], sort_keys=True)
+        context = self.context
+        techniques = context.techniques_of(trial)
+        key = json.dumps([context.tuned_fields(trial), techniques.tuned], sort_keys=True)
         if key not in self._draws:
-            draws = RandomDraws.of(setup, model, setup.workload_of(trial), techniques)
-            if setup.layout.data_ranks > 1 or setup.study.batch_size > self.micro:
-                draws.refuse_parts(setup)
+            draws = RandomDraws.of(context, model, context.workload_of(trial), techniques)
+            if context.layout.data_ranks > 1 or context.study.batch_size > self.micro:
+                draws.refuse_parts(context)
             self._draws[key] = draws
         return self._draws[key]
 
@@ -69,7 +69,7 @@ class ModuleEngine(Engine):
 
     @torch.no_grad()
     def finite(self) -> list[bool]:
-        layout = self.setup.layout
+        layout = self.context.layout
         losses = layout.all_reduce(torch.stack([run.loss_sum for run in self.runs])).isfinite()
         weights = [all(bool(p.isfinite().all()) for p in r.model.parameters()) for r in self.runs]
         flags: list[bool] = layout.all_true(losses & losses.new_tensor(weights)).tolist()

@@ -56,7 +56,7 @@ class TrainingLoop:
         self, engine: Engine, hits: StudyHits, clock: Clock, observers: Sequence[Observer] = ()
     ) -> None:
         self.engine, self.hits, self.clock, self.observers = engine, hits, clock, observers
-        self.context = engine.setup
+        self.context = engine.context
         self.study = self.context.study
         self.rules = stopping_rules(self.study, hits)
         self.progress: dict[str, TrialProgress] = {}
@@ -155,7 +155,7 @@ class TrainingLoop:
         progress, step = evaluation.progress, evaluation.step
         if evaluation.hit and progress.hit is None:
             progress.hit, evaluation.first_hit = (step, progress.last), True
-            self.hits.add_own(evaluation.trial, step)
+            self.hits.add_of_pack(evaluation.trial, step)
         progress.last, progress.next = step, self._next_evaluation(step)
         return Measurement(
             trial=evaluation.trial.id,
