@@ -40,6 +40,13 @@ def experiments() -> dict[str, str]:
     return names()
 
 
+def executors() -> dict[str, str]:
+    """What ``--address`` can name."""
+    from experiments.execution.executors import names
+
+    return names()
+
+
 def imports() -> dict[str, str]:
     """What ``batchscale import`` brings in."""
     from results.imports import KINDS
@@ -60,6 +67,7 @@ KINDS: Mapping[str, Callable[[], dict[str, str]]] = {
     "schedules": schedules,
     "figures": figures,
     "experiments": experiments,
+    "executors": executors,
     "imports": imports,
     "exports": exports,
 }

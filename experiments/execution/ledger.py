@@ -1,4 +1,4 @@
-"""Where a worker's claims, rows and snapshots go: the results folder, or whoever can write it."""
+"""Where a worker's claims, rows and snapshots go: the results folder, itself or by a writer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Ledger(Protocol):
         """
 
     def extend(self, pack: str, trials: Sequence[str], before: Mapping[str, str]) -> bool:
-        """Claim further trials for a pack that is held, all or none; as ``take``."""
+        """Claim further trials for a claimed pack, all or none; as ``take``."""
 
     def renew(self, pack: str, progress: Progress) -> bool:
         """Keep the claim alive; whether it is still held."""
@@ -47,7 +47,7 @@ class Ledger(Protocol):
     def forget(self, pack: str) -> None:
         """Delete the pack's snapshot."""
 
-    def keep_paused(self, study: str, held: Mapping[str, bytes]) -> None:
+    def keep_paused(self, study: str, states: Mapping[str, bytes]) -> None:
         """Keep what trials need to go on in a later round, by id."""
 
     def paused(self, study: str, trials: Sequence[str]) -> dict[str, bytes]:
@@ -71,7 +71,7 @@ class FolderLedger:
         self.claims = Claims(self.store.location)
         self.checkpoints = Checkpoints(self.store.location)
         self.processes = processes
-        self._held: dict[str, Claim] = {}
+        self._claim_of: dict[str, Claim] = {}
 
     def take(
         self,
@@ -86,17 +86,17 @@ class FolderLedger:
         if self._recorded(trials, before):
             claim.release()
             return False
-        self._held[pack] = claim
+        self._claim_of[pack] = claim
         return True
 
     def _recorded(self, trials: Sequence[str], before: Mapping[str, str]) -> bool:
-        """Whether another driver was here between our look and our claim."""
+        """Whether another driver recorded some between the driver's reading and our claim."""
         rows = self.store.trials(columns=["trial", "run"])
         rows = rows[rows["trial"].isin(set(trials))]
         return any(before.get(t) != run for t, run in zip(rows["trial"], rows["run"], strict=True))
 
     def extend(self, pack: str, trials: Sequence[str], before: Mapping[str, str]) -> bool:
-        claim = self._held[pack]
+        claim = self._claim_of[pack]
         if not claim.extend(trials):
             return False
         if self._recorded(trials, before):
@@ -105,10 +105,10 @@ class FolderLedger:
         return True
 
     def renew(self, pack: str, progress: Progress) -> bool:
-        return self._held[pack].renew(progress, force=True)
+        return self._claim_of[pack].renew(progress, force=True)
 
     def commit(self, pack: str, experiment: str, measurements: Rows, trials: Rows) -> str | None:
-        if not self._held[pack].held():
+        if not self._claim_of[pack].held():
             return None
         return self.store.commit(experiment, measurements=measurements, trials=trials)
 
@@ -121,16 +121,16 @@ class FolderLedger:
     def forget(self, pack: str) -> None:
         self.checkpoints.delete(pack)
 
-    def keep_paused(self, study: str, held: Mapping[str, bytes]) -> None:
-        for trial, data in held.items():
+    def keep_paused(self, study: str, states: Mapping[str, bytes]) -> None:
+        for trial, data in states.items():
             self.checkpoints.keep_paused(study, trial, data)
 
     def paused(self, study: str, trials: Sequence[str]) -> dict[str, bytes]:
-        found = {trial: self.checkpoints.paused(study, trial) for trial in trials}
-        return {trial: data for trial, data in found.items() if data is not None}
+        states = {trial: self.checkpoints.paused(study, trial) for trial in trials}
+        return {trial: data for trial, data in states.items() if data is not None}
 
     def drop(self, study: str, trials: Sequence[str]) -> None:
         self.checkpoints.drop(study, trials)
 
     def release(self, pack: str) -> None:
-        self._held.pop(pack).release()
+        self._claim_of.pop(pack).release()

@@ -55,7 +55,7 @@ class Stop:
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._heard)
+                self._before[number] = signal.signal(number, self._receive)
         return self
 
     def __exit__(
@@ -68,7 +68,7 @@ class Stop:
             signal.signal(number, handler)
         self._before.clear()
 
-    def _heard(self, number: int, frame: FrameType | None) -> None:
+    def _receive(self, number: int, frame: FrameType | None) -> None:
         del number, frame
         if self._reason == "signal":
             raise KeyboardInterrupt

@@ -139,13 +139,13 @@ def layout_columns(layout: Layout) -> dict[str, Any]:
 @functools.cache
 def versions() -> dict[str, str]:
     """Versions of what decides a trial's numbers, as installed here."""
-    found = {"python": platform.python_version()}
+    installed = {"python": platform.python_version()}
     for name in _PACKAGES:
         try:
-            found[name] = importlib.metadata.version(name)
+            installed[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 def git_commit(folder: str | None) -> str | None:

@@ -1,4 +1,4 @@
-"""What travels between the driver and the workers: a pack to train, and word of how it goes."""
+"""What travels between the driver and the workers: jobs, and messages about how they go."""
 
 from __future__ import annotations
 
@@ -85,10 +85,10 @@ class Ended:
 
 @dataclass(frozen=True, kw_only=True)
 class Offer:
-    """The pack has room for so many more trials. The driver answers each in ``Control.more``."""
+    """The pack can hold so many more trials. The driver answers each offer in ``Control.more``."""
 
     pack: str
-    room: int
+    places: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,25 +131,41 @@ class PackEnd:
 
 
 Message = Started | Step | Ended | Offer | Refused | NotKept | PackEnd
-Tell = Callable[[Message], None]
-
-
-@dataclass
-class Channel:
-    """A worker's line to the driver. Both calls are cheap; ``asks`` is polled between steps."""
-
-    tell: Tell
-    asks: Callable[[str], Control]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Control:
-    """What the driver asks of a pack: to stop, to know what was found elsewhere, to train more."""
+    """What the driver asks of a pack: to stop, to use what other packs found, to train more."""
 
     stop: bool = False
-    known: tuple[int, ...] = field(default=())
-    """All steps to target of the study that were found since the pack was sent out, as found."""
+    hits: tuple[int, ...] = ()
+    """All steps to target of the study recorded since the pack was sent out, in that order."""
     more: tuple[More, ...] = ()
     """The answers to all of the worker's offers, in their order."""
     failure: Failure | None = None
     """What another rank of the pack's group has raised."""
+
+
+@dataclass
+class Channel:
+    """A worker's connection to the driver. Both calls are cheap; ``control`` is polled with the
+    pack's id between steps."""
+
+    send: Callable[[Message], None]
+    control: Callable[[str], Control]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SnapshotHeader:
+    """What the driver reads of a pack's snapshot, to send the pack out again."""
+
+    pack: str
+    study: str
+    settings: str
+    """Hash of the study's settings: a snapshot of other ones, as another budget, is not used."""
+    trials: tuple[str, ...]
+    """All trials of the pack, in order."""
+    active: tuple[str, ...]
+    """Those still training."""
+    engine: Literal["module", "stacked"]
+    round: int

@@ -59,7 +59,7 @@ class RoundWatch:
                 RoundFinished(
                     round=number,
                     trials=rounds.goals(max(s.study.trials for s in self._states))[number],
-                    reached=sum(1 for state in self._states if state.reached()),
+                    reached=sum(1 for state in self._states if state.hits()),
                     studies=len(self._states),
                 )
             )

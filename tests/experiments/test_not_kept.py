@@ -80,7 +80,7 @@ def test_what_cannot_be_kept_begins_again(tmp_path: Path, engine: str) -> None:
     line = Line()
     trainer = type("Stops", (StopsAfter,), {"line": line})
     ledger = FolderLedger(str(tmp_path / "runs"))
-    end = run_pack(pack_job, ledger, line.wire, trainer=trainer, pace=QUICK)
+    end = run_pack(pack_job, ledger, line.channel, trainer=trainer, pace=QUICK)
     assert end.end == "stopped"
     assert ledger.checkpoints.list() == []
     run(pack_job, tmp_path / "runs")

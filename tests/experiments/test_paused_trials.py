@@ -110,7 +110,7 @@ def job(of: Study, some: tuple[Trial, ...], before: dict[str, str] | None = None
 
 
 def run(one: Job, root: Path, **how: Any) -> None:
-    deaf = Channel(tell=lambda _: None, asks=lambda _: Control())
+    deaf = Channel(send=lambda _: None, control=lambda _: Control())
     how = {"trainer": Training, "pace": QUICK, **how}
     assert run_pack(one, FolderLedger(str(root)), deaf, **how).end == "done"
 
@@ -203,7 +203,7 @@ def test_all_ranks_go_on_from_the_same_step(tmp_path: Path) -> None:
         return Ranked
 
     def second() -> None:
-        deaf = Channel(tell=lambda _: None, asks=lambda _: Control())
+        deaf = Channel(send=lambda _: None, control=lambda _: Control())
         how = {"trainer": trainer(1), "pace": QUICK, "group": Pair(1, line)}
         run_pack(one, FolderLedger(str(tmp_path)), deaf, **how)
 

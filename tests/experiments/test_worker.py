@@ -11,8 +11,8 @@ import pytest
 from experiments.execution.ledger import FolderLedger
 from experiments.execution.worker import Pace, run_pack
 from experiments.plan import Pack, WorkloadRef
+from experiments.records.snapshots import unpack_snapshot
 from experiments.scheduling.jobs import Channel, Control, Ended, Job, Message, PackEnd, Started
-from experiments.scheduling.saved import unpack_snapshot
 from experiments.training.loop import Training
 from tests import problems
 from tests.experiments.fakes import FakeTraining, Plan, points, study
@@ -21,21 +21,21 @@ QUICK = Pace(ask=0.01, renew=0.02, commit=0.0, snapshot=0.0)
 
 
 class Line:
-    """A wire that remembers what was told, and can be asked to stop after some looks."""
+    """A channel that keeps what was sent, and can ask to stop after some evaluations."""
 
-    def __init__(self, known: tuple[int, ...] = ()) -> None:
-        self.words: list[Message] = []
-        self.stop, self.known = False, known
+    def __init__(self, hits: tuple[int, ...] = ()) -> None:
+        self.messages: list[Message] = []
+        self.stop, self.hits = False, hits
 
     @property
-    def wire(self) -> Channel:
+    def channel(self) -> Channel:
         return Channel(
-            tell=self.words.append, asks=lambda _: Control(stop=self.stop, known=self.known)
+            send=self.messages.append, control=lambda _: Control(stop=self.stop, hits=self.hits)
         )
 
     @property
     def committed(self) -> list[str]:
-        ended = [w for w in self.words if isinstance(w, Ended) and w.committed]
+        ended = [w for w in self.messages if isinstance(w, Ended) and w.committed]
         return [outcome.trial for word in ended for outcome in word.outcomes]
 
 
@@ -52,7 +52,9 @@ def job(count: int = 8, **changes: Any) -> Job:
 
 def run(one: Job, root: Path, line: Line, pace: Pace = QUICK, **options: Any) -> PackEnd:
     trainer = options.pop("trainer", FakeTraining)
-    return run_pack(one, FolderLedger(str(root)), line.wire, trainer=trainer, pace=pace, **options)
+    return run_pack(
+        one, FolderLedger(str(root)), line.channel, trainer=trainer, pace=pace, **options
+    )
 
 
 class StopsAt(FakeTraining):
@@ -83,9 +85,9 @@ def results(root: Path) -> dict[str, tuple[str, float | None, int]]:
 def test_a_pack_is_recorded_whole(tmp_path: Path) -> None:
     line, one = Line(), job()
     assert run(one, tmp_path, line).end == "done"
-    assert isinstance(line.words[0], Started)
-    assert line.words[0].step == 0
-    assert isinstance(line.words[-1], PackEnd)
+    assert isinstance(line.messages[0], Started)
+    assert line.messages[0].step == 0
+    assert isinstance(line.messages[-1], PackEnd)
     assert sorted(line.committed) == sorted(one.wanted)
     assert results(tmp_path).keys() == one.wanted
     ledger = FolderLedger(str(tmp_path))
@@ -126,7 +128,7 @@ def test_a_stop_keeps_a_snapshot_and_the_same_numbers_follow(tmp_path: Path) -> 
     again = replace(one, wanted=frozenset(header.active), resumes=True)
     assert run(again, cut, line).end == "done"
     assert set(line.committed) == one.wanted - first
-    begun = line.words[0]
+    begun = line.messages[0]
     assert isinstance(begun, Started)
     assert begun.step >= StopsAt.at
     assert results(cut) == results(whole)
@@ -257,7 +259,7 @@ def test_results_found_elsewhere_dominate(tmp_path: Path) -> None:
                 yield events
 
     run(job(keep=2), tmp_path / "alone", Line())
-    run(job(keep=2), tmp_path / "told", Line(known=(10, 10)), trainer=Slow)
+    run(job(keep=2), tmp_path / "told", Line(hits=(10, 10)), trainer=Slow)
     alone, told = (results(tmp_path / name) for name in ("alone", "told"))
     assert sum(end[0] == "dominated" for end in told.values()) > sum(
         end[0] == "dominated" for end in alone.values()

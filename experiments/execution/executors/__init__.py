@@ -1,30 +1,62 @@
-"""Who trains the packs: this process, Ray Tune, or Ray Train inside it."""
+"""Executors: each file here that defines a subclass of ``Executor`` is one, found by its name.
+
+A user's own is named as ``file.py:Class`` in the place of an address.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+import importlib
+import pkgutil
+from functools import cache
+from pathlib import Path
 
-from experiments.execution.signals import Stop
-from experiments.scheduling.dispatch import Dispatcher
+from experiments import user_classes
+from experiments.errors import ExperimentError
+from experiments.execution.executors.base import Executor
 
-Look = Callable[[], None]
-"""Reads what other drivers have done and claimed into the dispatcher."""
-
-LOOK_SECONDS = 2.0
-"""Between two looks at what other drivers have done and claimed."""
+_CLUSTER = "HOST:PORT"
 
 
-class Executor(Protocol):
-    """Takes packs from a dispatcher until there are none."""
+@cache
+def executors() -> dict[str, type[Executor]]:
+    """The executors of this folder by name."""
+    modules = [
+        importlib.import_module(f"{__name__}.{file.name}")
+        for file in pkgutil.iter_modules(__path__)
+    ]
+    kinds = [
+        value
+        for module in modules
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, Executor)
+        if value.__module__ == module.__name__ and value.name
+    ]
+    return {kind.name: kind for kind in kinds}
 
-    slots: int
-    """Packs that it trains at once."""
-    device: str
-    """``cpu`` or ``cuda``: what its workers train on."""
 
-    def run(self, dispatcher: Dispatcher, stop: Stop, look: Look) -> None:
-        """Train until the dispatcher has no more, is stopped, or ``stop`` asks.
+def names() -> dict[str, str]:
+    """What an address can be, each with one line."""
+    return {name: (kind.__doc__ or "").splitlines()[0] for name, kind in executors().items()}
 
-        On return no pack is out: each was recorded, or is kept in a snapshot.
-        """
+
+def find(address: str) -> type[Executor]:
+    """The executor of an address: ``NAME``, ``NAME://…``, ``file.py:Class`` or ``HOST:PORT``.
+
+    Raises:
+        ExperimentError: there is no such file, or no executor in it.
+    """
+    if ".py:" in address:
+        path = address.rpartition(":")[0]
+        if not Path(path).expanduser().is_file():
+            raise ExperimentError(
+                f"executor {address!r}: no file {path!r} in {Path.cwd()}",
+                hint="a path starts at the current folder",
+            )
+        kind = user_classes.load("executor", address, None, Executor)
+        if not (isinstance(kind, type) and issubclass(kind, Executor)):
+            raise ExperimentError(
+                f"executor {address!r} is not a subclass of Executor",
+                hint="from experiments.execution.executors import Executor",
+            )
+        return kind
+    return executors().get(address.partition("://")[0], executors()[_CLUSTER])

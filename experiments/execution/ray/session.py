@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from experiments.errors import ExperimentError
-from experiments.execution.executors.ray_start import (
+from experiments.execution.ray.start import (
     ENVIRONMENT,
     LocalRay,
     cannot,

@@ -1,4 +1,4 @@
-"""The Ray of a sweep that names none: one that runs on this machine, or a new one."""
+"""The Ray of a sweep whose address is ``auto``: one that runs on this machine, or a new one."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def import_ray(*parts: str) -> ModuleType:
     return ray
 
 
-_one_at_a_time = threading.Lock()
+_one_ray = threading.Lock()
 """Held from the start of a Ray of ours to its end: a process has one."""
 
 
@@ -84,7 +84,7 @@ class LocalRay:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Nobody waits for the start of a Ray that is useless: all is trained, or an error came.
+        # No Ray that is not needed any more is waited for: all is trained, or an error came.
         self.end(wait=self.decided)
 
     @property
@@ -109,7 +109,7 @@ class LocalRay:
             self._thread.join()
 
     def _hold(self) -> None:
-        with _one_at_a_time:
+        with _one_ray:
             self._find_or_start()
             if self.ours:
                 # The end of the program counts too: it joins its threads before Ray hears of it.

@@ -22,7 +22,7 @@ class PackSearcher(Searcher):
 
     Args:
         send: puts a job where its worker finds it.
-        drain: takes in all that workers have said.
+        drain: takes in all messages of the workers.
         slots: how many packs can be out.
         limit: after so many it ends, since Tune's bookkeeping grows with their number.
         explain: why a pack's worker never said how it ended, by the id of its Tune trial.
@@ -71,7 +71,7 @@ class PackSearcher(Searcher):
         self._drain()
         if self._dispatcher.is_out(pack):  # its worker never said how it ended
             failure = self._explain(trial_id)
-            self._dispatcher.hear(PackEnd(pack=pack, end="failed", failure=failure))
+            self._dispatcher.receive(PackEnd(pack=pack, end="failed", failure=failure))
 
     def __getstate__(self) -> dict[str, Any]:
         """Tune writes its searcher down, which nobody reads: what it points to stays out."""
