@@ -149,11 +149,29 @@ def test_an_address_names_one(address: str, name: str) -> None:
     assert executors.find(address).name == name
 
 
+def test_a_packaged_one_is_one_file_and_a_scheme(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = executors.names()
+    (tmp_path / "slurm.py").write_text(
+        OF_A_USER.replace("    slots,", '    name = "slurm"\n    slots,')
+    )
+    monkeypatch.setattr(executors, "__path__", [*executors.__path__, str(tmp_path)])
+    monkeypatch.delitem(vars(executors.EXECUTORS), "packaged")
+    assert executors.names() == {**before, "slurm": "Threads of this process."}
+    did = sweep(fake(), results=tmp_path / "runs", address="slurm://queue", trainer=FakeTraining)
+    assert did.complete
+    monkeypatch.setitem(vars(executors.EXECUTORS), "packaged", {})
+
+
 @pytest.mark.parametrize(
     ("spec", "message"),
-    [("no.py:Threads", "no file 'no.py' in "), ("threads.py:not_one", "not a subclass of Executor"),
-     ("threads.py:Thread", "has no class 'Thread'")],
-)  # fmt: skip
+    [
+        ("no.py:Threads", "no file 'no.py' in "),
+        ("threads.py:not_one", r"is not a class of experiments\.execution\.executors"),
+        ("threads.py:Thread", "has no class 'Thread'"),
+    ],
+)
 @pytest.mark.usefixtures("threads")
 def test_what_is_no_executor(
     spec: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

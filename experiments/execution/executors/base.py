@@ -63,8 +63,8 @@ class Executor:
     one: what takes long to start begins to start on ``__enter__``.
     """
 
-    name: ClassVar[str] = ""
-    """What an address calls it; empty for one of a user's file."""
+    name: ClassVar[str]
+    """What an address calls it; one of a user's file needs none."""
 
     def __init__(self, address: str, context: ExecutorContext) -> None:
         self.address, self.context = address, context
