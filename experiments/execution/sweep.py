@@ -20,7 +20,7 @@ from experiments.execution import executors
 from experiments.execution.executors.base import ExecutorContext, WorkerPool
 from experiments.execution.failures import reproduce_command
 from experiments.execution.orphans import end_orphans
-from experiments.execution.signals import Interrupted, Stop, StopWhen
+from experiments.execution.signals import Interrupted, Stop
 from experiments.execution.worker import MakeTrainer, Pace, training
 from experiments.plan import Layout
 from experiments.records import amend, snapshots
@@ -112,7 +112,8 @@ def sweep(
     if run.incomplete():
         context = run.executor_context(trainer, pace, num_cpus)
         with executor_kind(address, context) as executor:
-            run.train(executor.until_ready(), StopWhen(stop, lambda: executor.ready))
+            with stop.when(lambda: executor.ready):
+                run.train(executor.until_ready(), stop)
             if run.incomplete() and not stop:
                 with executor.connect(run.report) as pools:
                     run.train(pools, stop)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, Protocol
 
 from experiments.encoding import MalformedError
@@ -22,12 +22,7 @@ from experiments.execution.ledger import Ledger
 from experiments.execution.refill import Refill
 from experiments.plan import Measurement, Outcome, Pack, Trial
 from experiments.records import snapshots
-from experiments.records.rows import (
-    device_name,
-    effective_learning_rate,
-    measurement_row,
-    trial_row,
-)
+from experiments.records.rows import device_name, trial_row
 from experiments.records.snapshots import settings_hash
 from experiments.scheduling.failures import Failure
 from experiments.scheduling.jobs import (
@@ -285,10 +280,18 @@ class _PackRun:
         study, done = self.job.pack.study, self.finished
         self.finished = []
         paused = self._keep_paused(done)
-        trials = [self._row(self.trials[outcome.trial], outcome) for outcome in done]
-        points = [
-            measurement_row(m) for outcome in done for m in self.points.pop(outcome.trial, ())
+        of_the_pack = {
+            "pack": self.job.pack.id,
+            "pack_models": len(self.trials),
+            "engine": self.engine,
+            "device": device_name(self.job.device),
+            "world_size": self.group.size,
+        }
+        trials = [
+            trial_row(self.job.columns, study, self.trials[outcome.trial], outcome, **of_the_pack)
+            for outcome in done
         ]
+        points = [asdict(m) for outcome in done for m in self.points.pop(outcome.trial, ())]
         run = self.ledger.commit(self.job.pack.id, study.experiment, points, trials)
         if run is None:
             if self.heartbeat:
@@ -299,21 +302,6 @@ class _PackRun:
         over = [o.trial for o in done if o.trial in self.job.before and o.trial not in paused]
         if over:
             self.ledger.drop(study.id, over)
-
-    def _row(self, trial: Trial, outcome: Outcome) -> dict[str, Any]:
-        study = self.job.pack.study
-        return trial_row(
-            self.job.columns,
-            study,
-            trial,
-            outcome,
-            pack=self.job.pack.id,
-            pack_models=len(self.trials),
-            engine=self.engine,
-            device=device_name(self.job.device),
-            world_size=self.group.size,
-            effective_learning_rate=effective_learning_rate(study, trial),
-        )
 
     def _save(self, training: Trainer) -> None:
         state = None if training.not_kept else training.snapshot()

@@ -26,25 +26,10 @@ from results.store import Store
 from results.targets.retarget import steps_to_target
 
 _COLUMNS = [
-    "study",
-    "trial",
-    "status",
-    "stop_reason",
-    "steps_run",
-    "steps_to_target",
-    "target_metric",
-    "target_value",
-    "index",
-    "search_id",
-    "search_seed",
-    "other_searches",
-    "engine",
-    "pack",
-    "train_seconds",
-    "evaluation_seconds",
-    "other_seconds",
-    "run",
-    "time",
+    *("study", "trial", "status", "stop_reason", "steps_run"),
+    *("steps_to_target", "target_metric", "target_value", "index", "search_id"),
+    *("search_seed", "other_searches", "engine", "pack", "train_seconds"),
+    *("evaluation_seconds", "other_seconds", "run", "time"),
 ]
 
 

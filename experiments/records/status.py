@@ -23,21 +23,9 @@ from results.searches import belongs
 from results.storage.location import Location
 
 _COLUMNS = [
-    "study",
-    "trial",
-    "search_id",
-    "search_seed",
-    "other_searches",
-    "role",
-    "enlargement",
-    "status",
-    "stop_reason",
-    "steps_run",
-    "steps_to_target",
-    "train_seconds",
-    "evaluation_seconds",
-    "other_seconds",
-    "pack",
+    *("study", "trial", "search_id", "search_seed", "other_searches"),
+    *("role", "enlargement", "status", "stop_reason", "steps_run"),
+    *("steps_to_target", "train_seconds", "evaluation_seconds", "other_seconds", "pack"),
     "pack_models",
 ]
 

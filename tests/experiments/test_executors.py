@@ -26,7 +26,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from experiments.execution.executors.base import Executor
-from experiments.execution.ledger import FolderLedger
+from experiments.execution.ledger import Ledger
 from experiments.execution.worker import run_pack
 from experiments.scheduling.jobs import Channel, Control
 
@@ -44,7 +44,7 @@ class Threads(Executor):
             return Control(stop=bool(stop) or dispatcher.stopped)
 
         def work(_):
-            ledger = FolderLedger(self.context.location)
+            ledger = Ledger(self.context.location)
             channel = Channel(send=dispatcher.receive, control=control)
             while not stop and (job := dispatcher.next()) is not None:
                 if job == "wait":

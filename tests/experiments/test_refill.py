@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.execution.ledger import FolderLedger
+from experiments.execution.ledger import Ledger
 from experiments.execution.ray.mailbox import Mailbox
 from experiments.execution.refill import Refill
 from experiments.execution.worker import Pace, run_pack
@@ -110,7 +110,7 @@ def job(trials: Sequence[Trial], size: int | None = SIZE, **changes: Any) -> Job
 
 
 def run(one: Job, root: Path, driver: Driver, trainer: type, pace: Pace = QUICK) -> PackEnd:
-    return run_pack(one, FolderLedger(str(root)), driver.channel, trainer=trainer, pace=pace)
+    return run_pack(one, Ledger(str(root)), driver.channel, trainer=trainer, pace=pace)
 
 
 def whole(root: Path, trials: Sequence[Trial], **changes: Any) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def test_a_pack_is_refilled_to_its_size(tmp_path: Path) -> None:
         def add(self, new: Sequence[Trial]) -> None:
             super().add(new)
             most.append(len(self.active))
-            claimed = FolderLedger(str(tmp_path)).claims.live()[0]["trials"]
+            claimed = Ledger(str(tmp_path)).claims.live()[0]["trials"]
             assert set(self.active) <= set(claimed)  # before they train
 
     assert run(job(trials[:SIZE]), tmp_path, driver, Counts).end == "done"
@@ -137,7 +137,7 @@ def test_a_pack_is_refilled_to_its_size(tmp_path: Path) -> None:
     assert max(most) == SIZE
     assert len(most) > 2
     assert results(tmp_path) == whole(tmp_path / "whole", trials)
-    ledger = FolderLedger(str(tmp_path))
+    ledger = Ledger(str(tmp_path))
     assert ledger.claims.all() == []
     assert ledger.checkpoints.list() == []
     assert set(ledger.store.trials()["pack_models"]) <= set(range(SIZE, 15))
@@ -153,7 +153,7 @@ def test_without_a_size_nothing_is_offered(tmp_path: Path) -> None:
 def test_one_offer_at_a_time_and_none_where_there_is_nothing(tmp_path: Path) -> None:
     told: list[Message] = []
     channel = Channel(send=told.append, control=lambda _: Control())
-    refill = Refill(job(fake_trials(16), 16), FolderLedger(str(tmp_path)), channel)
+    refill = Refill(job(fake_trials(16), 16), Ledger(str(tmp_path)), channel)
     refill.offer(16)
     refill.offer(15)  # less than an eighth
     assert told == []
@@ -172,9 +172,7 @@ def test_a_snapshot_lists_who_has_joined(tmp_path: Path) -> None:
     driver = Driver(trials[SIZE:])
     end = run(job(trials[:SIZE]), tmp_path, driver, patient(driver, stop_at=25))
     assert end.end == "stopped"
-    header, _ = unpack_snapshot(FolderLedger(str(tmp_path)).load("pack") or b"") or pytest.fail(
-        "none"
-    )
+    header, _ = unpack_snapshot(Ledger(str(tmp_path)).load("pack") or b"") or pytest.fail("none")
     joined = len(header.trials)
     assert SIZE < joined < 12
     assert header.trials == tuple(t.id for t in trials[:joined])
@@ -190,9 +188,7 @@ def test_who_was_given_after_the_snapshot_begins_with_the_next_worker(tmp_path: 
     trials = fake_trials(12)
     driver = Driver(trials[SIZE:])
     run(job(trials[:SIZE]), tmp_path, driver, patient(driver, stop_at=25))
-    header, _ = unpack_snapshot(FolderLedger(str(tmp_path)).load("pack") or b"") or pytest.fail(
-        "none"
-    )
+    header, _ = unpack_snapshot(Ledger(str(tmp_path)).load("pack") or b"") or pytest.fail("none")
     mailbox = Mailbox()
     mailbox.put(job(trials[:SIZE]))
     for more in driver.more:
@@ -214,7 +210,7 @@ def test_who_was_given_after_the_snapshot_begins_with_the_next_worker(tmp_path: 
 
 def test_what_others_claim_or_recorded_is_refused(tmp_path: Path) -> None:
     trials = fake_trials(8)
-    other = FolderLedger(str(tmp_path))
+    other = Ledger(str(tmp_path))
     run(job(trials[4:5], None), tmp_path, Driver(()), FakeTraining)  # recorded by another driver
     assert other.take("other", [trials[5].id], {}, {})
 
@@ -277,12 +273,12 @@ def test_every_rank_lets_the_same_trials_join(tmp_path: Path) -> None:
     def second() -> None:
         deaf = Channel(send=lambda _: None, control=lambda _: Control())
         how = {"trainer": trainer(FakeTraining, 1), "pace": QUICK, "group": Pair(1, line)}
-        run_pack(job(trials[:SIZE]), FolderLedger(str(tmp_path)), deaf, **how)
+        run_pack(job(trials[:SIZE]), Ledger(str(tmp_path)), deaf, **how)
 
     thread = threading.Thread(target=second)
     thread.start()
     how = {"trainer": trainer(patient(driver), 0), "pace": QUICK, "group": Pair(0, line)}
-    end = run_pack(job(trials[:SIZE]), FolderLedger(str(tmp_path)), driver.channel, **how)
+    end = run_pack(job(trials[:SIZE]), Ledger(str(tmp_path)), driver.channel, **how)
     thread.join(30)
     assert not thread.is_alive()
     assert end.end == "done"
@@ -392,7 +388,7 @@ def test_in_this_process_packs_are_refilled(
         observer=seen.append,
         pack_size=8,
     )
-    rows = FolderLedger(str(tmp_path)).store.trials()
+    rows = Ledger(str(tmp_path)).store.trials()
     assert did.trials == len(rows) == rows["trial"].nunique() >= 40
     packs = [event for event in seen if isinstance(event, PackStarted)]
     assert len(packs) == rows["pack"].nunique()

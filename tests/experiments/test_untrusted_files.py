@@ -15,7 +15,7 @@ import pytest
 import results as dataset
 from experiments.config.file import Experiment, load
 from experiments.encoding import decode, encode
-from experiments.execution.ledger import FolderLedger
+from experiments.execution.ledger import Ledger
 from experiments.execution.sweep import sweep
 from experiments.execution.worker import Pace, run_pack
 from experiments.plan import Pack
@@ -151,7 +151,7 @@ def stopped(tmp_path: Path) -> tuple[Any, Path]:
     line = Line()
     trainer = type("Stops", (StopsAfter,), {"line": line})
     how = {"trainer": trainer, "pace": QUICK}
-    end = run_pack(pack_job, FolderLedger(str(tmp_path / "runs")), line.channel, **how)
+    end = run_pack(pack_job, Ledger(str(tmp_path / "runs")), line.channel, **how)
     assert end.end == "stopped"
     return replace(pack_job, before={}, resumes=True), tmp_path / "runs"
 
@@ -261,7 +261,7 @@ def test_a_snapshot_that_names_another_pack_deletes_nothing(
     other = replace(study, budget_steps=1)  # its snapshots are of other settings, and deleted
     for name in ("another", "../../precious", "/etc/passwd", "a/b", ""):
         kept.save("crafted", snapshots.pack_snapshot(replace(header, pack=name), body))
-        store = FolderLedger(str(root)).store
+        store = Ledger(str(root)).store
         assert [header.pack for header in snapshots.resumable(store, [study])] == ["pack"]
         snapshots.forget(store, [other])
         assert "crafted" in kept.list()
@@ -308,7 +308,7 @@ def test_files_of_other_names_are_passed_over(stopped: tuple[Any, Path]) -> None
     strange += [f"{pack_job.pack.study.id},a b.trial", f"{pack_job.pack.study.id},..trial"]
     for name in strange:
         (folder / name).write_bytes(data)
-    store = FolderLedger(str(root)).store
+    store = Ledger(str(root)).store
     assert Checkpoints(root).list() == ["pack"]
     assert [header.pack for header in snapshots.resumable(store, [pack_job.pack.study])] == ["pack"]
     snapshots.forget(store, [pack_job.pack.study])

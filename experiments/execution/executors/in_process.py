@@ -10,7 +10,7 @@ import torch
 
 from experiments.errors import ExperimentError
 from experiments.execution.executors.base import POLL_SECONDS, Executor, ExecutorContext
-from experiments.execution.ledger import FolderLedger
+from experiments.execution.ledger import Ledger
 from experiments.execution.signals import Stop
 from experiments.execution.worker import run_pack
 from experiments.plan import Layout
@@ -52,7 +52,7 @@ class InProcessPool:
             )
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         driver = {**processes.identify(), "role": "driver"}
-        self._ledger = FolderLedger(context.location, [driver])
+        self._ledger = Ledger(context.location, [driver])
         self._trainer, self._pace = context.trainer, context.pace
 
     def run(self, dispatcher: Dispatcher, stop: Stop, poll: Callable[[], None]) -> None:

@@ -10,7 +10,7 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from experiments.execution.ledger import FolderLedger
+from experiments.execution.ledger import Ledger
 from experiments.plan import Outcome
 from experiments.scheduling.failures import Failure
 from experiments.scheduling.jobs import (
@@ -91,7 +91,7 @@ class Writer:
     """An actor beside the driver that writes for workers on machines without the results folder."""
 
     def __init__(self, location: Location, processes: Sequence[Mapping[str, Any]]) -> None:
-        self._ledger = FolderLedger(location, processes)
+        self._ledger = Ledger(location, processes)
 
     def call(self, method: str, *arguments: Any) -> Any:
         return getattr(self._ledger, method)(*arguments)

@@ -14,7 +14,7 @@ from ray import tune
 from ray.exceptions import RayError
 
 from experiments.execution.failures import describe
-from experiments.execution.ledger import FolderLedger, Ledger
+from experiments.execution.ledger import Ledger
 from experiments.execution.ray.mailbox import RemoteLedger, channel
 from experiments.execution.staging import Staged
 from experiments.execution.worker import MakeTrainer, Pace, run_pack
@@ -22,7 +22,7 @@ from experiments.plan import Layout, Outcome
 from experiments.scheduling.jobs import Channel, Ended, Job, Message, PackEnd
 from results.storage.location import Location
 
-_ledgers: dict[Location, FolderLedger] = {}
+_ledgers: dict[Location, Ledger] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ class WorkerContext:
         if self.writer is not None:
             return cast(Ledger, RemoteLedger(self.writer))
         if self.location not in _ledgers:
-            _ledgers[self.location] = FolderLedger(self.location, self.processes)
+            _ledgers[self.location] = Ledger(self.location, self.processes)
         return _ledgers[self.location]
 
 
