@@ -254,7 +254,7 @@ def _plan(
         workload=what,
         optimizer=identity.optimizer_identity(combination.optimizer, experiment.base),
         schedule=identity.schedule_identity(combination.schedule, experiment.base),
-        technique=combination.technique,
+        technique=identity.technique_identity(combination.technique, experiment.base),
         batch_size=batch_size,
         evaluation_ratio=experiment.evaluation_ratio,
     )

@@ -1,4 +1,4 @@
-"""Describes what a worker raised, for the person who can mend it."""
+"""Describes what a worker raised, for the person who can correct it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a sweep is asked to end: Ctrl-C, SIGTERM, or its time being up."""
+"""Why a sweep ends early: Ctrl-C, SIGTERM, or the end of its time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trains what an experiment lacks: the driver of a sweep.
+"""Trains what is missing of an experiment: the driver of a sweep.
 
 sweep(load("my_model.yaml"), results="results/runs", address="auto", observer=print)
 """
@@ -198,16 +198,18 @@ class _Sweep:
         ]
 
     def _enlarged(self, state: StudyState, where: Sequence[Side]) -> None:
-        """The enlarged space is the study's from now on: its row says so."""
+        """Record the enlarged space in the study's row."""
         space = json_text(dict(state.search_space))
         before = self.store.studies(self.experiment.name)
         spaces = before["search_space"][before["study"] == state.study.id]
         if len(spaces) and spaces.iloc[-1] == space:
-            return  # an earlier run has said so
+            return  # an earlier run has recorded it
         self.store.add_studies([{**self.rows[state.study.id], "search_space": space}])
         ends = " and ".join(f"{name} at its {_END[side]} end" for name, side in where)
         more = count(len(state.blocks[-1].trials), "more trial")
-        self.note(f"{state.label}: the optimum has no room, {ends}: {more}, beyond it.")
+        self.note(
+            f"{state.label}: the optimum lies on the edge of its search space, {ends}: {more} beyond it."
+        )
 
     def _retarget(self) -> None:
         """What is done under another target than the present one is recorded under this one."""
@@ -313,7 +315,7 @@ class _Sweep:
         specs = [
             spec
             for study in (state.study for state in self.states)
-            for spec in (study.workload.spec, study.optimizer, study.schedule)
+            for spec in (study.workload.spec, study.optimizer, study.schedule, *study.technique)
         ]
         return [spec for spec in specs if ".py" in spec]
 

@@ -328,7 +328,7 @@ class _PackRun:
             self.channel.send(NotKept(pack=self.job.pack.id, reason=training.not_kept))
 
     def failed(self, error: Exception | SystemExit) -> PackEnd:
-        """Commit what has finished, and say what was raised."""
+        """Commit what has finished, and describe what was raised."""
         pack = self.job.pack
         alone = len(self.wanted) == 1
         trial = min(self.wanted)

@@ -25,7 +25,7 @@ from results.targets.retarget import steps_to_target
 from results.targets.target import Target
 
 _AT_ONCE = 10_000
-"""Trials whose measurements are held in memory together."""
+"""Trials whose measurements are in memory together."""
 _NAMED = ("optimizer", "schedule")
 _OF_THE_COMMIT = ("experiment", "run", "time")
 _CLAIM = "amend"
@@ -106,8 +106,8 @@ def adopt(store: Store, states: Sequence[StudyState]) -> int:
     """Write into the rows of trials that other searches have recorded, and that those of
     ``states`` have drawn too, that they belong to both; how many.
 
-    Trials that somebody trains at present are left to a later call, and those that are to be
-    trained again say it themselves when they end.
+    Trials that are being trained are left to a later call; the rows of those that will be
+    trained again get it when they end.
     """
     shared = {
         trial.id: (state, trial.index)

@@ -39,7 +39,7 @@ class NoTarget:
             return ExperimentError(
                 f"{none}: none was measured at all, {how}",
                 hint="lower the learning rates of the search"
-                + ("; what failed is said above" if failed else ""),
+                + ("; the failures are listed above" if failed else ""),
             )
         ranked = sorted(self.best, key=lambda label: self.best[label])
         if not self.target.lower_is_better:

@@ -34,7 +34,7 @@ def study_columns(study: Study, workload: Workload) -> dict[str, Any]:
         "model": workload.model_name,
         "optimizer": study.optimizer_label,
         "schedule": study.schedule_label,
-        "technique": dict(study.technique),
+        "technique": study.technique_by_label,
         "example_unit": workload.example_unit,
         "tokens_per_example": workload.tokens_per_example,
         "fields": dict(workload.fields),
@@ -85,7 +85,7 @@ def trial_row(
 
 
 def effective_learning_rate(study: Study, trial: Trial) -> float | None:
-    """What a packaged optimizer says it is; null for those without that meaning.
+    """Of a packaged optimizer; null for those without that meaning.
 
     A user's file is not imported for it: a trial that failed in that import gets its row too.
     """

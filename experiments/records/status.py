@@ -1,6 +1,6 @@
 """What is done, running and left of the experiments in a results folder.
 
-From the studies, the trials and the claims alone: whoever asks needs neither the experiment file,
+From the studies, the trials and the claims alone: needed are neither the experiment file,
 nor its workload, nor the machine that trains.
 """
 
@@ -38,7 +38,7 @@ class Status:
     """A row a study: experiment, study, workload, optimizer, schedule, batch_size, ``wanted``
     (feasible trials; 0 where the experiment, edited since, has the study no more), ``done``
     (recorded trials of its present search), ``reached``, ``infeasible``, ``dominated``, ``failed``,
-    ``running``, ``left`` (feasible trials of the search that lack, running ones among them; neither
+    ``running``, ``left`` (missing feasible trials of the search, running ones among them; neither
     of an enlarged space nor repeats), ``other_searches`` (recorded trials that belong to earlier
     searches of the study alone), ``trial_seconds`` (of a worker, for each feasible trial so far;
     NaN before the first)."""
@@ -49,7 +49,7 @@ class Status:
     work_seconds: float | None
     """Seconds that one worker would take for the rest; ``None`` before any trial has ended."""
     seconds: float | None
-    """Until all is done, with the packs that run now, as the driver says too; ``None`` if none
+    """Until all is done, with the packs that run now, as the driver reports too; ``None`` if none
     runs."""
 
     @property
@@ -69,7 +69,7 @@ class Status:
 
     @property
     def left(self) -> int:
-        """Feasible trials that lack."""
+        """Feasible trials that are missing."""
         return int(self.studies["left"].sum())
 
 
@@ -124,7 +124,7 @@ _PACK_COLUMNS = ["pack", "experiment", "study", "machine", "trials", "step", "be
 
 
 def _trial_cost(row: pd.Series[Any]) -> float | None:
-    """See ``rounds.trial_cost``; a row of another writer, or of an older version, may not say."""
+    """See ``rounds.trial_cost``; rows of older versions and other writers may lack it."""
     budget, batch_size = row["budget_steps"], row["batch_size"]
     if pd.isna(budget) or pd.isna(batch_size):
         return None

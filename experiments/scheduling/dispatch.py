@@ -155,7 +155,7 @@ class Dispatcher:
         return len(self._trained)
 
     def remaining(self) -> list[Remaining]:
-        """What each study lacks, in their order."""
+        """What is missing of each study, in their order."""
         with self._lock:
             return [state.remaining() for state in self.states]
 
@@ -294,7 +294,7 @@ class Dispatcher:
                 case Offer():
                     if self.give:
                         self.give(message.pack, self._more(out, message.places))
-                case Refused():  # somebody else has them
+                case Refused():  # another driver has them
                     refused = frozenset(message.trials)
                     out.job = replace(out.job, wanted=out.job.wanted - refused)
                     state.busy -= refused
@@ -311,8 +311,10 @@ class Dispatcher:
         for outcome in message.outcomes:
             if not message.committed:
                 before = state.records.get(outcome.trial)
-                again = before is not None and before.stop_reason == "dominated"
-                self._observer(TrialFinished(study=state.study.id, outcome=outcome, again=again))
+                resumed = before is not None and before.stop_reason == "dominated"
+                self._observer(
+                    TrialFinished(study=state.study.id, outcome=outcome, resumed=resumed)
+                )
                 continue
             self._trained.add(outcome.trial)
             if outcome.stop_reason == "error":

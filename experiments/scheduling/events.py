@@ -1,4 +1,4 @@
-"""The events of a running sweep, for whoever observes it: a display, a log, a test.
+"""The events of a running sweep, for its observers: a display, a log, a test.
 
 An observer is any callable that takes one event. It is called on the driver, one event at a time,
 and must be quick: a slow one slows the sweep.
@@ -27,7 +27,7 @@ class StudyPlanned:
 
     study: str
     label: str
-    """What tells it from the other studies, for people: ``sgd, batch 64``."""
+    """What distinguishes it from the other studies, for people: ``sgd, batch 64``."""
     trials: int
     """Feasible trials wanted."""
     done: int
@@ -100,7 +100,7 @@ class TrialFinished:
 
     study: str
     outcome: Outcome
-    again: bool = False
+    resumed: bool = False
     """Whether it had ended before, dominated, and has gone on since."""
 
 
@@ -168,5 +168,5 @@ Observer = Callable[[Event], None]
 
 
 def ignore(event: Event) -> None:
-    """The observer of a sweep that nobody watches."""
+    """The observer of a sweep without a display."""
     del event

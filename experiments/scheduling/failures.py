@@ -31,14 +31,14 @@ class Failure:
     """An exception, as text."""
 
     message: str
-    """Its last line: ``ValueError: what it says``, or the message of a clear error."""
+    """Its last line: ``ValueError: its message``, or the message of a clear error."""
     hint: str | None
     traceback: str
     """From the first frame of the user's code on; all of it where there is none."""
     where: str
     """``ValueError at my_model.py:12``: the same for the same exception in another pack."""
     clear: bool
-    """One of ours, written for the user: every other pack of its kind would say the same."""
+    """One of ours, written for the user: every other pack of its kind would raise the same."""
     trial: str | None = None
     """The trial that raised it, where the pack had one."""
 

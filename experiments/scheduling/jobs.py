@@ -25,7 +25,7 @@ class Job:
     before: Mapping[str, str] = field(default_factory=dict)
     """Commits that had recorded trials of it when it was sent out, to be superseded."""
     size: int | None = None
-    """Trials it may hold at once: as they end, others are asked for. ``None``: none are."""
+    """Trials that may train at once; as they end, their places are offered. ``None``: never."""
     resumes: bool = False
     """Whether a snapshot of this pack is there to continue from."""
     device: str = "cpu"
@@ -93,7 +93,7 @@ class Offer:
 
 @dataclass(frozen=True, kw_only=True)
 class Refused:
-    """Trials that the pack was given and does not train: somebody else claims or recorded them."""
+    """Trials that the pack was given and does not train: another driver has them."""
 
     pack: str
     trials: tuple[str, ...]
@@ -120,7 +120,7 @@ class PackEnd:
     """The pack's worker is done with it.
 
     ``done``: every trial is recorded. ``stopped``: asked to; a snapshot is kept. ``taken``:
-    somebody else has the claim. ``failed``: the pack's own code raised; of a pack of one, the
+    another driver has the claim. ``failed``: the pack's own code raised; of a pack of one, the
     failure is recorded.
     """
 
@@ -135,7 +135,7 @@ Message = Started | Step | Ended | Offer | Refused | NotKept | PackEnd
 
 @dataclass(frozen=True, kw_only=True)
 class Control:
-    """What the driver asks of a pack: to stop, to use what other packs found, to train more."""
+    """What the driver asks of a pack: to stop, to use what other packs recorded, to train more."""
 
     stop: bool = False
     hits: tuple[int, ...] = ()

@@ -54,7 +54,7 @@ def choose(
     first, since it shows soonest whether it can; else the longest, so that workers end together.
 
     Args:
-        taken: trials that somebody has already.
+        taken: trials that are trained or waiting elsewhere.
     """
     timed = sorted(s.seconds / s.cost() for s in states if s.seconds is not None)
     seconds_per_cost = timed[len(timed) // 2] if timed else 1.0
@@ -87,7 +87,7 @@ def pick(
     taken: set[str],
     count: int,
 ) -> Sequence[Trial]:
-    """Of a study's wave at most ``count`` trials that nobody has, the likely good ones first."""
+    """Of a study's wave at most ``count`` free trials, the most promising first."""
     free = [trial for trial in wave.trials if trial.id not in taken | state.busy]
     if count < len(free):
         shape = state.study.shape
@@ -162,7 +162,7 @@ def _places(trials: Sequence[Trial], space: Mapping[str, Dimension]) -> np.ndarr
 
 
 def _unit(dimension: Dimension, value: Value | None) -> float:
-    """Where a value lies; a share of the budget, which a trial holds in steps, says nothing."""
+    """Where a value lies; the middle for a share of the budget, which a trial has in steps."""
     return 0.5 if value is None else dimension.unit(value)
 
 

@@ -130,7 +130,7 @@ def wave(
     """The study's open wave, or ``None`` when the study has all that it wants.
 
     ``rows(start, stop)`` gives rows of the search table. What an earlier run that wanted more
-    trials has found in later rows stops none of these: the best of them is theirs alone.
+    trials recorded in later rows stops none of these: the best of them is theirs alone.
     """
     steps = goals(study.trials)
     drawn: list[Trial] = []
@@ -205,14 +205,14 @@ def _cutoff(study: Study, records: Iterable[Record | None], keep: int | None) ->
 
 @dataclass(frozen=True, kw_only=True)
 class Remaining:
-    """What one study lacks, and what its trials have cost."""
+    """What is missing of a study, and what its trials have cost."""
 
     trials: int
     """Feasible trials that are missing."""
     seconds_per_trial: float | None
     """Of a worker, for each feasible trial so far; ``None`` before the first."""
     cost: float | None
-    """See ``trial_cost``; ``None`` where the study's row does not say."""
+    """See ``trial_cost``; ``None`` where the study's row does not have it."""
 
     @classmethod
     def of(
@@ -256,7 +256,7 @@ def worker_seconds(studies: Iterable[Remaining]) -> float | None:
 
     A study's trials cost what its own have cost; those of a study without any cost by
     ``trial_cost``, at the median rate of the others. ``None`` where no trial has ended at all, or
-    where a study does not say its cost.
+    where a study has no cost.
     """
     every = list(studies)
     timed = [(s.seconds_per_trial, s.cost) for s in every]

@@ -55,7 +55,7 @@ class StudyState:
     label: str
     records: dict[str, Record] = field(default_factory=dict)
     engine: str | None = None
-    """What trains it: as the experiment says, else as its first pack has chosen."""
+    """The engine that trains it: of the experiment, else the one that its first pack chose."""
     seconds: float | None = None
     """What a pack of it took last."""
     rows: list[Trial] = field(default_factory=list)
@@ -80,7 +80,7 @@ class StudyState:
     _wave_is_current: bool = False
 
     def __post_init__(self) -> None:
-        if self.study.engine != "auto":  # said in the experiment
+        if self.study.engine != "auto":  # set in the experiment
             self.engine = self.study.engine
 
     @property
@@ -178,7 +178,7 @@ class StudyState:
                 yield trial.id, self.records[trial.id]
 
     def foreseen(self) -> Sequence[Trial]:
-        """All rows that the search may draw, where they are known beforehand."""
+        """All rows that the search may draw, where they do not depend on results."""
         return () if block(self.study.search) else self.plan.trials(0, self.plan.max_rows)
 
     def drawn(self) -> Collection[Trial]:
@@ -230,7 +230,7 @@ class StudyState:
         return not rounds.settled(self.study, record, limit)
 
     def planned(self) -> StudyPlanned:
-        """What an observer is told of the study before it trains."""
+        """The event that describes the study before it trains."""
         self.wave()
         # What was dominated counts until it goes on, if it ever does.
         done = [
@@ -257,7 +257,7 @@ class StudyState:
         return rounds.trial_cost(self.study.budget_steps, self.study.batch_size)
 
     def remaining(self) -> Remaining:
-        """What its search lacks, and what its trials have cost so far."""
+        """What is missing of its search, and what its trials have cost so far."""
         if self._missing is None:
             records = [self.records[trial.id] for trial in self.rows if trial.id in self.records]
             keep = self.study.keep if self.study.stop_at_target else None

@@ -34,6 +34,6 @@ def find(address: str) -> type[Executor]:
         ExperimentError: there is no such file, or no executor in it.
     """
     if ".py:" in address:
-        return cast(type[Executor], EXECUTORS.user_class(address, None))
+        return EXECUTORS.user_class(address, None)
     kinds = EXECUTORS.packaged
-    return cast(type[Executor], kinds.get(address.partition("://")[0], kinds[_CLUSTER]))
+    return kinds.get(address.partition("://")[0], kinds[_CLUSTER])

@@ -1,7 +1,7 @@
 """Several workers a pack: Ray Train inside a Tune function, one worker group a pack.
 
 The group is never stopped from outside: a Train driver that Tune stops leaks its placement group.
-It ends by itself, since every rank hears of a stop inside its training loop.
+It ends by itself, since every rank gets a stop inside its training loop.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ ENVIRONMENT: Mapping[str, str] = {
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
-    # How many packs are out is our searcher's to say; Tune would start one worker after the other.
+    # Our searcher decides how many packs are out; Tune would start one worker after the other.
     "TUNE_MAX_PENDING_TRIALS_PG": "1000",
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
 }
@@ -89,11 +89,11 @@ class LocalRay:
 
     @property
     def decided(self) -> bool:
-        """Whether it is found or started, or cannot be."""
+        """Whether it was found or started, or failed to."""
         return self._decided.is_set()
 
     def wait(self) -> None:
-        """Until it is found or started.
+        """Wait until it is found or started.
 
         Raises:
             ExperimentError: it cannot be.
@@ -112,7 +112,7 @@ class LocalRay:
         with _one_ray:
             self._find_or_start()
             if self.ours:
-                # The end of the program counts too: it joins its threads before Ray hears of it.
+                # The end of the program counts too: it joins its threads before Ray is shut down.
                 while not self._over.wait(0.5) and threading.main_thread().is_alive():
                     pass
                 import_ray().shutdown()

@@ -111,7 +111,7 @@ class RayTune:
             ).fit()
 
     def _explain(self, text: str) -> Failure:
-        """Why a pack's workers never said how it ended; what only this machine knows is asked."""
+        """Why a pack's workers never sent how it ended; with their logs if they ran here."""
         log, killed = None, None
         node = getattr(ray._private.worker, "_global_node", None)
         if self._on_this_machine and node is not None:
@@ -172,7 +172,7 @@ def _quiet() -> Iterator[None]:
 
 
 class _Silent(TrialProgressCallback):
-    """In the place of the one that prints; the display is ours. It knows Tune's trials."""
+    """Replaces the one that prints, since the display is ours; it has Tune's trials."""
 
     _trials: Sequence[Any] = ()
 

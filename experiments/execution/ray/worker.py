@@ -106,7 +106,7 @@ def reporting(send: Callable[[Message], None]) -> Callable[[Message], None]:
 
 
 def summary(outcomes: tuple[Outcome, ...]) -> dict[str, int]:
-    """What a Tune report says of trials that have ended."""
+    """A Tune report of trials that have ended."""
     return {
         "trials": len(outcomes),
         "reached": sum(1 for o in outcomes if o.steps_to_target is not None),
