@@ -207,9 +207,8 @@ class _Sweep:
         self.store.add_studies([{**self.rows[state.study.id], "search_space": space}])
         ends = " and ".join(f"{name} at its {_END[side]} end" for name, side in where)
         more = count(len(state.blocks[-1].trials), "more trial")
-        self.note(
-            f"{state.label}: the optimum lies on the edge of its search space, {ends}: {more} beyond it."
-        )
+        edge = f"the optimum lies on the edge of its search space, {ends}"
+        self.note(f"{state.label}: {edge}: {more} beyond it.")
 
     def _retarget(self) -> None:
         """What is done under another target than the present one is recorded under this one."""

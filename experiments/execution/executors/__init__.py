@@ -5,8 +5,6 @@ A user's own is named as ``file.py:Class`` in the place of an address.
 
 from __future__ import annotations
 
-from typing import cast
-
 from experiments.execution.executors.base import Executor
 from experiments.registry import Registry
 
