@@ -100,6 +100,8 @@ class Experiment(BaseModel):
     seed: Whole = 0
     engine: Literal["auto", "module", "stacked"] = "auto"
     workers: Count = 1
+    layout: StrictStr | None = None
+    """How a model spreads over the workers; ``None``: data parallelism."""
     micro_batch: Count | None = None
     precision: Literal["float32", "float64", "bfloat16"] = "float32"
     ghost_batch: Count | None = None

@@ -310,13 +310,19 @@ class _Sweep:
             dispatcher.merge(recorded.records, claimed)
 
     def _specs_of_files(self) -> list[str]:
-        """Workloads, optimizers and schedules that are named by their files."""
+        """Workloads, optimizers, schedules and layouts that are named by their files."""
         specs = [
             spec
             for study in (state.study for state in self.states)
-            for spec in (study.workload.spec, study.optimizer, study.schedule, *study.technique)
+            for spec in (
+                study.workload.spec,
+                study.optimizer,
+                study.schedule,
+                *study.technique,
+                study.layout.name,
+            )
         ]
-        return [spec for spec in specs if ".py" in spec]
+        return [spec for spec in specs if spec and ".py" in spec]
 
     def _claims(self) -> list[Mapping[str, Any]]:
         """Packs that a driver trains, this one or another."""

@@ -21,7 +21,7 @@ from experiments.execution.worker import Pace, run_pack
 from experiments.plan import Pack
 from experiments.records import snapshots
 from experiments.records.snapshots import settings_hash
-from experiments.training.loop import Training
+from experiments.training.pack_training import Training
 from results.run_state.checkpoints import Checkpoints
 from results.store import Store
 from tests import problems
@@ -163,7 +163,7 @@ def smaller(state: dict[str, Any]) -> dict[str, Any]:
     return {**state, "model": {name: value[:1] for name, value in state["model"].items()}}
 
 
-@pytest.mark.parametrize("kind", ["whole", "body", "training", "state", "courses", "engine"])
+@pytest.mark.parametrize("kind", ["whole", "body", "training", "state", "progress", "engine"])
 def test_a_pack_goes_on_over_a_crafted_snapshot(
     stopped: tuple[Any, Path], tmp_path: Path, kind: str
 ) -> None:
@@ -181,7 +181,7 @@ def test_a_pack_goes_on_over_a_crafted_snapshot(
         "state": snapshots.encode_body(
             encode({**content, "state": smaller(content["state"])}), points
         ),
-        "courses": snapshots.encode_body(encode({**content, "courses": {trial: {}}}), points),
+        "progress": snapshots.encode_body(encode({**content, "progress": {trial: {}}}), points),
         "engine": snapshots.encode_body(encode({**content, "engine": "stacked"}), points),
     }
     kept.save("pack", snapshots.pack_snapshot(header, bodies[kind]))

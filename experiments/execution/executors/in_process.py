@@ -16,7 +16,7 @@ from experiments.execution.worker import run_pack
 from experiments.plan import Layout
 from experiments.scheduling.dispatch import Dispatcher
 from experiments.scheduling.jobs import Channel, Control, More
-from experiments.training.threads import one_thread
+from experiments.training.threads import single_thread
 from results.errors import ResultsError
 from results.run_state import processes
 
@@ -87,7 +87,7 @@ class InProcessPool:
                 continue
             hits.pop(job.pack.id, None)
             more.pop(job.pack.id, None)
-            with one_thread():
+            with single_thread():
                 run_pack(job, self._ledger, channel, trainer=self._trainer, pace=self._pace)
             if errors:
                 raise errors[0]

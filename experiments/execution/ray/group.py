@@ -21,8 +21,8 @@ from experiments.execution.ray.demand import worker_resources
 from experiments.execution.ray.mailbox import channel
 from experiments.execution.ray.worker import WorkerContext, guarded, summary
 from experiments.execution.worker import run_pack
+from experiments.parallel.ranks import TorchRanks
 from experiments.scheduling.jobs import PackEnd
-from experiments.training.ranks import TorchRanks
 
 _TIMEOUT_SECONDS = 600
 """Of a collective: longer than any evaluation that one rank may have to wait for."""
