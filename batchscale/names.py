@@ -54,6 +54,13 @@ def experiments() -> dict[str, str]:
     return names()
 
 
+def executors() -> dict[str, str]:
+    """What ``--address`` can name."""
+    from experiments.execution.executors import names
+
+    return names()
+
+
 def imports() -> dict[str, str]:
     """What ``batchscale import`` brings in."""
     from results.imports import KINDS
@@ -76,6 +83,7 @@ KINDS: Mapping[str, Callable[[], dict[str, str]]] = {
     "layouts": layouts,
     "figures": figures,
     "experiments": experiments,
+    "executors": executors,
     "imports": imports,
     "exports": exports,
 }

@@ -51,7 +51,7 @@ def refuse_impossible(layout: Layout) -> None:
     """Refuse a demand that the cluster can never meet, grown as far as it may.
 
     Raises:
-        ExperimentError: it names what is asked for and what there is.
+        ExperimentError: it names what is needed and what the cluster has.
     """
     need = worker_resources(layout)
     nodes = [*_nodes(), *_growth()]

@@ -1,7 +1,7 @@
 """The searcher that Ray Tune asks for trials: a Tune trial is one of our packs.
 
 What to train, in which order, and what a kill left undone is decided by the dispatcher from the
-dataset; Tune's own state is never asked.
+dataset; Tune's own state is not used.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from experiments.scheduling.jobs import Job, PackEnd
 
 
 class PackSearcher(Searcher):
-    """Suggests packs, as few at a time as can be placed, so that each knows the latest results.
+    """Suggests packs, as few at a time as can be placed, so that each has the latest results.
 
     Args:
         send: puts a job where its worker finds it.
-        drain: takes in all that workers have said.
+        drain: takes in all messages of the workers.
         slots: how many packs can be out.
         limit: after so many it ends, since Tune's bookkeeping grows with their number.
-        explain: why a pack's worker never said how it ended, by the id of its Tune trial.
+        explain: why a pack's worker never sent how it ended, by the id of its Tune trial.
     """
 
     def __init__(
@@ -69,12 +69,12 @@ class PackSearcher(Searcher):
         if pack is None:
             return
         self._drain()
-        if self._dispatcher.is_out(pack):  # its worker never said how it ended
+        if self._dispatcher.is_out(pack):  # its worker never sent how it ended
             failure = self._explain(trial_id)
-            self._dispatcher.hear(PackEnd(pack=pack, end="failed", failure=failure))
+            self._dispatcher.receive(PackEnd(pack=pack, end="failed", failure=failure))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Tune writes its searcher down, which nobody reads: what it points to stays out."""
+        """Nothing: Tune saves its searcher, but it is never read."""
         return {}
 
     def save(self, checkpoint_path: str) -> None:

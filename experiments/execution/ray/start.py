@@ -1,4 +1,4 @@
-"""The Ray of a sweep that names none: one that runs on this machine, or a new one."""
+"""The Ray of a sweep whose address is ``auto``: one that runs on this machine, or a new one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ENVIRONMENT: Mapping[str, str] = {
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
-    # How many packs are out is our searcher's to say; Tune would start one worker after the other.
+    # Our searcher decides how many packs are out; Tune would start one worker after the other.
     "TUNE_MAX_PENDING_TRIALS_PG": "1000",
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
 }
@@ -59,7 +59,7 @@ def import_ray(*parts: str) -> ModuleType:
     return ray
 
 
-_one_at_a_time = threading.Lock()
+_one_ray = threading.Lock()
 """Held from the start of a Ray of ours to its end: a process has one."""
 
 
@@ -84,16 +84,16 @@ class LocalRay:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Nobody waits for the start of a Ray that is useless: all is trained, or an error came.
+        # No Ray that is not needed any more is waited for: all is trained, or an error came.
         self.end(wait=self.decided)
 
     @property
     def decided(self) -> bool:
-        """Whether it is found or started, or cannot be."""
+        """Whether it was found or started, or failed to."""
         return self._decided.is_set()
 
     def wait(self) -> None:
-        """Until it is found or started.
+        """Wait until it is found or started.
 
         Raises:
             ExperimentError: it cannot be.
@@ -109,10 +109,10 @@ class LocalRay:
             self._thread.join()
 
     def _hold(self) -> None:
-        with _one_at_a_time:
+        with _one_ray:
             self._find_or_start()
             if self.ours:
-                # The end of the program counts too: it joins its threads before Ray hears of it.
+                # The end of the program counts too: it joins its threads before Ray is shut down.
                 while not self._over.wait(0.5) and threading.main_thread().is_alive():
                     pass
                 import_ray().shutdown()

@@ -1,47 +1,88 @@
 """What a worker keeps on disk of trials that have not ended: a pack's snapshot, a paused trial.
 
-Both are read again by whoever goes on with them, strictly: what another version wrote, or nobody of
-ours, is none.
+Both are read strictly: what another version or another program wrote is not used, nor what was
+written under other settings of the study.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import asdict
+from pathlib import PurePosixPath
+from typing import Any
 
 from experiments.encoding import MalformedError, decode, encode, from_fields, to_fields
-from experiments.plan import Measurement
+from experiments.plan import Measurement, Study
+from experiments.scheduling.jobs import SnapshotHeader
+from results.run_state.checkpoints import Checkpoints
+from results.store import Store
 
 FORMAT = 2
-"""Of a snapshot. Its first line says so; the first format was pickled, and is not read."""
+"""Of a snapshot, in its first line. The first format was pickled, and is not read."""
 
 Points = Mapping[str, Sequence[Measurement]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Header:
-    """What a snapshot tells of itself in its first line, without being decoded."""
+def settings_hash(study: Study) -> str:
+    """Of everything in a study that decides its training, but for where and how it is laid out."""
+    content = asdict(study)
+    # A pack that was stopped goes on under whatever ``keep`` holds by then.
+    searching = (
+        "trials",
+        "keep",
+        "search",
+        "search_id",
+        "search_seed",
+        "extend",
+        "repeats",
+        "estimator",
+    )
+    for name in ("experiment", "layout", "engine", *searching):
+        del content[name]
+    del content["optimizer_name"], content["schedule_name"]
+    # The study's id holds the code; the path is another one where a staged copy stands.
+    content["schedule"] = PurePosixPath(study.schedule).name
+    content["technique"] = {PurePosixPath(n).name: v for n, v in study.technique.items()}
+    del content["workload"]["base"]  # a staged copy stands elsewhere
+    del content["workload"]["spec"]
+    text = json.dumps(content, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    pack: str
-    study: str
-    settings: str
-    """Hash of the study as it was: another budget or target, another pack."""
-    trials: tuple[str, ...]
-    """All trials of the pack, in order."""
-    active: tuple[str, ...]
-    """Those still training."""
-    engine: Literal["module", "stacked"]
-    round: int
+
+def resumable(store: Store, studies: Sequence[Study]) -> list[SnapshotHeader]:
+    """The snapshots that can be continued from. Those of other settings are deleted."""
+    checkpoints = Checkpoints(store.location)
+    settings = {study.id: settings_hash(study) for study in studies}
+    headers = []
+    for pack in checkpoints.list():
+        data = checkpoints.load(pack)
+        snapshot = unpack_snapshot(data) if data is not None else None
+        # What names another pack than its file could have that one deleted.
+        if snapshot is None or snapshot[0].pack != pack or snapshot[0].study not in settings:
+            continue
+        if snapshot[0].settings == settings[snapshot[0].study]:
+            headers.append(snapshot[0])
+        else:
+            checkpoints.delete(pack)
+    return headers
 
 
-def pack_snapshot(header: Header, body: bytes) -> bytes:
+def forget(store: Store, studies: Sequence[Study]) -> None:
+    """Delete the snapshots of studies that are complete, and what paused trials keep of them."""
+    checkpoints = Checkpoints(store.location)
+    checkpoints.drop_all(study.id for study in studies)
+    for header in resumable(store, studies):
+        checkpoints.delete(header.pack)
+
+
+def pack_snapshot(header: SnapshotHeader, body: bytes) -> bytes:
     """A line of JSON, then the body."""
     return json.dumps({"format": FORMAT, **to_fields(header)}).encode() + b"\n" + body
 
 
-def unpack_snapshot(data: bytes) -> tuple[Header, bytes] | None:
+def unpack_snapshot(data: bytes) -> tuple[SnapshotHeader, bytes] | None:
     """The header and the body; ``None`` for what is no snapshot of this format."""
     line, _, body = data.partition(b"\n")
     try:
@@ -52,7 +93,7 @@ def unpack_snapshot(data: bytes) -> tuple[Header, bytes] | None:
         return None
     lists = {key: tuple(each) for key, each in content.items() if isinstance(each, list)}
     try:
-        return from_fields(Header, {**content, **lists}), body
+        return from_fields(SnapshotHeader, {**content, **lists}), body
     except MalformedError:
         return None
 

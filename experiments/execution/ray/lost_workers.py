@@ -1,8 +1,8 @@
-"""What became of a pack whose worker never said how it ended, from what Ray says of it.
+"""Why a pack's worker never sent how it ended, from Ray's error.
 
-An exception of the pack's own code comes back as a ``Failure`` over the board. What is left is what
-happens outside of that code: arguments that cannot be unpickled, a worker that cannot be set up, a
-process that dies.
+An exception of the pack's own code comes back as a ``Failure`` by the mailbox. Here is what happens
+outside of that code: arguments that cannot be unpickled, a worker that cannot be set up, a process
+that dies.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from experiments.scheduling.failures import Failure, is_users
+from experiments.execution.failures import is_users
+from experiments.scheduling.failures import Failure
 from results.counts import count
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -30,7 +31,7 @@ def explain(text: str, *, times: int, log: str | None = None, killed: int | None
         times: how many workers in a row met it.
         log: what the last of them wrote to its standard error, where that can be read.
         killed: processes of its machine that the kernel has ended for lack of memory meanwhile,
-            where that is known.
+            if available.
     """
     text = _STAGED.sub("", _COLOURS.sub("", text)).strip()
     often = f", {_TIMES.get(times, f'{times} times')} over" if times > 1 else ""

@@ -1,4 +1,4 @@
-"""A pack's room for more trials of its study: offered to the driver, filled with what it gives."""
+"""A pack's free places: offered to the driver, filled with the trials that it gives."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from experiments.execution.ledger import Ledger
 from experiments.scheduling.jobs import Channel, Job, More, Offer, Refused
 
 _SHARE = 8
-"""Room is offered once an eighth of the pack is free: a few trials at a time join cheaper."""
+"""Places are offered once an eighth of the pack is free: several trials at a time join cheaper."""
 
 
 class Refill:
@@ -15,25 +15,25 @@ class Refill:
     After an answer without trials nothing is offered until further trials have ended.
     """
 
-    def __init__(self, job: Job, ledger: Ledger, wire: Channel) -> None:
+    def __init__(self, job: Job, ledger: Ledger, channel: Channel) -> None:
         self._pack, self._size = job.pack.id, job.size
-        self._ledger, self._wire = ledger, wire
+        self._ledger, self._channel = ledger, channel
         self._offers = self._answers = 0
-        self._at: int | None = None
+        self._active: int | None = None
 
     def offer(self, active: int) -> None:
-        """Tell the driver how many trials could join, now that so many train."""
-        if self._size is None or self._offers > self._answers or active == self._at:
+        """Send the driver how many trials can join, where ``active`` train."""
+        if self._size is None or self._offers > self._answers or active == self._active:
             return
-        room = self._size - active
-        if room >= max(1, self._size // _SHARE):
-            self._offers, self._at = self._offers + 1, active
-            self._wire.tell(Offer(pack=self._pack, room=room))
+        places = self._size - active
+        if places >= max(1, self._size // _SHARE):
+            self._offers, self._active = self._offers + 1, active
+            self._channel.send(Offer(pack=self._pack, places=places))
 
     def take(self, answers: tuple[More, ...]) -> tuple[More, ...]:
         """Of all answers so far, the new ones that hold trials; these have been claimed.
 
-        Those that somebody else has by now are refused.
+        Those that another driver has claimed or recorded meanwhile are refused.
         """
         new, self._answers = answers[self._answers :], len(answers)
         claimed: list[More] = []
@@ -43,7 +43,7 @@ class Refill:
                 continue
             if self._ledger.extend(self._pack, ids, more.before):
                 claimed.append(more)
-                self._at = None
+                self._active = None
             else:
-                self._wire.tell(Refused(pack=self._pack, trials=ids))
+                self._channel.send(Refused(pack=self._pack, trials=ids))
         return tuple(claimed)

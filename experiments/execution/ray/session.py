@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from experiments.errors import ExperimentError
-from experiments.execution.executors.ray_start import (
+from experiments.execution.ray.start import (
     ENVIRONMENT,
     LocalRay,
     cannot,
@@ -25,8 +25,6 @@ from results.run_state import processes
 class RaySession:
     """A connected Ray."""
 
-    ours: bool
-    """Whether it was started here."""
     one_machine: bool
     """Whether all its nodes are this machine: then workers can write where the driver does."""
     processes: tuple[Mapping[str, Any], ...]
@@ -66,7 +64,6 @@ def session(address: str, staged: Staged, local: LocalRay | None = None) -> Iter
         nodes = [node for node in ray.nodes() if node["Alive"]]
         here = ray.get_runtime_context().get_node_id()
         yield RaySession(
-            ours=ours,
             one_machine=all(node["NodeID"] == here for node in nodes),
             processes=_processes(ray, ours),
         )
@@ -92,9 +89,9 @@ def _connect(ray: ModuleType, address: str, staged: Staged, *, by_name: bool) ->
 
 def _processes(ray: ModuleType, ours: bool) -> tuple[Mapping[str, Any], ...]:
     """The driver first; then, where it started a Ray, that one's processes."""
-    found = [{**processes.identify(), "role": "driver"}]
+    listed = [{**processes.identify(), "role": "driver"}]
     node = getattr(ray._private.worker, "_global_node", None)
     if ours and node is not None:
         for role, infos in node.all_processes.items():
-            found += [{**processes.identify(info.process.pid), "role": role} for info in infos]
-    return tuple(found)
+            listed += [{**processes.identify(info.process.pid), "role": role} for info in infos]
+    return tuple(listed)
