@@ -21,12 +21,12 @@ if TYPE_CHECKING:
         rerun,
         status,
         sweep,
-        take_in,
         trial,
     )
     from batchscale.api import listing as list
+    from batchscale.exchange import export, take_in
     from batchscale.figures import plot, report
-    from batchscale.outward import export, serve
+    from batchscale.outward import serve
     from batchscale.run import Run
     from experiments.errors import ExperimentError
     from experiments.schedules import Schedule
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "check": "batchscale.api:check",
-    "export": "batchscale.outward:export",
+    "export": "batchscale.exchange:export",
     "laws": "batchscale.api:laws",
     "list": "batchscale.api:listing",
     "new": "batchscale.api:new",
@@ -50,7 +50,7 @@ _HOMES = {
     "serve": "batchscale.outward:serve",
     "status": "batchscale.api:status",
     "sweep": "batchscale.api:sweep",
-    "take_in": "batchscale.api:take_in",
+    "take_in": "batchscale.exchange:take_in",
     "trial": "batchscale.api:trial",
     "Run": "batchscale.run:Run",
     "Schedule": "experiments.schedules:Schedule",

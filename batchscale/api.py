@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from experiments.schedules import Schedule
     from experiments.scheduling.events import Observer
     from experiments.training.check import Finding
-    from results.imports.commit_import import Imported
     from results.storage.location import Location
     from workloads import Workload
 
@@ -312,37 +311,6 @@ def query(sql: str, source: str | Path | None = None) -> pd.DataFrame:
         ResultsError: an error in it, in one line, or anything that is not a SELECT.
     """
     return open(source or default_results()).query(sql)
-
-
-def take_in(
-    kind: str,
-    path: str | Path,
-    *,
-    results: str | Path | None = None,
-    columns: Mapping[str, str] | None = None,
-    name: str | None = None,
-    citation: str | None = None,
-    licence: str | None = None,
-    progress: Callable[[Imported], None] | None = None,
-) -> Imported:
-    """Bring data from elsewhere into a results folder, and never twice: all of it or nothing, but
-    for ``shallue``, which goes on where it was.
-
-    Args:
-        kind: ``csv``, ``mlperf`` or ``shallue``: ``list("imports")``.
-        columns: what the columns of a file are called here: ``{"batch_size": "bs"}``.
-        name: of the experiment that the rows become.
-        progress: of ``shallue``: called with what has been done so far.
-
-    Raises:
-        ResultsError: a row that has no place; it is named, and nothing is written.
-    """
-    from results.imports import take_in as bring
-
-    return bring(
-        kind, path, results or default_results(), columns=columns, name=name, citation=citation,
-        licence=licence, progress=progress,
-    )  # fmt: skip
 
 
 def listing(kind: str) -> dict[str, str]:

@@ -7,8 +7,6 @@ store.commit("digits", measurements=[…], trials=[…])
 
 from __future__ import annotations
 
-import io
-import json
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,20 +19,15 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
-from results.dataset import columns_of, dataset, retrying
-from results.errors import ResultsError
-from results.rows import KEYS, frame, latest
 from results.run_state.claims import Claims
-from results.run_state.polling import Polled
-from results.schema import REPLACES_KEY, SCHEMAS, table
+from results.schema import SCHEMAS, table
+from results.storage.compact import ORPHAN_SECONDS, compact
+from results.storage.dataset import columns_of, dataset, encode, retrying
 from results.storage.location import Location
-from results.storage.names import RULE, is_plain
-
-ORPHAN_SECONDS = 600.0
-"""Measurements without trials that are older belong to no commit that is under way."""
-_ROW_GROUP = 131_072
+from results.storage.names import experiment_name
+from results.storage.polling import Polled
+from results.storage.rows import KEYS, frame, latest
 
 Row = Mapping[str, Any]
 
@@ -173,13 +166,8 @@ class Store:
         rows = Polled(self.location, "studies", experiment, columns_of("studies", None)).rows()
         return frame(latest(rows, KEYS["studies"]))
 
-    def done(self, experiment: str | None = None) -> set[str]:
-        """The ids of all committed trials, however they ended."""
-        return set(self.trials(experiment, ["trial"])["trial"])
-
     def compact(self, experiment: str | None = None) -> None:
-        """Merge small files and drop superseded rows; see ``results.compact``."""
-        from results.compact import compact
+        """Merge small files and drop superseded rows; see ``results.storage.compact``."""
 
         compact(self.location, experiment)
 
@@ -194,17 +182,6 @@ class Store:
             file = f"{now:%Y%m%dT%H%M%S%f}-{uuid.uuid4().hex[:16]}.parquet"
             data = encode(table(name, own))
             self.location.write(f"{name}/{experiment_name(experiment)}/{file}", data)
-
-
-def experiment_name(name: str) -> str:
-    """``name``, if it can be a folder.
-
-    Raises:
-        ResultsError: it cannot (a slash, a leading dot or underscore, a blank).
-    """
-    if not is_plain(name):
-        raise ResultsError(f"experiment {name!r} cannot name a folder", hint=RULE)
-    return name
 
 
 def _stamped(measurements: pa.Table, stamp: Mapping[str, str]) -> pa.Table:
@@ -222,28 +199,3 @@ def _stamped(measurements: pa.Table, stamp: Mapping[str, str]) -> pa.Table:
         columns.append(column)
     fields = [pa.field(f.name, column.type) for f, column in zip(schema, columns, strict=True)]
     return pa.table(columns, schema=pa.schema(fields, metadata=schema.metadata))
-
-
-def encode(rows: pa.Table, replaces: Sequence[str] = ()) -> bytes:
-    """A Parquet file (zstd) of rows of a full schema, standing for the files it ``replaces``.
-
-    A text column may be dictionary-encoded: the file is the same, and written sooner. Numbers with
-    a fraction hardly repeat, and get no dictionary.
-    """
-    metadata = dict(rows.schema.metadata)
-    if replaces:
-        metadata[REPLACES_KEY] = json.dumps(sorted(replaces)).encode()
-    dictionaries = any(pa.types.is_dictionary(field.type) for field in rows.schema)
-    buffer = io.BytesIO()
-    with pq.ParquetWriter(
-        buffer,
-        rows.schema.with_metadata(None if dictionaries else metadata),
-        compression="zstd",
-        use_dictionary=[f.name for f in rows.schema if not pa.types.is_floating(f.type)],
-        # Arrow's own schema in the file would have readers see dictionaries.
-        store_schema=not dictionaries,
-    ) as writer:
-        writer.write_table(rows, row_group_size=_ROW_GROUP)
-        if dictionaries:
-            writer.add_key_value_metadata(metadata)
-    return buffer.getvalue()

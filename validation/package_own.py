@@ -23,10 +23,11 @@ import pyarrow.compute as pc
 from results.counts import count
 from results.errors import ResultsError
 from results.reader import Results, open
-from results.rows import KEYS, latest
 from results.schema import SCHEMAS, json_text, table
+from results.storage.dataset import encode
 from results.storage.location import PACKAGED, Location
-from results.store import encode, experiment_name
+from results.storage.names import experiment_name
+from results.storage.rows import KEYS, latest
 
 SOURCE = "batchscale"
 """``source`` of every row: what tells it from a sweep of the reader's own."""

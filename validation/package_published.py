@@ -14,8 +14,8 @@ from typing import Any
 from results.counts import count
 from results.errors import ResultsError
 from results.schema import SCHEMAS, table
+from results.storage.dataset import encode
 from results.storage.location import Location
-from results.store import encode
 from validation import published_convergence as convergence_points
 from validation import published_curves as curves
 from validation.published_origins import MADE, SOURCES, Origin

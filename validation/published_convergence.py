@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from results.errors import ResultsError
-from results.imports.convergence import Point, rows
-from results.imports.units import unit_of
+from results.imports.support.mlperf_points import Point, rows, unit_of
 from validation.published_curves import lines, number, whole
 
 Row = dict[str, Any]

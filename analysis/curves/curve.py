@@ -20,7 +20,7 @@ from analysis.curves.thinned_evaluations import Evaluations, Frame, every_second
 from analysis.formatting import sizes, unit
 from results.counts import agreeing, count
 from results.errors import ResultsError
-from results.plans import current
+from results.searches import current
 from results.targets.target import Target
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from results.user_tables.values import mapping
+from results.storage.values import mapping
 
 MARGIN = 0.05
 """Share of a dimension next to either end that counts as its edge."""

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from results.storage.location import Location
-from results.storage.names import is_plain
-from results.store import experiment_name
+from results.storage.names import experiment_name, is_plain
 
 FOLDER = "checkpoints"
 _SUFFIX = ".snapshot"

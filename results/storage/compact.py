@@ -39,14 +39,15 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
-from results.dataset import all_fragments, fragments, reading, replaced, retrying, where
-from results.rows import KEPT, Live, superseded
 from results.run_state.claims import Claim, Claims
 from results.schema import SCHEMAS
+from results.storage.dataset import all_fragments, encode, fragments, reading, replaced, retrying
 from results.storage.location import TEMPORARY, Location
 from results.storage.names import is_file_name, is_plain
-from results.store import ORPHAN_SECONDS, encode
+from results.storage.rows import KEPT, Live, superseded
 
+ORPHAN_SECONDS = 600.0
+"""Measurements without trials that are older belong to no commit that is under way."""
 _LARGE = 500_000
 """Rows from which a file is left as it is, unless some of them are superseded."""
 _MOST = 1_000_000
@@ -77,8 +78,8 @@ def compact(location: Location, experiment: str | None = None) -> None:
 def _alone(location: Location, experiment: str) -> set[str]:
     """Compact an experiment, if nobody else does; the others that hold superseded trials."""
     pack = f"compact-{experiment}"
-    mine = all(location.owns(f"{table}/{experiment}/file") for table in SCHEMAS)
-    claim = Claims(location).take(pack, []) if mine and is_plain(pack) else None
+    inside = all(location.contains(f"{table}/{experiment}/file") for table in SCHEMAS)
+    claim = Claims(location).take(pack, []) if inside and is_plain(pack) else None
     if claim is None:
         return set()
     try:
@@ -121,7 +122,7 @@ class _Rows:
         schema = SCHEMAS[table].remove_metadata()
         columns = [*KEPT[table], "time", *(["run"] if "run" in schema.names else [])]
         every = ds.FileSystemDataset(list(files.values()), schema, ds.ParquetFileFormat())
-        with reading(where(location, table)):
+        with reading(location.display(table)):
             rows = every.to_table(columns=columns)
         mask = superseded(rows, KEPT[table])
         dead, start = {}, 0
@@ -140,17 +141,17 @@ def _measurements(
     rows = trials.table.filter(pa.array(trials.live))
     live = Live(rows["trial"], rows["run"].combine_chunks())
     committed = pc.unique(trials.table["run"])
-    gone = pc.unique(trials.table["run"].filter(pa.array(~trials.live)))
+    superseded_runs = pc.unique(trials.table["run"].filter(pa.array(~trials.live)))
     modified = {file.name: file.modified for file in location.files(f"measurements/{experiment}")}
     kept, dead = {}, {}
     for name, file in files.items():
-        with reading(where(location, name)):
+        with reading(location.display(name)):
             runs = _runs(file)
             if not pc.any(pc.is_in(runs, committed)).as_py():
                 _without_trials(location, name, modified.get(name))
                 continue
             kept[name] = file
-            if pc.any(pc.is_in(runs, gone)).as_py():
+            if pc.any(pc.is_in(runs, superseded_runs)).as_py():
                 mask = ~live.mask(file.to_table(columns=["trial", "run"])).to_numpy()
                 if mask.any():
                     dead[name] = mask
@@ -161,9 +162,9 @@ def _runs(file: ds.ParquetFileFragment) -> pa.Array:
     """The commits whose rows a file holds; of a file of one commit its footer says which."""
     place = file.physical_schema.get_field_index("run")
     groups = [file.metadata.row_group(at) for at in range(file.metadata.num_row_groups)]
-    known = [group.column(place).statistics for group in groups if place >= 0]
-    if known and all(each is not None and each.has_min_max for each in known):
-        ends = {end for each in known for end in (each.min, each.max)}
+    statistics = [group.column(place).statistics for group in groups if place >= 0]
+    if statistics and all(each is not None and each.has_min_max for each in statistics):
+        ends = {end for each in statistics for end in (each.min, each.max)}
         if len(ends) == 1:
             return pa.array([*ends], pa.string())
     return pc.unique(file.to_table(columns=["run"])["run"])
@@ -196,7 +197,7 @@ def _rewrite(
             continue
         table, experiment, _ = next(iter(batch)).split("/")
         schema = SCHEMAS[table]
-        with reading(where(location, f"{table}/{experiment}")):
+        with reading(location.display(f"{table}/{experiment}")):
             rows = _read(batch, dead, schema)
         if not claim.renew({}):
             return False
