@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from results.exports import Exported
@@ -13,13 +13,15 @@ if TYPE_CHECKING:
     from results.reader import Results
     from results.storage.location import Location
 
+T = TypeVar("T")
+
 
 class _Opened(Protocol):  # a batchscale.Run
     results: Results
 
 
 def take_in(
-    kind: str | Callable[..., Imported],
+    kind: str | Callable[..., Imported | None],
     path: str | Path,
     *,
     results: str | Path | Location | None = None,
@@ -43,12 +45,14 @@ def take_in(
             nothing is written.
     """
     from batchscale.api import default_results
+    from results.imports import Imported
 
     importer = extension("import", kind)
-    done: Imported = importer(
-        Path(path), results or default_results(), progress=progress, **options
+    return _checked(
+        importer,
+        importer(Path(path), results or default_results(), progress=progress, **options),
+        Imported,
     )
-    return done
 
 
 def export(
@@ -75,6 +79,7 @@ def export(
         ResultsError: no such kind or option, nothing to write, or a folder that holds something
             else.
     """
+    from results.exports import Exported
     from results.reader import Results, open
 
     exporter = extension("export", kind)
@@ -83,7 +88,17 @@ def export(
     else:
         opened = source if isinstance(source, Results) else source.results
     part = opened if where is None else opened.where(where)
-    done: Exported = exporter(part, output, progress=progress, **options)
+    return _checked(exporter, exporter(part, output, progress=progress, **options), Exported)
+
+
+def _checked(kind: Extension, done: Any, expected: type[T]) -> T:
+    from results.errors import ResultsError
+
+    if not isinstance(done, expected):
+        raise ResultsError(
+            f"{kind.verb} {kind.name} returned {type(done).__name__}, not {expected.__name__}",
+            hint=f"end it with: return {expected.__name__}(...)",
+        )
     return done
 
 
@@ -111,7 +126,9 @@ def extension(verb: str, kind: str | Callable[..., Any]) -> Extension:
 
     file = find_file(path, Path())
     if file is None:
-        raise ResultsError(f"{verb} {kind}: there is no file {path}", hint="a path starts here")
+        raise ResultsError(
+            f"{verb} {kind}: there is no file {path}", hint="a path starts in this folder"
+        )
     module = import_file(file)
     functions = [key for key, value in vars(module).items() if callable(value)]
     if name not in functions:

@@ -26,7 +26,7 @@ OTHERS = {
     "--array": "sbatch", "--cpus-per-task": "sbatch", "--gpus": "sbatch", "--time": "sbatch",
     "--wrap": "sbatch", "--follow": "ray", "--head": "ray", "--version": "ray",
     "--working-dir": "", "--group": "install", "--no-deps": "install", "--logdir": "tensorboard",
-    "--renew": "docs/gallery.py", "--to": "", "--processes": "",
+    "--renew": "docs/gallery.py", "--to": "", "--processes": "", "--project": "my_importer.py",
 }  # fmt: skip
 """Options of other programs, each with what stands beside it."""
 MODULES = {"api", "exchange", "figures", "outward", "run", "mplstyle"}

@@ -53,7 +53,8 @@ class KindCommand(TyperCommand):
         return super().invoke(ctx)
 
     def _flags(self) -> set[str]:
-        return {flag for each in self.params for flag in each.opts if flag.startswith("-")}
+        flags = {flag for each in self.params for flag in each.opts if flag.startswith("-")}
+        return flags | {"--help"}
 
     def _kind(self, args: Sequence[str]) -> str | None:
         """The first argument that names a kind, else the first argument."""
