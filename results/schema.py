@@ -67,17 +67,10 @@ _PLAN: dict[str, pa.DataType] = {
 }
 
 _METAPARAMETERS: dict[str, pa.DataType] = {
-    "learning_rate": _NUMBER,
-    "momentum": _NUMBER,
-    "effective_learning_rate": _NUMBER,
-    "beta1": _NUMBER,
-    "beta2": _NUMBER,
-    "epsilon": _NUMBER,
-    "weight_decay": _NUMBER,
-    "warmup_steps": _COUNT,
-    "decay_steps": _COUNT,
-    "end_factor": _NUMBER,
-    "label_smoothing": _NUMBER,
+    **dict.fromkeys(("learning_rate", "momentum", "effective_learning_rate"), _NUMBER),
+    **dict.fromkeys(("beta1", "beta2", "epsilon", "weight_decay"), _NUMBER),
+    **dict.fromkeys(("warmup_steps", "decay_steps"), _COUNT),
+    **dict.fromkeys(("end_factor", "label_smoothing"), _NUMBER),
 }
 
 _STUDIES: dict[str, pa.DataType] = {
@@ -149,13 +142,8 @@ _MEASUREMENTS: dict[str, pa.DataType] = {
 }
 
 _SOURCES: dict[str, pa.DataType] = {
-    "experiment": _TEXT,
-    "source": _TEXT,
-    "citation": _TEXT,
-    "licence": _TEXT,
-    "address": _TEXT,
-    "checksum": _TEXT,
-    "notes": _TEXT,
+    **dict.fromkeys(("experiment", "source", "citation", "licence", "address"), _TEXT),
+    **dict.fromkeys(("checksum", "notes"), _TEXT),
     "time": _TIME,
 }
 

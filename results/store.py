@@ -46,7 +46,7 @@ class Store:
 
     @property
     def root(self) -> str:
-        """What it was opened from, to be shown: the keys of a URI are masked."""
+        """What it was opened from, for display: the keys of a URI are masked."""
         return self.location.root
 
     def add_studies(self, rows: Sequence[Row]) -> None:
@@ -73,9 +73,9 @@ class Store:
         studies = {row["trial"]: row.get("study") for row in trials}
         if len(studies) < len(trials):
             raise ValueError("a trial is given twice in one commit")
-        strangers = {row["trial"] for row in measurements} - studies.keys()
-        if strangers:
-            raise ValueError(f"measurements of trials that are not committed: {sorted(strangers)}")
+        foreign = {row["trial"] for row in measurements} - studies.keys()
+        if foreign:
+            raise ValueError(f"measurements of trials that are not committed: {sorted(foreign)}")
         if not trials:
             return None
         points = table(
@@ -117,16 +117,14 @@ class Store:
         return run
 
     def _measured(self, file: str) -> bool:
-        """Whether the measurements of a commit stand in another file, merged already."""
+        """Whether the measurements of a commit are in another file, merged already."""
         experiment, _, name = file.partition("/")
-        run = name.removesuffix(".parquet").rpartition("-")[2]
-        condition = ds.field("run") == run
-        return retrying(
-            lambda: (
-                dataset(self.location, "measurements", [experiment]).count_rows(filter=condition)
-                > 0
-            )
-        )
+        run = ds.field("run") == name.removesuffix(".parquet").rpartition("-")[2]
+
+        def count() -> int:
+            return dataset(self.location, "measurements", [experiment]).count_rows(filter=run)
+
+        return retrying(count) > 0
 
     def amend(self, rows: Sequence[Row]) -> None:
         """Write whole trial rows again, with something changed; their measurements stay theirs.
@@ -137,23 +135,20 @@ class Store:
             ResultsError: a value its column cannot hold, or a disk that cannot be written.
         """
         now = datetime.now(UTC)
-        by_experiment: dict[str, list[Row]] = {}
-        for row in rows:
-            # Later than the row it supersedes, also where that machine's clock is ahead.
-            later = max(now, row["time"] + timedelta(microseconds=1)) if row.get("time") else now
-            by_experiment.setdefault(row["experiment"], []).append({**row, "time": later})
-        for experiment, amended in by_experiment.items():
-            file = f"{now:%Y%m%dT%H%M%S%f}-{uuid.uuid4().hex[:16]}.parquet"
-            data = encode(table("trials", amended))
-            self.location.write(f"trials/{experiment_name(experiment)}/{file}", data)
+
+        def later(time: datetime | None) -> datetime:
+            # Than the row it supersedes, also where that machine's clock is ahead.
+            return now if time is None else max(now, time + timedelta(microseconds=1))
+
+        self._add("trials", [{**row, "time": later(row.get("time"))} for row in rows])
 
     def trials(
         self, experiment: str | None = None, columns: Iterable[str] | None = None
     ) -> pd.DataFrame:
         """The latest row of each trial (of one experiment), with the wanted columns.
 
-        Asked again, it reads the files alone that have come since. Name the columns: the files of
-        a running sweep are small, and all columns of one take 2 ms.
+        A second call reads only the files that are new since. Name the columns: the files of a
+        running sweep are small, and all columns of a file take 2 ms.
         """
         wanted = columns_of("trials", columns)
         key = (experiment, tuple(dict.fromkeys([*wanted, "trial", "run", "time"])))
@@ -178,9 +173,9 @@ class Store:
             by_experiment.setdefault(row["experiment"], []).append(
                 {**row, "time": row.get("time") or now}
             )
-        for experiment, own in by_experiment.items():
+        for experiment, group in by_experiment.items():
             file = f"{now:%Y%m%dT%H%M%S%f}-{uuid.uuid4().hex[:16]}.parquet"
-            data = encode(table(name, own))
+            data = encode(table(name, group))
             self.location.write(f"{name}/{experiment_name(experiment)}/{file}", data)
 
 

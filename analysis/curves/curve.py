@@ -111,8 +111,7 @@ def curves(
     Rows of role search and extension are minimized over: the best of the first N feasible trials
     in the sequence's order, N the largest number that all batch sizes of the curve share, or what
     another estimator makes of them. Rows of role repeat never are: beside a search they are its
-    best configuration trained again, else runs, each a point of its own. ``transfer`` rows are
-    left alone.
+    best configuration trained again, else runs, each a point of its own.
 
     Args:
         trials: rows with the columns of the trials table; absent ones are null.

@@ -62,13 +62,13 @@ class KindCommand(TyperCommand):
 
         flags, names = self._flags(), KINDS[str(self.name)].names()
         before = ("", *args)
-        words = [
-            word
-            for last, word in zip(before, args, strict=False)
-            if not word.startswith("-") and last not in flags
+        arguments = [
+            text
+            for last, text in zip(before, args, strict=False)
+            if not text.startswith("-") and last not in flags
         ]
-        kinds = [word for word in words if word in names or ".py:" in word]
-        return next(iter([*kinds, *words]), None)
+        kinds = [text for text in arguments if text in names or ".py:" in text]
+        return next(iter([*kinds, *arguments]), None)
 
 
 class _State:

@@ -26,7 +26,7 @@ _COUNTS = {
 }
 """Numbers and the least that they may be; all are finite."""
 _TEXTS: Mapping[str, tuple[str, ...]] = {
-    "role": ("search", "extension", "repeat", "transfer"),
+    "role": ("search", "extension", "repeat", "transfer"),  # transfer: in older files alone
     "status": ("COMPLETE", "INFEASIBLE", "INCOMPLETE"),
 }
 _RANGES = ("log", "linear", "integer", "reverse_log")

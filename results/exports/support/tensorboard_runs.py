@@ -12,24 +12,9 @@ from typing import Any
 from results.schema import SPLITS
 
 COLUMNS = (
-    "experiment",
-    "study",
-    "trial",
-    "index",
-    "role",
-    "workload",
-    "optimizer",
-    "schedule",
-    "batch_size",
-    "fields",
-    "metaparameters",
-    "effective_learning_rate",
-    "seed",
-    "status",
-    "stop_reason",
-    "steps_to_target",
-    "steps_run",
-    "time",
+    *("experiment", "study", "trial", "index", "role", "workload", "optimizer", "schedule"),
+    *("batch_size", "fields", "metaparameters", "effective_learning_rate", "seed", "status"),
+    *("stop_reason", "steps_to_target", "steps_run", "time"),
 )
 """The columns of a trial's row that are used here."""
 

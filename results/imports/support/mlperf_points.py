@@ -22,32 +22,13 @@ from results.user_tables.curves import study_of
 Unit = Literal["epoch", "sample", "token", "step"]
 UNITS: tuple[Unit, ...] = get_args(Unit)
 
-_UNITS: Mapping[str, Unit] = {
-    "bert": "sample",
-    "cosmoflow": "epoch",
-    "deepcam": "epoch",
-    "deepseekv3_671b": "sample",
-    "dlrm": "epoch",
-    "dlrm_dcnv2": "epoch",
-    "flux1": "sample",
-    "gnn": "epoch",
-    "gpt3": "token",
-    "gpt_oss_20b": "sample",
-    "llama2_70b_lora": "sample",
-    "llama31_405b": "sample",
-    "llama31_8b": "sample",
-    "maskrcnn": "epoch",
-    "oc20": "epoch",
-    "openfold": "sample",
-    "qwen35_397b_grpo": "sample",
-    "resnet": "epoch",
-    "retinanet": "epoch",
-    "rgat": "epoch",
-    "rnnt": "epoch",
-    "ssd": "epoch",
-    "stable_diffusion": "sample",
-    "unet3d": "sample",
+_COUNTS: Mapping[Unit, str] = {
+    "sample": "bert deepseekv3_671b flux1 gpt_oss_20b llama2_70b_lora llama31_405b llama31_8b "
+    "openfold qwen35_397b_grpo stable_diffusion unet3d",
+    "epoch": "cosmoflow deepcam dlrm dlrm_dcnv2 gnn maskrcnn oc20 resnet retinanet rgat rnnt ssd",
+    "token": "gpt3",
 }
+_UNITS = {name: unit for unit, names in _COUNTS.items() for name in names.split()}
 _UNTIL: Mapping[str, tuple[tuple[int, ...], Unit]] = {
     "stable_diffusion": ((4, 0), "step"),
     "unet3d": ((3, 1), "epoch"),
