@@ -21,10 +21,11 @@ if TYPE_CHECKING:
         rerun,
         status,
         sweep,
+        take_in,
         trial,
     )
     from batchscale.api import listing as list
-    from batchscale.exchange import export, take_in
+    from batchscale.exchange import export
     from batchscale.figures import plot, report
     from batchscale.outward import serve
     from batchscale.run import Run
@@ -50,7 +51,7 @@ _HOMES = {
     "serve": "batchscale.outward:serve",
     "status": "batchscale.api:status",
     "sweep": "batchscale.api:sweep",
-    "take_in": "batchscale.exchange:take_in",
+    "take_in": "batchscale.api:take_in",
     "trial": "batchscale.api:trial",
     "Run": "batchscale.run:Run",
     "Schedule": "experiments.schedules:Schedule",

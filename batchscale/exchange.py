@@ -1,4 +1,4 @@
-"""Data from and for other programs: the functions behind ``batchscale import`` and ``export``."""
+"""Importers and exporters, packaged and the user's; the function behind ``batchscale export``."""
 
 from __future__ import annotations
 
@@ -9,50 +9,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 if TYPE_CHECKING:
     from results.exports import Exported
     from results.extensions import Extension
-    from results.imports import Imported
     from results.reader import Results
-    from results.storage.location import Location
 
 T = TypeVar("T")
 
 
 class _Opened(Protocol):  # a batchscale.Run
     results: Results
-
-
-def take_in(
-    kind: str | Callable[..., Imported | None],
-    path: str | Path,
-    *,
-    results: str | Path | Location | None = None,
-    progress: Callable[[Imported], None] | None = None,
-    **options: Any,
-) -> Imported:
-    """Import data from elsewhere into a results folder, and never twice: all of it or nothing, but
-    for ``shallue``, which goes on where it stopped.
-
-    Args:
-        kind: ``csv``, ``mlperf`` or ``shallue``: ``list("imports")``; ``file.py:Name`` or a
-            function of your own (docs/published.md).
-        path: a file or a folder.
-        progress: of ``shallue``: called with what has been done so far.
-        options: of the kind, as ``batchscale import KIND --help`` lists them. Those of ``csv``:
-            ``columns`` (what the columns of a file are called here: ``{"batch_size": "bs"}``),
-            ``name`` (of the experiment that the rows become), ``citation`` and ``licence``.
-
-    Raises:
-        ResultsError: no such kind or option, or a row that cannot be placed; it is named, and
-            nothing is written.
-    """
-    from batchscale.api import default_results
-    from results.imports import Imported
-
-    importer = extension("import", kind)
-    return _checked(
-        importer,
-        importer(Path(path), results or default_results(), progress=progress, **options),
-        Imported,
-    )
 
 
 def export(
@@ -88,12 +51,18 @@ def export(
     else:
         opened = source if isinstance(source, Results) else source.results
     part = opened if where is None else opened.where(where)
-    return _checked(exporter, exporter(part, output, progress=progress, **options), Exported)
+    return called(exporter, Exported, part, output, progress=progress, **options)
 
 
-def _checked(kind: Extension, done: Any, expected: type[T]) -> T:
+def called(kind: Extension, expected: type[T], *given: Any, **options: Any) -> T:
+    """What an importer or exporter returns.
+
+    Raises:
+        ResultsError: an option that it does not have, or it returns something else.
+    """
     from results.errors import ResultsError
 
+    done = kind(*given, **options)
     if not isinstance(done, expected):
         raise ResultsError(
             f"{kind.verb} {kind.name} returned {type(done).__name__}, not {expected.__name__}",

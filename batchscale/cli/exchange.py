@@ -35,10 +35,10 @@ def import_(
 
     The options of a kind: batchscale import KIND --help.
     """
-    from batchscale import exchange
+    from batchscale import api
 
     importer, options = chosen_kind(ctx)
-    done = exchange.take_in(importer, path, results=results, progress=Told(_imported), **options)
+    done = api.take_in(importer, path, results=results, progress=Told(_imported), **options)
     for what, why in done.refused[:_REFUSALS]:
         print(f"left out {what}: {why}", file=sys.stderr)
     if len(done.refused) > _REFUSALS:
