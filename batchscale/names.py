@@ -62,17 +62,17 @@ def executors() -> dict[str, str]:
 
 
 def imports() -> dict[str, str]:
-    """What ``batchscale import`` brings in."""
-    from results.imports import KINDS
+    """What ``batchscale import`` reads."""
+    from results.extensions import IMPORTS
 
-    return {name: kind.summary for name, kind in KINDS.items()}
+    return IMPORTS.names()
 
 
 def exports() -> dict[str, str]:
     """What ``batchscale export`` writes."""
-    from results.exports import KINDS
+    from results.extensions import EXPORTS
 
-    return {name: kind.summary for name, kind in KINDS.items()}
+    return EXPORTS.names()
 
 
 KINDS: Mapping[str, Callable[[], dict[str, str]]] = {

@@ -15,11 +15,10 @@ import pandas as pd
 
 from experiments.scheduling import rounds
 from experiments.scheduling.rounds import Record, Remaining
-from results.plans import current
 from results.reader import Results
 from results.reader import open as open_results
 from results.run_state.claims import Claims
-from results.searches import belongs
+from results.searches import belongs, current
 from results.storage.location import Location
 
 _COLUMNS = [

@@ -16,9 +16,9 @@ from batchscale.live.progress import nothing
 from batchscale.live.shown import Shown
 from batchscale.live.watch import Watch
 from experiments.execution.ledger import Ledger
-from results.compact import compact
 from results.errors import ResultsError
 from results.reader import Results
+from results.storage.compact import compact
 from results.storage.location import Location
 from results.store import Store
 from tests.batchscale.conftest import snapshot

@@ -1,4 +1,4 @@
-"""Where rows come from: a results folder or URI, or tables in memory (a CSV of one's own)."""
+"""Where rows come from: a results folder or URI, or tables in memory (a user's CSV)."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from results.dataset import checked, dataset, names, reading, retrying, where
-from results.rows import KEYS, latest
 from results.schema import SCHEMAS
+from results.storage.dataset import checked, dataset, names, reading, retrying
 from results.storage.location import Location
-from results.user_tables.values import check
+from results.storage.rows import KEYS, latest
+from results.storage.values import check
 
 _KEYS = ("trial", "run", "experiment", "time")
 
 
 class Source(Protocol):
-    """What the reader reads. Rows are as they lie: superseded and orphaned ones included."""
+    """What the reader reads: every row, superseded and orphaned ones included."""
 
     def table(self, name: str) -> pa.Table:
         """All rows of a table, of the full schema."""
@@ -31,8 +31,8 @@ class Source(Protocol):
         in ``coded`` may come dictionary-encoded."""
 
     def later(self, trials: pa.Table) -> dict[str, tuple[str, str]]:
-        """Of rows of the trials table, as they were read, those that are superseded by now: trial
-        to the run and the experiment of its latest row."""
+        """Of rows of the trials table, as they were read, those that have been superseded since:
+        trial to the run and the experiment of its latest row."""
 
 
 class Folder:
@@ -46,8 +46,8 @@ class Folder:
         self.location = location
         location.require()
         self._read_from: frozenset[str] | None = None
-        """The files that trials were first read from, or more."""
-        self._come_since: dict[str, pa.Table] = {}
+        """The files that existed when trials were first read, or more."""
+        self._newer_files: dict[str, pa.Table] = {}
 
     def table(self, name: str) -> pa.Table:
         if name == "trials" and self._read_from is None:
@@ -55,11 +55,11 @@ class Folder:
 
         def read() -> pa.Table:
             files = dataset(self.location, name)
-            with reading(where(self.location, name)):
-                found = files.to_table()
+            with reading(self.location.display(name)):
+                rows = files.to_table()
             if name in ("studies", "trials"):
-                check(found, where(self.location, name))
-            return found
+                check(rows, self.location.display(name))
+            return rows
 
         return retrying(read)
 
@@ -74,8 +74,8 @@ class Folder:
         return dataset(self.location, "measurements", experiments, coded=coded)
 
     def later(self, trials: pa.Table) -> dict[str, tuple[str, str]]:
-        known = self._read_from or frozenset()
-        since = retrying(lambda: [self._keys(n) for n in names(self.location, "trials", but=known)])
+        read = self._read_from or frozenset()
+        since = retrying(lambda: [self._keys(n) for n in names(self.location, "trials", but=read)])
         if not since:
             return {}
         before = trials.select(_KEYS)
@@ -87,13 +87,13 @@ class Folder:
         return {trial: (run, place) for trial, run, place in rows if run != runs[trial]}
 
     def _keys(self, name: str) -> pa.Table:
-        """What tells the rows of a file of trials apart. Files never change."""
-        if name not in self._come_since:
+        """The keys of the rows of a file of trials. Files never change."""
+        if name not in self._newer_files:
             fragment = checked(self.location, "trials", name)
-            with reading(where(self.location, name)):
+            with reading(self.location.display(name)):
                 schema = SCHEMAS["trials"].remove_metadata()
-                self._come_since[name] = fragment.to_table(schema=schema, columns=list(_KEYS))
-        return self._come_since[name]
+                self._newer_files[name] = fragment.to_table(schema=schema, columns=list(_KEYS))
+        return self._newer_files[name]
 
 
 class Memory:

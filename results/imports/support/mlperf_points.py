@@ -1,7 +1,11 @@
-"""MLPerf's reference convergence points as rows of the dataset, their traps handled.
+"""MLPerf's reference convergence points as rows of the dataset, their units and errors handled.
 
 A point is several runs of one benchmark at one batch size. Every run is a trial of role
 ``repeat``: none is minimized over. ``as_published`` keeps the number and its unit as they were.
+
+The files of mlcommons/logging call every number "Epochs to converge". What it counts (samples,
+tokens, steps or epochs) depends on the benchmark, of two benchmarks on the version too. Sizes that
+turn epochs and tokens into examples are not in those files: each says where it is from.
 """
 
 from __future__ import annotations
@@ -10,14 +14,64 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import Any, Literal, get_args
 
 from results.counts import agreeing
-from results.imports.units import Size, Unit, size_of
 from results.user_tables.curves import study_of
 
+Unit = Literal["epoch", "sample", "token", "step"]
+UNITS: tuple[Unit, ...] = get_args(Unit)
+
+_COUNTS: Mapping[Unit, str] = {
+    "sample": "bert deepseekv3_671b flux1 gpt_oss_20b llama2_70b_lora llama31_405b llama31_8b "
+    "openfold qwen35_397b_grpo stable_diffusion unet3d",
+    "epoch": "cosmoflow deepcam dlrm dlrm_dcnv2 gnn maskrcnn oc20 resnet retinanet rgat rnnt ssd",
+    "token": "gpt3",
+}
+_UNITS = {name: unit for unit, names in _COUNTS.items() for name in names.split()}
+_UNTIL: Mapping[str, tuple[tuple[int, ...], Unit]] = {
+    "stable_diffusion": ((4, 0), "step"),
+    "unet3d": ((3, 1), "epoch"),
+}
+"""Benchmarks that counted in another unit before a version."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """How many examples an epoch has, or how many tokens an example."""
+
+    count: int
+    remembered: bool
+    """Whether it is from memory, not from a source that was read."""
+
+
+_EXAMPLES: Mapping[str, Size] = {
+    "resnet": Size(count=1_281_167, remembered=False),
+    "retinanet": Size(count=1_170_301, remembered=True),
+    "ssd": Size(count=1_170_301, remembered=True),
+    "dlrm": Size(count=4_195_197_692, remembered=True),
+    "dlrm_dcnv2": Size(count=4_195_197_692, remembered=True),
+}
+_TOKENS: Mapping[str, Size] = {"gpt3": Size(count=2_048, remembered=True)}
+_SINCE: Mapping[str, tuple[int, ...]] = {"ssd": (2, 0)}
+"""Benchmarks whose size is that of another data set from a version on."""
+
+
+def unit_of(benchmark: str, version: tuple[int, ...]) -> Unit | None:
+    """The unit of a benchmark's "Epochs to converge"; None where it is not known."""
+    until, before = _UNTIL.get(benchmark, ((), None))
+    return before if before is not None and version < until else _UNITS.get(benchmark)
+
+
+def size_of(benchmark: str, unit: Unit, version: tuple[int, ...]) -> Size | None:
+    """Examples an epoch, or tokens an example; None where it is not known or not needed."""
+    if version < _SINCE.get(benchmark, ()):
+        return None
+    return {"epoch": _EXAMPLES, "token": _TOKENS}.get(unit, {}).get(benchmark)
+
+
 OUTLIER = 5.0
-"""A run so many times above the median of its batch size is not one of them."""
+"""A run above so many times the median of its batch size is an error of the file."""
 _CHANGED = {"cosmoflow": (32, 64)}
 """Batch sizes that were run with changed hyperparameters: not comparable with the others."""
 _CLOSE = 4.0
@@ -36,12 +90,12 @@ class Point:
     values: tuple[float, ...]
     """In ``unit``, one a run."""
     name: str
-    """What tells it from every other point of its source."""
+    """Unique among the points of its source."""
     optimizer: str | None = None
     precision: str | None = None
     metaparameters: Mapping[str, Any] | None = None
     published: Mapping[str, Any]
-    """Further words of its source."""
+    """What else its source says of it."""
 
 
 def rows(source: str, points: Iterable[Point]) -> tuple[list[Row], list[Row]]:
@@ -52,10 +106,10 @@ def rows(source: str, points: Iterable[Point]) -> tuple[list[Row], list[Row]]:
     studies, trials = {}, []
     for every in by_benchmark.values():
         for point in every:
-            own = [other for other in every if _changed(other) == _changed(point)]
+            curve = [other for other in every if _changed(other) == _changed(point)]
             group = _group(source, point)
             study = study_of(group)
-            studies[study] = {**group, "study": study, "notes": _notes(own) or None}
+            studies[study] = {**group, "study": study, "notes": _notes(curve) or None}
             trials += [{**group, "study": study, **row} for row in _trials(source, point)]
     return list(studies.values()), trials
 
@@ -112,8 +166,8 @@ def _trials(source: str, point: Point) -> Iterable[Row]:
             "as_published": {**point.published, "value": value, "unit": point.unit, "run": run},
         }
         if wrong:
-            gone = ("steps_to_target", "steps_run", "examples_run")
-            row |= {**dict.fromkeys(gone), "status": "INCOMPLETE", "stop_reason": "error"}
+            row |= dict.fromkeys(("steps_to_target", "steps_run", "examples_run"))
+            row |= {"status": "INCOMPLETE", "stop_reason": "error"}
             row["error"] = f"more than {OUTLIER:g} times the median of its batch size: left out"
         yield row
 
@@ -123,25 +177,25 @@ def _changed(point: Point) -> bool:
 
 
 def _notes(points: Sequence[Point]) -> list[str]:
-    """What has to be said of a curve of these points."""
+    """The notes of a curve of these points."""
     first = points[0]
     size = size_of(first.benchmark, first.unit, first.version)
-    said = [_relative(first.unit, size)] if first.unit in ("epoch", "token") else []
+    notes = [_relative(first.unit, size)] if first.unit in ("epoch", "token") else []
     if _changed(first):
-        said.append("these batch sizes were run with changed hyperparameters")
+        notes.append("these batch sizes were run with changed hyperparameters")
     wrong = {p.batch_size: sum(outliers(p.values)) for p in points if any(outliers(p.values))}
-    said += [
+    notes += [
         f"{many} of the runs at batch size {at} {agreeing(many, 'are')} above {OUTLIER:g} times "
         f"their median, an error of the published file, and {agreeing(many, 'are')} left out"
         for at, many in wrong.items()
     ]
     tested = sorted({point.batch_size for point in points})
     if len(tested) == 3 and tested[-1] <= _CLOSE * tested[0]:
-        said.append(
+        notes.append(
             f"three batch sizes within a factor of {tested[-1] / tested[0]:.2g} are too few to say "
             "where a regime ends"
         )
-    return [text for text in said if text]
+    return [text for text in notes if text]
 
 
 def _relative(unit: Unit, size: Size | None) -> str:

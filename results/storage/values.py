@@ -1,4 +1,4 @@
-"""What the values of a results dataset may be: a row that no writer of ours has written is named.
+"""What the values of a results dataset may be: a row that batchscale cannot have written is named.
 
 The types of columns are the schema's and are checked with each file's footer; here is what a type
 leaves open. A null, or a NaN that stands for one, is never wrong.
@@ -16,16 +16,17 @@ import pyarrow.compute as pc
 
 from results.errors import ResultsError
 
-_HINT = "that row is none that batchscale has written: take its file out of the folder"
+_HINT = "move its file out of the folder: that row was not written by batchscale"
 
-_COUNTS = {"batch_size": 1, "trials_wanted": 1, "keep": 1, "tokens_per_example": 0}
-_COUNTS |= dict.fromkeys(("budget_steps", "train_examples", "steps_run", "examples_run"), 0)
-_COUNTS |= dict.fromkeys(("steps_to_target", "last_miss"), 0)
-_COUNTS |= dict.fromkeys(("refined_steps", "refined_last_miss"), 0)
-_COUNTS |= dict.fromkeys(("train_seconds", "evaluation_seconds", "other_seconds"), 0)
+_COUNTS = {
+    **{"batch_size": 1, "trials_wanted": 1, "keep": 1, "tokens_per_example": 0},
+    **dict.fromkeys(("budget_steps", "train_examples", "steps_run", "examples_run"), 0),
+    **dict.fromkeys(("steps_to_target", "last_miss", "refined_steps", "refined_last_miss"), 0),
+    **dict.fromkeys(("train_seconds", "evaluation_seconds", "other_seconds"), 0),
+}
 """Numbers and the least that they may be; all are finite."""
-_WORDS: Mapping[str, tuple[str, ...]] = {
-    "role": ("search", "extension", "repeat", "transfer"),
+_TEXTS: Mapping[str, tuple[str, ...]] = {
+    "role": ("search", "extension", "repeat", "transfer"),  # transfer: in older files alone
     "status": ("COMPLETE", "INFEASIBLE", "INCOMPLETE"),
 }
 _RANGES = ("log", "linear", "integer", "reverse_log")
@@ -44,16 +45,16 @@ def check(table: pa.Table, where: str) -> None:
     for name, least in _COUNTS.items():
         if name in table.column_names:
             _check_number(table[name], name, least, where)
-    for name, words in _WORDS.items():
+    for name, allowed in _TEXTS.items():
         if name in table.column_names:
             for value in pc.unique(table[name]).drop_null().to_pylist():
-                if value not in words:
-                    _refuse(where, name, repr(value), f"none of {', '.join(words)}")
+                if value not in allowed:
+                    _refuse(where, name, repr(value), f"it must be one of {', '.join(allowed)}")
     for name, fits in _JSON.items():
         if name in table.column_names:
             for text in pc.unique(table[name]).drop_null().to_pylist():
                 if text and not fits(parsed(text, name, where)):
-                    _refuse(where, name, repr(text[:80]), "of another shape than that column's")
+                    _refuse(where, name, repr(text[:80]), "it has another shape than that column")
 
 
 def parsed(text: str, name: str, where: str = "") -> Any:
@@ -65,7 +66,7 @@ def parsed(text: str, name: str, where: str = "") -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        _refuse(where, name, repr(text[:80]), "not JSON")
+        _refuse(where, name, repr(text[:80]), "it is not JSON")
 
 
 def mapping(text: str, name: str) -> dict[str, Any]:
@@ -76,14 +77,14 @@ def mapping(text: str, name: str) -> dict[str, Any]:
     """
     value = parsed(text, name)
     if not isinstance(value, dict):
-        _refuse("", name, repr(text[:80]), "no mapping")
+        _refuse("", name, repr(text[:80]), "it is not a mapping")
     return dict(value)
 
 
 def _check_number(cells: pa.ChunkedArray, name: str, least: float, where: str) -> None:
     for value in pc.min_max(cells).as_py().values():
         if value is not None and not (least <= value < math.inf):
-            _refuse(where, name, f"{value:g}", f"a number of at least {least} is meant")
+            _refuse(where, name, f"{value:g}", f"it must be a number of at least {least}")
 
 
 def _refuse(where: str, name: str, value: str, why: str) -> Any:
@@ -101,7 +102,9 @@ def _is_texts(value: Any) -> bool:
 
 def _is_space(value: Any) -> bool:
     return isinstance(value, dict) and all(
-        _is_range(bounds)
+        isinstance(bounds, list)
+        and len(bounds) == 2
+        and all(isinstance(end, (int, float)) for end in bounds)
         for dimension in value.values()
         if isinstance(dimension, dict)
         for scale, bounds in dimension.items()
@@ -109,18 +112,9 @@ def _is_space(value: Any) -> bool:
     )
 
 
-def _is_range(bounds: Any) -> bool:
-    numbers = isinstance(bounds, list) and all(isinstance(end, (int, float)) for end in bounds)
-    return numbers and len(bounds) == 2
-
-
 _JSON: Mapping[str, Callable[[Any], bool]] = {
-    "fields": _is_mapping,
-    "technique": _is_mapping,
-    "layout": _is_mapping,
-    "versions": _is_mapping,
-    "targets": _is_texts,
-    "notes": _is_texts,
+    **dict.fromkeys(("fields", "technique", "layout", "versions"), _is_mapping),
+    **dict.fromkeys(("targets", "notes"), _is_texts),
     "search_space": _is_space,
 }
 """Columns of JSON text with few different values; others are read where they are used."""

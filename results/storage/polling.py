@@ -1,4 +1,4 @@
-"""A table read again and again while others add to it: only files not met before are read."""
+"""A table read again and again while others add to it: only new files are read."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from results.dataset import checked, names, reading, replaces, retrying, where
 from results.schema import SCHEMAS
+from results.storage.dataset import checked, names, reading, replaces, retrying
 from results.storage.location import Location
 
 
@@ -33,17 +33,15 @@ class Polled:
         return retrying(self._rows)
 
     def _rows(self) -> pa.Table:
-        found = names(self._location, self._folder)
-        self._read = {name: self._read.get(name) or self._file(name) for name in found}
-        gone: set[str] = set()
-        for _, others in self._read.values():
-            gone |= others
-        parts = [rows for name, (rows, _) in self._read.items() if name not in gone]
+        files = names(self._location, self._folder)
+        self._read = {name: self._read.get(name) or self._file(name) for name in files}
+        replaced = {other for _, others in self._read.values() for other in others}
+        parts = [rows for name, (rows, _) in self._read.items() if name not in replaced]
         empty = self._schema.empty_table().select(self._columns)
         return pa.concat_tables([empty, *parts]).combine_chunks()
 
     def _file(self, name: str) -> tuple[pa.Table, frozenset[str]]:
         fragment = checked(self._location, self._table, name)
-        with reading(where(self._location, name)):
+        with reading(self._location.display(name)):
             rows = fragment.to_table(schema=self._schema, columns=self._columns, use_threads=False)
         return rows, replaces(name, fragment)

@@ -1,35 +1,36 @@
 """Compaction: merge an experiment's small files, and drop the rows that later ones supersede.
 
-After it a reader that knows nothing of ours counts every trial once. It is safe beside readers,
-beside commits here and on other machines, and wherever it is cut off: at every moment every live
-row stands in a file that readers take up. What makes it so is the order.
+After it, a reader that knows nothing of batchscale counts every trial once. It is safe beside
+readers, beside commits here and on other machines, and wherever it is interrupted: at every moment
+every live row is in a file that readers take up. The order of the steps guarantees that.
 
-1. One process at a time compacts an experiment: it holds a claim, and asks for it before and after
-   every file that it writes. One that slept and lost it takes back what it has just written.
-2. What an earlier compaction left half done is finished: files that a merged one replaces are
-   deleted. A merged file is not merged again before that: it alone says that they are replaced.
-3. The measurements' files are listed before the trials are read, of all experiments: those of a
-   trial that is committed meanwhile are never taken for nobody's. What is superseded is settled
-   here, once, for all that follows; a row that is superseded later stays until the next time.
-4. Measurements first. Whoever reads takes the measurements of live trials alone, by their commit,
-   and so misses nothing of what goes. The row that says that they are superseded goes after them:
-   after a crash in between it is still there, and the next compaction finds them by it.
+1. One process at a time compacts an experiment: it holds a claim, and checks it before and after
+   every file that it writes. A process that was suspended and lost the claim deletes what it has
+   just written.
+2. An interrupted earlier compaction is completed: files that a merged one replaces are deleted. A
+   merged file is not merged again before that: it alone says that they are replaced.
+3. The measurements' files are listed before the trials of all experiments are read, so that those
+   of a trial committed meanwhile are never taken for orphans. What is superseded is decided here,
+   once, for all that follows; a row that is superseded later stays until the next compaction.
+4. Measurements come first. Every reader takes the measurements of live trials alone, by their
+   commit, and so misses nothing that is dropped. The row that says that they are superseded is
+   dropped after them: after a crash in between, the next compaction finds them by it.
 5. Then the superseded rows of trials, studies and sources.
 
-A file is written whole under a new name, with the names of those that it replaces, and then they
-are deleted: until then readers pass over them. Where no row is left they are deleted alone. Files
+A merged file is written whole under a new name, with the names of those that it replaces, and then
+they are deleted: until then readers ignore them. Where no row is left they are just deleted. Files
 of half a million rows are written again only where they hold superseded rows.
 
-A file of measurements without any committed trial is one whose commit is under way, or whose
-writer died. It is left alone for ten minutes, then deleted if still no file of trials has its
-name. A commit that slept so long checks for it under the same lock (``Store.commit_columns``) and
-writes it again.
+A file of measurements without any committed trial belongs to a commit under way, or to a writer
+that died. It stays for ten minutes, and is then deleted if there is still no file of trials with
+its name. A commit that took so long checks for it under the same lock (``Store.commit_columns``)
+and writes it again.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -39,14 +40,15 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
-from results.dataset import all_fragments, fragments, reading, replaced, retrying, where
-from results.rows import KEPT, Live, superseded
 from results.run_state.claims import Claim, Claims
 from results.schema import SCHEMAS
+from results.storage.dataset import all_fragments, encode, fragments, reading, replaced, retrying
 from results.storage.location import TEMPORARY, Location
 from results.storage.names import is_file_name, is_plain
-from results.store import ORPHAN_SECONDS, encode
+from results.storage.rows import KEPT, Live, grouped, superseded
 
+ORPHAN_SECONDS = 600.0
+"""Measurements without trials that are older belong to no commit that is under way."""
 _LARGE = 500_000
 """Rows from which a file is left as it is, unless some of them are superseded."""
 _MOST = 1_000_000
@@ -58,7 +60,7 @@ Files = Mapping[str, ds.ParquetFileFragment]
 def compact(location: Location, experiment: str | None = None) -> None:
     """Compact one experiment and those in which its trials supersede rows, or all of them.
 
-    One that another process is compacting is left to it, and so is one whose folder is a link.
+    An experiment that another process is compacting, or whose folder is a link, is left out.
 
     Raises:
         ResultsError: a broken or foreign file among them (nothing is changed), or a disk that
@@ -77,13 +79,13 @@ def compact(location: Location, experiment: str | None = None) -> None:
 def _alone(location: Location, experiment: str) -> set[str]:
     """Compact an experiment, if nobody else does; the others that hold superseded trials."""
     pack = f"compact-{experiment}"
-    mine = all(location.owns(f"{table}/{experiment}/file") for table in SCHEMAS)
-    claim = Claims(location).take(pack, []) if mine and is_plain(pack) else None
+    inside = all(location.contains(f"{table}/{experiment}/file") for table in SCHEMAS)
+    claim = Claims(location).take(pack, []) if inside and is_plain(pack) else None
     if claim is None:
         return set()
     try:
         return _compact(location, experiment, claim)
-    except FileNotFoundError:  # somebody else moves files here: the next compaction does the rest
+    except FileNotFoundError:  # another program moves files: the next compaction does the rest
         return set()
     finally:
         claim.release()
@@ -109,7 +111,7 @@ class _Rows:
     """The rows of a table, of all experiments, and which of them are superseded."""
 
     table: pa.Table
-    """What tells them apart; columns of ``KEPT``, time and, of trials, run."""
+    """Their keys: columns of ``KEPT``, time and, of trials, run."""
     dead: Mapping[str, NDArray[np.bool_]]
     """The superseded rows of each file that has some, (n,)."""
     live: NDArray[np.bool_]
@@ -121,7 +123,7 @@ class _Rows:
         schema = SCHEMAS[table].remove_metadata()
         columns = [*KEPT[table], "time", *(["run"] if "run" in schema.names else [])]
         every = ds.FileSystemDataset(list(files.values()), schema, ds.ParquetFileFormat())
-        with reading(where(location, table)):
+        with reading(location.display(table)):
             rows = every.to_table(columns=columns)
         mask = superseded(rows, KEPT[table])
         dead, start = {}, 0
@@ -140,17 +142,17 @@ def _measurements(
     rows = trials.table.filter(pa.array(trials.live))
     live = Live(rows["trial"], rows["run"].combine_chunks())
     committed = pc.unique(trials.table["run"])
-    gone = pc.unique(trials.table["run"].filter(pa.array(~trials.live)))
+    superseded_runs = pc.unique(trials.table["run"].filter(pa.array(~trials.live)))
     modified = {file.name: file.modified for file in location.files(f"measurements/{experiment}")}
     kept, dead = {}, {}
     for name, file in files.items():
-        with reading(where(location, name)):
+        with reading(location.display(name)):
             runs = _runs(file)
             if not pc.any(pc.is_in(runs, committed)).as_py():
                 _without_trials(location, name, modified.get(name))
                 continue
             kept[name] = file
-            if pc.any(pc.is_in(runs, gone)).as_py():
+            if pc.any(pc.is_in(runs, superseded_runs)).as_py():
                 mask = ~live.mask(file.to_table(columns=["trial", "run"])).to_numpy()
                 if mask.any():
                     dead[name] = mask
@@ -158,12 +160,12 @@ def _measurements(
 
 
 def _runs(file: ds.ParquetFileFragment) -> pa.Array:
-    """The commits whose rows a file holds; of a file of one commit its footer says which."""
+    """The commits whose rows a file holds; the footer names a single one."""
     place = file.physical_schema.get_field_index("run")
     groups = [file.metadata.row_group(at) for at in range(file.metadata.num_row_groups)]
-    known = [group.column(place).statistics for group in groups if place >= 0]
-    if known and all(each is not None and each.has_min_max for each in known):
-        ends = {end for each in known for end in (each.min, each.max)}
+    statistics = [group.column(place).statistics for group in groups if place >= 0]
+    if statistics and all(each is not None and each.has_min_max for each in statistics):
+        ends = {end for each in statistics for end in (each.min, each.max)}
         if len(ends) == 1:
             return pa.array([*ends], pa.string())
     return pc.unique(file.to_table(columns=["run"])["run"])
@@ -191,12 +193,13 @@ def _rewrite(
         for name, file in files.items()
         if _beside(name) and (file.metadata.num_rows < _LARGE or name in dead)
     }
-    for batch in _batches(chosen):
+    for group in grouped(chosen.items(), lambda item: int(item[1].metadata.num_rows), _MOST):
+        batch = dict(group)
         if len(batch) < 2 and not batch.keys() & dead.keys():
             continue
         table, experiment, _ = next(iter(batch)).split("/")
         schema = SCHEMAS[table]
-        with reading(where(location, f"{table}/{experiment}")):
+        with reading(location.display(f"{table}/{experiment}")):
             rows = _read(batch, dead, schema)
         if not claim.renew({}):
             return False
@@ -230,19 +233,6 @@ def _beside(name: str) -> bool:
     """Whether a merged file beside it can name it."""
     path = name.split("/")
     return len(path) == 3 and is_file_name(path[2])
-
-
-def _batches(files: Files) -> Iterator[dict[str, ds.ParquetFileFragment]]:
-    batch: dict[str, ds.ParquetFileFragment] = {}
-    count = 0
-    for name, file in files.items():
-        batch[name] = file
-        count += file.metadata.num_rows
-        if count >= _MOST:
-            yield batch
-            batch, count = {}, 0
-    if batch:
-        yield batch
 
 
 def _finish(location: Location, folder: str, files: Files) -> None:

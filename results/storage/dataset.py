@@ -6,6 +6,7 @@ after a crash in the middle of a compaction, the replaced ones are not read.
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
 from results.errors import ResultsError
 from results.schema import REPLACES_KEY, SCHEMA_VERSION, SCHEMAS, TABLE_KEY, VERSION_KEY
@@ -22,6 +24,7 @@ from results.storage.names import is_file_name
 
 _ATTEMPTS = 5
 _LISTINGS = 10
+_ROW_GROUP = 131_072
 MOVE_AWAY = "move it out of the results folder; no other file is concerned and none was changed"
 
 T = TypeVar("T")
@@ -63,31 +66,31 @@ def fragments(
 ) -> dict[str, ds.ParquetFileFragment]:
     """File name (relative to the root) to fragment, without replaced files; see ``dataset``."""
     every = all_fragments(location, table, experiment)
-    gone = replaced(every)
-    return {name: fragment for name, fragment in every.items() if name not in gone}
+    excluded = replaced(every)
+    return {name: fragment for name, fragment in every.items() if name not in excluded}
 
 
 def all_fragments(
     location: Location, table: str, experiment: str | None = None
 ) -> dict[str, ds.ParquetFileFragment]:
     """As ``fragments``, with the files that a compacted one replaces."""
-    found = names(location, table if experiment is None else f"{table}/{experiment}")
-    if len(found) < 16:
-        return {name: checked(location, table, name) for name in found}
+    files = names(location, table if experiment is None else f"{table}/{experiment}")
+    if len(files) < 16:
+        return {name: checked(location, table, name) for name in files}
     with ThreadPoolExecutor(8) as pool:
-        files = pool.map(lambda name: checked(location, table, name), found)
-        return dict(zip(found, files, strict=True))
+        read = pool.map(lambda name: checked(location, table, name), files)
+        return dict(zip(files, read, strict=True))
 
 
 def checked(location: Location, table: str, name: str) -> ds.ParquetFileFragment:
-    """One file of a table, its footer read and found to be ours; see ``dataset``."""
+    """One file of a table, its footer read and checked; see ``dataset``."""
     fragment = ds.ParquetFileFormat().make_fragment(location.full(name), location.filesystem)
-    with reading(where(location, name)):
+    with reading(location.display(name)):
         schema = fragment.physical_schema
     _check(location, name, table, schema)
     if _replaces(name, schema) is None:
         raise ResultsError(
-            f"{where(location, name)} does not say which files it replaces by their names",
+            f"{location.display(name)} does not say which files it replaces by their names",
             hint=MOVE_AWAY,
         )
     return fragment
@@ -96,15 +99,15 @@ def checked(location: Location, table: str, name: str) -> ds.ParquetFileFragment
 def names(location: Location, folder: str, *, but: Collection[str] = ()) -> list[str]:
     """The Parquet files under a folder, ``but`` for some, listed until two listings agree.
 
-    A listing takes time: one that ran while a merged file appeared and its originals went may have
-    met neither. The next one then meets the merged file.
+    A listing takes time: one that ran while a merged file appeared and its originals were deleted
+    may have missed both. The next one then has the merged file.
     """
-    found: list[str] | None = None
+    listed: list[str] | None = None
     for _ in range(_LISTINGS):
-        before, found = found, [file.name for file in location.files(folder, ".parquet")]
-        if found == before:
+        before, listed = listed, [file.name for file in location.files(folder, ".parquet")]
+        if listed == before:
             break
-    return [name for name in found or [] if name not in but]
+    return [name for name in listed or [] if name not in but]
 
 
 def replaced(files: Mapping[str, ds.ParquetFileFragment]) -> set[str]:
@@ -144,11 +147,6 @@ def retrying(read: Callable[[], T]) -> T:
     return read()
 
 
-def where(location: Location, name: str) -> str:
-    """A file of the results as the user would name it."""
-    return location.shown(name)
-
-
 @contextmanager
 def reading(what: str) -> Iterator[None]:
     """Turn what pyarrow raises on a broken file into one line that names it."""
@@ -161,7 +159,7 @@ def reading(what: str) -> Iterator[None]:
 
 
 def _check(location: Location, name: str, table: str, schema: pa.Schema) -> None:
-    path = where(location, name)
+    path = location.display(name)
     metadata = schema.metadata or {}
     version = metadata.get(VERSION_KEY, b"").decode()
     if metadata.get(TABLE_KEY) != table.encode() or not version.isdigit():
@@ -172,11 +170,11 @@ def _check(location: Location, name: str, table: str, schema: pa.Schema) -> None
             f"{SCHEMA_VERSION}",
             hint="upgrade batchscale",
         )
-    known = {field.name: field.type for field in SCHEMAS[table]}
+    types = {field.name: field.type for field in SCHEMAS[table]}
     for field in schema:
-        if known.get(field.name, field.type) != field.type:
+        if types.get(field.name, field.type) != field.type:
             raise ResultsError(
-                f"{path}: column {field.name} holds {field.type}, not {known[field.name]}",
+                f"{path}: column {field.name} holds {field.type}, not {types[field.name]}",
                 hint=MOVE_AWAY,
             )
 
@@ -187,11 +185,34 @@ def columns_of(table: str, columns: Iterable[str] | None) -> list[str]:
     Raises:
         ResultsError: a column that the table does not have.
     """
-    known = SCHEMAS[table].names
-    if columns is None:
-        return list(known)
-    wanted = list(columns)
+    names = SCHEMAS[table].names
+    wanted = list(names if columns is None else columns)
     for column in wanted:
-        if column not in known:
-            raise ResultsError(f"{table} have no column {column!r}", hint=", ".join(known))
+        if column not in names:
+            raise ResultsError(f"{table} have no column {column!r}", hint=", ".join(names))
     return wanted
+
+
+def encode(rows: pa.Table, replaces: Sequence[str] = ()) -> bytes:
+    """A Parquet file (zstd) of rows of a full schema, standing for the files it ``replaces``.
+
+    A text column may be dictionary-encoded: the file is the same, and written sooner. Numbers with
+    a fraction hardly repeat, and get no dictionary.
+    """
+    metadata = dict(rows.schema.metadata)
+    if replaces:
+        metadata[REPLACES_KEY] = json.dumps(sorted(replaces)).encode()
+    dictionaries = any(pa.types.is_dictionary(field.type) for field in rows.schema)
+    buffer = io.BytesIO()
+    with pq.ParquetWriter(
+        buffer,
+        rows.schema.with_metadata(None if dictionaries else metadata),
+        compression="zstd",
+        use_dictionary=[f.name for f in rows.schema if not pa.types.is_floating(f.type)],
+        # Arrow's own schema in the file would have readers see dictionaries.
+        store_schema=not dictionaries,
+    ) as writer:
+        writer.write_table(rows, row_group_size=_ROW_GROUP)
+        if dictionaries:
+            writer.add_key_value_metadata(metadata)
+    return buffer.getvalue()

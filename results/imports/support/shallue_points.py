@@ -1,8 +1,8 @@
 """Measurements of many trials at once: one parse for all files of one header.
 
 A file is about 370 lines, and opening a parser on it takes longer than reading it. So the lines of
-hundreds of files go through the parser together; only where one of them does not parse, or may not
-have a row a line, is each tried alone, and the bad ones are named with their line.
+hundreds of files are parsed together; only where one of them does not parse, or may not have a row
+a line, is each parsed alone, and the broken ones are named with their line.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
-from results.imports import shallue_facts as facts
-from results.imports.shallue_tree import MEASUREMENTS, TrialFolder, UnplacedError
+from results.imports.support import shallue_facts as facts
+from results.imports.support.shallue_tree import MEASUREMENTS, TrialFolder, UnplacedError
 from results.schema import METRIC_COLUMNS
 
 
@@ -67,25 +67,25 @@ def points(trials: Sequence[TrialFolder]) -> tuple[pa.Table, dict[int, str]]:
 
 @functools.lru_cache(maxsize=1024)
 def _names(header: bytes) -> tuple[str, ...]:
-    """The schema's names of a file's columns; of what has no column of its own, the metric's."""
+    """The schema's names of a file's columns; where it has none, the metric's."""
     try:
         columns = next(csv.reader([header.decode().lstrip("\ufeff").strip()]))
     except UnicodeDecodeError as error:
         raise UnplacedError(f"{MEASUREMENTS} is not text") from error
     if "step" not in columns:
         raise UnplacedError(f"{MEASUREMENTS} has no column step: {', '.join(columns)[:80]}")
-    found = []
+    names = []
     for column in columns:
         split, slash, metric = column.partition("/")
         if column != "step" and not (slash and metric and split in facts.SPLITS):
             raise UnplacedError(
-                f"{MEASUREMENTS}: column {column!r} is no metric of train, val or test"
+                f"{MEASUREMENTS}: column {column!r} is not a metric of train, val or test"
             )
-        known = facts.METRICS.get(metric, metric)
-        found.append(column if column == "step" else f"{facts.SPLITS[split]}_{known}")
-    if len(set(found)) < len(found):
+        plain = facts.METRICS.get(metric, metric)
+        names.append(column if column == "step" else f"{facts.SPLITS[split]}_{plain}")
+    if len(set(names)) < len(names):
         raise UnplacedError(f"{MEASUREMENTS} has a column twice")
-    return tuple(found)
+    return tuple(names)
 
 
 def _parse(
@@ -163,7 +163,7 @@ def _sorted(table: pa.Table) -> pa.Table:
 
 
 def _with_metrics(table: pa.Table) -> pa.Table:
-    """Metrics without a column of their own as JSON text, without those that are missing."""
+    """Metrics that have no column as JSON text, without those that are missing."""
     others = sorted(set(table.column_names) - {"trial", "step", *METRIC_COLUMNS})
     if not others:
         return table

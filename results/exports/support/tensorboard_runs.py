@@ -1,4 +1,4 @@
-"""A trial as a run of another program: its name, and what it was given."""
+"""A trial as a run of TensorBoard: its name and its hyperparameters."""
 
 from __future__ import annotations
 
@@ -12,28 +12,13 @@ from typing import Any
 from results.schema import SPLITS
 
 COLUMNS = (
-    "experiment",
-    "study",
-    "trial",
-    "index",
-    "role",
-    "workload",
-    "optimizer",
-    "schedule",
-    "batch_size",
-    "fields",
-    "metaparameters",
-    "effective_learning_rate",
-    "seed",
-    "status",
-    "stop_reason",
-    "steps_to_target",
-    "steps_run",
-    "time",
+    *("experiment", "study", "trial", "index", "role", "workload", "optimizer", "schedule"),
+    *("batch_size", "fields", "metaparameters", "effective_learning_rate", "seed", "status"),
+    *("stop_reason", "steps_to_target", "steps_run", "time"),
 )
-"""Of a trial's row, what is asked here."""
+"""The columns of a trial's row that are used here."""
 
-_GIVEN = ("experiment", "workload", "optimizer", "schedule", "batch_size", "role")
+_ALGORITHM = ("experiment", "workload", "optimizer", "schedule", "batch_size", "role")
 _HEX = re.compile(r"[0-9a-f]{16,}")
 _ODD = re.compile(r"[^A-Za-z0-9_.+-]+")
 _LONGEST = 80
@@ -52,17 +37,17 @@ def run_name(row: Mapping[str, Any]) -> str:
     return f"{experiment}/{study}/{index}{short[:8]}"
 
 
-def given(row: Mapping[str, Any]) -> dict[str, str | bool | float]:
-    """What tells a trial from others: training algorithm, batch size, workload fields (by
+def hyperparameters(row: Mapping[str, Any]) -> dict[str, str | bool | float]:
+    """What distinguishes a trial: training algorithm, batch size, workload fields (by
     ``workload.<field>`` where a metaparameter has that name), metaparameters."""
-    found: dict[str, Any] = {name: row[name] for name in _GIVEN}
+    values: dict[str, Any] = {name: row[name] for name in _ALGORITHM}
     tuned = _mapping(row["metaparameters"])
     for name, value in _mapping(row["fields"]).items():
-        found[f"workload.{name}" if name in tuned or name in found else name] = value
+        values[f"workload.{name}" if name in tuned or name in values else name] = value
     for name, value in tuned.items():
-        found[f"tuned.{name}" if name in _GIVEN else name] = value
-    found.setdefault("effective_learning_rate", row["effective_learning_rate"])
-    return {name: _plain(value) for name, value in found.items() if value is not None}
+        values[f"tuned.{name}" if name in _ALGORITHM else name] = value
+    values.setdefault("effective_learning_rate", row["effective_learning_rate"])
+    return {name: _plain(value) for name, value in values.items() if value is not None}
 
 
 def tag(metric: str) -> str:
@@ -72,7 +57,7 @@ def tag(metric: str) -> str:
 
 
 def committed(row: Mapping[str, Any]) -> float:
-    """When its row was written, seconds since the epoch; 0 where nobody knows."""
+    """When its row was written, seconds since the epoch; 0 where that is not recorded."""
     time = row["time"]
     return time.timestamp() if isinstance(time, datetime) else 0.0
 
@@ -83,13 +68,13 @@ def failed(row: Mapping[str, Any]) -> bool:
 
 
 def _part(text: Any) -> str:
-    """As a folder of any system may be called."""
+    """``text`` as a folder's name on any system."""
     return _ODD.sub("-", str(text)).strip(".-")[:_LONGEST] or "unnamed"
 
 
 def _mapping(text: str | None) -> dict[str, Any]:
-    found = json.loads(text) if text else {}
-    return found if isinstance(found, dict) else {}
+    value = json.loads(text) if text else {}
+    return value if isinstance(value, dict) else {}
 
 
 def _plain(value: Any) -> str | bool | float:

@@ -12,29 +12,20 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from results.errors import ResultsError
-from results.imports import shallue_facts as facts
-from results.store import experiment_name
+from results.imports import Imported
+from results.imports.support import shallue_facts as facts
+from results.storage.names import experiment_name
 
 STUDY, METADATA, MEASUREMENTS = "study.json", "metadata.json", "measurements.csv"
 
 
 class UnplacedError(Exception):
     """Why something of the tree cannot be placed: one line without its name."""
-
-
-@dataclass
-class Passed:
-    """What of the tree is not imported."""
-
-    refused: list[tuple[str, str]] = field(default_factory=list)
-    """Name within the tree, and why it cannot be placed."""
-    ignored: list[str] = field(default_factory=list)
-    """Files and folders that are none of the release's, by name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,16 +70,16 @@ def root_of(folder: str | Path) -> Path:
     """
     root = Path(folder)
     if not os.path.isdir(root):
-        what = "is no folder" if os.path.exists(root) else "does not exist"
+        what = "is not a folder" if os.path.exists(root) else "does not exist"
         raise ResultsError(
             f"{root} {what}", hint="unpack batch_science_data.tar.bz2 and name what comes out"
         )
     root = root / "batch_science" if (root / "batch_science").is_dir() else root
     try:
-        known = any(next(root.glob(f"{'*/' * depth}{STUDY}"), None) for depth in (4, 5))
+        has_studies = any(next(root.glob(f"{'*/' * depth}{STUDY}"), None) for depth in (4, 5))
     except OSError as error:
         raise ResultsError(f"{root} cannot be read: {error.strerror}") from error
-    if not known:
+    if not has_studies:
         raise ResultsError(
             f"{root} holds no study of the release: no */*/*/*/{STUDY}",
             hint="name the folder that holds cifar_10, mnist, …, each with its models in it",
@@ -96,37 +87,37 @@ def root_of(folder: str | Path) -> Path:
     return root
 
 
-def studies(root: Path, passed: Passed) -> list[StudyFolder]:
+def studies(root: Path, done: Imported) -> list[StudyFolder]:
     """The studies of a tree, by workload and batch size."""
-    found: list[StudyFolder] = []
-    for dataset in _folders(root, "", passed):
+    folders: list[StudyFolder] = []
+    for dataset in _folders(root, "", done):
         if dataset in facts.COLLECTIONS:
-            for inner in _folders(root, dataset, passed):
-                found += _of_dataset(root, f"{dataset}/{inner}", dataset, passed)
+            for inner in _folders(root, dataset, done):
+                folders += _of_dataset(root, f"{dataset}/{inner}", dataset, done)
         else:
-            found += _of_dataset(root, dataset, None, passed)
-    return sorted(found, key=lambda study: (study.workload, study.batch_size))
+            folders += _of_dataset(root, dataset, None, done)
+    return sorted(folders, key=lambda study: (study.workload, study.batch_size))
 
 
-def trial_ids(study: StudyFolder, passed: Passed) -> list[int]:
+def trial_ids(study: StudyFolder, done: Imported) -> list[int]:
     """The ids of a study's trials, ascending."""
-    found = []
-    for name in _folders(Path(study.folder), "", passed, prefix=study.name, known=(STUDY,)):
+    ids = []
+    for name in _folders(Path(study.folder), "", done, prefix=study.name, expected=(STUDY,)):
         if name.isdecimal() and str(int(name)) == name:
-            found.append(int(name))
+            ids.append(int(name))
         elif os.path.exists(os.path.join(study.folder, name, METADATA)):
-            passed.refused.append((f"{study.name}/{name}", "its folder's name is no trial id"))
+            done.refused.append((f"{study.name}/{name}", "its folder's name is not a trial id"))
         else:
-            passed.ignored.append(f"{study.name}/{name}")
-    return sorted(found)
+            done.ignored.append(f"{study.name}/{name}")
+    return sorted(ids)
 
 
-def read_trial(study: StudyFolder, trial_id: int, passed: Passed) -> TrialFolder | None:
+def read_trial(study: StudyFolder, trial_id: int, done: Imported) -> TrialFolder | None:
     """A trial of a study; None, and why in ``passed``, if it cannot be placed."""
     name = f"{study.name}/{trial_id}"
     folder = f"{study.folder}/{trial_id}"
     present = set(os.listdir(folder))
-    passed.ignored += [f"{name}/{other}" for other in sorted(present - {METADATA, MEASUREMENTS})]
+    done.ignored += [f"{name}/{other}" for other in sorted(present - {METADATA, MEASUREMENTS})]
     try:
         for file in (METADATA, MEASUREMENTS):
             if file not in present:
@@ -134,15 +125,17 @@ def read_trial(study: StudyFolder, trial_id: int, passed: Passed) -> TrialFolder
         content = _json(f"{folder}/{METADATA}", METADATA)
         status, parameters = content.get("status"), content.get("parameters")
         if status not in facts.STOP_REASONS:
-            known = ", ".join(facts.STOP_REASONS)
-            raise UnplacedError(f"{METADATA}: status {status!r} is none of {known}")
+            statuses = ", ".join(facts.STOP_REASONS)
+            raise UnplacedError(f"{METADATA}: status {status!r} is none of {statuses}")
         if content.get("trial_id") != trial_id:
             raise UnplacedError(f"{METADATA}: trial_id is {content.get('trial_id')!r}")
         if not isinstance(parameters, dict):
-            raise UnplacedError(f"{METADATA}: parameters is {parameters!r}, no mapping")
+            raise UnplacedError(f"{METADATA}: parameters is {parameters!r}, not a mapping")
         for key, value in parameters.items():
             if not isinstance(value, (int, float, str)):
-                raise UnplacedError(f"{METADATA}: parameter {key} is {value!r}, no number or word")
+                raise UnplacedError(
+                    f"{METADATA}: parameter {key} is {value!r}, not a number or text"
+                )
         return TrialFolder(
             name=name,
             trial_id=trial_id,
@@ -152,22 +145,22 @@ def read_trial(study: StudyFolder, trial_id: int, passed: Passed) -> TrialFolder
             measurements=_bytes(f"{folder}/{MEASUREMENTS}", MEASUREMENTS),
         )
     except UnplacedError as reason:
-        passed.refused.append((name, str(reason)))
+        done.refused.append((name, str(reason)))
         return None
 
 
 def _of_dataset(
-    root: Path, dataset: str, collection: str | None, passed: Passed
+    root: Path, dataset: str, collection: str | None, done: Imported
 ) -> Iterator[StudyFolder]:
-    for model in _folders(root, dataset, passed):
-        for optimizer in _folders(root, f"{dataset}/{model}", passed):
+    for model in _folders(root, dataset, done):
+        for optimizer in _folders(root, f"{dataset}/{model}", done):
             where = f"{dataset}/{model}/{optimizer}"
-            for size in _folders(root, where, passed):
+            for size in _folders(root, where, done):
                 name = f"{where}/{size}"
                 try:
                     yield _study(root, name, collection)
                 except UnplacedError as reason:
-                    passed.refused.append((name, str(reason)))
+                    done.refused.append((name, str(reason)))
 
 
 def _study(root: Path, name: str, collection: str | None) -> StudyFolder:
@@ -177,15 +170,15 @@ def _study(root: Path, name: str, collection: str | None) -> StudyFolder:
     content = _json(f"{folder}/{STUDY}", STUDY)
     dataset, model, optimizer, size = name.split("/")[-4:]
     # In the special sub-trees the folder alone says which part of a data set it is.
-    own = {"model": model, "optimizer": optimizer}
+    named = {"model": model, "optimizer": optimizer}
     if collection is None:
-        own["dataset"] = dataset
-    for key, expected in own.items():
+        named["dataset"] = dataset
+    for key, expected in named.items():
         if content.get(key, expected) != expected:
             raise UnplacedError(f"{STUDY}: {key} is {content[key]!r}, its folder says {expected!r}")
     if optimizer not in facts.OPTIMIZERS:
-        known = ", ".join(facts.OPTIMIZERS)
-        raise UnplacedError(f"optimizer {optimizer!r} is none of the release's: {known}")
+        names = ", ".join(facts.OPTIMIZERS)
+        raise UnplacedError(f"optimizer {optimizer!r} is none of the release's: {names}")
     if not size.isdecimal() or _count(content, "batch_size", STUDY) != int(size) or size == "0":
         raise UnplacedError(
             f"{STUDY}: batch_size is {content['batch_size']!r}, its folder says {size}"
@@ -198,7 +191,7 @@ def _study(root: Path, name: str, collection: str | None) -> StudyFolder:
     if not isinstance(parameters, dict) or not all(
         isinstance(config, dict) for config in parameters.values()
     ):
-        raise UnplacedError(f"{STUDY}: parameter_configs is no mapping of mappings")
+        raise UnplacedError(f"{STUDY}: parameter_configs is not a mapping of mappings")
     return StudyFolder(
         folder=folder,
         name=name,
@@ -214,18 +207,18 @@ def _study(root: Path, name: str, collection: str | None) -> StudyFolder:
 
 
 def _folders(
-    root: Path, where: str, passed: Passed, *, prefix: str = "", known: tuple[str, ...] = ()
+    root: Path, where: str, done: Imported, *, prefix: str = "", expected: tuple[str, ...] = ()
 ) -> list[str]:
-    """Names of the folders in ``where``, sorted; files that are not ``known`` are ignored ones."""
-    found = []
+    """Names of the folders in ``where``, sorted; files that are not ``expected`` are ignored."""
+    names = []
     above = "/".join(filter(None, (prefix, where)))
     with os.scandir(root / where) as entries:
         for entry in sorted(entries, key=lambda each: each.name):
             if entry.is_dir() and not entry.name.startswith("."):
-                found.append(entry.name)
-            elif entry.name not in known:
-                passed.ignored.append(f"{above}/{entry.name}" if above else entry.name)
-    return found
+                names.append(entry.name)
+            elif entry.name not in expected:
+                done.ignored.append(f"{above}/{entry.name}" if above else entry.name)
+    return names
 
 
 def _json(path: str, name: str) -> dict[str, Any]:
@@ -234,7 +227,7 @@ def _json(path: str, name: str) -> dict[str, Any]:
     except ValueError as error:
         raise UnplacedError(f"{name} is not JSON") from error
     if not isinstance(content, dict):
-        raise UnplacedError(f"{name} is no mapping")
+        raise UnplacedError(f"{name} is not a mapping")
     return content
 
 
@@ -252,4 +245,4 @@ def _count(content: Mapping[str, Any], key: str, file: str) -> int:
         value = int(value)
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63:
         return value
-    raise UnplacedError(f"{file}: {key} is {value!r}, no whole number")
+    raise UnplacedError(f"{file}: {key} is {value!r}, not a whole number")

@@ -36,7 +36,7 @@ from tensorboardX.record_writer import RecordWriter
 from results.storage.location import TEMPORARY, writing
 
 FILE = "events.out.tfevents.batchscale"
-"""The one file of a run; TensorBoard knows such files by the middle of the name."""
+"""The one file of a run; TensorBoard recognizes such files by the middle of the name."""
 
 Value = str | bool | float
 
@@ -51,13 +51,13 @@ def kind_of(value: Value) -> str:
 
 
 def scalars(step: int, wall_time: float, values: Mapping[str, float]) -> Any:
-    """The values of one look by their tags, in single precision, as TensorBoard keeps them."""
+    """The values of an evaluation by their tags, in single precision, as TensorBoard has them."""
     points = [Summary.Value(tag=tag, simple_value=value) for tag, value in values.items()]
     return Event(step=step, wall_time=wall_time, summary=Summary(value=points))
 
 
 def started(wall_time: float, group: str, values: Mapping[str, Value]) -> Any:
-    """What a run was given, for the HPARAMS tab. Runs of one ``group`` are one row there."""
+    """A run's hyperparameters, for the HPARAMS tab. Runs of one ``group`` are one row there."""
     start = SessionStartInfo(group_name=group, start_time_secs=wall_time)
     for name, value in values.items():
         setattr(start.hparams[name], f"{kind_of(value)}_value", value)
@@ -73,9 +73,9 @@ def ended(wall_time: float, *, failed: bool) -> Any:
 
 def columns(kinds: Mapping[str, str], tags: Iterable[str]) -> Any:
     """The columns of the HPARAMS tab: names with their ``kind_of``, and tags of scalars."""
-    given = [HParamInfo(name=name, type=_TYPES[kind]) for name, kind in kinds.items()]
+    infos = [HParamInfo(name=name, type=_TYPES[kind]) for name, kind in kinds.items()]
     measured = [MetricInfo(name=MetricName(tag=tag)) for tag in tags]
-    experiment = Experiment(name="batchscale", hparam_infos=given, metric_infos=measured)
+    experiment = Experiment(name="batchscale", hparam_infos=infos, metric_infos=measured)
     return _hparams("experiment", 0.0, experiment=experiment)
 
 

@@ -1,7 +1,7 @@
 """Which rows count: the latest of a trial, and the measurements that belong to it.
 
-A trial that was trained again (its budget raised, its target hardened, a failure tried again)
-has several rows; the one committed last counts. ``run`` ties a measurement to the commit that its
+A trial that was trained again (with a larger budget, a harder target, after a failure) has several
+rows; the one committed last counts. ``run`` ties a measurement to the commit that its
 trial's row came with, so that the measurements of superseded rows, and those whose trials never
 were committed, are left out.
 """
@@ -9,8 +9,8 @@ were committed, are left out.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -23,18 +23,20 @@ from results.schema import SCHEMAS
 
 _GROUP_ROWS = 500_000
 
+T = TypeVar("T")
+
 
 KEYS: Mapping[str, tuple[str, ...]] = {
     "studies": ("experiment", "study"),
     "trials": ("trial",),
     "sources": ("experiment", "source"),
 }
-"""What a row of each table is of: of several with the same, the latest counts."""
+"""What identifies a row of each table: of several with the same key, the latest counts."""
 KEPT: Mapping[str, tuple[str, ...]] = {
     **KEYS,
     "studies": (*KEYS["studies"], "search_id", "search_seed"),
 }
-"""Likewise, of what a compaction leaves: of each search of a study its space, for its trials."""
+"""Likewise for a compaction, which keeps a row for each search of a study."""
 
 
 def latest(table: pa.Table, keys: Sequence[str]) -> pa.Table:
@@ -54,7 +56,7 @@ def superseded(table: pa.Table, keys: Sequence[str]) -> NDArray[np.bool_]:
 
 
 def _latest(table: pa.Table, keys: Sequence[str]) -> NDArray[np.int64] | None:
-    """The places of the rows that count, ascending; ``None`` for all of them."""
+    """The positions of the rows that count, ascending; ``None`` for all of them."""
     order = [name for name in ("time", "run") if name in table.column_names]
     frame = table.select([*keys, *order]).to_pandas()
     if not frame.duplicated(list(keys)).any():
@@ -64,7 +66,7 @@ def _latest(table: pa.Table, keys: Sequence[str]) -> NDArray[np.int64] | None:
 
 
 class Live:
-    """Tells the measurements of live trials from all others.
+    """Selects the measurements of live trials.
 
     ``trials`` are their ids, each once, ``runs`` the commit of each.
     """
@@ -84,26 +86,26 @@ class Live:
 
 def measurements(files: ds.Dataset, live: Live, columns: Sequence[str]) -> pa.Table:
     """The wanted columns of all live measurements, in the order of the files."""
-    batches = (batch for many in kept(files, live, columns) for batch in many.to_batches())
     schema = pa.schema([SCHEMAS["measurements"].field(name) for name in columns])
-    return pa.Table.from_batches(batches, schema=schema)
+    return pa.concat_tables([schema.empty_table(), *kept(files, live, columns)])
 
 
 def kept(files: ds.Dataset, live: Live, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """The same, some hundred thousand rows at a time."""
+    """The same, some hundred thousand rows at a time: finding the live ones among all trials takes
+    as long for ten rows as for many."""
     read = list(dict.fromkeys([*columns, "trial", "run"]))
-    for many in _gathered(files.to_batches(columns=read)):
-        yield live.keep(pa.Table.from_batches(many)).select(list(columns))
+    for batches in grouped(files.to_batches(columns=read), len, _GROUP_ROWS):
+        yield live.keep(pa.Table.from_batches(batches)).select(list(columns))
 
 
-def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
-    """Batches in groups: a look-up among all trials costs as much for ten rows as for many."""
-    group: list[pa.RecordBatch] = []
+def grouped(items: Iterable[T], size: Callable[[T], int], least: int) -> Iterator[list[T]]:
+    """Items in groups, each of which but the last has at least ``least`` rows."""
+    group: list[T] = []
     count = 0
-    for batch in batches:
-        group.append(batch)
-        count += len(batch)
-        if count >= _GROUP_ROWS:
+    for item in items:
+        group.append(item)
+        count += size(item)
+        if count >= least:
             yield group
             group, count = [], 0
     if group:
@@ -129,14 +131,9 @@ def with_fields(table: pa.Table) -> pa.Table:
 def frame(table: pa.Table) -> pd.DataFrame:
     """As pandas. Seeds keep all 63 bits and flags stay boolean where some are missing."""
     exact = {
-        name: kind
-        for name, kind in (("seed", "Int64"), ("lower_is_better", "boolean"))
-        if name in table.column_names and table[name].null_count
-    }
-    exact |= {
-        name: "boolean"
+        name: "Int64" if name == "seed" else "boolean"
         for name in table.column_names
-        if pa.types.is_boolean(table[name].type) and table[name].null_count
+        if (name == "seed" or pa.types.is_boolean(table[name].type)) and table[name].null_count
     }
     converted = table.drop_columns(list(exact)).to_pandas()
     for name, kind in exact.items():
