@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from experiments.config.file import Experiment
+from experiments.config.compile import Experiment
 from experiments.execution.executors import Executor
 from experiments.execution.executors.opening import Executors, Opening
 from experiments.execution.orphans import end_leftovers

@@ -9,7 +9,7 @@ import pytest
 
 import batchscale as bs
 from experiments import schedules
-from experiments.config.file import load
+from experiments.config.compile import load
 from experiments.errors import ExperimentError
 from experiments.execution.executors.opening import Opening
 from experiments.plan import WorkloadRef

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.config.file import load
+from experiments.config.compile import load
 from experiments.errors import ExperimentError
 from experiments.identity import TrialIds, canonical, digest, study_id, study_identity, trial_id
 from tests.experiments.files import OPTIMIZER, WORKLOAD, folder, ids, own
