@@ -41,7 +41,6 @@ from batchscale.cli.options import (
 )
 from batchscale.cli.reporting import plot, report
 from batchscale.cli.serving import serve
-from batchscale.output.progress import told
 
 app = typer.Typer(
     name="batchscale",
@@ -285,7 +284,6 @@ def new(
 
 
 @command("regimes")
-@told()
 def regimes(
     sources: Sources,
     target: TargetOption = None,
