@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from experiments.config import yaml_lines
 from experiments.config.compile import Experiment, parse
-from experiments.config.sources import names
+from experiments.config.sources import names, packaged_text
 from experiments.records.planned import planned
 from results.errors import ClearError
 from tests.experiments.files import folder
