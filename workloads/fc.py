@@ -11,6 +11,10 @@ from torch import nn
 from workloads.base import Batch, Classification
 from workloads.data import images
 
+PACKAGED = {"mnist-fc": ("MNISTFC", "ReLU MLP of the given `widths` on MNIST")}
+"""Name -> class and what it is (``workloads.registry``)."""
+PLACE = 3
+
 
 class MNISTFC(Classification):
     """FC-1024 unless told: 814,090 parameters. ``widths`` are those of the hidden layers."""

@@ -18,6 +18,14 @@ from workloads.base import Batch, Classification
 from workloads.data import images
 from workloads.digits import splits
 
+PACKAGED = {
+    "digits-fc": ("DigitsFC", "ReLU MLP of the given `widths` on scikit-learn's digits"),
+    "mnist8-fc": ("MNIST8FC", "ReLU MLP of the given `widths` on MNIST at 8×8 pixels"),
+    "fashion-mnist8-fc": ("FashionMNIST8FC", "the same on Fashion-MNIST at 8×8 pixels"),
+}
+"""Name -> class and what it is (``workloads.registry``)."""
+PLACE = 2
+
 
 @functools.cache
 def pooled(name: str) -> dict[str, Batch]:

@@ -13,7 +13,7 @@ import workloads
 from experiments import optimizers, schedules
 from experiments.errors import ExperimentError, nearest
 from workloads import Workload
-from workloads.registry import REGISTRY, name_of
+from workloads.registry import packaged_name
 
 _GRID = ("batch_size", "optimizer")
 _EITHER = ("schedule", "precision", "ghost_batch")
@@ -77,8 +77,8 @@ def _workload(value: Any) -> tuple[str | None, dict[str, Any], Path]:
             f"workload {value!r} is neither a workload nor a name",
             hint="derive it from batchscale.Classification or batchscale.Workload",
         )
-    name = name_of(kind)
-    if name in REGISTRY:
+    name = packaged_name(kind)
+    if name is not None:
         return name, fields, here
     file = _file(kind)
     return f"{file.name}:{kind.__qualname__}", fields, file.parent
