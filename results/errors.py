@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import re
+from collections.abc import Iterable
 
 from results.storage.masking import masked
 
@@ -26,6 +28,11 @@ class ClearError(Exception):
 
 class ResultsError(ClearError):
     """An error of this package."""
+
+
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """The name most like ``name``; ``None`` if none is near."""
+    return next(iter(difflib.get_close_matches(name, list(names), n=1)), None)
 
 
 def is_utf8(text: str) -> bool:

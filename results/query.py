@@ -19,8 +19,8 @@ import pyarrow.dataset as ds
 
 from results import rows
 from results.dataset import MOVE_AWAY, retrying
-from results.errors import ResultsError, is_utf8
-from results.schema import SCHEMAS, nearest
+from results.errors import ResultsError, is_utf8, nearest
+from results.schema import SCHEMAS
 
 if TYPE_CHECKING:
     from results.reader import Results

@@ -14,13 +14,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from results.errors import ResultsError
+from results.errors import ResultsError, nearest
 
 SCHEMA_VERSION = 5
 VERSION_KEY = b"batchscale.schema"
@@ -174,12 +173,6 @@ SCHEMAS: Mapping[str, pa.Schema] = {
     "sources": SOURCES,
 }
 GROUP_COLUMNS = tuple(_GROUP)
-
-
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name most like ``name``; ``None`` if nothing is near."""
-    close = get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return close[0] if close else None
 
 
 def json_text(value: Any) -> str:

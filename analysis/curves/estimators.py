@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from statistics import median
 
 import numpy as np
@@ -23,7 +22,7 @@ from numpy.typing import NDArray
 from analysis.curves import subsets
 from analysis.curves.runs import Rows, Runs
 from results.counts import count
-from results.errors import ResultsError
+from results.errors import ResultsError, nearest
 
 MINIMUM, BEST_OF_10, MEDIAN = NAMES = ("minimum", "best_of_10", "median_of_searches")
 TEN = 10
@@ -111,10 +110,10 @@ def check(name: str) -> str:
         EstimatorError: there is none.
     """
     if name not in NAMES:
-        near = get_close_matches(name, NAMES, n=1)
+        near = nearest(name, NAMES)
         raise EstimatorError(
             f"no estimator is called {name!r}",
-            hint=f"did you mean {near[0]}?" if near else f"estimators: {', '.join(NAMES)}",
+            hint=f"did you mean {near}?" if near else f"estimators: {', '.join(NAMES)}",
         )
     return name
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from results.errors import ResultsError
+from results.errors import ResultsError, nearest
 from results.schema import STUDIES, TRIALS
 from results.targets.target import Target
 from results.user_tables.values import parsed
@@ -88,10 +87,10 @@ def grouping(wide: Wide, by: Sequence[str] | None) -> Grouping:
         return Grouping(always=(*always, *fields), by=tuple(used), over=())
     for name in by:
         if name not in trials.columns or name in _NOT_GROUPS:
-            near = get_close_matches(name, list(trials.columns), n=1)
+            near = nearest(name, trials.columns)
             raise ResultsError(
                 f"no column {name!r} to group by",
-                hint=f"did you mean {near[0]}?" if near else f"for example: {', '.join(used)}",
+                hint=f"did you mean {near}?" if near else f"for example: {', '.join(used)}",
             )
     rest = [name for name in by if name not in always and name not in fields]
     over = [name for name in used if name not in by]

@@ -15,7 +15,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ from analysis.fit.estimate import QUANTITIES
 from analysis.fit.knee import Array
 from analysis.fit.regimes import Interval, Regimes
 from results.counts import count
-from results.errors import ResultsError
+from results.errors import ResultsError, nearest
 
 LEAST = 3
 """Distinct sizes that a law needs."""
@@ -256,10 +255,10 @@ def _column(curves: Sequence[Curve], against: str) -> str:
     short = against.removeprefix("fields.")
     if short in known:
         return known[short]
-    near = get_close_matches(short, known, n=1)
+    near = nearest(short, known)
     raise ResultsError(
         f"no column {against!r} tells these curves apart",
-        hint=f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}",
+        hint=f"did you mean {near}?" if near else f"there are: {', '.join(known)}",
     )
 
 

@@ -12,8 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from results.errors import ResultsError
-from results.schema import nearest
+from results.errors import ResultsError, nearest
 
 if TYPE_CHECKING:
     from results.reader import Results

@@ -13,8 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from results.errors import ResultsError
-from results.schema import nearest
+from results.errors import ResultsError, nearest
 
 if TYPE_CHECKING:
     from results.imports.commit_import import Imported

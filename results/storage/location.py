@@ -18,8 +18,8 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
-from results.errors import ResultsError, is_utf8
-from results.schema import SCHEMAS, nearest
+from results.errors import ResultsError, is_utf8, nearest
+from results.schema import SCHEMAS
 from results.storage.masking import is_address, masked, well_formed
 
 TEMPORARY = ".tmp"

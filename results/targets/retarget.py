@@ -21,8 +21,8 @@ import pyarrow.compute as pc
 
 from results.counts import agreeing, count
 from results.dataset import reading, retrying
-from results.errors import ResultsError
-from results.schema import METRIC_COLUMNS, nearest
+from results.errors import ResultsError, nearest
+from results.schema import METRIC_COLUMNS
 from results.targets.first_hits import FirstHits, column_of, first_hits, measured_metrics
 from results.targets.target import Target
 

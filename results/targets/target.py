@@ -42,12 +42,6 @@ class Target:
         """Strictly better, in float64 (NaN is never a hit): 20 errors of 500 are not < 0.04."""
         return value < self.value if self.lower_is_better else value > self.value
 
-    def harder_than(self, other: Target) -> bool:
-        """Whether reaching this target implies having reached ``other`` (same metric)."""
-        if self.lower_is_better:
-            return self.value < other.value
-        return self.value > other.value
-
     def __str__(self) -> str:
         """As it is written, the value to the last bit: ``parse`` gives the same target again."""
         value = f"{self.value:g}" if float(f"{self.value:g}") == self.value else repr(self.value)

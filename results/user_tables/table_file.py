@@ -18,8 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from results.counts import count
-from results.errors import ResultsError, escaped
-from results.schema import nearest
+from results.errors import ResultsError, escaped, nearest
 from results.storage.location import ERRORS, line_of
 from results.storage.masking import masked
 
