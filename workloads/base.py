@@ -46,9 +46,9 @@ class Workload(metaclass=_WorkloadType):
     target: ClassVar[str]
     """``"METRIC < VALUE"`` or ``"METRIC > VALUE"``, METRIC being ``<split>_<metric>``."""
     dataset: ClassVar[str]
-    """What rows of results call the data set; the class name unless said."""
+    """The data set's name in results; by default the class name."""
     model_name: ClassVar[str]
-    """What rows of results call the model; the class name unless said."""
+    """The model's name in results; by default the class name."""
     example_unit: ClassVar[str] = "example"
     tokens_per_example: ClassVar[int | None] = None
     version: ClassVar[str | None] = None
