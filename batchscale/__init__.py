@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from batchscale.run import Run
     from experiments.errors import ExperimentError
     from experiments.schedules import Schedule
+    from experiments.techniques import Technique
     from results.errors import ResultsError
     from results.targets.target import Target
     from workloads import Classification, Workload
@@ -54,6 +55,7 @@ _HOMES = {
     "trial": "batchscale.api:trial",
     "Run": "batchscale.run:Run",
     "Schedule": "experiments.schedules:Schedule",
+    "Technique": "experiments.techniques:Technique",
     "Classification": "workloads:Classification",
     "Workload": "workloads:Workload",
     "Target": "results.targets.target:Target",
@@ -69,6 +71,7 @@ __all__ = [
     "Run",
     "Schedule",
     "Target",
+    "Technique",
     "Workload",
     "WorkloadError",
     "check",

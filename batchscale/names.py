@@ -26,6 +26,13 @@ def schedules() -> dict[str, str]:
     return {name: _space(get(name).space) or "nothing tuned" for name in names()}
 
 
+def techniques() -> dict[str, str]:
+    """The techniques, each with the first sentence of its class."""
+    from experiments.techniques import TECHNIQUES
+
+    return {name: _sentence(kind) for name, kind in TECHNIQUES.packaged.items()}
+
+
 def figures() -> dict[str, str]:
     """What ``batchscale plot`` draws."""
     from analysis.figures import names
@@ -58,11 +65,18 @@ KINDS: Mapping[str, Callable[[], dict[str, str]]] = {
     "workloads": workloads,
     "optimizers": optimizers,
     "schedules": schedules,
+    "techniques": techniques,
     "figures": figures,
     "experiments": experiments,
     "imports": imports,
     "exports": exports,
 }
+
+
+def _sentence(kind: type) -> str:
+    """The first sentence of a docstring."""
+    text = " ".join((kind.__doc__ or "").split("\n\n")[0].split())
+    return text.split(". ")[0].removesuffix(".").replace("``", "")
 
 
 def _space(space: Mapping[str, object]) -> str:

@@ -125,10 +125,10 @@ def _check_optimizer(combination: Combination) -> None:
         torch.manual_seed(0)
         model = combination.workload.model()
     named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-    whole = OptimizerRun(optimizer, values, named)
+    whole = OptimizerRun(optimizer, values, named, combination.workload)
     for _ in range(2):
         whole.step()
-    resumed = OptimizerRun(optimizer, values, named)
+    resumed = OptimizerRun(optimizer, values, named, combination.workload)
     resumed.save_and_load(whole)
     for run in (whole, resumed):
         run.step()

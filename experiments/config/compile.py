@@ -15,7 +15,8 @@ from experiments.config import load as reading
 from experiments.config import yaml_lines
 from experiments.config.amounts import LARGEST_BUDGET, AmountError, with_full
 from experiments.config.checks import check_directions, check_metric, check_training_algorithms
-from experiments.config.combinations import TECHNIQUE, Combination, combinations
+from experiments.config.combinations import Combination, combinations
+from experiments.config.grid import BESIDE
 from experiments.config.schema import ExperimentFile
 from experiments.config.study_plan import StudyPlan
 from experiments.config.tuning import Search
@@ -112,7 +113,7 @@ class Experiment(ExperimentFile):
         folder), it gives the same studies and trials."""
         optimizers = list({c.optimizer.name: c.optimizer for c in self.combinations}.values())
         schedules = list({c.schedule.name: c.schedule for c in self.combinations}.values())
-        in_grid = {key for key in ("schedule", *TECHNIQUE) if key in self.grid}
+        in_grid = self.grid.keys() & BESIDE
         data = self.model_dump(exclude_none=True, exclude={"keep", "files", *in_grid})
         if self.points is not None:  # their number, where the file has no `trials`
             data["trials"] = max(map(self._trials, self.combinations))
@@ -227,7 +228,7 @@ class Experiment(ExperimentFile):
             workload=workload,
             optimizer=identity.optimizer_identity(combination.optimizer, self.base),
             schedule=identity.schedule_identity(combination.schedule, self.base),
-            technique=combination.technique,
+            technique=identity.technique_identity(combination.technique, self.base),
             batch_size=batch_size,
             evaluation_ratio=self.evaluation_ratio,
         )

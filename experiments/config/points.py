@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from experiments.config.grid import Grid
 from experiments.config.schema import ExperimentFile
 from experiments.config.tuning import Entries, check_value
 from experiments.config.yaml_lines import Path, dotted
@@ -27,16 +28,9 @@ class HandPicked:
             name cannot have, a point given twice, an optimizer without points.
     """
 
-    def __init__(
-        self,
-        file: ExperimentFile,
-        optimizers: Sequence[Optimizer],
-        plans: Sequence[Schedule],
-        fields: Sequence[str],
-    ) -> None:
-        self._file, self._fields, self._plans = file, frozenset(fields), plans
-        scheduled = frozenset().union(*(s.arguments for s in plans)) | self._fields
-        raw = file.points
+    def __init__(self, file: ExperimentFile, grid: Grid) -> None:
+        self._file, self._grid = file, grid
+        raw, optimizers, scheduled = file.points, grid.optimizers, grid.scheduled
         self._lists: dict[str, tuple[Path, list[Point]]] = {}
         if not isinstance(raw, Mapping):
             legal = scheduled.union(*(o.arguments for o in optimizers))
@@ -74,7 +68,7 @@ class HandPicked:
         Raises:
             ExperimentError: a point lacks a name that another has, or that is tuned.
         """
-        legal = optimizer.arguments | schedule.arguments | self._fields
+        legal = optimizer.arguments.union(schedule.arguments, self._grid.fields)
         path, points = self._lists[optimizer.name]
         given = [name for name in sorted({n for p in points for n in p}) if name in legal]
         tuned = [name for name, entry in entries.items() if isinstance(entry, Dimension)]
@@ -97,7 +91,7 @@ class HandPicked:
 
     def _entry(self, name: str, points: Sequence[Point]) -> Dimension | Value:
         values = {canonical(point[name]): point[name] for point in points}
-        if len(values) == 1 and name not in self._fields:
+        if len(values) == 1 and name not in self._grid.fields:
             return points[0][name]
         return Dimension(scale="discrete", choices=tuple(values.values()))
 
@@ -126,4 +120,4 @@ class HandPicked:
         if not isinstance(value, (bool, int, float, str)):
             hint = "a point has one value of each name; ranges are searched by other methods"
             raise self._file.error(path, f"{dotted(path)}: {value!r} is not a value", hint)
-        check_value(name, value, self._fields, self._plans, path, self._file.places)
+        check_value(name, value, self._grid, self._grid.schedules, path, self._file.places)

@@ -73,6 +73,8 @@ class ExperimentFile(BaseModel):
     points: Any = None
     """Points chosen by hand, instead of drawn ones: a list of mappings, or one per optimizer."""
     schedule: StrictStr = "constant"
+    technique: Any = None
+    """A name, or names with their arguments: ``{clip: 1.0}``."""
     trials: Annotated[Count, Field(le=1_000_000)] = 64
     """Feasible points of each study."""
     budget: Any = "50 epochs + 2000 steps"

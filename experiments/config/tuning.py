@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from experiments import optimizers, schedules
+from experiments.config.grid import Grid
 from experiments.config.yaml_lines import Path, Places, dotted
 from experiments.errors import ExperimentError, nearest
 from experiments.optimizers import Optimizer
@@ -38,16 +39,14 @@ class Search:
     sections: Mapping[str, Entries] = field(default_factory=dict)
 
     @classmethod
-    def parse(cls, raw: Mapping[str, Any], grid: Iterable[str], places: Places) -> Search:
+    def parse(cls, raw: Mapping[str, Any], grid: Grid, places: Places) -> Search:
         """Read ``search:``.
-
-        Args:
-            grid: names and labels of the optimizers and schedules of the grid.
 
         Raises:
             ExperimentError: an unknown scale, an impossible range, a section of an unknown name.
         """
-        owners = {*grid, *optimizers.names(), *schedules.names()}
+        owners = {*optimizers.names(), *schedules.names()}
+        owners.update(key for owner in grid.owners for key in _keys(owner))
         general: dict[str, Entry] = {}
         sections: dict[str, Entries] = {}
         for name, value in raw.items():
@@ -86,38 +85,27 @@ class Search:
                     entries[name] = entry
         return dict(sorted(entries.items()))
 
-    def check(
-        self,
-        in_grid: Sequence[Optimizer],
-        plans: Sequence[Schedule],
-        fields: Iterable[str],
-        base: str | None,
-        places: Places,
-    ) -> None:
+    def check(self, grid: Grid, base: str | None, places: Places) -> None:
         """Every name must belong to something in the grid, and every value be legal for it.
 
         Raises:
             ExperimentError: it does not.
         """
-        scheduled = frozenset().union(*(s.arguments for s in plans))
-        fields = frozenset(fields)
-        everywhere = frozenset().union(*(o.arguments for o in in_grid)) | scheduled | fields
+        everywhere = grid.scheduled.union(*(o.arguments for o in grid.optimizers))
         for name, entry in self.general.items():
             if name not in everywhere:
                 raise places.error(("search", name), *_unknown(name, everywhere))
-            check_value(name, entry, fields, plans, ("search", name), places)
-        owners: list[Optimizer | Schedule] = [*in_grid, *plans]
-        by_key = {key: owner for owner in owners for key in _keys(owner)}
-        for owner in owners:
+            check_value(name, entry, grid, grid.schedules, ("search", name), places)
+        by_key = {key: owner for owner in grid.owners for key in _keys(owner)}
+        for owner in grid.owners:
             if owner.name != owner.label and {*self.sections} >= {*_keys(owner)}:
                 message = f"search has {owner.name} and {owner.label}, which it is called"
                 raise places.error(("search", owner.label), message, "keep one of the two")
         for section, entries in self.sections.items():
             owner = by_key.get(section) or _other(section, base, places)
+            legal, checked = owner.arguments | grid.scheduled, grid.schedules
             if isinstance(owner, Schedule):
                 legal, checked = owner.arguments, [owner]
-            else:
-                legal, checked = owner.arguments | scheduled | fields, list(plans)
             for name, entry in entries.items():
                 path = ("search", section, name)
                 if name not in legal:
@@ -126,7 +114,7 @@ class Search:
                         f"search.{section}.{name}: {section} has no argument {name!r}",
                         nearest(name, sorted(legal)),
                     )
-                check_value(name, entry, fields, checked, path, places)
+                check_value(name, entry, grid, checked, path, places)
 
     def written(
         self, in_grid: Sequence[Optimizer], plans: Sequence[Schedule], fields: Iterable[str]
@@ -260,21 +248,20 @@ def _unknown(name: str, everywhere: Iterable[str]) -> tuple[str, str]:
 def check_value(
     name: str,
     entry: Entry,
-    fields: frozenset[str],
+    grid: Grid,
     plans: Sequence[Schedule],
     path: Path,
     places: Places,
 ) -> None:
-    """A known metaparameter must be a number of its legal range.
+    """A usual metaparameter must be a number of its legal range.
 
     Args:
-        fields: the workload's.
         plans: the schedules that the entry is for.
 
     Raises:
         ExperimentError: it is not; fields of the workload are checked elsewhere.
     """
-    if name in fields:
+    if name in grid.fields:
         return
     of_schedules = [schedule for schedule in plans if name in schedule.domains]
     for schedule in of_schedules:

@@ -17,8 +17,10 @@ from torch import Tensor, nn
 from experiments.engines.base import Engine, gather
 from experiments.engines.metric_sums import MetricSums, chunks
 from experiments.engines.randomness import ExampleRandomness, RandomDraws, key_of
-from experiments.optimizers.rates import Rates
+from experiments.optimizers.groups import Rates, parameter_options
 from experiments.plan import Trial
+from experiments.techniques import Techniques
+from experiments.techniques.base import State
 from experiments.training.batch_order import BatchOrder
 from experiments.training.study_context import StudyContext
 from workloads import Batch, Workload
@@ -41,6 +43,8 @@ class _Run:
     rates: Rates
     draws: RandomDraws
     """What a forward pass of its model draws."""
+    techniques: Techniques
+    technique_state: State
     step: int = 0
 
 
@@ -65,15 +69,20 @@ class ModuleEngine(Engine):
         model = setup.model(trial).train()
         own = setup.optimizer.own(trial.metaparameters)
         trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-        optimizer = setup.optimizer.module(trained, own)
+        workload = setup.workload_of(trial)
+        options = parameter_options(setup.optimizer, workload, dict(trained))
+        optimizer = setup.optimizer.module(trained, own, options)
+        techniques = setup.techniques_of(trial)
         return _Run(
-            workload=setup.workload_of(trial),
+            workload=workload,
             draws=self._draws_of(trial, model),
             model=model,
             optimizer=optimizer,
             order=BatchOrder(trial.seed, len(setup.train), setup.study.batch_size),
             loss_sum=torch.zeros((), dtype=torch.float64, device=setup.device),
             rates=Rates(optimizer, setup.optimizer.name),
+            techniques=techniques,
+            technique_state=techniques.start({name: p.detach() for name, p in trained}),
         )
 
     def _draws_of(self, trial: Trial, model: nn.Module) -> RandomDraws:
@@ -83,9 +92,10 @@ class ModuleEngine(Engine):
             WorkloadError: the numbers depend on how a batch is divided, and it is.
         """
         setup = self.setup
-        key = json.dumps(setup.tuned_fields(trial), sort_keys=True)
+        techniques = setup.techniques_of(trial)
+        key = json.dumps([setup.tuned_fields(trial), techniques.tuned], sort_keys=True)
         if key not in self._draws:
-            draws = RandomDraws.of(setup, model, setup.workload_of(trial))
+            draws = RandomDraws.of(setup, model, setup.workload_of(trial), techniques)
             if setup.group.size > 1 or setup.study.batch_size > self.micro:
                 draws.refuse_parts(setup)
             self._draws[key] = draws
@@ -108,7 +118,11 @@ class ModuleEngine(Engine):
             if not constant:
                 run.rates.scale(factor(step))
             self._gradient(trial, run, batch, step)
+            if run.techniques.define("gradient"):
+                self._change_gradient(run, step)
             run.optimizer.step()
+            if run.techniques.define("after_step"):
+                self._change_weights(run, step)
             if self.normed:
                 finish_step(run.model, self.setup.group.all_reduce_)
 
@@ -122,7 +136,7 @@ class ModuleEngine(Engine):
             if mine > self.micro:
                 part = tuple(x[low : low + self.micro] for x in batch)
             with self._randomness(trial, run, step, low, len(part[0])), self.setup.autocast():
-                loss = run.workload.loss(run.workload.forward(run.model, part), part)
+                loss = run.techniques.loss(run.workload, run.model, part)
             if loss.dim() != 1 or len(loss) != len(part[0]):
                 check_per_example(loss, len(part[0]), "loss", run.workload)
             # The gradient of sum(loss) / size, without two more nodes in the graph.
@@ -130,6 +144,26 @@ class ModuleEngine(Engine):
             run.loss_sum.add_(loss.detach().sum())
         if self.setup.group.size > 1:
             self._reduce(run.model)
+
+    @torch.no_grad()
+    def _change_gradient(self, run: _Run, step: int) -> None:
+        """What techniques make of the gradient of the global batch."""
+        parameters = {n: p for n, p in run.model.named_parameters() if p.grad is not None}
+        gradients = {name: p.grad for name, p in parameters.items() if p.grad is not None}
+        weights = {name: p.detach() for name, p in parameters.items()}
+        made = torch.tensor(step, device=self.setup.device)
+        changed = run.techniques.gradient(gradients, weights, run.technique_state, made)
+        for name, gradient in changed.items():
+            parameters[name].grad = gradient
+
+    @torch.no_grad()
+    def _change_weights(self, run: _Run, step: int) -> None:
+        """What techniques make of the weights after the update that followed ``step`` others."""
+        weights = _trained_weights(run.model)
+        made = torch.tensor(step, device=self.setup.device)
+        for name, value in run.techniques.after_step(weights, run.technique_state, made).items():
+            if value is not weights[name]:
+                weights[name].copy_(value)
 
     def _randomness(
         self, trial: Trial, run: _Run, step: int, low: int, examples: int
@@ -192,6 +226,7 @@ class ModuleEngine(Engine):
         data, group = self.setup.splits[split], self.setup.group
         found = []
         for run in self.runs if rows is None else [self.runs[i] for i in rows]:
+            trained = self._set_evaluated(run)
             run.model.eval()
             sums = MetricSums(1, self.setup.device)
             for indices in chunks(len(data), self.chunk, group):
@@ -201,8 +236,19 @@ class ModuleEngine(Engine):
                 check_metrics(metrics, len(indices), run.workload)
                 sums.add(metrics, len(indices))
             run.model.train()
+            for name, weight in trained.items():
+                run.model.get_parameter(name).data = weight
             found += sums.means(group)
         return found
+
+    def _set_evaluated(self, run: _Run) -> dict[str, Tensor]:
+        """Let the model have the weights that are measured; the trained ones, where others are."""
+        if not run.techniques.define("evaluated"):
+            return {}
+        trained = _trained_weights(run.model)
+        for name, weight in run.techniques.evaluated(trained, run.technique_state).items():
+            run.model.get_parameter(name).data = weight
+        return trained
 
     @torch.no_grad()
     def finite(self) -> list[bool]:
@@ -228,6 +274,7 @@ class ModuleEngine(Engine):
                 "model": run.model.state_dict(),
                 "optimizer": run.optimizer.state_dict(),
                 "loss": run.loss_sum,
+                "techniques": run.technique_state,
             }
             for run in (self.runs[i] for i in rows)
         ]
@@ -241,6 +288,7 @@ class ModuleEngine(Engine):
         # An optimizer keeps what it is given and changes it in place.
         run.optimizer.load_state_dict(gather(held["optimizer"]))
         run.loss_sum.copy_(held["loss"])
+        run.technique_state = gather(held.get("techniques", {}), self.setup.device)
 
     def weights(self, row: int) -> dict[str, Tensor]:
         state: Mapping[str, Tensor] = self.runs[row].model.state_dict()
@@ -253,3 +301,7 @@ class ModuleEngine(Engine):
     def load(self, state: dict[str, Any]) -> None:
         for row, held in enumerate(state["runs"]):
             self.restore(row, held)
+
+
+def _trained_weights(model: nn.Module) -> dict[str, Tensor]:
+    return {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}

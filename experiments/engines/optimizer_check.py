@@ -39,7 +39,8 @@ def unstackable_optimizer(setup: StudyContext, trials: Sequence[Trial]) -> str |
 
 def _alone(setup: StudyContext, trial: Trial, model: torch.nn.Module) -> OptimizerRun:
     trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-    tried = OptimizerRun(setup.optimizer, setup.optimizer.own(trial.metaparameters), trained)
+    values = setup.optimizer.own(trial.metaparameters)
+    tried = OptimizerRun(setup.optimizer, values, trained, setup.workload)
     for _ in range(2):
         tried.step()
     return tried
@@ -47,7 +48,7 @@ def _alone(setup: StudyContext, trial: Trial, model: torch.nn.Module) -> Optimiz
 
 def _step_twice(setup: StudyContext, pack: Sequence[Trial], stack: Stack) -> None:
     """The stack's rows stand in the reverse order afterwards."""
-    update = make_update(setup.optimizer, setup.schedule, pack, stack)
+    update = make_update(setup, pack, stack)
     start = stack.weights.clone()
     learning_rates = [[float(t.metaparameters.get("learning_rate", 1.0))] for t in pack]
     rates = torch.tensor(learning_rates, dtype=torch.float64, device=setup.device)

@@ -26,7 +26,7 @@ from experiments.engines.optimizer_check import unstackable_optimizer
 from experiments.engines.randomness import RandomDraws
 from experiments.engines.stacked import StackedEngine
 from experiments.errors import ExperimentError
-from experiments.identity import optimizer_identity
+from experiments.identity import optimizer_identity, technique_identity
 from experiments.plan import Trial
 from experiments.training.study_context import StudyContext
 from workloads.checks import check_metrics, check_per_example
@@ -145,9 +145,18 @@ def stackable(setup: StudyContext, trials: Sequence[Trial]) -> str | None:
         return "a tuned metaparameter is a field of the workload"
     study = setup.study
     identity = json.dumps(workloads.identity(setup.workload), sort_keys=True)
-    technique = json.dumps(dict(study.technique), sort_keys=True)
+    if reason := setup.techniques.unstackable(trials[0].metaparameters):
+        return reason
+    technique = technique_identity(study.technique, study.workload.base)
     optimizer = json.dumps(optimizer_identity(setup.optimizer, study.workload.base))
-    key = (identity, technique, optimizer, study.batch_size, study.layout, setup.device)
+    key = (
+        identity,
+        json.dumps(technique, sort_keys=True),
+        optimizer,
+        study.batch_size,
+        study.layout,
+        setup.device,
+    )
     if key not in _refusals:
         _refusals[key] = _refusal(setup, trials)
     return _refusals[key]
@@ -187,5 +196,6 @@ def check_contract(setup: StudyContext, trial: Trial) -> None:
     count = len(batch[0])
     with torch.random.fork_rng(), torch.no_grad(), setup.autocast():
         output = workload.forward(model, batch)
-        check_per_example(workload.loss(output, batch), count, "loss", workload)
+        loss = setup.techniques_of(trial).loss(workload, model, batch)
+        check_per_example(loss, count, "loss", workload)
         check_metrics(workload.metrics(output, batch), count, workload)

@@ -22,6 +22,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 import workloads
 from experiments.engines.randomness import ExampleRandomness, RandomDraws
+from experiments.identity import technique_identity
 from experiments.training.study_context import StudyContext
 from workloads import Batch
 
@@ -136,7 +137,7 @@ class _Loss(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         with self.setup.autocast():
-            return self.setup.workload.loss(self.setup.workload.forward(self.model, batch), batch)
+            return self.setup.techniques.loss(self.setup.workload, self.model, batch)
 
 
 class _Metrics(_Loss):
@@ -270,7 +271,7 @@ class StackedStep:
             owner,
             json.dumps(workloads.identity(self.setup.workload), sort_keys=True),
             study.batch_size,
-            str(study.technique),
+            json.dumps(technique_identity(study.technique, study.workload.base), sort_keys=True),
             self.setup.device,
             self.setup.dtype,
         )

@@ -315,7 +315,7 @@ class _Sweep:
         specs = [
             spec
             for study in (state.study for state in self.states)
-            for spec in (study.workload.spec, study.optimizer, study.schedule)
+            for spec in (study.workload.spec, study.optimizer, study.schedule, *study.technique)
         ]
         return [spec for spec in specs if ".py" in spec]
 

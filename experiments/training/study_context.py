@@ -19,6 +19,8 @@ from experiments import optimizers, schedules
 from experiments.errors import ExperimentError, nearest
 from experiments.plan import Study, Trial, Value
 from experiments.seeds import derive
+from experiments.techniques import Techniques
+from experiments.techniques import load as load_techniques
 from experiments.training.memory import saved_bytes
 from experiments.training.ranks import SOLO, Ranks, share
 from experiments.training.splits import Split
@@ -57,6 +59,7 @@ class StudyContext:
     group: Ranks
     optimizer: optimizers.Optimizer
     schedule: schedules.Schedule
+    techniques: Techniques
 
     @classmethod
     def load(cls, study: Study, device: str = "cpu", group: Ranks = SOLO) -> StudyContext:
@@ -90,6 +93,7 @@ class StudyContext:
             group=group,
             optimizer=optimizers.get(study.optimizer, ref.base),
             schedule=schedules.get(study.schedule, ref.base),
+            techniques=load_techniques(study.technique, ref.base),
         )
         for name in setup.evaluated:
             if name not in splits:
@@ -140,11 +144,15 @@ class StudyContext:
         ref = self.study.workload
         return workloads.load(ref.spec, {**ref.fields, **tuned}, ref.base)
 
+    def techniques_of(self, trial: Trial) -> Techniques:
+        """The techniques as this trial has them."""
+        return self.techniques.of_trial(trial.metaparameters)
+
     def model(self, trial: Trial) -> nn.Module:
         """The trial's freshly initialized model, from its own stream."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive(trial.seed, "init"))
-            model = self.workload_of(trial).model()
+            model = self.techniques_of(trial).model(self.workload_of(trial).model())
         if has_batch_norm(model):
             ghost = self.ghost_batch or 32
             if self.study.batch_size % ghost:

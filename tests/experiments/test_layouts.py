@@ -166,6 +166,8 @@ def test_two_workers_give_what_one_gives(own, tmp_path: Path, monkeypatch) -> No
         for name in ("Noisy", "Streamed", "Dropped"):
             of = study(workload=own(name), precision="float64", batch_size=23, budget_steps=15)
             jobs.append((of, trials(of, 2), kind))
+        clipped = study(precision="float64", technique={"clip": 0.05, "ema": 0.5}, budget_steps=15)
+        jobs.append((clipped, trials(clipped, 2), kind))
         walks = study(precision="float64", optimizer="adam", budget_steps=60, refine=1.001)
         walks = replace(walks, evaluation_ratio=1.6, targets=(Target.parse(WALKED),))
         jobs.append((walks, trials(walks, 3, learning_rate=0.1), kind))
