@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from batchscale.outward import export, serve
     from batchscale.run import Run
     from experiments.errors import ExperimentError
+    from experiments.parallel import ParallelLayout
     from experiments.schedules import Schedule
     from experiments.techniques import Technique
     from results.errors import ResultsError
@@ -54,6 +55,7 @@ _HOMES = {
     "take_in": "batchscale.api:take_in",
     "trial": "batchscale.api:trial",
     "Run": "batchscale.run:Run",
+    "ParallelLayout": "experiments.parallel:ParallelLayout",
     "Schedule": "experiments.schedules:Schedule",
     "Technique": "experiments.techniques:Technique",
     "Classification": "workloads:Classification",
@@ -67,6 +69,7 @@ _HOMES = {
 __all__ = [
     "Classification",
     "ExperimentError",
+    "ParallelLayout",
     "ResultsError",
     "Run",
     "Schedule",

@@ -26,6 +26,13 @@ def schedules() -> dict[str, str]:
     return {name: _space(get(name).space) or "nothing tuned" for name in names()}
 
 
+def layouts() -> dict[str, str]:
+    """How one model spreads over several workers."""
+    from experiments.parallel import get, names
+
+    return {name: get(name).summary for name in names()}
+
+
 def techniques() -> dict[str, str]:
     """The techniques, each with the first sentence of its class."""
     from experiments.techniques import TECHNIQUES
@@ -66,6 +73,7 @@ KINDS: Mapping[str, Callable[[], dict[str, str]]] = {
     "optimizers": optimizers,
     "schedules": schedules,
     "techniques": techniques,
+    "layouts": layouts,
     "figures": figures,
     "experiments": experiments,
     "imports": imports,

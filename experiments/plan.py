@@ -34,6 +34,9 @@ class WorkloadRef:
 class Layout:
     """How a global batch is laid out. The trajectory does not depend on it (but for rounding)."""
 
+    name: str | None = None
+    """How a model spreads over the workers (``experiments.parallel``): a packaged name or
+    ``file.py:Class``; ``None``: data parallelism."""
     workers: int = 1
     micro_batch: int | None = None
     """Most examples of one model a worker puts through one forward; ``None``: its whole share."""

@@ -120,7 +120,7 @@ def _is_users(owner: Optimizer | Schedule) -> bool:
 def _check_optimizer(combination: Combination) -> None:
     optimizer = combination.optimizer
     assert isinstance(optimizer, UserOptimizer)
-    values = optimizer.own(combination.values(0.5))
+    values = optimizer.arguments_in(combination.values(0.5))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = combination.workload.model()

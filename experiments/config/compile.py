@@ -10,7 +10,7 @@ from typing import Any, Self
 from pydantic import PrivateAttr
 
 import workloads
-from experiments import identity, search
+from experiments import identity, parallel, search
 from experiments.config import load as reading
 from experiments.config import yaml_lines
 from experiments.config.amounts import LARGEST_BUDGET, AmountError, with_full
@@ -21,6 +21,7 @@ from experiments.config.schema import ExperimentFile
 from experiments.config.study_plan import StudyPlan
 from experiments.config.tuning import Search
 from experiments.config.yaml_lines import Places
+from experiments.errors import ExperimentError
 from experiments.plan import Layout, Study, WorkloadRef
 from experiments.training import evaluation_grid
 from results.counts import count
@@ -205,7 +206,7 @@ class Experiment(ExperimentFile):
             refine=self.refine_ratio,
             estimator=self.estimator,
             engine=self.engine,
-            layout=Layout(workers=self.workers, micro_batch=self.micro_batch),
+            layout=self._layout(),
         )
         return StudyPlan(
             study=study,
@@ -215,6 +216,15 @@ class Experiment(ExperimentFile):
             fixed=combination.fixed,
             points=combination.points,
         )
+
+    def _layout(self) -> Layout:
+        name = self.layout
+        if name is not None:
+            try:
+                name = parallel.get(name, self.base).name
+            except ExperimentError as error:
+                raise self.error(("layout",), str(error), error.hint) from None
+        return Layout(name=name, workers=self.workers, micro_batch=self.micro_batch)
 
     def _identity(
         self, combination: Combination, batch_size: int, source: str | None

@@ -93,7 +93,7 @@ class Grid:
     def _check_arguments(self, file: ExperimentFile) -> None:
         """An argument must belong to one: the schedule, the optimizer or the workload."""
         for schedule, optimizer in itertools.product(self.schedules, self.optimizers):
-            for name in sorted(optimizer.arguments & schedule.own):
+            for name in sorted(optimizer.arguments & schedule.specific_arguments):
                 raise file.error(
                     (*file.path_of("schedule"), self.schedules.index(schedule)),
                     f"schedule {schedule.label} and optimizer {optimizer.label} both have an "

@@ -95,6 +95,8 @@ class ExperimentFile(BaseModel):
     seed: Whole = 0
     engine: Literal["auto", "module", "stacked"] = "auto"
     workers: Count = 1
+    layout: StrictStr | None = None
+    """How a model spreads over the workers; ``None``: data parallelism."""
     micro_batch: Count | None = None
     precision: Precision = "float32"
     ghost_batch: Count | None = None

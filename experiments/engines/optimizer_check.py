@@ -31,19 +31,19 @@ def unstackable_optimizer(setup: StudyContext, trials: Sequence[Trial]) -> str |
     # What a user's optimizer does to views of a stack can fail in any way; the reason is reported.
     except Exception as error:
         return str(error).splitlines()[0] if str(error) else type(error).__name__
-    for row, tried in enumerate(reversed(alone)):
-        if tried.differs({name: view[row] for name, view in stack.views.items()}):
+    for row, alone_run in enumerate(reversed(alone)):
+        if alone_run.differs({name: view[row] for name, view in stack.views.items()}):
             return "its steps are others than alone (parameters change their place in memory)"
     return None
 
 
 def _alone(setup: StudyContext, trial: Trial, model: torch.nn.Module) -> OptimizerRun:
     trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-    values = setup.optimizer.own(trial.metaparameters)
-    tried = OptimizerRun(setup.optimizer, values, trained, setup.workload)
+    values = setup.optimizer.arguments_in(trial.metaparameters)
+    alone_run = OptimizerRun(setup.optimizer, values, trained, setup.workload)
     for _ in range(2):
-        tried.step()
-    return tried
+        alone_run.step()
+    return alone_run
 
 
 def _step_twice(setup: StudyContext, pack: Sequence[Trial], stack: Stack) -> None:

@@ -22,6 +22,7 @@ from experiments.engines.stacked_techniques import StackedTechniques
 from experiments.engines.updates import Update, make_update
 from experiments.plan import Trial
 from experiments.training.batch_order import BatchOrder
+from experiments.training.micro_batch import chunk_size, micro_batch
 from experiments.training.study_context import StudyContext
 from workloads import Batch
 
@@ -46,8 +47,8 @@ class StackedEngine(Engine):
         self.stack = Stack.of(models, width_of(len(trials)))
         self.draws = RandomDraws.of(setup, self.base)
         self.stepper = StackedStep(setup, self.base, self.stack, self.draws)
-        self.micro = setup.micro_batch(self.base, MODELS)
-        self.chunk = setup.chunk(self.base, MODELS)
+        self.micro = micro_batch(setup, self.base, MODELS)
+        self.chunk = chunk_size(setup, self.base, MODELS)
         # Rows up to the stack's width are the last trial again, their results unread.
         self._rows = [*trials, *[trials[-1]] * (self.stack.width - len(trials))]
         orders = {t.id: self._order(t) for t in trials}
@@ -83,7 +84,7 @@ class StackedEngine(Engine):
                 if mine > self.micro:
                     part = tuple(x[:, low : low + self.micro] for x in batch)
                 self.loss_sum.add_(self.stepper.add_gradient(part, self._random(done, low)))
-            setup.group.all_reduce_(self.stack.gradient)
+            setup.layout.reduce_gradients([self.stack.gradient])
             if has_techniques:
                 steps_made = torch.tensor(
                     [step + done for step in self._steps], device=setup.device
@@ -138,8 +139,8 @@ class StackedEngine(Engine):
             indices = torch.stack(drawn_indices, dim=1)  # (steps, models, share)
             batch = split.fetch(indices.reshape(-1), training=True)
             # Many small batches are fetched at once: a gather costs as much as a small step.
-            held = sum(x.numel() * x.element_size() for x in batch) // count
-            self._ahead = max(1, min(256, _PREFETCH_BYTES // max(held, 1)))
+            size_of_step = sum(x.numel() * x.element_size() for x in batch) // count
+            self._ahead = max(1, min(256, _PREFETCH_BYTES // max(size_of_step, 1)))
             for i, of_step in enumerate(
                 zip(*(x.view(count, width, size, *x.shape[1:]) for x in batch), strict=True)
             ):
@@ -148,7 +149,7 @@ class StackedEngine(Engine):
 
     @torch.no_grad()
     def evaluate(self, split: str, rows: Sequence[int] | None = None) -> list[dict[str, float]]:
-        data, group = self.setup.splits[split], self.setup.group
+        data, layout = self.setup.splits[split], self.setup.layout
         asked = range(len(self.trials)) if rows is None else rows
         width, views = width_of(len(asked)), None
         if width < self.stack.width:  # a few of them: a narrow stack costs as much less
@@ -157,15 +158,15 @@ class StackedEngine(Engine):
         elif self.setup.techniques.define("evaluated"):
             views = self.techniques.evaluated(torch.arange(width, device=self.setup.device))
         sums = MetricSums(self.stack.width if views is None else width, self.setup.device)
-        for indices in chunks(len(data), self.chunk, group):
+        for indices in chunks(layout.share(len(data)), self.chunk):
             batch = data.fetch(indices, training=False)
             sums.add(self.stepper.metrics(batch, views), len(indices))
-        means = sums.means(group)
+        means = sums.means(layout.all_reduce)
         return [means[row] for row in asked] if views is None else means[: len(asked)]
 
     @torch.no_grad()
     def finite(self) -> list[bool]:
-        losses = self.setup.group.all_reduce_(self.loss_sum.clone()).isfinite()
+        losses = self.setup.layout.all_reduce(self.loss_sum.clone()).isfinite()
         ok = losses & self.stack.weights.isfinite().all(dim=1)
         found: list[bool] = ok[: len(self.trials)].tolist()
         return found

@@ -35,8 +35,8 @@ class Update(Protocol):
     def copy(self, rows: Tensor) -> list[Any]:
         """What ``restore`` needs of each of these rows."""
 
-    def restore(self, row: int, held: Any) -> None:
-        """Take a row back to what it was when ``held`` was copied of it."""
+    def restore(self, row: int, saved: Any) -> None:
+        """Take a row back to what it was when ``saved`` was copied of it."""
 
     def state(self) -> dict[str, Any]:
         """What ``load`` needs."""
@@ -64,11 +64,11 @@ class FusedUpdate:
         self.form.add(other.form)
 
     def copy(self, rows: Tensor) -> list[Any]:
-        held = {name: value[rows].unbind() for name, value in self.form.state.items()}
-        return [{name: of[i] for name, of in held.items()} for i in range(len(rows))]
+        states = {name: value[rows].unbind() for name, value in self.form.state.items()}
+        return [{name: of_rows[i] for name, of_rows in states.items()} for i in range(len(rows))]
 
-    def restore(self, row: int, held: Any) -> None:
-        for name, value in held.items():
+    def restore(self, row: int, saved: Any) -> None:
+        for name, value in saved.items():
             self.form.state[name][row].copy_(value)
 
     def state(self) -> dict[str, Any]:
@@ -123,7 +123,7 @@ class SeparateUpdate:
     def _made(self, trial: Trial, row: int) -> _Model:
         views = self.stack.views
         parameters = {name: nn.Parameter(views[name][row]) for name in self.stack.trainable}
-        values = self.optimizer.own(trial.metaparameters)
+        values = self.optimizer.arguments_in(trial.metaparameters)
         made = self.optimizer.module(parameters.items(), values, self.options)
         constant = self.schedule.is_constant(trial.metaparameters)
         model = _Model(
@@ -168,16 +168,16 @@ class SeparateUpdate:
     def copy(self, rows: Tensor) -> list[Any]:
         return [gather(self.models[row].torch.state_dict()) for row in rows.tolist()]
 
-    def restore(self, row: int, held: Any) -> None:
+    def restore(self, row: int, saved: Any) -> None:
         # An optimizer keeps what it is given and changes it in place.
-        self.models[row].torch.load_state_dict(gather(held))
+        self.models[row].torch.load_state_dict(gather(saved))
 
     def state(self) -> dict[str, Any]:
         return {"models": [model.torch.state_dict() for model in self.models]}
 
     def load(self, state: dict[str, Any]) -> None:
-        for row, held in enumerate(state["models"]):
-            self.restore(row, held)
+        for row, saved in enumerate(state["models"]):
+            self.restore(row, saved)
 
 
 def make_update(setup: StudyContext, trials: Sequence[Trial], stack: Stack) -> Update:
@@ -188,7 +188,7 @@ def make_update(setup: StudyContext, trials: Sequence[Trial], stack: Stack) -> U
     optimizer = setup.optimizer
     parameters = {name: stack.views[name][0] for name in stack.trainable}
     options = parameter_options(optimizer, setup.workload, parameters)
-    values = [optimizer.own(t.metaparameters) for t in trials]
+    values = [optimizer.arguments_in(t.metaparameters) for t in trials]
     vectors = _vectors(stack, options)
     form = optimizer.stacked(values, stack.weights, vectors)
     if form is None:

@@ -149,7 +149,7 @@ class Optimizer(abc.ABC):
         """learning rate / (1 - momentum), or ``None`` where that has no meaning."""
         return None
 
-    def own(self, metaparameters: Mapping[str, Value]) -> dict[str, Value]:
+    def arguments_in(self, metaparameters: Mapping[str, Value]) -> dict[str, Value]:
         """The part of a trial's metaparameters that this optimizer takes."""
         return {k: v for k, v in metaparameters.items() if k in self.arguments}
 

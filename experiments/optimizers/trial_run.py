@@ -60,5 +60,5 @@ class OptimizerRun:
         return apart > _APART * way
 
 
-def _distance(one: Tensor, other: Tensor) -> float:
-    return float((one.detach() - other.detach()).abs().max()) if one.numel() else 0.0
+def _distance(first: Tensor, second: Tensor) -> float:
+    return float((first.detach() - second.detach()).abs().max()) if first.numel() else 0.0

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.config.compile import Experiment, from_keywords, load, parse
-from experiments.config.sources import names
+from experiments.config.sources import names, packaged_text
 from experiments.config.yaml_lines import read, scalar, write
 from experiments.errors import ExperimentError
 from experiments.optimizers import get
@@ -212,7 +212,7 @@ def test_the_resolved_file_of_ones_own(tmp_path, settings):
 
 def test_the_resolved_file_says_every_key(tmp_path):
     said = yaml.safe_load(own(tmp_path).to_yaml())
-    unset = {"micro_batch", "ghost_batch", "files", "points", "technique"}
+    unset = {"layout", "micro_batch", "ghost_batch", "files", "points", "technique"}
     assert set(said) == set(Experiment.model_fields) - unset
     assert said["search"]["momentum"]["momentum"] == dict(get("momentum").space)["momentum"]
 
@@ -316,7 +316,8 @@ def test_the_files_that_come_with_the_package():
     assert {"digits", "digits-small"} <= set(summaries)
     for name, summary in summaries.items():
         assert summary.endswith("."), name
-        assert name.endswith("-small") or f"{name}-small" in summaries
+        small = name.endswith("-small") or "extends: digits-small\n" in packaged_text(name)
+        assert small or f"{name}-small" in summaries
         load(name)
 
 
