@@ -1,4 +1,4 @@
-"""``extends: base.yaml`` and ``--set key=value``: how an experiment differs from another file.
+"""``extends: base.yaml`` and ``--set trials=8``: how an experiment differs from another file.
 
 Mappings are merged key by key, the extending file winning; lists, values and ranges are replaced;
 an empty value removes the key. A file does not inherit the name of an experiment, and the paths of

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kstest
 
+from experiments import search
 from experiments.plan import Value
 from experiments.search import METHODS, Row, table
 from experiments.search.grid import levels
@@ -171,3 +175,25 @@ def test_points_are_the_rows():
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_has_a_table(method):
     assert len(table(method, SPACE, 1, 8, [{}]).rows(0, 1)) == 1
+
+
+def test_a_method_is_one_file_of_the_folder():
+    """What defines a named table is a method, and nothing lists it; the default comes first."""
+    folder = Path(search.__file__).parent
+    named = re.compile(r'^    name = "(.+)"$', re.MULTILINE)
+    written = [name for file in folder.glob("*.py") for name in named.findall(file.read_text())]
+    assert sorted(written) == sorted(METHODS)
+    assert next(iter(METHODS)) == "sobol"
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_what_a_method_says_of_itself_fits_together(name):
+    method = METHODS[name]
+    assert method.name == name
+    if method.block:
+        assert method.not_enlargeable
+        assert not method.alike
+    if method.not_enlargeable == "":  # an enlarged space is filled from a table without end
+        assert table(name, SPACE, 1, 8).size is None
+    if method.rounds_up:
+        assert table(name, SPACE, 1, 7).size >= 7
