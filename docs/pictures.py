@@ -14,7 +14,9 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
 
-from analysis.figures.drawing.style import FAINT, INK, LOOKS, context, log2_axis, tint
+from analysis.figures.drawing.colours import FAINT, INK, tint
+from analysis.figures.drawing.page import Page
+from analysis.figures.drawing.style import BLUE, VERMILION, log2_axis
 from analysis.fit.estimate import Estimate, estimate
 from analysis.fit.knee import Array, log_steps, theta
 from analysis.fit.profile import limit
@@ -27,7 +29,6 @@ TRUE = Cell(batch_sizes=doubling(14), critical=256.0, min_steps=100.0, noise=0.1
 SIZES = np.geomspace(TRUE.batch_sizes[0], TRUE.batch_sizes[-1], 400)
 STEPS = np.exp(log_steps(np.log(SIZES), theta(TRUE.min_steps, TRUE.critical)))
 LEAST = TRUE.min_steps * TRUE.critical
-BLUE, RED = LOOKS[0].colour, LOOKS[1].colour
 NAMES = ("perfect scaling", "diminishing\nreturns", "maximal\nparallelism")
 
 
@@ -111,7 +112,7 @@ def sweeps(ax: Axes) -> None:
         zip(*(np.exp(kind["critical_batch_size"]) for kind in kinds), strict=True)
     ):
         holds = low <= TRUE.critical <= high
-        colour = BLUE if holds else RED
+        colour = BLUE if holds else VERMILION
         ax.plot([low, high], [i, i], color=colour, linewidth=1.4, marker="|", markersize=4)
         ax.plot(value, i, "o" if holds else "s", color=colour, markersize=3.2)
     ax.axvline(TRUE.critical, color=INK, linewidth=0.8, linestyle=":")
@@ -146,7 +147,7 @@ def main() -> None:
     """Write all four."""
     mpl.use("agg")
     for panel in (steps, examples, sweep, sweeps):
-        with context():
+        with Page().context():
             figure, ax = plt.subplots(figsize=(3.4, 2.9), layout="constrained")
             panel(ax)
             figure.savefig(IMAGES / f"concepts-{panel.__name__}.png", dpi=216)

@@ -15,17 +15,9 @@ from matplotlib.lines import Line2D
 from analysis.curves.curve import Curve
 from analysis.figures import save
 from analysis.figures.drawing import marks, strips
-from analysis.figures.drawing.style import (
-    COLUMN,
-    FAINT,
-    INK,
-    LOOKS,
-    Look,
-    context,
-    grid,
-    log2_axis,
-    look,
-)
+from analysis.figures.drawing.colours import FAINT, INK
+from analysis.figures.drawing.page import COLUMN, Page
+from analysis.figures.drawing.style import PALETTE, CurveStyle, curve_style, grid, log2_axis
 from analysis.fit.regimes import Interval, Regimes
 from validation.packaged import interval, located, named, sources
 from validation.page import PAGE, table
@@ -41,7 +33,7 @@ NAMES = {
     "mlperf_rcp": "MLPerf",
     OWN: OWN,
 }
-_MINE = Look("#000000", "D", "-")
+_MINE = CurveStyle("#000000", "D", "-")
 BOTH = ("mnist-simple-cnn", "cifar10-resnet8")
 """Published workloads that are packaged as workloads too: a panel each."""
 
@@ -166,7 +158,7 @@ def knees(every: Sequence[Shown]) -> Figure:
     used = [one for one in every if one.why_not is None]
     counts = Counter(one.source for one in used)
     names = dict.fromkeys(one.source for one in every if one.source != OWN)
-    looks = {**{name: look(i) for i, name in enumerate(names)}, OWN: _MINE}
+    looks = {**{name: curve_style(i) for i, name in enumerate(names)}, OWN: _MINE}
     sides: list[float] = []
     tops: list[float] = []
     for one in used:
@@ -209,7 +201,7 @@ def _curves(count: int) -> str:
     return f"{count} curve" + "s" * (count != 1)
 
 
-def _dots(ax: Axes, x: np.ndarray, y: np.ndarray, fitted: np.ndarray, one: Look) -> None:
+def _dots(ax: Axes, x: np.ndarray, y: np.ndarray, fitted: np.ndarray, one: CurveStyle) -> None:
     for which, face in ((fitted, one.colour), (~fitted, "white")):
         ax.plot(
             x[which], y[which], marker=one.marker, linestyle="none", markersize=3.2, zorder=4,
@@ -218,7 +210,7 @@ def _dots(ax: Axes, x: np.ndarray, y: np.ndarray, fitted: np.ndarray, one: Look)
         )  # fmt: skip
 
 
-def _handle(one: Look, text: str, *, hollow: bool = False, line: bool = False) -> Line2D:
+def _handle(one: CurveStyle, text: str, *, hollow: bool = False, line: bool = False) -> Line2D:
     return Line2D(
         [], [], color=one.colour, marker=one.marker, linestyle=one.line if line else "none",
         label=text, markerfacecolor="white" if hollow else one.colour,
@@ -244,7 +236,7 @@ def _panel(ax: Axes, workload: str, published: Sequence[Shown], own: Sequence[Sh
     grid(ax)
     # A training algorithm has one colour, whoever measured it.
     order = list(dict.fromkeys(str(one.curve.group.get("optimizer")) for one in both))
-    looks = [LOOKS[order.index(str(one.curve.group.get("optimizer")))] for one in both]
+    looks = [PALETTE[order.index(str(one.curve.group.get("optimizer")))] for one in both]
     for one, style in zip(both, looks, strict=True):
         _points(ax, one, style)
     regimes: list[Regimes | None] = [one.found for one in both]
@@ -265,7 +257,7 @@ def _panel(ax: Axes, workload: str, published: Sequence[Shown], own: Sequence[Sh
     ax.set_ylabel("steps to target")
 
 
-def _points(ax: Axes, one: Shown, style: Look) -> None:
+def _points(ax: Axes, one: Shown, style: CurveStyle) -> None:
     x = np.geomspace(*one.found.fitted_over, 200)
     mine = one.source == OWN
     ax.plot(x, one.found.steps(x), color=style.colour, linestyle=style.line, zorder=4,
@@ -283,7 +275,7 @@ def _points(ax: Axes, one: Shown, style: Look) -> None:
 
 def pictures(folder: Path, every: Sequence[Shown]) -> list[Path]:
     """Both pictures as files of a folder; what was written."""
-    with context():
+    with Page().context():
         return [
             *save(knees(every), folder / PICTURES["knees"]),
             *save(workloads(every), folder / PICTURES["workloads"]),

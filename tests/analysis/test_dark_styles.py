@@ -14,7 +14,8 @@ from matplotlib.text import Text
 
 from analysis import figures
 from analysis.figure_data import FigureData
-from analysis.figures.drawing import colours, page
+from analysis.figures.drawing import colours
+from analysis.figures.drawing.page import Page
 from tests.analysis.measured import measured
 
 pytestmark = pytest.mark.usefixtures("closed_figures")
@@ -92,12 +93,12 @@ def test_dark_ink_on_dark_paper_would_not_pass(
 
 
 def test_on_the_sheet_colours_are_what_they_are_named() -> None:
-    with page.context():
+    with Page().context():
         assert colours.ground() == "white"
         assert (colours.ink(), colours.faint()) == (colours.INK, colours.FAINT)
         assert [colours.grey(one) for one in ("#ededed", "#cfcfcf")] == ["#ededed", "#cfcfcf"]
         assert colours.grid_colour() == "#e6e6e6"
-        assert colours.seen("#016297") == "#016297"
+        assert colours.visible("#016297") == "#016297"
         assert colours.tint("#ff0000", 0.25) == (1.0, 0.75, 0.75)
 
 
@@ -109,7 +110,7 @@ def test_greys_keep_their_place_between_ground_and_ink() -> None:
         # 18 of the 204 from white to the ink, of 255
         assert colours.grey("#ededed") == to_hex((18 / 204,) * 3)
         assert colours.tint("#ff0000", 0.25) == (0.25, 0.0, 0.0)
-        assert colours.contrast(colours.seen("#016297"), "black") >= 6
+        assert colours.contrast(colours.visible("#016297"), "black") >= 6
     with mpl.rc_context({"axes.facecolor": "none", "figure.facecolor": "#102030"}):
         assert colours.ground() == "#102030"
     # A grid that is as strong as what is drawn over it is taken back, a faint one kept.

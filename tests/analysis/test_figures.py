@@ -111,13 +111,13 @@ def on_scale(text: Any) -> bool:
 
 
 def test_every_line_has_its_own_colour_marker_and_dashes() -> None:
-    from analysis.figures.drawing.style import LOOKS, look
+    from analysis.figures.drawing.style import PALETTE, curve_style
 
-    assert len({one.colour for one in LOOKS}) == len(LOOKS)
-    assert len({one.marker for one in LOOKS}) == len(LOOKS)
-    assert len({str(one.line) for one in LOOKS}) == len(LOOKS)
-    pairs = {(look(i).colour, look(i).marker) for i in range(3 * len(LOOKS))}
-    assert len(pairs) == 3 * len(LOOKS)
+    assert len({one.colour for one in PALETTE}) == len(PALETTE)
+    assert len({one.marker for one in PALETTE}) == len(PALETTE)
+    assert len({str(one.line) for one in PALETTE}) == len(PALETTE)
+    pairs = {(curve_style(i).colour, curve_style(i).marker) for i in range(3 * len(PALETTE))}
+    assert len(pairs) == 3 * len(PALETTE)
 
 
 def test_regimes_that_are_only_bounded_are_hatched(plain_curve: Callable[..., Curve]) -> None:
@@ -147,7 +147,7 @@ def test_workloads_get_panels_and_not_one_pair_of_axes(search: Make) -> None:
     figure = figures.draw("steps", two).get_figure(root=True)
     assert figure is not None
     assert len(figure.axes) == 4  # a panel and a strip each
-    with pytest.raises(ResultsError, match="several workloads or targets"):
+    with pytest.raises(ResultsError, match="2 panels do not go on one pair"):
         figures.draw("steps", two, ax=plt.figure().add_subplot())
 
 

@@ -20,7 +20,7 @@ import results
 from analysis import Curve, curves, figures
 from analysis.figure_data import FigureData, Query
 from analysis.figures.drawing import page
-from analysis.figures.drawing.style import LOOKS, look
+from analysis.figures.drawing.style import PALETTE, curve_style
 from results.errors import ResultsError
 from tests.analysis.legible import faults
 from tests.analysis.measured import measured
@@ -163,7 +163,7 @@ def test_the_command_says_that_a_figure_is_too_tall(
 ) -> None:
     from batchscale import figures as commands
 
-    monkeypatch.setattr("analysis.figures.drawing.page._PAGE_TALL", 1.5)
+    monkeypatch.setattr("analysis.figures.drawing.page._PAGE_HEIGHT", 1.5)
     where = "experiment = 'gallery-goals' AND optimizer = 'momentum' AND batch_size = 16"
     commands.draw("search", "own", where=where, output=tmp_path / "tall.png")
     said = capsys.readouterr()
@@ -219,12 +219,12 @@ def test_our_style_is_a_sheet_that_matplotlib_reads() -> None:
     from matplotlib import pyplot as plt
 
     before = dict(mpl.rcParams)
-    with plt.style.context(page.SHEET):
+    with plt.style.context(page.STYLE_SHEET):
         assert mpl.rcParams["pdf.fonttype"] == 42
         # Theirs, and ours within it: the same, and a slide is as much larger.
-        with page.on(page.page("slide")), page.context():
+        with page.Page.of("slide").context():
             assert mpl.rcParams["font.size"] == pytest.approx(1.8 * 8)
-            with page.context():
+            with page.Page().context():
                 assert mpl.rcParams["font.size"] == pytest.approx(1.8 * 8)
     assert {name for name in before if mpl.rcParams[name] != before[name]} == set()
 
@@ -310,7 +310,7 @@ def seen(colours: list[str], blindness: str) -> np.ndarray:
 
 @pytest.mark.parametrize("blindness", BLIND)
 def test_the_first_four_colours_are_told_apart_by_everybody(blindness: str) -> None:
-    found = seen([look(i).colour for i in range(4)], blindness)
+    found = seen([curve_style(i).colour for i in range(4)], blindness)
     apart = min(float(np.linalg.norm(a - b)) for a, b in combinations(found, 2))
     assert apart > LEAST
 
@@ -334,11 +334,11 @@ def test_every_figure_of_ours_is_looked_at() -> None:
 
 
 def test_colours_are_those_of_the_sheet_and_more_than_seven_differ() -> None:
-    assert [one.colour for one in LOOKS] == [
-        each["color"] for each in page.sheet()["axes.prop_cycle"]
+    assert [one.colour for one in PALETTE] == [
+        each["color"] for each in page.style_sheet()["axes.prop_cycle"]
     ]
     with mpl.rc_context({"axes.prop_cycle": mpl.cycler(color=["red", "blue"])}):
-        pairs = {(look(i).colour, look(i).marker) for i in range(10)}
+        pairs = {(curve_style(i).colour, curve_style(i).marker) for i in range(10)}
     assert len(pairs) == 10
     assert {colour for colour, _ in pairs} == {"#ff0000", "#0000ff"}
 
@@ -357,5 +357,5 @@ def test_drawing_leaves_the_settings_alone(search: Make) -> None:
         figures.draw("forest", found, width="slide", style="ggplot")
         with pytest.raises(ResultsError):
             figures.draw("training", found, width="slide")
-        with page.context():
-            assert page.width() == 3.4
+        with page.Page().context():
+            assert page.Page().width() == 3.4

@@ -14,7 +14,7 @@ from matplotlib.text import Text
 import results
 from analysis import Curve, figures
 from analysis.figure_data import FigureData, Query
-from analysis.figures.drawing.text_fit import MISSING, apart, fitted, shortened
+from analysis.figures.drawing.text_fit import MISSING, distinct, fitted, shortened
 from tests.analysis import gallery
 from tests.analysis.legible import faults
 from tests.analysis.long_names import METRIC, OPTIMIZERS, WORKLOAD, long
@@ -135,11 +135,11 @@ def test_what_is_fitted_fits(text: str, most: int, lines: int) -> None:
     assert len(shortened(text, most)) <= most or len(text) <= most
 
 
-def test_names_are_still_told_apart() -> None:
+def test_names_are_still_told_distinct() -> None:
     texts = ["a_common_beginning_first_a_common_end", "a_common_beginning_second_a_common_end"]
-    assert apart(texts, letters(16)) == ["…first…", "…second…"]
-    assert apart(texts, letters(60)) == texts
+    assert distinct(texts, letters(16)) == ["…first…", "…second…"]
+    assert distinct(texts, letters(60)) == texts
     same = ["x" * 30 + str(i) * 40 + "y" * 30 for i in range(3)]
-    assert len(set(apart(same, letters(12)))) == 3
+    assert len(set(distinct(same, letters(12)))) == 3
     far = [f"{'x' * i}{'z' * 30}{'x' * (9 - i)}" for i in range(4)]
-    assert len(set(apart([*far, far[0]], letters(8)))) == 4
+    assert len(set(distinct([*far, far[0]], letters(8)))) == 4

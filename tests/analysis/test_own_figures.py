@@ -198,7 +198,7 @@ def test_training_curves_need_measurements(own: FigureData, small: FigureData) -
         figures.draw("training", own.only("optimizer = 'sgd'"))
     with pytest.raises(ResultsError, match="no training curves to draw"):
         figures.draw("training", own.curves)
-    with pytest.raises(ResultsError, match="several batch sizes"):
+    with pytest.raises(ResultsError, match="6 batch sizes do not go on one pair"):
         figures.draw("training", small, ax=plt.figure().add_subplot())
     ax = plt.figure().add_subplot()
     one = small.only("optimizer = 'sgd' AND batch_size = 128")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,10 @@ import results
 from analysis import Curve, figures
 from analysis.curves.limits import Limit
 from analysis.figure_data import FigureData, Query
-from analysis.figures.drawing import legend_place, page
-from analysis.figures.drawing.page import context
-from analysis.figures.paper import sheet
-from analysis.figures.paper.panel import Dot, Line, Panel, normalized
+from analysis.figures.drawing.legends import free_location
+from analysis.figures.drawing.page import Page
+from analysis.figures.drawing.panel_figure import columns_of, draw_panels
+from analysis.figures.drawing.panels import Dot, Line, Panel, normalized
 from results.errors import ResultsError
 from tests.analysis import gallery
 from tests.analysis.legible import faults
@@ -261,10 +262,16 @@ def line(values: list[float | None], label: str = "a") -> Line:
 
 def test_no_line_is_drawn_through_a_gap() -> None:
     panel = Panel(title="t", lines=(line([64, 32, None, 8, 4]),), measure="steps to target")
-    ax = sheet.draw([panel])
-    joined = [np.asarray(one.get_xdata()).tolist() for one in ax.lines if len(one.get_xdata()) == 2]
-    assert [1, 2] in joined
-    assert [8, 16] in joined
+    with Page().context():
+        ax = draw_panels([panel], page=Page())
+    joined = [
+        (a[0], b[0])
+        for drawn in ax.lines
+        for a, b in pairwise(np.asarray(drawn.get_xydata(), dtype=float))
+        if np.isfinite([a, b]).all()
+    ]
+    assert (1, 2) in joined
+    assert (8, 16) in joined
     assert not any(a <= 2 and b >= 8 for a, b in joined)
     hollow = [one for one in ax.lines if one.get_markerfacecolor() == "white"]
     assert [np.asarray(one.get_xdata()).tolist() for one in hollow] == [[4]]
@@ -275,14 +282,15 @@ def test_no_line_is_drawn_through_a_gap() -> None:
 def test_legends_stand_over_their_panels_where_lines_fill_these(width: str) -> None:
     def panel(row: int, lines: list[list[float | None]]) -> Panel:
         named = tuple(line(values, f"{row}, line {i}") for i, values in enumerate(lines))
-        return Panel(title="t", note="n", lines=named, measure="m", counted=False, wide=row)
+        return Panel(title="t", note="n", lines=named, measure="m", counted=False, row=row)
 
     full: list[list[float | None]] = [[1, 9] * 6, [9, 1] * 6, [5] * 12]
     empty: list[list[float | None]] = [[9, 5, 3, *[2] * 9], [9, 5, 3, *[1] * 9]]
-    with page.on(page.page(width)):
+    page = Page.of(width)
+    with page.context():
         drawn = [
-            sheet.draw([panel(0, full), panel(1, empty)]).get_figure(root=True),
-            sheet.draw([panel(0, empty)]).get_figure(root=True),
+            draw_panels([panel(0, full), panel(1, empty)], page=page).get_figure(root=True),
+            draw_panels([panel(0, empty)], page=page).get_figure(root=True),
         ]
     over = []
     for each in drawn:
@@ -301,20 +309,20 @@ def test_a_legend_takes_the_first_place_with_nothing_in_it() -> None:
 
     ax = plt.figure(figsize=(3, 3)).add_subplot(xlim=(0, 1), ylim=(0, 1))
     legend = ax.legend(handles=ax.plot([], [], label="a"), loc="center")
-    assert legend_place.place(legend) == "upper right"
+    assert free_location(legend) == "upper right"
     ax.plot([0.95, 0.95], [0.8, 2], zorder=2)  # to beyond the frame
-    assert legend_place.place(legend) == "upper left"
+    assert free_location(legend) == "upper left"
     ax.plot([0.0, 0.05], [0.5, 1.4], zorder=1)  # behind all else
-    assert legend_place.place(legend) == "upper left"
+    assert free_location(legend) == "upper left"
     ax.plot([-1, 0.4], [1.6, 0.6], zorder=2)  # neither end of it is in the box
-    assert legend_place.place(legend) == "lower left"
+    assert free_location(legend) == "lower left"
     ax.plot([0.1], [0.17], "o", markersize=20)  # its middle above the box
-    assert legend_place.place(legend) == "lower right"
+    assert free_location(legend) == "lower right"
     ax.plot([0, 1], [0.05, 0.05])
     ax.plot([0, 1], [0.5, 0.5])
-    assert legend_place.place(legend) == "upper center"
+    assert free_location(legend) == "upper center"
     ax.annotate("", (0.5, 0.9), xytext=(0.5, 0.99), arrowprops={"arrowstyle": "->"})
-    assert legend_place.place(legend) is None
+    assert free_location(legend) is None
 
 
 def test_panels_without_a_shared_batch_size_are_not_normalized() -> None:
@@ -332,10 +340,10 @@ def test_many_panels_make_rows_and_columns_that_fit(plain_curve: Callable[..., C
 
     def count(n: int) -> int:
         panels = [Panel(title=str(i), lines=(line([4, 2]),), measure="m") for i in range(n)]
-        return sheet.across(panels)
+        return columns_of(panels, Page())
 
     several = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16)
-    with context():
+    with Page().context():
         counts = [count(n) for n in several]
     assert counts == [1, 2, 3, 2, 3, 3, 3, 4, 3, 3, 4]
     two = [
