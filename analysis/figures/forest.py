@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 
 from analysis.curves.curve import Curve, is_baseline
 from analysis.figure_data import FigureData
+from analysis.figures.drawing import strips
 from analysis.figures.drawing.colours import faint, grey, ground, ink, tint, visible
 from analysis.figures.drawing.legends import entry, shared_legend
 from analysis.figures.drawing.page import (
@@ -43,7 +44,6 @@ _WIDE = 5.0
 _ENDS = (("perfect_scaling_until", 0.24, 4), ("maximal_parallelism_from", -0.24, 5))
 """What stands beside the critical batch size: how far above it in its row, and the caret of its
 mark, which points away from diminishing returns."""
-_DRAWN = ("critical_batch_size", *(name for name, _, _ in _ENDS))
 _LETTERS = 34, 20
 """Letters of a row's name that fit on one line: where the figure is wide, and narrow."""
 _NAMES = 0.33
@@ -197,7 +197,7 @@ def _new_axes(
     rows: Sequence[_Row], need: float, page: Page, legend: bool, count: int
 ) -> list[Axes]:
     height = _ROW * (_heights(rows)[0][0] + 1.6) + 0.42 + 0.3
-    if _has_open_intervals(rows) and legend:
+    if any(row.fit is not None and strips.has_open_intervals(row.fit) for row in rows) and legend:
         height += 0.15
     size = page.width(need), checked_height(height * unit())
     _, axes = plt.subplots(1, count, sharey=True, squeeze=False, layout="constrained", figsize=size)
@@ -271,16 +271,8 @@ def _draw_interval(
     size: float = 4,
 ) -> None:
     """A line from end to end, an arrow where it is open, its value marked."""
-    if interval.low is None and interval.high is None:
-        return
-    low = span[0] if interval.low is None else interval.low
-    high = span[1] if interval.high is None else interval.high
-    ax.plot([low, high], [height, height], color=colour, linewidth=stroke(width), zorder=3,
-            solid_capstyle="butt")  # fmt: skip
-    for x, arrow, end in ((low, "<", interval.low), (high, ">", interval.high)):
-        if end is None:
-            ax.plot([x], [height], marker=arrow, markersize=mark(1.5 + 1.2 * width), color=colour,
-                    markeredgewidth=0, zorder=4, clip_on=False)  # fmt: skip
+    arrow = {"markersize": 1.5 + 1.2 * width, "markeredgewidth": 0.0}
+    strips.draw_interval(ax, interval, height, span, colour=colour, width=width, **arrow)
     if interval.value is not None:
         ax.plot([interval.value], [height], marker=marker, markersize=mark(size), color=colour,
                 markeredgecolor=ground(), markeredgewidth=stroke(0.4), zorder=5)  # fmt: skip
@@ -358,12 +350,6 @@ def _wrapped(row: _Row, wide: bool) -> str:
     return text[:end].rstrip(" ·,") + "\n" + text[end:]
 
 
-def _has_open_intervals(rows: Sequence[_Row]) -> bool:
-    """Whether an interval has an arrow in the place of an end."""
-    intervals = [_quantity(row, name) for row in rows for name in _DRAWN]
-    return any((interval.low is None) != (interval.high is None) for interval in intervals)
-
-
 def _handles(rows: Sequence[_Row]) -> list[Artist]:
     level = next(row.fit.level for row in rows if row.fit)
     pale: dict[str, Any] = {"linestyle": "-", "color": tint(ink(), 0.5)}
@@ -375,7 +361,7 @@ def _handles(rows: Sequence[_Row]) -> list[Artist]:
         entry("perfect scaling until", marker=4, linewidth=0.7, markersize=3.4, **pale),
         entry("maximal from", marker=5, linewidth=0.7, markersize=3.4, **pale),
     ]  # fmt: skip
-    if _has_open_intervals(rows):
+    if any(row.fit is not None and strips.has_open_intervals(row.fit) for row in rows):
         handles.append(entry("open end of an interval", marker=">", markeredgewidth=0,
                              markersize=3, color=pale["color"]))  # fmt: skip
     return handles

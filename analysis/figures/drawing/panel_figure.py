@@ -251,11 +251,11 @@ def _draw_perfect(ax: Axes, line: Line, style: CurveStyle, low: float, *, single
 
 def _styles(panel: Panel, shared: Sequence[str] | None) -> list[CurveStyle]:
     """Of each line: triangles first, joined by whole lines; grey for published ones."""
-    own = [line.label for line in panel.measured]
-    places = {label: i for i, label in enumerate(shared or own)}
+    labels = [line.label for line in panel.measured]
+    places = {label: i for i, label in enumerate(shared or labels)}
     if shared == []:
         # In a panel of one line, colours distinguish nothing.
-        places = dict.fromkeys(own, 0)
+        places = dict.fromkeys(labels, 0)
     styles = []
     for i, line in enumerate(panel.lines):
         place = places[line.label] if line.source is None else places.get(line.beside or "", i)

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.patheffects import withStroke
 
 from analysis.figures.drawing.colours import ground, ink, tint
-from analysis.figures.drawing.page import mark, stroke, unit
+from analysis.figures.drawing.page import mark, scaled, stroke, unit
 from analysis.figures.drawing.style import CurveStyle, inches
 from analysis.fit.regime_spans import stretches
 from analysis.fit.regimes import Interval, Regimes
@@ -52,8 +52,11 @@ def strips(
                 hatch=None if span.sure else HATCH, linewidth=0,
             )  # fmt: skip
         # One above the other: wide intervals overlap.
-        _interval(ax, fit.perfect_scaling_until, row + 0.23, fit, colour=ink(), width=0.7)
-        _interval(ax, fit.maximal_parallelism_from, row - 0.23, fit, colour=ink(), width=0.7)
+        for end, y in (
+            (fit.perfect_scaling_until, row + 0.23),
+            (fit.maximal_parallelism_from, row - 0.23),
+        ):
+            draw_interval(ax, end, y, fit.fitted_over, colour=ink(), width=0.7, cap=3)
         _critical(ax, fit, row, style, markersize=mark(4))
     ax.set_ylim(-0.6, count - 0.4)
     two_lines = [text if "\n" in text else text.replace(", ", ",\n") for text in labels]
@@ -66,38 +69,39 @@ def strips(
 def _critical(ax: Axes, fit: Regimes, row: float, style: CurveStyle, **options: Any) -> None:
     """The critical batch size with its interval."""
     critical = fit.critical_batch_size
-    _interval(ax, critical, row, fit, colour=style.colour, width=1.4, cap=4.5)
+    draw_interval(ax, critical, row, fit.fitted_over, colour=style.colour, width=1.4, cap=4.5)
     if critical.value is not None:
         ax.plot([critical.value], [row], marker=style.marker, color=style.colour, zorder=6,
                 markeredgecolor=ground(), markeredgewidth=stroke(0.6), **options)  # fmt: skip
 
 
-def _interval(
+def draw_interval(
     ax: Axes,
     interval: Interval,
-    row: float,
-    fit: Regimes,
+    y: float,
+    span: tuple[float, float],
     *,
-    colour: str,
+    colour: Any,
     width: float,
-    cap: float = 3.0,
+    cap: float | None = None,
+    **arrow: float,
 ) -> None:
-    """An interval on one strip: a line with caps, an arrow where it is open."""
+    """A line from end to end; where an end is open, an arrow at the end of ``span``. With ``cap``
+    the ends that are known have caps of that size, and the line a halo."""
     if interval.low is None and interval.high is None:
         return
-    first, last = fit.fitted_over
-    low = first if interval.low is None else interval.low
-    high = last if interval.high is None else interval.high
-    halo = [withStroke(linewidth=stroke(width + 1.1), foreground=ground())]
-    ax.plot([low, high], [row, row], color=colour, linewidth=stroke(width), zorder=4,
+    low = span[0] if interval.low is None else interval.low
+    high = span[1] if interval.high is None else interval.high
+    halo = [withStroke(linewidth=stroke(width + 1.1), foreground=ground())] if cap else []
+    ax.plot([low, high], [y, y], color=colour, linewidth=stroke(width), zorder=4,
             solid_capstyle="butt", path_effects=halo)  # fmt: skip
-    for x, end, arrow in ((low, interval.low, "<"), (high, interval.high, ">")):
-        if end is None:
-            ax.plot([x], [row], marker=arrow, markersize=mark(2.5), color=colour, zorder=4,
-                    clip_on=False)  # fmt: skip
-        else:
-            ax.plot([x], [row], marker="|", markersize=mark(cap), color=colour, zorder=4,
-                    markeredgewidth=stroke(width * 0.8))  # fmt: skip
+    for x, end, marker in ((low, interval.low, "<"), (high, interval.high, ">")):
+        options: dict[str, Any] = {"marker": marker, "markersize": 2.5, **arrow}
+        if end is not None:
+            if cap is None:
+                continue
+            options = {"marker": "|", "markersize": cap, "markeredgewidth": width * 0.8}
+        ax.plot([x], [y], color=colour, zorder=4, clip_on=end is not None, **scaled(options))
 
 
 def has_open_intervals(fit: Regimes) -> bool:

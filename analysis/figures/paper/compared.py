@@ -15,8 +15,7 @@ from analysis.figure_data import FigureData
 from analysis.figures.drawing.page import Page
 from analysis.figures.drawing.panel_figure import draw_panels
 from analysis.figures.drawing.panels import Pair, Pairs, Panel, normalized, tabulate
-from analysis.figures.paper.lines import goal, is_published, line_of, published_lines
-from analysis.formatting import units
+from analysis.figures.paper.lines import goal, is_published, line_of, panel_of, published_lines
 from results.errors import ResultsError
 
 ALGORITHM = frozenset({"optimizer", "schedule", "technique"})
@@ -109,22 +108,16 @@ class Compared:
     def _panel(
         self, title: str, varying: Varying, pairs: Sequence[Pair], data: FigureData
     ) -> Panel:
-        own = [pair for pair in pairs if not is_published(pair[0])] or list(pairs)
-        curves = [curve for curve, _ in own]
+        measured = [pair for pair in pairs if not is_published(pair[0])] or list(pairs)
+        curves = [curve for curve, _ in measured]
         names = line_labels(curves, varying.columns, varying.none)
-        others = [curve for curve, _ in pairs if all(curve is not mine for mine in curves)]
+        others = [c for c, _ in pairs if all(c is not curve for curve in curves)]
         others += [] if self.normalized else data.published
-        targets = {str(curve.target) for curve in curves if curve.target is not None}
-        return Panel(
-            title=title,
-            lines=(
-                *(line_of(curve, fit, name) for (curve, fit), name in zip(own, names, strict=True)),
-                *published_lines(list(zip(names, curves, strict=True)), others),
-            ),
-            measure="steps" if self.normalized else "steps to target",
-            note=next(iter(targets)) if len(targets) == 1 else "",
-            unit=units(curve.example_unit for curve in curves),
-        )
+        lines = [
+            *(line_of(c, fit, name) for (c, fit), name in zip(measured, names, strict=True)),
+            *published_lines(list(zip(names, curves, strict=True)), others),
+        ]
+        return panel_of(title, curves, lines, "steps" if self.normalized else "steps to target")
 
 
 def without_needless_by(data: FigureData) -> FigureData:
@@ -214,7 +207,7 @@ def titles(keys: Sequence[Key], by: Sequence[str] = ()) -> list[str]:
     texts = []
     for i, (key, first) in enumerate(zip(keys, firsts, strict=True)):
         alike = [other for other, start in zip(keys, firsts, strict=True) if start == first]
-        differing = [name for name in names if len({str(one.get(name)) for one in alike}) > 1]
+        differing = [name for name in names if len({str(k.get(name)) for k in alike}) > 1]
         values = {name: key[name] for name in differing if name in key}
         last = f"by {by[i]}" if by and by[i] else ""
         texts.append(
@@ -250,7 +243,7 @@ def data_fields(data: FigureData) -> list[str]:
     """The fields that vary and choose examples: those with which the size of the training set
     changes, or, where that is not recorded, those with such a name."""
     fields = [name for name in fields_of(data.curves) if not is_smoothing(name)]
-    by_name = [name for name in fields if any(word in name for word in _DATA_FIELDS)]
+    by_name = [name for name in fields if any(part in name for part in _DATA_FIELDS)]
     if not data.sources:
         return by_name
     frame = widen(data.trials).frame

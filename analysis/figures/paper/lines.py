@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from analysis.curves.best_metric import BestCurve
 from analysis.curves.curve import Curve
@@ -53,6 +54,18 @@ def line_of(
             "target": None if curve.target is None else str(curve.target),
             **{f"curve_{name}": value for name, value in curve.group.items()},
         },
+    )
+
+
+def panel_of(
+    title: str, curves: Sequence[Curve], lines: Iterable[Line], measure: str, **options: Any
+) -> Panel:
+    """A panel of the lines of these curves, with their target as its note where they share one."""
+    targets = {str(curve.target) for curve in curves if curve.target is not None}
+    note = targets.pop() if len(targets) == 1 else ""
+    unit = units(curve.example_unit for curve in curves)
+    return Panel(
+        title=title, lines=tuple(lines), measure=measure, unit=unit, **{"note": note, **options}
     )
 
 
@@ -136,7 +149,7 @@ def _best_line(curve: BestCurve, label: str) -> Line:
     )
 
 
-def any_known(curves: Sequence[BestCurve]) -> bool:
+def has_values(curves: Sequence[BestCurve]) -> bool:
     """Whether any value is known."""
     return any(point.value is not None for curve in curves for point in curve.points)
 

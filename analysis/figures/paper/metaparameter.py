@@ -15,7 +15,7 @@ from analysis.figures.drawing.page import Page
 from analysis.figures.drawing.panel_figure import draw_panels
 from analysis.figures.drawing.panels import Dot, Line, Pair, Panel, tabulate
 from analysis.figures.paper.compared import ALGORITHM, Varying, grouped, line_labels, titles
-from analysis.formatting import units
+from analysis.figures.paper.lines import panel_of
 from results.errors import ResultsError
 
 
@@ -61,17 +61,11 @@ class BestMetaparameter:
 
     def _panel(self, title: str, curves: Sequence[Curve]) -> Panel:
         names = line_labels(curves, ALGORITHM)
-        targets = {str(curve.target) for curve in curves if curve.target is not None}
-        return Panel(
-            title=title,
-            lines=tuple(
-                Line(label=name, dots=tuple(map(self._dot, curve.points)))
-                for curve, name in zip(curves, names, strict=True)
-            ),
-            measure=self.measure,
-            note=targets.pop() if len(targets) == 1 else "",
-            unit=units(curve.example_unit for curve in curves),
-        )
+        lines = [
+            Line(label=name, dots=tuple(map(self._dot, curve.points)))
+            for curve, name in zip(curves, names, strict=True)
+        ]
+        return panel_of(title, curves, lines, self.measure)
 
     def _dot(self, point: Point) -> Dot:
         best = self._best(point)

@@ -15,7 +15,7 @@ from analysis.figures.drawing.panel_figure import draw_panels
 from analysis.figures.drawing.panels import Panel, tabulate
 from analysis.figures.paper.budgets import series
 from analysis.figures.paper.compared import key_of, titles
-from analysis.figures.paper.lines import any_known, best_panel, main_reason, unknown_points
+from analysis.figures.paper.lines import best_panel, has_values, main_reason, unknown_points
 from results.errors import ResultsError
 
 _HINT = "this figure needs measurements of trials that go past their target: stop_at_target: false"
@@ -41,13 +41,13 @@ def _groups(data: FigureData) -> list[list[BestCurve]]:
     """The curves of each panel: of one curve and unit of budget."""
     limits: Sequence[Limit] = data.query.under or series(data.trials)
     curves = best_metrics(data.trials, data.evaluations, limits, by=data.query.by)
-    if not any_known(curves):
+    if not has_values(curves):
         under = f" under {' or '.join(map(str, limits))}" if limits else ""
         raise ResultsError(f"no best metric{under} is known: {main_reason(curves)}", hint=_HINT)
     groups = []
     for start in range(0, len(curves), len(limits)):
         row = curves[start : start + len(limits)]
-        if any_known(row):
+        if has_values(row):
             units = dict.fromkeys(limit.unit for limit in limits)
             groups += [[c for c in row if c.limit and c.limit.unit == unit] for unit in units]
     return groups

@@ -15,8 +15,7 @@ from analysis.figures.drawing.panel_figure import draw_panels
 from analysis.figures.drawing.panels import Pairs, Panel, tabulate
 from analysis.figures.paper.compared import key_of, titles
 from analysis.figures.paper.lines import goal as goal_text
-from analysis.figures.paper.lines import line_of, published_lines
-from analysis.formatting import units
+from analysis.figures.paper.lines import line_of, panel_of, published_lines
 from results.counts import count
 from results.errors import ResultsError
 
@@ -94,14 +93,9 @@ def _panel(title: str, pairs: Pairs, data: FigureData) -> Panel:
     metrics = {curve.target.metric for curve, _ in pairs if curve.target is not None}
     note = metrics.pop() if len(metrics) == 1 else ""
     names = [goal_text(curve) if note else str(curve.target) for curve, _ in pairs]
-    curves = [(name, curve) for name, (curve, _) in zip(names, pairs, strict=True)]
-    return Panel(
-        title=title,
-        lines=(
-            *(line_of(curve, fit, name) for (curve, fit), name in zip(pairs, names, strict=True)),
-            *published_lines(curves, data.published, goals=True),
-        ),
-        measure="steps to goal",
-        note=note,
-        unit=units(curve.example_unit for _, curve in curves),
-    )
+    curves = [curve for curve, _ in pairs]
+    lines = [
+        *(line_of(curve, fit, name) for (curve, fit), name in zip(pairs, names, strict=True)),
+        *published_lines(list(zip(names, curves, strict=True)), data.published, goals=True),
+    ]
+    return panel_of(title, curves, lines, "steps to goal", note=note)

@@ -18,9 +18,14 @@ from analysis.figures.drawing.page import Page
 from analysis.figures.drawing.panel_figure import draw_panels
 from analysis.figures.drawing.panels import Panel, tabulate
 from analysis.figures.paper.compared import ALGORITHM, is_smoothing, key_of, titles
-from analysis.figures.paper.lines import any_known, best_panel, line_of, unknown_points
+from analysis.figures.paper.lines import (
+    best_panel,
+    has_values,
+    line_of,
+    panel_of,
+    unknown_points,
+)
 from analysis.fit.regimes import Regimes
-from analysis.formatting import units
 from results.errors import ResultsError
 
 _COLUMNS = ("label_smoothing", "fields.label_smoothing", "technique.label_smoothing")
@@ -96,22 +101,15 @@ def _panels(parts: Sequence[_Part]) -> list[Panel]:
     names = titles([part.key for part in parts])
     for row, (name, part) in enumerate(zip(names, parts, strict=True)):
         for limit in dict.fromkeys(curve.limit for _, curve in part.best):
-            best = [(v, c) for v, c in part.best if c.limit == limit and any_known([c])]
+            best = [(v, c) for v, c in part.best if c.limit == limit and has_values([c])]
             if best:
-                curves = [(_label(v), c) for v, c in sorted(best, key=lambda pair: pair[0])]
+                lines_of_best = [(_label(v), c) for v, c in sorted(best, key=lambda pair: pair[0])]
                 note = f"under {limit}" if limit else "within the budget"
-                panels.append(best_panel(name, curves, note=note, row=row))
+                panels.append(best_panel(name, lines_of_best, note=note, row=row))
         steps = sorted(part.steps, key=lambda triple: triple[0])
-        panels.append(
-            Panel(
-                title=name,
-                lines=tuple(line_of(curve, fit, _label(v)) for v, curve, fit in steps),
-                measure="steps to target",
-                note=str(steps[0][1].target or ""),
-                unit=units(curve.example_unit for _, curve, _ in steps),
-                row=row,
-            )
-        )
+        lines = [line_of(curve, fit, _label(v)) for v, curve, fit in steps]
+        curves = [curve for _, curve, _ in steps]
+        panels.append(panel_of(name, curves, lines, "steps to target", row=row))
     return panels
 
 

@@ -11,8 +11,8 @@ from analysis.figures.drawing.panel_figure import draw_panels
 from analysis.figures.drawing.panels import Dot, Line, Pair, Panel, Rule
 from analysis.figures.learning_rate import RULES, measure, rate_edges, with_rates
 from analysis.figures.paper.compared import key_of, titles
+from analysis.figures.paper.lines import panel_of
 from analysis.fit.rates import level
-from analysis.formatting import units
 
 numbers = learning_rate.numbers
 
@@ -37,15 +37,9 @@ def _panel(title: str, pair: Pair) -> Panel:
         )
         for point in curve.points
     )
-    rules = (
+    rules = tuple(
         Rule(name=name, level=level(curve, fit, power), power=power, dashes=dashes)
         for name, power, dashes in RULES
     )
-    return Panel(
-        title=title,
-        lines=(Line(label=curve.label, dots=dots),),
-        measure=measure(curve),
-        note=str(curve.target or ""),
-        unit=units([curve.example_unit]),
-        rules=tuple(rules),
-    )
+    line = Line(label=curve.label, dots=dots)
+    return panel_of(title, [curve], [line], measure(curve), rules=rules)
