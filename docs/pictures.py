@@ -83,15 +83,15 @@ def _bands(ax: Axes) -> None:
 
 def sweep(ax: Axes) -> None:
     """The points of one sweep, and curves that they allow."""
-    x, y, found = _sweeps()
-    best = found.fitted.params[0]
-    most = limit(found.fitted.data, found.fitted.sse, 0.9)[0]
+    x, y, estimated = _sweeps()
+    best = estimated.fitted.params[0]
+    most = limit(estimated.fitted.data, estimated.fitted.sse, 0.9)[0]
     at = np.log(SIZES)
-    for one in _allowed(x[0], y[0], best, most):
-        ax.plot(SIZES, np.exp(log_steps(at, one)), color=tint(BLUE, 0.25), linewidth=0.5)
+    for params in _allowed(x[0], y[0], best, most):
+        ax.plot(SIZES, np.exp(log_steps(at, params)), color=tint(BLUE, 0.25), linewidth=0.5)
     ax.plot(SIZES, np.exp(log_steps(at, best)), color=BLUE, linewidth=1.5)
     ax.plot(np.exp(x[0]), np.exp(y[0]), "o", color=BLUE, markeredgecolor="white", zorder=4)
-    low, high = (np.exp(end["critical_batch_size"][0]) for end in (found.low, found.high))
+    low, high = (np.exp(end["critical_batch_size"][0]) for end in (estimated.low, estimated.high))
     ax.plot([low, high], [60, 60], color=INK, linewidth=1.4, marker="|", markersize=6)
     ax.text(low / 1.4, 60, "critical batch size, 90 %", fontsize=7, va="center", ha="right")
     ax.set_title("one sweep: curves that its points allow")
@@ -106,8 +106,8 @@ def sweep(ax: Axes) -> None:
 
 def sweeps(ax: Axes) -> None:
     """The intervals of twenty sweeps of the same truth."""
-    _, _, found = _sweeps()
-    kinds = (found.low, found.value, found.high)
+    _, _, estimated = _sweeps()
+    kinds = (estimated.low, estimated.value, estimated.high)
     for i, (low, value, high) in enumerate(
         zip(*(np.exp(kind["critical_batch_size"]) for kind in kinds), strict=True)
     ):

@@ -20,7 +20,7 @@ MNIST = {"workload": "mnist-simple-cnn", "dataset": "mnist"}
 GOAL = Target(metric="validation_error", value=0.01)
 
 
-def one(plain: Plain, source: str = OWN, *, knee: float = 40, **fields: object) -> Shown:
+def entry(plain: Plain, source: str = OWN, *, knee: float = 40, **fields: object) -> Shown:
     steps = [100 * (1 + knee / size) for size in SIZES]
     given = {"group": {**MNIST, "optimizer": "sgd"}, "target": GOAL, **fields}
     curve = plain(SIZES, steps, **given)
@@ -32,23 +32,28 @@ def every(plain_curve: Plain) -> list[Shown]:
     other = {"group": {"workload": BOTH[1], "optimizer": "sgd"}}
     flat = plain_curve(SIZES, [1000 / size for size in SIZES])
     return [
-        one(plain_curve, "shallue_2019_digitized", knee=70),
-        one(plain_curve, "shallue_2019_digitized", **other),
+        entry(plain_curve, "shallue_2019_digitized", knee=70),
+        entry(plain_curve, "shallue_2019_digitized", **other),
         Shown(source="mlperf_rcp", curve=flat, found=regimes(flat)),
-        one(plain_curve),
+        entry(plain_curve),
     ]
 
 
 def test_exact_knees_lie_on_the_line(every: list[Shown]) -> None:
-    for shown in (every[0], every[3]):
-        size, steps, used = shown.scaled()
+    for entry_drawn in (every[0], every[3]):
+        size, steps, used = entry_drawn.scaled()
         assert steps == pytest.approx(1 + 1 / size, rel=1e-4)
         assert used.all()
     assert every[0].scaled()[0][0] == pytest.approx(1 / 70, rel=1e-4)
 
 
 def test_only_curves_with_a_critical_batch_size_are_in_the_picture(every: list[Shown]) -> None:
-    assert [shown.why_not for shown in every] == [None, None, "no critical batch size", None]
+    assert [entry_drawn.why_not for entry_drawn in every] == [
+        None,
+        None,
+        "no critical batch size",
+        None,
+    ]
     figure = overlay.knees(every)
     legend = figure.axes[0].get_legend()
     assert legend is not None
@@ -60,21 +65,21 @@ def test_only_curves_with_a_critical_batch_size_are_in_the_picture(every: list[S
     assert drawn == 3 * len(SIZES)
 
 
-def test_a_panel_says_where_no_own_points_are(every: list[Shown]) -> None:
-    with_own, without = overlay.workloads(every).axes
-    assert "no own points yet" not in [text.get_text() for text in with_own.texts]
+def test_a_panel_says_where_no_measured_points_are(every: list[Shown]) -> None:
+    with_measured, without = overlay.workloads(every).axes
+    assert "no own points yet" not in [text.get_text() for text in with_measured.texts]
     assert "no own points yet" in [text.get_text() for text in without.texts]
     text = overlay.render(every)
     assert f"- {BOTH[0]}, sgd: own points at 1, 2, 4," in text
     assert f"- {BOTH[1]}: published points alone" in text
 
 
-def test_own_points_at_another_target_are_not_beside(plain_curve: Plain) -> None:
+def test_measured_points_at_another_target_are_not_beside(plain_curve: Plain) -> None:
     other = Target(metric="validation_error", value=0.02)
     every = [
-        one(plain_curve, "shallue_2019_digitized"),
-        one(plain_curve, "shallue_2019_digitized", group={"workload": BOTH[1]}),
-        one(plain_curve, target=other),
+        entry(plain_curve, "shallue_2019_digitized"),
+        entry(plain_curve, "shallue_2019_digitized", group={"workload": BOTH[1]}),
+        entry(plain_curve, target=other),
     ]
     assert "own points at" not in overlay.render(every)
 
