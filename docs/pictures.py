@@ -19,7 +19,7 @@ from analysis.figures.drawing.page import Page
 from analysis.figures.drawing.style import BLUE, VERMILION, log2_axis
 from analysis.fit.estimate import Estimate, estimate
 from analysis.fit.knee import Array, log_steps, theta
-from analysis.fit.profile import limit
+from analysis.fit.least_squares import limit
 from validation.simulate import Cell, doubling, draw, true_value
 
 IMAGES = Path(__file__).resolve().parent / "img"

@@ -29,8 +29,8 @@ from analysis.figures.drawing.page import (
 from analysis.figures.drawing.panels import curve_names, facets
 from analysis.figures.drawing.style import BLUE, DASHES, figure_width, log2_axis, log10_axis
 from analysis.figures.drawing.text_fit import distinct, fitted, within
-from analysis.fit.comparisons import Comparison, compare, words
-from analysis.fit.estimate import QUANTITIES
+from analysis.fit.comparisons import Comparison, compare, ratio_text
+from analysis.fit.knee import QUANTITIES
 from analysis.fit.regimes import Interval, Regimes
 from analysis.formatting import units
 from results.errors import ResultsError
@@ -239,7 +239,7 @@ def _draw_ratios(ax: Axes, rows: Sequence[_Row], baseline: str) -> None:
     ax.axvline(1, color=faint(), linewidth=stroke(0.8), linestyle=DASHES, zorder=1)
     for height, ratio in ratios:
         _draw_interval(ax, ratio, height, (low, high), colour=visible(BLUE))
-        _annotate(ax, height, words(ratio) if ratio.low or ratio.high else "unknown")
+        _annotate(ax, height, ratio_text(ratio) if ratio.low or ratio.high else "unknown")
     ax.set_xlabel(f"critical batch size over {baseline}'s")
     for height, row in _heights(rows):
         if row.is_baseline:

@@ -13,7 +13,7 @@ from matplotlib.cm import ScalarMappable
 from analysis.curves.curve import Curve
 from analysis.curves.groups import labels
 from analysis.curves.points import Point
-from analysis.curves.trial_outcomes import TrialOutcome
+from analysis.curves.runs import TrialOutcome
 from analysis.figure_data import FigureData
 from analysis.figures.drawing.colours import faint, ink
 from analysis.figures.drawing.legends import entry, shared_legend

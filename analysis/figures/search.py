@@ -13,7 +13,7 @@ from matplotlib.patheffects import withStroke
 
 from analysis.curves.groups import labels
 from analysis.curves.points import Point
-from analysis.curves.trial_outcomes import CLASSES, TrialOutcome
+from analysis.curves.runs import CLASSES, TrialOutcome
 from analysis.figure_data import FigureData
 from analysis.figures.drawing.colours import faint, grey, ground, ink, tint, visible
 from analysis.figures.drawing.legends import ABOVE, OUTCOMES, entry, shared_legend

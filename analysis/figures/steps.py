@@ -37,7 +37,7 @@ from analysis.figures.drawing.style import (
     plain,
 )
 from analysis.figures.drawing.text_fit import distinct, within
-from analysis.fit.regime_spans import perfect_examples
+from analysis.fit.reference_lines import perfect_examples
 from analysis.fit.regimes import Regimes
 
 _PANEL, _LEAST = 2.35, 2.7

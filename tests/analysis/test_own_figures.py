@@ -14,7 +14,7 @@ import pytest
 import results
 from analysis import compare, curves, figures
 from analysis.figure_data import FigureData, Query
-from analysis.fit.comparisons import words
+from analysis.fit.comparisons import ratio_text
 from results.errors import ResultsError
 from tests.analysis.measured import GOAL, SIZES, TRIALS, measured
 from tests.analysis.reference import hold
@@ -90,7 +90,7 @@ def test_ratios_of_the_forest_are_the_comparisons(packaged: FigureData) -> None:
     for item in compare(packaged.curves, packaged.regimes, "sgd"):
         if item is None:
             continue
-        assert words(item.ratios["critical_batch_size"]) in said
+        assert ratio_text(item.ratios["critical_batch_size"]) in said
         for name, ratio in item.ratios.items():
             row = frame.loc[(item.label, name)]
             fit = [row[f"ratio_{end}"] for end in ("value", "low", "high")]

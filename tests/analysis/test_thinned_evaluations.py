@@ -1,4 +1,4 @@
-"""Steps to target with every second look dropped."""
+"""Steps to target with every second evaluation dropped."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ OUTCOMES = {
     "dominated": "dominated: not known",
     "infeasible": "infeasible",
 }
-"""The classes of trials (``analysis.curves.trial_outcomes``) as legends name them."""
+"""The classes of trials (``analysis.curves.runs``) as legends name them."""
 COMPACT: dict[str, Any] = {"handletextpad": 0.5, "labelspacing": 0.3, "borderpad": 0.2}
 _WITHIN = 0.5
 """The part of its axes' width that names in a legend within them may take."""

@@ -15,14 +15,13 @@ from matplotlib.path import Path
 from analysis.curves.curve import Curve
 from analysis.curves.edges import Edge
 from analysis.curves.estimators import MEDIAN
-from analysis.curves.points import Point
-from analysis.curves.repeats import Repeats
+from analysis.curves.points import Point, Repeats
 from analysis.figures.drawing.colours import faint, grey, ground, ink, tint
 from analysis.figures.drawing.legends import entry
 from analysis.figures.drawing.page import mark, scaled, stroke
 from analysis.figures.drawing.strips import HATCH, has_open_intervals
 from analysis.figures.drawing.style import CurveStyle
-from analysis.fit.regime_spans import stretches
+from analysis.fit.reference_lines import regime_spans
 from analysis.fit.regimes import Regimes
 
 _BESIDE = 0.22
@@ -192,7 +191,7 @@ def entries(
     if strips and fits:
         ends: Any = {"linestyle": "-", "linewidth": 0.7, "color": ink(), "markersize": 3.5}
         handles.append(entry(f"ends of regimes, {_level(fits)}", marker="|", **ends))
-        if not all(span.sure for fit in fits for span in stretches(fit)):
+        if not all(span.sure for fit in fits for span in regime_spans(fit)):
             handles.append(
                 Patch(hatch=HATCH, facecolor=grey("#e4e4e4"), edgecolor=faint(), linewidth=0,
                       label="bounded, not reached")

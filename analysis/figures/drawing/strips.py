@@ -12,7 +12,7 @@ from matplotlib.patheffects import withStroke
 from analysis.figures.drawing.colours import ground, ink, tint
 from analysis.figures.drawing.page import mark, scaled, stroke, unit
 from analysis.figures.drawing.style import CurveStyle, inches
-from analysis.fit.regime_spans import stretches
+from analysis.fit.reference_lines import regime_spans
 from analysis.fit.regimes import Interval, Regimes
 
 SHADES = (0.50, 0.24, 0.08)
@@ -44,7 +44,7 @@ def strips(
             ax.text(0.5, row, "too few batch sizes", transform=ax.get_yaxis_transform(),
                     ha="center", va="center", fontsize="x-small")  # fmt: skip
             continue
-        for span in stretches(fit):
+        for span in regime_spans(fit):
             ax.barh(
                 row, span.high - span.low, left=span.low, height=0.84, zorder=2,
                 color=tint(style.colour, SHADES[span.regime]),
@@ -124,7 +124,7 @@ def headings(ax: Axes, fit: Regimes, row: float) -> None:
     """The regimes' names above the strip at ``row``, where they fit."""
     low, high = ax.get_xlim()
     width, _ = inches(ax)
-    for span in stretches(fit):
+    for span in regime_spans(fit):
         space = width * np.log2(span.high / span.low) / np.log2(high / low)
         fitting = [name for name in NAMES[span.regime] if len(name) * _LETTER * unit() < space]
         if fitting:
@@ -137,7 +137,7 @@ def headings(ax: Axes, fit: Regimes, row: float) -> None:
 def shade(ax: Axes, fit: Regimes) -> None:
     """The regimes of one curve as the shade of its panel."""
     grey = "#5b7fa3"
-    for span in stretches(fit):
+    for span in regime_spans(fit):
         ax.axvspan(
             span.low, span.high, zorder=0, linewidth=0,
             facecolor=tint(grey, SHADES[span.regime] * 0.5),

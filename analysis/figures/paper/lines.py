@@ -10,7 +10,7 @@ from analysis.curves.best_metric import BestCurve
 from analysis.curves.curve import Curve
 from analysis.figures.drawing import marks
 from analysis.figures.drawing.panels import Dot, Line, Panel
-from analysis.fit.regime_spans import perfect_examples
+from analysis.fit.reference_lines import perfect_examples
 from analysis.fit.regimes import Regimes
 from analysis.formatting import units
 from results.counts import count
@@ -137,7 +137,7 @@ def _best_line(curve: BestCurve, label: str) -> Line:
                     "best_seen": point.bound,
                     "step": point.step,
                     "trial": point.trial,
-                    "note": point.told,
+                    "note": point.why_text,
                 },
             )
             for point in curve.points

@@ -78,7 +78,7 @@ class BestMetaparameter:
                 self.dimension: best,
                 "steps": point.steps,
                 "trials": point.trials,
-                "edges": "; ".join(edge.told for edge in edges),
+                "edges": "; ".join(edge.text for edge in edges),
             },
         )
 

@@ -12,7 +12,7 @@ from analysis.figures.drawing.panels import Dot, Line, Pair, Panel, Rule
 from analysis.figures.learning_rate import RULES, measure, rate_edges, with_rates
 from analysis.figures.paper.compared import key_of, titles
 from analysis.figures.paper.lines import panel_of
-from analysis.fit.rates import level
+from analysis.fit.reference_lines import level
 
 numbers = learning_rate.numbers
 
