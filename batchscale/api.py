@@ -65,7 +65,7 @@ def sweep(
             none, and ``settings`` in its place:
             ``sweep(workload=MyModel, optimizer=["sgd"], batch_size="8..1024", trials=16)``.
         results: the folder or URI that rows go to; ``$BATCHSCALE_RESULTS``, else ``results/runs``.
-        address: ``none`` (in this process), ``auto`` or ``HOST:PORT`` of a Ray.
+        address: ``none`` (in this process), ``auto``, ``HOST:PORT`` of a Ray, or ``file.py:Class``.
         overrides: ``["trials=8"]``: instead of what the file says.
         seconds: stop after so long, as on Ctrl-C.
         keep_old: where only the workload's code has changed, count its old trials as this one's.
@@ -350,8 +350,8 @@ def listing(kind: str) -> dict[str, str]:
     """The names there are of a kind, each with one line.
 
     Args:
-        kind: ``workloads``, ``optimizers``, ``schedules``, ``figures``, ``experiments``,
-            ``imports`` or ``exports``.
+        kind: ``workloads``, ``optimizers``, ``schedules``, ``techniques``, ``figures``,
+            ``experiments``, ``executors``, ``imports`` or ``exports``.
     """
     from batchscale.names import KINDS
     from batchscale.output.errors import CommandError

@@ -26,6 +26,20 @@ def schedules() -> dict[str, str]:
     return {name: _space(get(name).space) or "nothing tuned" for name in names()}
 
 
+def layouts() -> dict[str, str]:
+    """How one model spreads over several workers."""
+    from experiments.parallel import get, names
+
+    return {name: get(name).summary for name in names()}
+
+
+def techniques() -> dict[str, str]:
+    """The techniques, each with the first sentence of its class."""
+    from experiments.techniques import TECHNIQUES
+
+    return {name: _sentence(kind) for name, kind in TECHNIQUES.packaged.items()}
+
+
 def figures() -> dict[str, str]:
     """What ``batchscale plot`` draws."""
     from analysis.figures import names
@@ -36,6 +50,13 @@ def figures() -> dict[str, str]:
 def experiments() -> dict[str, str]:
     """The packaged experiments: each file's first comment line."""
     from experiments.config.packaged import names
+
+    return names()
+
+
+def executors() -> dict[str, str]:
+    """What ``--address`` can name."""
+    from experiments.execution.executors import names
 
     return names()
 
@@ -58,11 +79,20 @@ KINDS: Mapping[str, Callable[[], dict[str, str]]] = {
     "workloads": workloads,
     "optimizers": optimizers,
     "schedules": schedules,
+    "techniques": techniques,
+    "layouts": layouts,
     "figures": figures,
     "experiments": experiments,
+    "executors": executors,
     "imports": imports,
     "exports": exports,
 }
+
+
+def _sentence(kind: type) -> str:
+    """The first sentence of a docstring."""
+    text = " ".join((kind.__doc__ or "").split("\n\n")[0].split())
+    return text.split(". ")[0].removesuffix(".").replace("``", "")
 
 
 def _space(space: Mapping[str, object]) -> str:

@@ -61,10 +61,10 @@ def seconds(engine: Engine, steps: int) -> float:
     return (time.perf_counter() - began) / steps / len(engine.trials)
 
 
-def ratio(setup: StudyContext) -> float:
+def ratio(context: StudyContext) -> float:
     """The module engine's seconds over the stacked one's."""
     trials = [trial(i) for i in range(MODELS)]
-    engines = ModuleEngine(setup, trials[:2]), StackedEngine(setup, trials)
+    engines = ModuleEngine(context, trials[:2]), StackedEngine(context, trials)
     counts = []
     for engine in engines:
         engine.advance(2)
@@ -80,28 +80,28 @@ def ratio(setup: StudyContext) -> float:
 def rows() -> list[dict[str, object]]:
     """One row a case, for the table in docs/."""
     torch.set_num_threads(1)
-    found = []
+    rows = []
     for workload, fields, sizes in CASES:
         if workload in DATA and not present(DATA[workload]):
             continue
         for size in sizes:
-            setup = StudyContext.load(study(workload, fields, size))
-            model = setup.model(trial(0))
-            arithmetic = Arithmetic.of(setup, model)
+            context = StudyContext.load(study(workload, fields, size))
+            model = context.model(trial(0))
+            arithmetic = Arithmetic.of(context, model)
             work = size * arithmetic.multiply_adds / arithmetic.products
             parameters = sum(p.numel() for p in model.parameters())
             shape = ", ".join(f"{name} {value}" for name, value in fields.items())
-            found.append(
+            rows.append(
                 {
                     "what": f"{workload}{f' ({shape})' if shape else ''}, batch {size}: "
                     f"2^{math.log2(work):.1f} multiply-adds a product, {parameters:,} parameters",
-                    "measured": f"the stack is {ratio(setup):.2f}× as fast",
-                    "wanted": f"chosen: {choose(setup, [trial(i) for i in range(MODELS)])}",
+                    "measured": f"the stack is {ratio(context):.2f}× as fast",
+                    "wanted": f"chosen: {choose(context, [trial(i) for i in range(MODELS)])}",
                 }
             )
-            print(found[-1], flush=True)
+            print(rows[-1], flush=True)
     limits = LIMITS["cpu"]
-    found.append(
+    rows.append(
         {
             "what": "limits of the stacked engine on a CPU",
             "measured": f"2^{math.log2(limits.multiply_adds):.0f} multiply-adds a product, "
@@ -109,7 +109,7 @@ def rows() -> list[dict[str, object]]:
             "wanted": "",
         }
     )
-    return found
+    return rows
 
 
 if __name__ == "__main__":

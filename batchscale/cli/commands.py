@@ -111,7 +111,7 @@ def sweep(
         str,
         typer.Option(
             help="none: without Ray, in this process. auto: the Ray that runs here, or a new one. "
-            "HOST:PORT: that one.",
+            "HOST:PORT: that one. FILE.py:CLASS: an executor of a file.",
             metavar="none|auto|HOST:PORT",
         ),
     ] = "auto",
@@ -358,7 +358,8 @@ def listing(
         str,
         typer.Argument(
             metavar="KIND",
-            help="workloads, optimizers, schedules, figures, experiments, imports or exports.",
+            help="workloads, optimizers, schedules, techniques, figures, experiments, imports or "
+            "exports.",
         ),
     ],
     format: Fmt = "table",

@@ -17,12 +17,12 @@ from experiments.training.study_context import StudyContext
 
 
 class Engine(abc.ABC):
-    """Trains its trials step by step. What stops a trial is decided above (``Training``)."""
+    """Trains its trials step by step. What stops a trial is decided by ``TrainingLoop``."""
 
     kind: str
 
-    def __init__(self, setup: StudyContext, trials: Sequence[Trial]) -> None:
-        self.setup = setup
+    def __init__(self, context: StudyContext, trials: Sequence[Trial]) -> None:
+        self.context = context
         self.trials = list(trials)
 
     @property
@@ -55,8 +55,8 @@ class Engine(abc.ABC):
         """What ``restore`` needs to take each of these trials back to where it stands now."""
 
     @abc.abstractmethod
-    def restore(self, row: int, held: Any) -> None:
-        """Take a trial back to where it stood when ``held`` was copied of it."""
+    def restore(self, row: int, state: Any) -> None:
+        """Take a trial back to where it stood when ``state`` was copied of it."""
 
     @abc.abstractmethod
     def weights(self, row: int) -> dict[str, Tensor]:
@@ -68,7 +68,7 @@ class Engine(abc.ABC):
 
     @abc.abstractmethod
     def load(self, state: dict[str, Any]) -> None:
-        """Continue from ``state`` of an engine with the same setup and trials."""
+        """Continue from ``state`` of an engine with the same context and trials."""
 
 
 def gather(values: Any, device: torch.device | None = None) -> Any:

@@ -1,47 +1,23 @@
-"""The module engine: each model by itself, with autograd and torch's or a library's optimizer.
+"""The module engine: each model by itself, one after the other (``ModuleRun``).
 
 The plain way, and the twin of every faster one.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from experiments.engines.base import Engine, gather
-from experiments.engines.metric_sums import MetricSums, chunks
-from experiments.engines.randomness import ExampleRandomness, RandomDraws, key_of
-from experiments.optimizers.rates import Rates
+from experiments.engines.module_run import ModuleRun
+from experiments.engines.randomness import RandomDraws
 from experiments.plan import Trial
-from experiments.training.batch_order import BatchOrder
+from experiments.training.micro_batch import chunk_size, micro_batch
 from experiments.training.study_context import StudyContext
-from workloads import Batch, Workload
-from workloads.checks import check_metrics, check_per_example
-from workloads.ghost import finish_step, has_batch_norm
-
-_PREFETCH_BYTES = 2**20
-
-
-@dataclass(kw_only=True)
-class _Run:
-    """One trial in training."""
-
-    workload: Workload
-    model: nn.Module
-    optimizer: torch.optim.Optimizer
-    order: BatchOrder
-    loss_sum: Tensor
-    """Running sum of all losses, float64: it never becomes finite again."""
-    rates: Rates
-    draws: RandomDraws
-    """What a forward pass of its model draws."""
-    step: int = 0
 
 
 class ModuleEngine(Engine):
@@ -49,45 +25,31 @@ class ModuleEngine(Engine):
 
     kind = "module"
 
-    def __init__(self, setup: StudyContext, trials: Sequence[Trial]) -> None:
-        super().__init__(setup, trials)
-        first = setup.model(trials[0])
-        self.micro = setup.micro_batch(first, models=1)
-        self.chunk = setup.chunk(first, models=1)
-        self.normed = has_batch_norm(first)
-        self._shares: dict[tuple[int, torch.dtype], Tensor] = {}
+    def __init__(self, context: StudyContext, trials: Sequence[Trial]) -> None:
+        super().__init__(context, trials)
+        first = context.model(trials[0])
+        self.micro = micro_batch(context, first, models=1)
+        self.chunk = chunk_size(context, first, models=1)
         self._draws: dict[str, RandomDraws] = {}
-        self._places: dict[Any, Tensor] = {}
+        self._cache: dict[Any, Tensor] = {}
         self.runs = [self._start(trial) for trial in trials]
 
-    def _start(self, trial: Trial) -> _Run:
-        setup = self.setup
-        model = setup.model(trial).train()
-        own = setup.optimizer.own(trial.metaparameters)
-        trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-        optimizer = setup.optimizer.module(trained, own)
-        return _Run(
-            workload=setup.workload_of(trial),
-            draws=self._draws_of(trial, model),
-            model=model,
-            optimizer=optimizer,
-            order=BatchOrder(trial.seed, len(setup.train), setup.study.batch_size),
-            loss_sum=torch.zeros((), dtype=torch.float64, device=setup.device),
-            rates=Rates(optimizer, setup.optimizer.name),
-        )
+    def _start(self, trial: Trial) -> ModuleRun:
+        return ModuleRun(self.context, trial, self.micro, self._draws_of, self._cache)
 
     def _draws_of(self, trial: Trial, model: nn.Module) -> RandomDraws:
-        """Asked once for each setting of tuned fields: one of them may be a rate of dropout.
+        """Tried once for each setting of tuned fields: one of them may be a rate of dropout.
 
         Raises:
             WorkloadError: the numbers depend on how a batch is divided, and it is.
         """
-        setup = self.setup
-        key = json.dumps(setup.tuned_fields(trial), sort_keys=True)
+        context = self.context
+        techniques = context.techniques_of(trial)
+        key = json.dumps([context.tuned_fields(trial), techniques.tuned], sort_keys=True)
         if key not in self._draws:
-            draws = RandomDraws.of(setup, model, setup.workload_of(trial))
-            if setup.group.size > 1 or setup.study.batch_size > self.micro:
-                draws.refuse_parts(setup)
+            draws = RandomDraws.of(context, model, context.workload_of(trial), techniques)
+            if context.layout.data_ranks > 1 or context.study.batch_size > self.micro:
+                draws.refuse_parts(context)
             self._draws[key] = draws
         return self._draws[key]
 
@@ -97,121 +59,21 @@ class ModuleEngine(Engine):
 
     def advance(self, steps: int) -> None:
         with torch.random.fork_rng(enabled=any(run.draws.unsupported for run in self.runs)):
-            for trial, run in zip(self.trials, self.runs, strict=True):
-                self._train(trial, run, steps)
-                run.step += steps
-
-    def _train(self, trial: Trial, run: _Run, steps: int) -> None:
-        schedule, meta = self.setup.schedule, trial.metaparameters
-        constant, factor = schedule.is_constant(meta), schedule.factor_of(meta)
-        for step, batch in self._batches(trial, run, steps):
-            if not constant:
-                run.rates.scale(factor(step))
-            self._gradient(trial, run, batch, step)
-            run.optimizer.step()
-            if self.normed:
-                finish_step(run.model, self.setup.group.all_reduce_)
-
-    def _gradient(self, trial: Trial, run: _Run, batch: Batch, step: int) -> None:
-        """The gradient of the mean loss over the global batch, in ``.grad``."""
-        run.optimizer.zero_grad()
-        size = self.setup.study.batch_size
-        mine = len(batch[0])
-        for low in range(0, mine, self.micro):
-            part = batch
-            if mine > self.micro:
-                part = tuple(x[low : low + self.micro] for x in batch)
-            with self._randomness(trial, run, step, low, len(part[0])), self.setup.autocast():
-                loss = run.workload.loss(run.workload.forward(run.model, part), part)
-            if loss.dim() != 1 or len(loss) != len(part[0]):
-                check_per_example(loss, len(part[0]), "loss", run.workload)
-            # The gradient of sum(loss) / size, without two more nodes in the graph.
-            loss.backward(self._weights(len(loss), size, loss.dtype))
-            run.loss_sum.add_(loss.detach().sum())
-        if self.setup.group.size > 1:
-            self._reduce(run.model)
-
-    def _randomness(
-        self, trial: Trial, run: _Run, step: int, low: int, examples: int
-    ) -> contextlib.AbstractContextManager[Any]:
-        """The random numbers of one forward pass, of the part that begins at ``low``."""
-        if not run.draws:
-            return contextlib.nullcontext()
-        key = key_of(trial.seed, step)
-        if run.draws.unsupported:  # then there is one part
-            torch.manual_seed(key)
-            return contextlib.nullcontext()
-        return ExampleRandomness(
-            run.draws,
-            torch.tensor(key, device=self.setup.device),
-            examples,
-            (self.setup.part.start or 0) + low,
-            places=self._places,
-        )
-
-    def _weights(self, examples: int, size: int, dtype: torch.dtype) -> Tensor:
-        """What each example's loss counts in the mean over the global batch, ``(examples,)``."""
-        key = (examples, dtype)
-        if key not in self._shares:
-            shape = (examples,)
-            self._shares[key] = torch.full(shape, 1 / size, dtype=dtype, device=self.setup.device)
-        return self._shares[key]
-
-    def _reduce(self, model: nn.Module) -> None:
-        """Sum the ranks' gradients, in one message."""
-        parameters = [p for p in model.parameters() if p.requires_grad]
-        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-        flat = self.setup.group.all_reduce_(torch.cat([g.reshape(-1) for g in grads]))
-        for p, part in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
-            p.grad = part.view_as(p)
-
-    def _batches(self, trial: Trial, run: _Run, steps: int) -> Iterator[tuple[int, Batch]]:
-        """This rank's batches of the next ``steps`` steps."""
-        split, part = self.setup.train, self.setup.part
-        size = part.stop - part.start
-        if split.random:
-            for step in range(run.step, run.step + steps):
-                whole = run.order.batches(step, 1)[0]
-                yield step, split.fetch_random(whole, part, trial.seed, step)
-            return
-        step, end = run.step, run.step + steps
-        ahead = 1
-        while step < end:
-            count = min(ahead, end - step)
-            indices = run.order.batches(step, count)[:, part]
-            batch = split.fetch(indices.reshape(-1), training=True)
-            # Many small batches are fetched at once: a gather costs as much as a small step.
-            held = sum(x.numel() * x.element_size() for x in batch) // count
-            ahead = max(1, min(256, _PREFETCH_BYTES // max(held, 1)))
-            stacked = (x.view(count, size, *x.shape[1:]).unbind() for x in batch)
-            yield from enumerate(zip(*stacked, strict=True), start=step)
-            step += count
+            for run in self.runs:
+                run.advance(steps)
 
     @torch.no_grad()
     def evaluate(self, split: str, rows: Sequence[int] | None = None) -> list[dict[str, float]]:
-        data, group = self.setup.splits[split], self.setup.group
-        found = []
-        for run in self.runs if rows is None else [self.runs[i] for i in rows]:
-            run.model.eval()
-            sums = MetricSums(1, self.setup.device)
-            for indices in chunks(len(data), self.chunk, group):
-                batch = data.fetch(indices, training=False)
-                with self.setup.autocast():
-                    metrics = run.workload.metrics(run.workload.forward(run.model, batch), batch)
-                check_metrics(metrics, len(indices), run.workload)
-                sums.add(metrics, len(indices))
-            run.model.train()
-            found += sums.means(group)
-        return found
+        runs = self.runs if rows is None else [self.runs[i] for i in rows]
+        return [run.evaluate(split, self.chunk) for run in runs]
 
     @torch.no_grad()
     def finite(self) -> list[bool]:
-        sums = self.setup.group.all_reduce_(torch.stack([run.loss_sum for run in self.runs]))
-        losses: list[bool] = sums.isfinite().tolist()
-        return [
-            ok and all(bool(p.isfinite().all()) for p in run.model.parameters())
-            for ok, run in zip(losses, self.runs, strict=True)
-        ]
+        layout = self.context.layout
+        losses = layout.all_reduce(torch.stack([run.loss_sum for run in self.runs])).isfinite()
+        weights = [all(bool(p.isfinite().all()) for p in r.model.parameters()) for r in self.runs]
+        flags: list[bool] = layout.all_true(losses & losses.new_tensor(weights)).tolist()
+        return flags
 
     def keep(self, rows: Sequence[int]) -> None:
         self.trials = [self.trials[i] for i in rows]
@@ -222,34 +84,18 @@ class ModuleEngine(Engine):
         self.runs += [self._start(trial) for trial in trials]
 
     def copy(self, rows: Sequence[int]) -> list[Any]:
-        held = [
-            {
-                "step": run.step,
-                "model": run.model.state_dict(),
-                "optimizer": run.optimizer.state_dict(),
-                "loss": run.loss_sum,
-            }
-            for run in (self.runs[i] for i in rows)
-        ]
-        copied: list[Any] = gather(held)
-        return copied
+        return [gather(self.runs[i].copy()) for i in rows]
 
-    def restore(self, row: int, held: Any) -> None:
-        run = self.runs[row]
-        run.step = held["step"]
-        run.model.load_state_dict(held["model"])
-        # An optimizer keeps what it is given and changes it in place.
-        run.optimizer.load_state_dict(gather(held["optimizer"]))
-        run.loss_sum.copy_(held["loss"])
+    def restore(self, row: int, state: Any) -> None:
+        self.runs[row].restore(state)
 
     def weights(self, row: int) -> dict[str, Tensor]:
-        state: Mapping[str, Tensor] = self.runs[row].model.state_dict()
-        return {k: v.detach().clone() for k, v in state.items()}
+        weights: dict[str, Tensor] = gather(self.runs[row].copy()["model"])
+        return dict(weights)
 
     def state(self) -> dict[str, Any]:
-        rows = range(len(self.runs))
-        return {"runs": gather(self.copy(rows), torch.device("cpu"))}
+        return {"runs": [gather(run.copy(), torch.device("cpu")) for run in self.runs]}
 
     def load(self, state: dict[str, Any]) -> None:
-        for row, held in enumerate(state["runs"]):
-            self.restore(row, held)
+        for run, of_run in zip(self.runs, state["runs"], strict=True):
+            run.restore(of_run)

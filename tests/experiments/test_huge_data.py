@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 
 import batchscale as bs
-import experiments.scheduling.forecast
+import experiments.execution.forecast
 import experiments.training.check
 from batchscale import api
 from experiments.engines import stackable
 from experiments.engines.metric_sums import chunks
 from experiments.plan import WorkloadRef
-from experiments.training.ranks import SOLO
 from experiments.training.study_context import StudyContext
 from tests.problems import study, trials
 
@@ -68,7 +67,7 @@ def test_a_trial(spec: str, engine: str) -> None:
 
 def test_check_and_a_dry_run_look_at_a_part(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(experiments.training.check, "_RATE_SECONDS", 0.02)
-    monkeypatch.setattr(experiments.scheduling.forecast, "_TIMED", 0.02)
+    monkeypatch.setattr(experiments.execution.forecast, "_TIMED", 0.02)
     findings = {finding.check: finding for finding in bs.check(spec, validation=10**9)}
     assert findings["evaluation"].passed
     assert findings["evaluation"].finding.startswith("the first 1,024 examples of validation in 3")
@@ -86,8 +85,8 @@ def test_what_a_probe_of_the_stack_reads(spec: str) -> None:
 
 
 def test_chunks_are_made_one_by_one() -> None:
-    cut = chunks(10**15, 1000, SOLO)
+    cut = chunks(slice(0, 10**15), 1000)
     assert next(cut).tolist() == list(range(1000))
     assert next(cut)[0] == 1000
-    assert [len(chunk) for chunk in chunks(25, 10, SOLO)] == [10, 10, 5]
-    assert [len(chunk) for chunk in chunks(0, 10, SOLO)] == [0]
+    assert [len(chunk) for chunk in chunks(slice(0, 25), 10)] == [10, 10, 5]
+    assert [len(chunk) for chunk in chunks(slice(0, 0), 10)] == [0]

@@ -1,0 +1,56 @@
+"""The processes that train a pack together: a single one, or a ``torch.distributed`` group."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+class Ranks(Protocol):
+    """Every rank calls the same methods in the same order."""
+
+    rank: int
+    size: int
+
+    def all_reduce_(self, tensor: Tensor) -> Tensor:
+        """Sum ``tensor`` over the ranks, in place."""
+
+    def agree(self, value: Any) -> Any:
+        """Rank 0's ``value``, on every rank."""
+
+
+class SingleRank:
+    """One process."""
+
+    rank = 0
+    size = 1
+
+    def all_reduce_(self, tensor: Tensor) -> Tensor:
+        return tensor
+
+    def agree(self, value: Any) -> Any:
+        return value
+
+
+SOLO = SingleRank()
+
+
+class TorchRanks:
+    """The default process group: NCCL on GPUs, Gloo on CPUs. It must be initialized."""
+
+    def __init__(self, device: str = "cpu") -> None:
+        self.rank = dist.get_rank()
+        self.size = dist.get_world_size()
+        self.device = torch.device(device)
+
+    def all_reduce_(self, tensor: Tensor) -> Tensor:
+        dist.all_reduce(tensor)
+        return tensor
+
+    def agree(self, value: Any) -> Any:
+        values = [value]
+        dist.broadcast_object_list(values, src=0, device=self.device)
+        return values[0]
