@@ -1,17 +1,18 @@
-"""What figures and the report are made of: results as they were asked for, and what follows from
-them, each computed when it is first asked for.
+"""What a user asks of results (`Query`), and what follows from it (`FigureData`).
 
-A figure asks for what it shows: ``material.curves`` and their ``regimes``, the same ``at`` another
-target, the ``trials`` and ``looks`` beneath them, and the ``published`` curves beside.
+Regimes, figures, the report and the live page are all made of one ``FigureData``: ``data.curves``
+and their ``regimes``, the ``trials`` and ``evaluations`` that they rest on, the same ``at`` another
+target, and the ``published`` curves of others. Each is computed when it is first used.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import pandas as pd
 
@@ -20,195 +21,261 @@ from analysis.curves.groups import COLUMNS
 from analysis.curves.limits import Limit, within
 from analysis.curves.samples import PRESENT, sample
 from analysis.fit.regimes import Regimes, TooFewBatchSizesError, regimes
-from analysis.progress import each
+from analysis.progress import Progress, each
 from results.errors import ResultsError
 from results.reader import Results
 from results.reader import open as open_results
 from results.targets.evaluations import Evaluations
 from results.targets.target import Target
 
-_OF_A_TARGET = ("target", "status", "stop_reason", "last_miss", "lower_is_better")
-"""In the names of the columns that another target changes."""
+T = TypeVar("T")
+
+_CHANGED_BY_A_TARGET = ("target", "status", "stop_reason", "last_miss", "lower_is_better")
+"""Parts of the names of columns that another target changes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Query:
-    """How results are divided into curves: see ``analysis.curves``."""
+    """Which trials are read, how they are divided into curves, and what is computed of these."""
 
+    sources: Sequence[str | Path | Results] = ()
+    """Results folders, URIs, names of packaged data, files of curves, or results that are open."""
     target: str | None = None
-    """Instead of the recorded ones."""
+    """``"METRIC < VALUE"`` instead of the recorded targets."""
     where: str | None = None
     """An SQL condition over the columns of trials."""
-    by: tuple[str, ...] | None = None
+    by: Sequence[str] | None = None
+    """Columns of the training algorithm that get a curve for each value."""
     baseline: str | None = None
+    """The curve that the others are compared with."""
+    tolerance: float = 0.2
     estimator: str | None = None
+    """What stands for a batch size: ``analysis.curves.estimators``."""
     search: str = PRESENT
     """Which searches of a study count: ``analysis.curves.samples``."""
-    tolerance: float = 0.2
-    under: tuple[Limit, ...] = ()
-    """Budgets: what a figure makes of several is its own; a curve of steps holds to all."""
+    definition: str | None = None
+    """A further definition of the critical batch size: ``analysis.fit.definitions``."""
+    under: Sequence[Limit] = ()
+    """Budgets that trials are cut at; all of them apply to a curve of steps."""
+
+
+class _Tables:
+    """The rows that a query selects, of all its sources."""
+
+    def __init__(self, query: Query) -> None:
+        self.query = query
+
+    @cached_property
+    def sources(self) -> tuple[Results, ...]:
+        return tuple(
+            source if isinstance(source, Results) else open_results(source)
+            for source in self.query.sources
+        )
+
+    @cached_property
+    def opened(self) -> tuple[Results, ...]:
+        return tuple(_select(source, self.query) for source in self.sources)
+
+    @cached_property
+    def studies(self) -> pd.DataFrame:
+        return _concatenate(source.studies for source in self.opened)
+
+    @cached_property
+    def recorded(self) -> pd.DataFrame:
+        trials = _concatenate(source.trials for source in self.opened)
+        if trials.empty and self.query.where is not None:
+            raise ResultsError(f"no trial of {self.opened[0].root} has {self.query.where}")
+        return _in_order(trials, self.studies)
+
+    @cached_property
+    def trials(self) -> pd.DataFrame:
+        missing = {name: None for name in COLUMNS if name not in self.recorded}
+        return sample(
+            self.recorded.assign(**missing),
+            self.studies,
+            scope=self.query.search,
+            estimator=self.query.estimator,
+        ).trials
+
+    @cached_property
+    def published(self) -> list[Curve]:
+        if any(source.root == "published" for source in self.sources):
+            return []
+        packaged = open_results("published").at_goals()
+        return curves(packaged.trials, studies=packaged.studies)
 
 
 class FigureData:
-    """Results, and what is made of them."""
+    """The results that a query selects, and what is computed of them."""
 
-    def __init__(self, sources: Sequence[Results], asked: Query | None = None) -> None:
-        self.sources = tuple(sources)
-        self.asked = asked or Query()
+    def __init__(
+        self, query: Query, *, progress: Progress | None = None, tables: _Tables | None = None
+    ) -> None:
+        self.query = query
+        self.progress = progress
+        self._tables = tables or _Tables(query)
+        self._computed: dict[Callable[[FigureData], Any], Any] = {}
 
     @classmethod
     def of(
         cls,
-        found: Sequence[Curve],
-        located: Sequence[Regimes | None] | None = None,
+        curves: Sequence[Curve],
+        regimes: Sequence[Regimes | None] | None = None,
         *,
         tolerance: float = 0.2,
     ) -> FigureData:
-        """Of curves alone: there are no trials to ask."""
-        made = cls((), Query(tolerance=tolerance))
-        made.curves = list(found)
-        if located is not None:
-            made.regimes = list(located)
-        return made
-
-    @cached_property
-    def opened(self) -> tuple[Results, ...]:
-        """The sources' trials as they were asked for: at the target, and where."""
-        return tuple(_opened(each, self.asked.target, self.asked.where) for each in self.sources)
-
-    @cached_property
-    def studies(self) -> pd.DataFrame:
-        """One row a study of all sources."""
-        return _together(one.studies for one in self.opened)
-
-    @cached_property
-    def trials(self) -> pd.DataFrame:
-        """One row a trial of all sources that counts, as their experiments list the studies.
-
-        Raises:
-            ResultsError: no trial is left.
-        """
-        asked, trials = self.asked, self.recorded
-        missing = {name: None for name in COLUMNS if name not in trials}
-        return sample(
-            trials.assign(**missing), self.studies, scope=asked.search, estimator=asked.estimator
-        ).trials
-
-    @cached_property
-    def recorded(self) -> pd.DataFrame:
-        """The same, with trials of other searches of their studies.
-
-        Raises:
-            ResultsError: no trial is left.
-        """
-        found = _in_order(_together(one.trials for one in self.opened), self.studies)
-        if found.empty and self.asked.where is not None:
-            raise ResultsError(f"no trial of {self.sources[0].root} has {self.asked.where}")
-        return found
+        """Of curves alone, without the trials that they rest on."""
+        data = cls(Query(tolerance=tolerance))
+        data.curves = list(curves)
+        if regimes is not None:
+            data.regimes = list(regimes)
+        return data
 
     @property
-    def looks(self) -> Evaluations:
+    def sources(self) -> tuple[Results, ...]:
+        """The sources as they are."""
+        return self._tables.sources
+
+    @property
+    def opened(self) -> tuple[Results, ...]:
+        """The sources' trials, at the target and under the condition of the query."""
+        return self._tables.opened
+
+    @property
+    def studies(self) -> pd.DataFrame:
+        """One row a study of all sources."""
+        return self._tables.studies
+
+    @property
+    def recorded(self) -> pd.DataFrame:
+        """One row a trial of all sources, as their experiments list the studies.
+
+        Raises:
+            ResultsError: no trial is left.
+        """
+        return self._tables.recorded
+
+    @property
+    def trials(self) -> pd.DataFrame:
+        """The same, without trials of searches of their studies that do not count.
+
+        Raises:
+            ResultsError: no trial is left.
+        """
+        return self._tables.trials
+
+    @property
+    def evaluations(self) -> Evaluations:
         """The measurements of all sources."""
         return Evaluations(self.opened)
 
     @cached_property
     def curves(self) -> list[Curve]:
         """Steps to target over batch sizes: see ``analysis.curves``."""
-        return self._curves(self.looks)
+        return self._curves(self.evaluations)
 
     @cached_property
     def trials_of_curves(self) -> list[Curve]:
         """The curves without what measurements add to them, which regimes alone need."""
-        return self.curves if "curves" in self.__dict__ else self._curves(None)
+        return self._curves(None)
 
-    def _curves(self, looks: Evaluations | None) -> list[Curve]:
-        asked = self.asked
-        if not self.sources:
+    def _curves(self, evaluations: Evaluations | None) -> list[Curve]:
+        query = self.query
+        if not query.sources:
             raise ResultsError("no curve to draw")
         return curves(
-            within(self.recorded, asked.under),
+            within(self.recorded, query.under),
             studies=self.studies,
-            measurements=looks,
-            by=asked.by,
-            baseline=asked.baseline,
-            estimator=asked.estimator,
-            search=asked.search,
+            measurements=evaluations,
+            by=query.by,
+            baseline=query.baseline,
+            estimator=query.estimator,
+            search=query.search,
         )
 
     @cached_property
+    def fits(self) -> list[Regimes | TooFewBatchSizesError]:
+        """The regimes of each curve, or why it has none."""
+        return [self._fit(curve) for curve in each(self.curves, "curves fitted", self.progress)]
+
+    def _fit(self, curve: Curve) -> Regimes | TooFewBatchSizesError:
+        query = self.query
+        try:
+            return regimes(curve, tolerance=query.tolerance, definition=query.definition)
+        except TooFewBatchSizesError as error:
+            return error
+
+    @cached_property
     def regimes(self) -> list[Regimes | None]:
-        """Those of each curve; None for one of too few batch sizes."""
-        return [self._located(curve) for curve in each(self.curves, "curves fitted")]
+        """The regimes of each curve; None for one of too few batch sizes."""
+        return [fit if isinstance(fit, Regimes) else None for fit in self.fits]
 
     @cached_property
     def goals(self) -> list[Target]:
-        """The targets that the studies name or trials were held to, easiest first by metric."""
-        texts: list[str] = self.studies["targets"].dropna().tolist()
-        named = [Target.parse(text) for each in texts for text in json.loads(each)]
-        known = [curve.target for curve in self.curves if curve.target is not None]
-        found = list(dict.fromkeys([*named, *known]))
-        return sorted(found, key=lambda t: (t.metric, -t.value if t.lower_is_better else t.value))
+        """The targets that the studies name or trials were trained to, easiest first by metric."""
+        lists: list[str] = self.studies["targets"].dropna().tolist()
+        named = [Target.parse(text) for texts in lists for text in json.loads(texts)]
+        recorded = [curve.target for curve in self.curves if curve.target is not None]
+        return sorted(
+            dict.fromkeys([*named, *recorded]),
+            key=lambda goal: (goal.metric, -goal.value if goal.lower_is_better else goal.value),
+        )
+
+    @property
+    def published(self) -> list[Curve]:
+        """The packaged curves of other authors, unless they are among the sources."""
+        return self._tables.published
 
     def at(self, target: str | Target) -> FigureData:
         """The same results at another target.
 
-        What it is asked for raises ResultsError where trials were stopped before that target.
+        Its curves raise ResultsError where trials were stopped before that target.
         """
-        return FigureData(self.sources, replace(self.asked, target=str(target)))
+        return self._with(target=str(target))
 
     def only(self, where: str) -> FigureData:
         """The trials for which an SQL condition holds too."""
-        both = where if self.asked.where is None else f"({self.asked.where}) AND ({where})"
-        return FigureData(self.sources, replace(self.asked, where=both))
+        before = self.query.where
+        return self._with(where=where if before is None else f"({before}) AND ({where})")
 
     def under(self, *limits: Limit) -> FigureData:
-        """The same results under these budgets instead."""
-        return self._asked(replace(self.asked, under=limits))
+        """The same trials under these budgets instead."""
+        return self._with(self._tables, under=limits)
 
     def each_by(self, by: Sequence[str] | None) -> FigureData:
-        """The same results, with these columns a curve each instead."""
-        return self._asked(replace(self.asked, by=None if by is None else tuple(by)))
+        """The same trials, with one curve for each value of these columns instead."""
+        return self._with(self._tables, by=by)
 
-    def _asked(self, asked: Query) -> FigureData:
-        """The same trials, divided otherwise: what was read is not read again."""
-        other = FigureData(self.sources, asked)
-        for name in ("opened", "studies", "recorded", "trials", "published"):
-            if name in self.__dict__:
-                other.__dict__[name] = self.__dict__[name]
-        return other
+    def _with(self, tables: _Tables | None = None, **changes: Any) -> FigureData:
+        query = replace(self.query, sources=self.sources, **changes)
+        return FigureData(query, progress=self.progress, tables=tables)
 
-    @cached_property
-    def published(self) -> list[Curve]:
-        """The packaged curves of other authors, those among the sources left out."""
-        if any(source.root == "published" for source in self.sources):
-            return []
-        packaged = open_results("published").at_goals()
-        return curves(packaged.trials, studies=packaged.studies)
-
-    def _located(self, curve: Curve) -> Regimes | None:
-        try:
-            return regimes(curve, tolerance=self.asked.tolerance)
-        except TooFewBatchSizesError:
-            return None
+    def computed(self, make: Callable[[FigureData], T]) -> T:
+        """``make`` of this data, computed once: a figure and its numbers share it."""
+        if make not in self._computed:
+            self._computed[make] = make(self)
+        value: T = self._computed[make]
+        return value
 
 
-def _opened(found: Results, target: str | Mapping[str, str] | None, where: str | None) -> Results:
-    first = where is not None and not any(name in where.lower() for name in _OF_A_TARGET)
+def _select(source: Results, query: Query) -> Results:
+    where, target = query.where, query.target
+    first = where is not None and not any(name in where.lower() for name in _CHANGED_BY_A_TARGET)
     if first and where is not None:
         # The same rows either way, and trials that are left out need not have the metric.
-        found = found.where(where)
-    found = found.at_goals() if target is None else found.with_target(target)
-    return found if first or where is None else found.where(where)
+        source = source.where(where)
+    source = source.at_goals() if target is None else source.with_target(target)
+    return source if first or where is None else source.where(where)
 
 
-def _together(frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
-    held = list(frames)
-    some = [frame for frame in held if len(frame)]
-    return pd.concat(some, ignore_index=True) if len(some) > 1 else (some or held)[0]
+def _concatenate(frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    tables = list(frames)
+    filled = [table for table in tables if len(table)]
+    return pd.concat(filled, ignore_index=True) if len(filled) > 1 else (filled or tables)[0]
 
 
 def _in_order(trials: pd.DataFrame, studies: pd.DataFrame) -> pd.DataFrame:
     """Trials as their experiments list the studies, not as they happened to end."""
-    places: dict[Any, int] = {study: place for place, study in enumerate(studies["study"])}
+    places: Mapping[Any, int] = {study: place for place, study in enumerate(studies["study"])}
     order = trials["study"].map(places).fillna(len(places))
     return trials.loc[order.sort_values(kind="stable").index].reset_index(drop=True)

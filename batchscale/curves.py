@@ -95,7 +95,7 @@ def _located(
         analysis.definitions.named(definition)
     found: list[analysis.Regimes | None] = []
     failures: dict[int, analysis.TooFewBatchSizesError] = {}
-    for i, curve in enumerate(each(curves, "curves fitted")):
+    for i, curve in enumerate(each(curves, "curves fitted", None)):
         try:
             found.append(analysis.regimes(curve, tolerance=tolerance, definition=definition))
         except analysis.TooFewBatchSizesError as error:
@@ -120,8 +120,8 @@ def material(
     """All sources as one dataset, and what is asked of it."""
     if not sources:
         raise CommandError("no SOURCE", hint="a results folder, published, own, or a CSV file")
-    opened = [one.results if isinstance(one, Run) else results.open(one) for one in sources]
     asked = Query(
+        sources=[one.results if isinstance(one, Run) else results.open(one) for one in sources],
         target=target,
         where=where,
         by=None if by is None else tuple(by),
@@ -131,7 +131,7 @@ def material(
         tolerance=tolerance,
         under=tuple(Limit.parse(text) for text in under or ()),
     )
-    return FigureData(opened, asked)
+    return FigureData(asked)
 
 
 def report(

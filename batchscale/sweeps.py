@@ -107,7 +107,7 @@ def plan(experiment: Experiment, results: str | Path | Location) -> pd.DataFrame
                 "workload": columns["workload"],
                 "optimizer": one.study.optimizer_label,
                 "schedule": one.study.schedule_label,
-                **dict(one.study.technique),
+                **one.study.technique_by_label,
                 **fields,
                 "batch_size": one.study.batch_size,
                 "tuned": ", ".join(one.space),

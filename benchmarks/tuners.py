@@ -80,9 +80,9 @@ def ours(name: str, seed: int) -> dict[int, Found]:
 
 
 def evaluations(study: Any, trial: Any) -> Iterator[tuple[int, float, int | None, bool]]:
-    """A trial by itself: at each evaluation its step, its error, its steps to target, whether it ends."""
+    """A trial by itself: each evaluation's step, error, steps to target, whether it ends."""
     from experiments.plan import Outcome, Pack
-    from experiments.training.loop import Training
+    from experiments.training.pack_training import Training
 
     free = replace(study, keep=None)
     metric, error = study.targets[-1].metric, 1.0

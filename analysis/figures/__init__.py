@@ -1,13 +1,22 @@
 """Figures by name, each in a file of its own that is imported when it is drawn.
 
-A figure's file has ``draw(shown, *, ax=None) -> Axes`` and ``numbers(shown) -> DataFrame`` (what
-it shows, for the CSV beside it), both of one ``analysis.figure_data.Material``.
+``steps`` is steps.py in this folder, ``shallue-fig1`` is shallue/fig1.py: a new file is a new
+figure, described by the first sentence of its docstring. The file has
+
+- ``draw(data, *, ax=None, ...) -> Axes``: draws a `analysis.figure_data.FigureData`. Further
+  keyword arguments are the figure's options.
+- ``numbers(data, ...) -> DataFrame``: what the figure shows, for the CSV beside it. It takes the
+  same options. A user's figure may leave it out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ast
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,93 +32,165 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_FIGURES = {
-    "steps": ("steps_to_target", "steps to target against batch size, with the three regimes"),
-    "forest": ("forest", "critical batch sizes and regimes of all curves, with intervals"),
-    "tradeoff": ("tradeoff", "steps against examples to target: what a larger batch costs"),
-    "learning_rate": ("best_learning_rate", "the best effective learning rate and the two rules"),
-    "budget": ("expected_best", "the expected best against the number of trials: was N enough?"),
-    "rates": ("trial_rates", "shares of trials that reached the target, did not, or diverged"),
-    "landscape": ("landscape", "learning rate against steps to target, the best marked"),
-    "training": ("training", "training curves of every trial, with the best and its bracket"),
-    "search": ("search_scatter", "learning rate and momentum of every trial, and its fate"),
-    "shallue-fig1": ("paper.fig1", "Shallue et al. 2019: steps to target, a panel a workload"),
-    "shallue-fig2": ("paper.fig2", "… the same for several goals a workload"),
-    "shallue-fig3": ("paper.fig3", "… models compared: families, widths, depths"),
-    "shallue-fig4": ("paper.fig4", "… optimizers compared"),
-    "shallue-fig5": ("paper.fig5", "… data sets compared"),
-    "shallue-fig6": ("paper.fig6", "… subsets of one data set"),
-    "shallue-fig7": ("paper.fig7", "… label smoothing: best metric, and steps to target"),
-    "shallue-fig8": ("paper.fig8", "… best effective learning rate, and the two rules"),
-    "shallue-fig9": ("paper.fig9", "… learning rate and momentum under budgets: --under"),
-    "shallue-fig10": ("paper.fig10", "… learning rate and momentum across model sizes"),
-    "shallue-fig11": ("paper.fig11", "… best metric under step and epoch budgets: --under"),
-    "shallue-best-learning-rate": ("paper.best_rate", "… best learning rate by batch size"),
-    "shallue-best-momentum": ("paper.best_momentum", "… best momentum by batch size"),
-}
-
 FORMATS = (".pdf", ".png", ".svg")
+_FOLDER = Path(__file__).parent
+
+
+@dataclass(frozen=True, kw_only=True)
+class FigureKind:
+    """A figure that can be drawn: its name and the functions of its file."""
+
+    name: str
+    draw: Callable[..., Any]
+    numbers: Callable[..., pd.DataFrame] | None = None
+
+    @cached_property
+    def options(self) -> list[str]:
+        """The names of its own options: the keyword arguments of ``draw``, without ``ax``."""
+        return [name for name in self._arguments if name != "ax"]
+
+    @cached_property
+    def _arguments(self) -> list[str]:
+        _, *arguments = inspect.signature(self.draw).parameters
+        return arguments
+
+    def check(self, options: Mapping[str, object]) -> None:
+        """Raise a ResultsError for an option that this figure does not have."""
+        for name in options:
+            if name not in self.options:
+                raise ResultsError(
+                    f"figure {self.name} has no option {name!r}",
+                    hint=f"its options: {', '.join(self.options)}"
+                    if self.options
+                    else "it has no options of its own",
+                )
+
+    def draw_on(self, data: FigureData, ax: Axes | None, options: Mapping[str, object]) -> Axes:
+        """Draw it; its axes, the first of them where it has several."""
+        if ax is not None and "ax" not in self._arguments:
+            raise ResultsError(
+                f"figure {self.name} cannot be drawn on given axes",
+                hint="leave out ax, or add the keyword argument ax=None to its function",
+            )
+        drawn = self.draw(data, **options) if ax is None else self.draw(data, ax=ax, **options)
+        axes = getattr(drawn, "axes", None)
+        if isinstance(axes, list) and axes:  # a matplotlib Figure
+            drawn = axes[0]
+        if not hasattr(drawn, "get_figure"):
+            raise ResultsError(
+                f"figure {self.name} returned {type(drawn).__name__}",
+                hint="its function must return the matplotlib Axes that it has drawn on",
+            )
+        axes_drawn_on: Axes = drawn
+        return axes_drawn_on
+
+
+def files() -> dict[str, Path]:
+    """The file of each packaged figure, by the figure's name."""
+    general = {path.stem: path for path in sorted(_FOLDER.glob("[!_]*.py"))}
+    paper = sorted(
+        _FOLDER.glob("shallue/[!_]*.py"),
+        key=lambda path: (path.stem.rstrip("0123456789"), len(path.stem), path.stem),
+    )
+    return general | {f"shallue-{path.stem.replace('_', '-')}": path for path in paper}
 
 
 def names() -> dict[str, str]:
-    """Each figure's name, and a line on it."""
-    return {name: line for name, (_, line) in _FIGURES.items()}
+    """Each packaged figure's name, and its description."""
+    return {name: description(path) for name, path in files().items()}
+
+
+def description(path: Path) -> str:
+    """The first paragraph of a file's docstring, as one line; the file is not executed."""
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return " ".join(text.partition("\n\n")[0].split()).removesuffix(".")
+
+
+def get(name: str) -> FigureKind:
+    """A packaged figure.
+
+    Raises:
+        ResultsError: there is no such figure.
+    """
+    packaged = files()
+    if name not in packaged:
+        near = get_close_matches(name, packaged, n=1)
+        raise ResultsError(
+            f"no figure is called {name!r}",
+            hint=f"did you mean {near[0]}?" if near else f"figures: {', '.join(packaged)}",
+        )
+    path = packaged[name].relative_to(_FOLDER).with_suffix("")
+    module = import_module(f"{__name__}.{'.'.join(path.parts)}")
+    return FigureKind(name=name, draw=module.draw, numbers=module.numbers)
 
 
 def draw(
-    name: str,
-    shown: FigureData | Sequence[Curve],
-    found: Sequence[Regimes | None] | None = None,
+    figure: str | FigureKind,
+    data: FigureData | Sequence[Curve],
+    regimes: Sequence[Regimes | None] | None = None,
     *,
     ax: Axes | None = None,
     tolerance: float = 0.2,
     width: str | float | None = None,
     style: str | Path | None = None,
+    **options: object,
 ) -> Axes:
-    """Draw a figure by name; its ``Axes`` (the first one where it has several).
+    """Draw a figure; its ``Axes`` (the first one where it has several).
 
     Args:
-        shown: what it is drawn from; or curves alone (from ``analysis.curves``), which is enough
-            for a figure that asks neither trials nor measurements.
-        found: the regimes of such curves, None for a curve that has none; computed if not given.
-        ax: axes to draw on (the main panel alone); else a figure of its own.
+        figure: its name, or a `FigureKind`.
+        data: what it is drawn from; or curves alone (from ``analysis.curves``), which is enough
+            for a figure that needs neither trials nor measurements.
+        regimes: the regimes of such curves, None for a curve that has none; computed if not given.
+        ax: axes to draw on (the main panel alone); else a new figure.
         tolerance: of the regimes, where they are computed here.
         width: ``column`` (3.4 inches), ``two-columns`` (7), ``slide`` (10, with larger type) or
             inches; one column, or two where the figure needs them, unless given.
-        style: a matplotlib style sheet's file or name, which wins over ours
-            (``analysis/figures/batchscale.mplstyle``), as do the settings of the caller's own.
+        style: a matplotlib style sheet's file or name, which overrides the packaged one
+            (``analysis/figures/drawing/batchscale.mplstyle``), as the caller's settings do.
+        options: the figure's own.
 
     Raises:
-        ResultsError: no such figure, width or style, nothing to draw, several panels on one
-            ``ax``, or a width beside it.
+        ResultsError: no such figure, option, width or style, nothing to draw, several panels on one
+            ``ax``, or a width together with ``ax``.
     """
     from analysis.figures.drawing.page import context, on, page, remember
     from analysis.figures.drawing.text_fit import fit
 
-    module = _module(name)
+    kind = get(figure) if isinstance(figure, str) else figure
+    kind.check(options)
     if ax is not None and width is not None:
         raise ResultsError(
-            "a width is of a figure of its own, and ax brings another", hint="leave out one of them"
+            "width sets the size of a new figure, and ax belongs to a figure that exists",
+            hint="leave out one of them",
         )
     with on(page(width, style)), context():
-        drawn: Axes = module.draw(_material(shown, found, tolerance), ax=ax)
-        figure = drawn.get_figure(root=True)
-        if ax is None and figure is not None:
-            fit(figure)
-            remember(figure)
+        drawn = kind.draw_on(_data(data, regimes, tolerance), ax, options)
+        whole = drawn.get_figure(root=True)
+        if ax is None and whole is not None:
+            fit(whole)
+            remember(whole)
     return drawn
 
 
 def numbers(
-    name: str,
-    shown: FigureData | Sequence[Curve],
-    found: Sequence[Regimes | None] | None = None,
+    figure: str | FigureKind,
+    data: FigureData | Sequence[Curve],
+    regimes: Sequence[Regimes | None] | None = None,
     *,
     tolerance: float = 0.2,
+    **options: object,
 ) -> pd.DataFrame:
-    """What the figure shows, a row a point."""
-    frame: pd.DataFrame = _module(name).numbers(_material(shown, found, tolerance))
-    return frame
+    """What the figure shows, a row a point.
+
+    Raises:
+        ResultsError: as ``draw`` does, or a user's figure has no function ``numbers``.
+    """
+    kind = get(figure) if isinstance(figure, str) else figure
+    kind.check(options)
+    if kind.numbers is None:
+        raise ResultsError(f"figure {kind.name} has no function that returns its numbers")
+    return kind.numbers(_data(data, regimes, tolerance), **options)
 
 
 def save(drawn: Axes | Figure, path: str | Path, frame: pd.DataFrame | None = None) -> list[Path]:
@@ -139,29 +220,19 @@ def save(drawn: Axes | Figure, path: str | Path, frame: pd.DataFrame | None = No
         with context(figure):
             figure.savefig(path, metadata=stamp)
         if frame is not None:
-            beside = path.with_suffix(".csv")
-            frame.to_csv(beside, index=False)
-            written.append(beside)
+            table = path.with_suffix(".csv")
+            frame.to_csv(table, index=False)
+            written.append(table)
     except OSError as error:
         raise ResultsError(f"cannot write {path}: {error.strerror or error}") from error
     return written
 
 
-def _module(name: str) -> Any:
-    if name not in _FIGURES:
-        near = get_close_matches(name, _FIGURES, n=1)
-        raise ResultsError(
-            f"no figure is called {name!r}",
-            hint=f"did you mean {near[0]}?" if near else f"figures: {', '.join(_FIGURES)}",
-        )
-    return import_module(f"analysis.figures.{_FIGURES[name][0]}")
-
-
-def _material(
-    shown: FigureData | Sequence[Curve], found: Sequence[Regimes | None] | None, tolerance: float
+def _data(
+    data: FigureData | Sequence[Curve], regimes: Sequence[Regimes | None] | None, tolerance: float
 ) -> FigureData:
-    if isinstance(shown, FigureData):
-        return shown
-    if not shown:
+    if isinstance(data, FigureData):
+        return data
+    if not data:
         raise ResultsError("no curve to draw")
-    return FigureData.of(shown, found, tolerance=tolerance)
+    return FigureData.of(data, regimes, tolerance=tolerance)

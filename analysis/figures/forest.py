@@ -77,7 +77,7 @@ def draw(shown: FigureData, *, ax: Axes | None = None) -> Axes:
     critical batch size (in place of the first, where there is room for one or ``ax`` is given).
     """
     rows = _rows(shown)
-    compared = shown.asked.baseline is not None
+    compared = shown.query.baseline is not None
     with context():
         need = TWO_COLUMNS if compared or len(rows) > _MANY else COLUMN
         rows = _fitted(
@@ -98,7 +98,7 @@ def draw(shown: FigureData, *, ax: Axes | None = None) -> Axes:
         if both or not compared:
             _batch_sizes(axes[0], rows)
         if compared:
-            _ratios(axes[-1], rows, str(shown.asked.baseline))
+            _ratios(axes[-1], rows, str(shown.query.baseline))
         _names(axes[0], rows)
         for one in axes[1:]:
             one.tick_params(axis="y", length=0, labelleft=False)
@@ -150,7 +150,7 @@ def _rows(shown: FigureData) -> list[_Row]:
             "no regimes to compare",
             hint="each curve needs three batch sizes that reached the target",
         )
-    baseline = shown.asked.baseline
+    baseline = shown.query.baseline
     against: Sequence[Comparison | None] = [None] * len(curves)
     if baseline is not None:
         against = compare(curves, regimes, baseline)

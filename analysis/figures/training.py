@@ -145,7 +145,7 @@ def _panels(shown: FigureData, *, one: bool = False) -> list[_Panel]:
     wanted = [
         str(t.trial) for _, point in chosen for t in point.trial_outcomes if t.trial is not None
     ]
-    looks = retrying(lambda: _read(shown.looks, wanted, metrics[0]))
+    looks = retrying(lambda: _read(shown.evaluations, wanted, metrics[0]))
     found = []
     for curve, point in chosen:
         mine = {

@@ -46,16 +46,16 @@ def payload(
         "title": title or _title(parts),
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "about": _about(material, [curve for part in parts for curve in _first(part).curves]),
-        "tolerance": material.asked.tolerance,
+        "tolerance": material.query.tolerance,
         "looks": palette(),
         "most_shown": MOST_SHOWN,
         "panels": [
-            _panel(i, part, look, material.asked.baseline)
+            _panel(i, part, look, material.query.baseline)
             for i, (part, look) in enumerate(zip(parts, looks, strict=True))
         ],
         "pictures": {
             f"p{i}": picture(_first(part), look)
-            for i, (part, look) in enumerate(each(drawn, "panels drawn"))
+            for i, (part, look) in enumerate(each(drawn, "panels drawn", material.progress))
         },
         "published": [overlay(curve) for curve in published],
         "experiments": provenance.experiments(material),
@@ -134,7 +134,7 @@ def _about(material: FigureData, curves: Sequence[Curve]) -> dict[str, Any]:
         "dominated": int(trials["stop_reason"].eq("dominated").sum()),
         "first": f"{times.min():%Y-%m-%d}" if len(times) else None,
         "last": f"{times.max():%Y-%m-%d}" if len(times) else None,
-        "where": material.asked.where,
+        "where": material.query.where,
         "examples": units(curve.example_unit for curve in curves),
     }
 

@@ -27,7 +27,7 @@ def picture(view: View, looks: Sequence[int]) -> str:
     from matplotlib import pyplot as plt
     from PIL import Image
 
-    from analysis.figures import steps_to_target
+    from analysis.figures import steps
     from analysis.figures.drawing import page
     from analysis.figures.drawing.style import look
 
@@ -37,7 +37,7 @@ def picture(view: View, looks: Sequence[int]) -> str:
         mpl.rcdefaults()
         with page.on(page.page("two-columns")), page.context():
             shown = [look(i) for i in looks[:MOST_SHOWN]]
-            axes = steps_to_target.sheet([view.pairs[:MOST_SHOWN]], [shown])
+            axes = steps.sheet([view.pairs[:MOST_SHOWN]], [shown])
             figure: Any = axes.get_figure(root=True)
             figure.set_layout_engine("none")  # it is laid out already
             figure.savefig(held, format="png", transparent=True, dpi=_DPI)

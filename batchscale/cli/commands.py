@@ -41,7 +41,6 @@ from batchscale.cli.options import (
 )
 from batchscale.cli.reporting import plot, report
 from batchscale.cli.serving import serve
-from batchscale.output.progress import told
 
 app = typer.Typer(
     name="batchscale",
@@ -285,7 +284,6 @@ def new(
 
 
 @command("regimes")
-@told()
 def regimes(
     sources: Sources,
     target: TargetOption = None,
@@ -358,7 +356,8 @@ def listing(
         str,
         typer.Argument(
             metavar="KIND",
-            help="workloads, optimizers, schedules, figures, experiments, imports or exports.",
+            help="workloads, optimizers, schedules, techniques, figures, experiments, imports or "
+            "exports.",
         ),
     ],
     format: Fmt = "table",

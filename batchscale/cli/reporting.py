@@ -21,10 +21,8 @@ from batchscale.cli.options import (
     Width,
     columns,
 )
-from batchscale.output.progress import told
 
 
-@told()
 def plot(
     figure: Annotated[
         str, typer.Argument(metavar="FIGURE", help="The figure: batchscale list figures.")
@@ -64,7 +62,6 @@ def plot(
         print(f"wrote {path}")
 
 
-@told()
 def report(
     sources: Sources,
     target: TargetOption = None,

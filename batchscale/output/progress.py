@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 _SECONDS = 10.0
@@ -48,12 +47,3 @@ class Stages:
             self._status.update(text)
         else:
             self._console.print(f"{text} …", markup=False, soft_wrap=True)
-
-
-@contextmanager
-def told() -> Iterator[None]:
-    """Say how far the analysis within is; of a command, ``@told()``."""
-    from analysis.progress import telling
-
-    with telling(Told()):
-        yield

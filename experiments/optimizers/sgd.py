@@ -6,13 +6,13 @@ w <- w - lr (m v + g). The forms of Shallue et al. 2019 §4.2 and of ``torch.opt
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from experiments.optimizers.base import (
-    Named,
     Optimizer,
     StackedUpdate,
     columns,
@@ -23,9 +23,13 @@ from experiments.plan import Value
 
 class _StackedSGD(StackedUpdate):
     def __init__(
-        self, metaparameters: Sequence[Mapping[str, Value]], like: Tensor, kind: str
+        self,
+        metaparameters: Sequence[Mapping[str, Value]],
+        like: Tensor,
+        options: Mapping[str, Tensor],
+        kind: str,
     ) -> None:
-        values = columns(metaparameters, {"momentum": 0.0, "weight_decay": 0.0})
+        values = columns(metaparameters, {"momentum": 0.0, "weight_decay": 0.0}, options)
         super().__init__(values, like)
         self.kind = kind
         if kind != "sgd":
@@ -45,38 +49,59 @@ class _StackedSGD(StackedUpdate):
 
 
 class SGD(Optimizer):
-    """``kind``: ``sgd``, ``momentum`` or ``nesterov``."""
+    """Without momentum; the others derive from it."""
 
-    def __init__(self, kind: str) -> None:
-        self.name = kind
+    name = "sgd"
+    kind = torch.optim.SGD
+
+    def __init__(self) -> None:
         self.defaults = {"learning_rate": 1e-3, "weight_decay": 0.0}
         self.arguments = frozenset(self.defaults)
         self.space = {"learning_rate": {"log": [1e-3, 10]}}
-        if kind != "sgd":
-            self.arguments |= {"momentum"}
-            self.space = {
-                "learning_rate": {"log": [1e-4, 10]},
-                "momentum": {"reverse_log": [0.1, 0.99]},
-            }
 
-    def module(
-        self, named_parameters: Iterable[Named], metaparameters: Mapping[str, Value]
-    ) -> torch.optim.Optimizer:
-        momentum = 0.0 if self.name == "sgd" else float(metaparameters.get("momentum", 0.9))
-        return torch.optim.SGD(
-            [parameter for _, parameter in named_parameters],
-            lr=float(metaparameters["learning_rate"]),
-            momentum=momentum,
-            weight_decay=float(metaparameters.get("weight_decay", 0.0)),
-            nesterov=self.name == "nesterov" and momentum > 0,
-        )
+    def _momentum(self, metaparameters: Mapping[str, Value]) -> float:  # noqa: ARG002
+        return 0.0
+
+    def torch_arguments(self, metaparameters: Mapping[str, Value]) -> dict[str, Any]:
+        momentum = self._momentum(metaparameters)
+        return {
+            "lr": float(metaparameters["learning_rate"]),
+            "momentum": momentum,
+            "weight_decay": float(metaparameters.get("weight_decay", 0.0)),
+            "nesterov": self.name == "nesterov" and momentum > 0,
+        }
 
     def stacked(
-        self, metaparameters: Sequence[Mapping[str, Value]], like: Tensor
-    ) -> StackedUpdate | None:
-        default = {} if self.name == "sgd" else {"momentum": 0.9}
-        return _StackedSGD([{**default, **m} for m in metaparameters], like, self.name)
+        self,
+        metaparameters: Sequence[Mapping[str, Value]],
+        like: Tensor,
+        options: Mapping[str, Tensor],
+    ) -> StackedUpdate:
+        values = [{**m, "momentum": self._momentum(m)} for m in metaparameters]
+        return _StackedSGD(values, like, options, self.name)
 
     def effective_learning_rate(self, metaparameters: Mapping[str, Value]) -> float | None:
-        momentum = 0.0 if self.name == "sgd" else float(metaparameters.get("momentum", 0.9))
-        return float(metaparameters["learning_rate"]) / (1 - momentum)
+        return float(metaparameters["learning_rate"]) / (1 - self._momentum(metaparameters))
+
+
+class Momentum(SGD):
+    """Heavy-ball momentum."""
+
+    name = "momentum"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.arguments |= {"momentum"}
+        self.space = {
+            "learning_rate": {"log": [1e-4, 10]},
+            "momentum": {"reverse_log": [0.1, 0.99]},
+        }
+
+    def _momentum(self, metaparameters: Mapping[str, Value]) -> float:
+        return float(metaparameters.get("momentum", 0.9))
+
+
+class Nesterov(Momentum):
+    """Nesterov's momentum."""
+
+    name = "nesterov"

@@ -82,4 +82,4 @@ def measured(root: Path, change: Callable[[Row], Row] = as_it_is) -> FigureData:
                 [change({**study, "experiment": "e", "schedule": "constant", "batch_size": size,
                          "search_space": SPACE, "dimensions": 1})]
             )  # fmt: skip
-    return FigureData([results.open(root)], Query())
+    return FigureData(Query(sources=[results.open(root)]))

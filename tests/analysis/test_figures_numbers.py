@@ -59,7 +59,7 @@ KEPT = {"shallue-fig9": ["curve", "row", "batch_size", "became", "steps", "best"
 def material(source: str) -> FigureData:
     """Packaged data, asked once for all of its figures."""
     root, where = SOURCES[source]
-    return FigureData([results.open(root)], Query(where=where))
+    return FigureData(Query(sources=[results.open(root)], where=where))
 
 
 @pytest.mark.parametrize(("source", "name"), DRAWN)

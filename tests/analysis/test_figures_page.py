@@ -42,7 +42,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> FigureData:
 def published() -> FigureData:
     """Three workloads of several optimizers and targets."""
     where = "source LIKE 'shallue%' AND workload <> 'lm1b-lstm'"
-    return FigureData([results.open("published")], Query(where=where))
+    return FigureData(Query(sources=[results.open("published")], where=where))
 
 
 @pytest.mark.parametrize("width", WIDTHS)

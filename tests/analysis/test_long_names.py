@@ -33,7 +33,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> FigureData:
 @pytest.fixture(scope="module")
 def paper(tmp_path_factory: pytest.TempPathFactory) -> FigureData:
     root = gallery.write(tmp_path_factory.mktemp("paper") / "runs", long)
-    return FigureData([results.open(root)])
+    return FigureData(Query(sources=[results.open(root)]))
 
 
 def drawn(name: str, material: FigureData | list[Curve], width: str = "column") -> Figure:
@@ -78,7 +78,7 @@ def test_so_do_steps_of_a_csv(count: int, tmp_path: Path) -> None:
         for k in range(10)
     ]
     path.write_text("optimizer,workload,batch_size,steps\n" + "\n".join(rows) + "\n")
-    material = FigureData([results.open(path)])
+    material = FigureData(Query(sources=[results.open(path)]))
     for name in ("steps", "forest", "tradeoff"):
         assert faults(drawn(name, material)) == []
 
@@ -91,13 +91,13 @@ def test_a_baseline_of_a_long_name_is_on_its_axis(tmp_path: Path) -> None:
         for k in range(10)
     ]
     path.write_text("optimizer,batch_size,steps\n" + "\n".join(rows) + "\n")
-    material = FigureData([results.open(path)], Query(baseline="a_baseline_" * 8))
+    material = FigureData(Query(sources=[results.open(path)], baseline="a_baseline_" * 8))
     for width in ("column", "two-columns"):
         assert faults(drawn("forest", material, width)) == []
 
 
 def test_names_that_have_room_are_as_they_were(paper_results: Path) -> None:
-    shown = FigureData([results.open(paper_results)], Query(where="experiment = 'goals'"))
+    shown = FigureData(Query(sources=[results.open(paper_results)], where="experiment = 'goals'"))
     figure = drawn("steps", shown, "two-columns")
     figure.draw_without_rendering()
     written = [text.get_text() for text in figure.findobj(Text) if text.get_visible()]

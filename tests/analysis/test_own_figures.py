@@ -26,7 +26,7 @@ DIGITS = Query(where="experiment = 'digits'", baseline="sgd")
 @pytest.fixture(scope="module")
 def own() -> FigureData:
     """The packaged sweep of three optimizers on digits."""
-    return FigureData([results.open("own")], DIGITS)
+    return FigureData(replace(DIGITS, sources=[results.open("own")]))
 
 
 @pytest.fixture(scope="module")
@@ -53,14 +53,14 @@ def test_numbers_of_training_curves_are_as_committed(small: FigureData) -> None:
 
 def test_steps_below_one_are_called_relative(own: FigureData) -> None:
     """Nobody takes a part of a step: a source that does not say how many examples an epoch has."""
-    gnn = FigureData([results.open("published").where("workload = 'gnn'")])
+    gnn = FigureData(Query(sources=[results.open("published").where("workload = 'gnn'")]))
     for name, what in (("steps", {"steps"}), ("tradeoff", {"steps", "samples"})):
         assert {f"{one} to target, relative" for one in what} <= set(texts(figures.draw(name, gnn)))
         assert not any(text.endswith("relative") for text in texts(figures.draw(name, own)))
 
 
 def test_the_forest_has_a_row_a_curve_with_its_number(own: FigureData) -> None:
-    plain = FigureData(own.sources, replace(DIGITS, baseline=None))
+    plain = FigureData(replace(DIGITS, sources=own.sources, baseline=None))
     plain.curves, plain.regimes = own.curves, own.regimes
     said = texts(figures.draw("forest", plain))
     for found in own.regimes:

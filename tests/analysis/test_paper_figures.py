@@ -35,11 +35,11 @@ def unfitted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def every(paper_results: Path) -> FigureData:
-    return FigureData([results.open(paper_results)])
+    return FigureData(Query(sources=[results.open(paper_results)]))
 
 
 def of(paper_results: Path, where: str, **asked: Any) -> FigureData:
-    return FigureData([results.open(paper_results)], Query(where=where, **asked))
+    return FigureData(Query(sources=[results.open(paper_results)], where=where, **asked))
 
 
 def texts(ax: Any) -> list[str]:
@@ -52,9 +52,9 @@ def texts(ax: Any) -> list[str]:
 
 def test_all_of_them_are_there() -> None:
     assert [
-        *(f"shallue-fig{i}" for i in range(1, 12)),
         "shallue-best-learning-rate",
         "shallue-best-momentum",
+        *(f"shallue-fig{i}" for i in range(1, 12)),
     ] == NAMES
 
 
@@ -235,7 +235,7 @@ def test_where_there_is_nothing_to_draw_it_says_what_it_needs(
 def test_without_measurements_no_best_metric_is_known(tmp_path: Path) -> None:
     file = tmp_path / "steps.csv"
     file.write_text("batch_size,steps\n8,100\n16,50\n32,30\n")
-    shown = FigureData([results.open(file)], Query(under=(Limit.parse("9 steps"),)))
+    shown = FigureData(Query(sources=[results.open(file)], under=(Limit.parse("9 steps"),)))
     with pytest.raises(ResultsError, match="no best metric under 9 steps is known") as caught:
         figures.draw("shallue-fig11", shown)
     assert "measurements" in str(caught.value.hint)
@@ -245,7 +245,7 @@ def test_without_measurements_no_best_metric_is_known(tmp_path: Path) -> None:
     # Steps beyond a budget were not reached.
     late = figures.numbers("shallue-fig1", shown.under(Limit.parse("60 steps")))
     assert late["value"].fillna(0).tolist() == [0, 50, 30]
-    published = FigureData([results.open("published").where("workload = 'resnet'")])
+    published = FigureData(Query(sources=[results.open("published").where("workload = 'resnet'")]))
     with pytest.raises(ResultsError, match=r"^no best metric is known: no trials of a search$"):
         figures.draw("shallue-fig11", published)
 

@@ -14,7 +14,7 @@ from matplotlib.colors import to_rgb
 from PIL import Image
 
 import results
-from analysis.figure_data import FigureData
+from analysis.figure_data import FigureData, Query
 from analysis.figures.drawing.style import LOOKS
 from analysis.report import pictures
 from analysis.report.panels import View
@@ -25,7 +25,7 @@ from tests import reported
 @pytest.fixture(scope="module")
 def view(tmp_path_factory: pytest.TempPathFactory) -> View:
     root = reported.write(tmp_path_factory.mktemp("pictures") / "runs", measured=False)
-    made = FigureData([results.open(root)])
+    made = FigureData(Query(sources=[results.open(root)]))
     pairs = list(zip(made.curves, made.regimes, strict=True))
     return View(target=pairs[0][0].target, pairs=pairs, recorded=True, names={})
 

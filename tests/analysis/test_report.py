@@ -6,6 +6,7 @@ import copy
 import importlib
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ module = importlib.import_module("analysis.report.payload")
 @pytest.fixture(scope="module")
 def material(tmp_path_factory: pytest.TempPathFactory) -> FigureData:
     root = reported.write(tmp_path_factory.mktemp("report") / "runs", notes=("a note of its own",))
-    return FigureData([results.open(root)])
+    return FigureData(Query(sources=[results.open(root)]))
 
 
 @pytest.fixture(scope="module")
@@ -107,8 +108,8 @@ def test_other_goals_are_computed_or_refused_with_the_reason(
 
 
 def test_what_was_asked_for_comes_first(material: FigureData) -> None:
-    asked = Query(target=reported.EASIER, where="optimizer = 'sgd'")
-    (panel,) = payload(FigureData(material.sources, asked))["panels"]
+    query = replace(material.query, target=reported.EASIER, where="optimizer = 'sgd'")
+    (panel,) = payload(FigureData(query))["panels"]
     assert panel["views"][0]["target"] == reported.EASIER
     assert {goal["target"] for goal in panel["goals"] if goal["view"]} == {
         reported.EASIER,
@@ -178,7 +179,7 @@ def test_every_text_is_escaped(tmp_path: Path) -> None:
         tmp_path / "runs", workload=f"w {BAD}", optimizers=(f"sgd {BAD}", f"momentum {BAD}"),
         trials=2, yaml=f"name: {BAD}", notes=(f"note {BAD}",), measured=False,
     )  # fmt: skip
-    made = payload(FigureData([results.open(root)]), title=f"title {BAD}")
+    made = payload(FigureData(Query(sources=[results.open(root)])), title=f"title {BAD}")
     text = page(made)
     parsed = Tags()
     parsed.feed(text)
@@ -229,7 +230,7 @@ def test_a_csv_of_steps_alone(tmp_path: Path) -> None:
     curve = tmp_path / "curve.csv"
     rows = [f"{size},{round(100 * (1 + 64 / size))}" for size in reported.SIZES]
     curve.write_text("\n".join(["batch_size,steps", *rows]) + "\n")
-    made = payload(FigureData([results.open(curve)]))
+    made = payload(FigureData(Query(sources=[results.open(curve)])))
     (panel,) = made["panels"]
     (shown,) = panel["views"][0]["curves"]
     assert shown["points"]["batch_size"] == list(reported.SIZES)
@@ -243,7 +244,7 @@ def test_a_csv_of_steps_alone(tmp_path: Path) -> None:
 def test_two_batch_sizes_have_no_regimes(tmp_path: Path) -> None:
     curve = tmp_path / "curve.csv"
     curve.write_text("batch_size,steps\n8,100\n16,55\n")
-    made = payload(FigureData([results.open(curve)]))
+    made = payload(FigureData(Query(sources=[results.open(curve)])))
     view = made["panels"][0]["views"][0]
     assert view["curves"][0]["regimes"] is None
     assert "fewer than three batch sizes" in made["html"]

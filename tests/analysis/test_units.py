@@ -10,7 +10,7 @@ from matplotlib.text import Text
 
 import results
 from analysis import figures
-from analysis.figure_data import FigureData
+from analysis.figure_data import FigureData, Query
 from analysis.formatting import unit, units
 from analysis.report.payload import payload
 from batchscale.output.regime_table import regimes as table
@@ -51,7 +51,7 @@ def paper(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Callable[[Row],
     def make(change: Callable[[Row], Row]) -> FigureData:
         if change not in held:
             root = gallery.write(tmp_path_factory.mktemp("paper") / "runs", change)
-            held[change] = FigureData([results.open(root)])
+            held[change] = FigureData(Query(sources=[results.open(root)]))
         return held[change]
 
     return make

@@ -251,6 +251,7 @@ def test_a_query_without_rows_says_so(command: Command, small: Path) -> None:
         ("workloads", "digits-mlp"),
         ("optimizers", "nesterov"),
         ("schedules", "cosine"),
+        ("layouts", "data"),
         ("figures", "learning_rate"),
         ("experiments", "digits-small"),
     ],

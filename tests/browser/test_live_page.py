@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import results
-from analysis.figure_data import FigureData
+from analysis.figure_data import FigureData, Query
 from analysis.report import page, payload
 from tests import reported
 from tests.browser.conftest import PATIENCE, Seen, watch
@@ -38,7 +38,7 @@ STATUS = {
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     root: Path = reported.write(tmp_path_factory.mktemp("live") / "runs")
-    return payload(FigureData([results.open(root)]))
+    return payload(FigureData(Query(sources=[results.open(root)])))
 
 
 class Server:

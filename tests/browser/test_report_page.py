@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import results
-from analysis.figure_data import FigureData
+from analysis.figure_data import FigureData, Query
 from analysis.report import page, payload
 from analysis.report.palette import LOOKS
 from benchmarks.report import fill
@@ -23,7 +23,7 @@ Show = Callable[..., Seen]
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     root = reported.write(tmp_path_factory.mktemp("report") / "runs")
-    found: dict[str, Any] = payload(FigureData([results.open(root)]))
+    found: dict[str, Any] = payload(FigureData(Query(sources=[results.open(root)])))
     return found
 
 
@@ -250,7 +250,7 @@ def test_without_javascript_text_and_picture_are_there(
 ) -> None:
     file = tmp_path / "drawn.html"
     root = reported.write(tmp_path / "runs", measured=False)
-    drawn = payload(FigureData([results.open(root)]), pictures=True)
+    drawn = payload(FigureData(Query(sources=[results.open(root)])), pictures=True)
     file.write_text(page(drawn), encoding="utf-8")
     seen = show(file, java_script_enabled=False)
     found = seen.page.locator("#findings").inner_text()
@@ -270,7 +270,9 @@ def test_nothing_in_a_text_becomes_an_element(show: Show, tmp_path: Path) -> Non
         yaml=bad, notes=(bad,), measured=False,
     )  # fmt: skip
     file = tmp_path / "bad.html"
-    file.write_text(page(payload(FigureData([results.open(root)]), title=bad)), encoding="utf-8")
+    file.write_text(
+        page(payload(FigureData(Query(sources=[results.open(root)])), title=bad)), encoding="utf-8"
+    )
     seen = show(file)
     seen.drawn("p0-steps")
     seen.page.mouse.move(*at_point(seen, seen.traces("p0-steps", "points")[0]["name"], 128))
@@ -283,7 +285,7 @@ def test_steps_below_one_are_told(show: Show, tmp_path: Path) -> None:
     """Of a source that does not say how many examples an epoch has."""
     file = tmp_path / "gnn.html"
     found = results.open("published").where("workload = 'gnn'")
-    file.write_text(page(payload(FigureData([found]))), encoding="utf-8")
+    file.write_text(page(payload(FigureData(Query(sources=[found])))), encoding="utf-8")
     seen = show(file)
     seen.drawn("p0-steps")
     assert seen.layout("p0-steps")["y"] == "steps to target, relative"
@@ -292,7 +294,7 @@ def test_steps_below_one_are_told(show: Show, tmp_path: Path) -> None:
 def test_a_hundred_curves(show: Show, tmp_path: Path) -> None:
     root = fill(tmp_path / "runs", workloads=5, curves=20, trials=4)
     file = tmp_path / "hundred.html"
-    made = payload(FigureData([results.open(root)]), pictures=True)
+    made = payload(FigureData(Query(sources=[results.open(root)])), pictures=True)
     file.write_text(page(made), encoding="utf-8")
     assert file.stat().st_size < 10e6
     seen = show(file)

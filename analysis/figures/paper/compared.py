@@ -72,7 +72,7 @@ class Compared:
         Raises:
             ResultsError: there is nothing to draw.
         """
-        named = shown.asked.by or ()
+        named = shown.query.by or ()
         shown = plain_by(shown)
         pairs = list(zip(shown.curves, shown.regimes, strict=True))
         varying = self.varying(shown, named) if callable(self.varying) else self.varying
@@ -120,7 +120,7 @@ class Compared:
 def plain_by(shown: FigureData) -> FigureData:
     """Where ``--by`` names columns that tell curves apart anyhow, without it: else the training
     algorithm would be minimized over."""
-    by = shown.asked.by
+    by = shown.query.by
     if by is None or ALGORITHM & {*by} or not shown.sources:
         return shown
     plain = shown.each_by(None)

@@ -112,17 +112,13 @@ def normalized(panel: Panel) -> Panel | None:
 
 
 def once(make: Callable[[FigureData], T]) -> Callable[[FigureData], T]:
-    """``make`` of each material once: a figure and its numbers are of the same."""
-    key = f"{make.__module__}.{make.__name__}"
+    """``make`` of each data once: a figure and its numbers are of the same."""
 
     @wraps(make)
-    def kept(shown: FigureData) -> T:
-        if key not in shown.__dict__:
-            shown.__dict__[key] = make(shown)
-        held: T = shown.__dict__[key]
-        return held
+    def computed(data: FigureData) -> T:
+        return data.computed(make)
 
-    return kept
+    return computed
 
 
 COLUMNS = ("panel", "line", "source", "batch_size", "value", "low", "high", "perfect_scaling")

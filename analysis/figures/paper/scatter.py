@@ -11,9 +11,9 @@ from matplotlib.axes import Axes
 
 from analysis.curves.curve import Curve
 from analysis.curves.points import Point
-from analysis.figures import search_scatter
+from analysis.figures import search
 from analysis.figures.drawing.style import plain
-from analysis.figures.search_scatter import has_momentum, rows_of
+from analysis.figures.search import has_momentum, rows_of
 from results.errors import ResultsError
 
 MOST = 4
@@ -67,7 +67,7 @@ def draw(rows: Sequence[Row], ax: Axes | None) -> Axes:
         for row in rows
         if row.points
     ]
-    return search_scatter.draw_blocks(blocks, ax=ax, across=max(map(len, blocks)))
+    return search.draw_blocks(blocks, ax=ax, across=max(map(len, blocks)))
 
 
 def numbers(rows: Sequence[Row]) -> pd.DataFrame:

@@ -39,8 +39,8 @@ def numbers(shown: FigureData) -> pd.DataFrame:
 @once
 def _found(shown: FigureData) -> list[list[BestCurve]]:
     """By curve and unit, in a row of panels each curve."""
-    limits: Sequence[Limit] = shown.asked.under or series(shown.trials)
-    every = best_metrics(shown.trials, shown.looks, limits, by=shown.asked.by)
+    limits: Sequence[Limit] = shown.query.under or series(shown.trials)
+    every = best_metrics(shown.trials, shown.evaluations, limits, by=shown.query.by)
     if not best.known(every):
         under = f" under {' or '.join(map(str, limits))}" if limits else ""
         raise ResultsError(f"no best metric{under} is known: {best.why_not(every)}", hint=_HINT)

@@ -31,7 +31,7 @@ def _rows(shown: FigureData) -> list[scatter.Row]:
     rows = []
     texts = labels([curve.group for curve in every])
     for curve, text in zip(every, texts, strict=True):
-        for limit in shown.asked.under or two(shown.trials, curve):
+        for limit in shown.query.under or two(shown.trials, curve):
             same = next(c for c in shown.under(limit).trials_of_curves if c.group == curve.group)
             words = [text] if len(every) > 1 else []
             rows.append(

@@ -70,15 +70,15 @@ def column(trials: pd.DataFrame) -> str:
 @once
 def _parts(shown: FigureData) -> list[_Part]:
     name = column(shown.trials)
-    by = shown.asked.by or ALGORITHM & {n for n in shown.trials if shown.trials[n].notna().any()}
+    by = shown.query.by or ALGORITHM & {n for n in shown.trials if shown.trials[n].notna().any()}
     varied = shown.each_by([*(n for n in sorted(by) if n != name), name])
     parts: dict[tuple[Any, ...], _Part] = {}
     for curve, found in zip(varied.curves, varied.regimes, strict=True):
         value = curve.group.get(name)
         if value is not None:
             _part(parts, curve.group, name).steps.append((float(value), curve, found))
-    limits: Sequence[Limit | None] = shown.asked.under or [None]
-    for one in best_metrics(varied.trials, varied.looks, limits, by=varied.asked.by):
+    limits: Sequence[Limit | None] = shown.query.under or [None]
+    for one in best_metrics(varied.trials, varied.evaluations, limits, by=varied.query.by):
         value = one.group.get(name)
         if value is not None:
             _part(parts, one.group, name).best.append((float(value), one))

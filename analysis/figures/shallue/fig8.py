@@ -7,8 +7,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from analysis.figure_data import FigureData
-from analysis.figures import best_learning_rate
-from analysis.figures.best_learning_rate import RULES, measure
+from analysis.figures import learning_rate
+from analysis.figures.learning_rate import RULES, measure
 from analysis.figures.paper import sheet
 from analysis.figures.paper.compared import titles
 from analysis.figures.paper.panel import Dot, Line, Panel, Rule
@@ -25,7 +25,7 @@ def draw(shown: FigureData, *, ax: Axes | None = None) -> Axes:
 
 def numbers(shown: FigureData) -> pd.DataFrame:
     """A row a batch size: those of the figure ``learning_rate``."""
-    return best_learning_rate.numbers(shown)
+    return learning_rate.numbers(shown)
 
 
 def _panels(shown: FigureData) -> list[Panel]:

@@ -7,9 +7,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from analysis.figure_data import FigureData
-from analysis.figures.paper import fig3, scatter
+from analysis.figures.paper import scatter
 from analysis.figures.paper.compared import grouped, line_labels, plain_by
 from analysis.figures.paper.panel import once
+from analysis.figures.shallue import fig3
 from results.errors import ResultsError
 
 
@@ -26,7 +27,7 @@ def numbers(shown: FigureData) -> pd.DataFrame:
 
 @once
 def _rows(shown: FigureData) -> list[scatter.Row]:
-    named = shown.asked.by or ()
+    named = shown.query.by or ()
     shown = plain_by(shown)
     pairs = [(curve, None) for curve in scatter.searched(shown.trials_of_curves)]
     rows: list[scatter.Row] = []
