@@ -37,8 +37,8 @@ from analysis.figures.drawing.style import (
     tiles,
 )
 from results.counts import count
-from results.dataset import retrying
 from results.errors import ResultsError
+from results.storage.dataset import retrying
 from results.targets.target import Target
 
 MOST = 12
