@@ -258,7 +258,7 @@ def test_without_measurements_there_is_no_best_metric(tmp_path: Path) -> None:
 def line(values: list[float | None], label: str = "a") -> Line:
     sizes = [2**i for i in range(len(values))]
     dots = tuple(
-        Dot(batch_size=size, value=value, is_hit=value is not None)
+        Dot(batch_size=size, value=value, reached=value is not None)
         for size, value in zip(sizes, values, strict=True)
     )
     return Line(label=label, dots=dots)
