@@ -28,8 +28,8 @@ class MetricSums:
             else:
                 total = value.to(torch.float64).reshape(self.models, examples).sum(1)
                 count = examples
-            held = self.sums.get(name)
-            self.sums[name] = total if held is None else held + total
+            so_far = self.sums.get(name)
+            self.sums[name] = total if so_far is None else so_far + total
             self.counts[name] = self.counts.get(name, 0) + count
 
     def means(self, all_reduce: Callable[[Tensor], Tensor]) -> list[dict[str, float]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from experiments.engines.base import Engine, gather
 from experiments.engines.metric_sums import MetricSums, chunks
-from experiments.engines.randomness import ExampleRandomness, RandomDraws, key_of
+from experiments.engines.randomness import ExampleRandomness, RandomDraws, key_of, random_state
+from experiments.errors import ExperimentError
 from experiments.optimizers.groups import Rates, parameter_options
 from experiments.plan import Trial
 from experiments.techniques import Techniques
@@ -52,11 +53,11 @@ class ModuleEngine(Engine):
 
     kind = "module"
 
-    def __init__(self, setup: StudyContext, trials: Sequence[Trial]) -> None:
-        super().__init__(setup, trials)
-        first = setup.model(trials[0])
-        self.micro = micro_batch(setup, first, models=1)
-        self.chunk = chunk_size(setup, first, models=1)
+    def __init__(self, context: StudyContext, trials: Sequence[Trial]) -> None:
+        super().__init__(context, trials)
+        first = context.model(trials[0])
+        self.micro = micro_batch(context, first, models=1)
+        self.chunk = chunk_size(context, first, models=1)
         self.normed = has_batch_norm(first)
         self._shares: dict[tuple[int, torch.dtype], Tensor] = {}
         self._draws: dict[str, RandomDraws] = {}
@@ -64,22 +65,22 @@ class ModuleEngine(Engine):
         self.runs = [self._start(trial) for trial in trials]
 
     def _start(self, trial: Trial) -> _Run:
-        setup = self.setup
-        model = setup.layout.wrap(setup.model(trial)).train()
-        values = setup.optimizer.arguments_in(trial.metaparameters)
+        context = self.context
+        model = context.layout.wrap(context.model(trial)).train()
+        values = context.optimizer.arguments_in(trial.metaparameters)
         trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-        workload = setup.workload_of(trial)
-        options = parameter_options(setup.optimizer, workload, dict(trained))
-        optimizer = setup.optimizer.module(trained, values, options)
-        techniques = setup.techniques_of(trial)
+        workload = context.workload_of(trial)
+        options = parameter_options(context.optimizer, workload, dict(trained))
+        optimizer = context.optimizer.module(trained, values, options)
+        techniques = context.techniques_of(trial)
         return _Run(
             workload=workload,
             draws=self._draws_of(trial, model),
             model=model,
             optimizer=optimizer,
-            order=BatchOrder(trial.seed, len(setup.train), setup.study.batch_size),
-            loss_sum=torch.zeros((), dtype=torch.float64, device=setup.device),
-            rates=Rates(optimizer, setup.optimizer.name),
+            order=BatchOrder(trial.seed, len(context.train), context.study.batch_size),
+            loss_sum=torch.zeros((), dtype=torch.float64, device=context.device),
+            rates=Rates(optimizer, context.optimizer.name),
             techniques=techniques,
             technique_state=techniques.start({name: p.detach() for name, p in trained}),
         )
@@ -90,13 +91,13 @@ class ModuleEngine(Engine):
         Raises:
             WorkloadError: the numbers depend on how a batch is divided, and it is.
         """
-        setup = self.setup
-        techniques = setup.techniques_of(trial)
-        key = json.dumps([setup.tuned_fields(trial), techniques.tuned], sort_keys=True)
+        context = self.context
+        techniques = context.techniques_of(trial)
+        key = json.dumps([context.tuned_fields(trial), techniques.tuned], sort_keys=True)
         if key not in self._draws:
-            draws = RandomDraws.of(setup, model, setup.workload_of(trial), techniques)
-            if setup.layout.data_ranks > 1 or setup.study.batch_size > self.micro:
-                draws.refuse_parts(setup)
+            draws = RandomDraws.of(context, model, context.workload_of(trial), techniques)
+            if context.layout.data_ranks > 1 or context.study.batch_size > self.micro:
+                draws.refuse_parts(context)
             self._draws[key] = draws
         return self._draws[key]
 
@@ -111,42 +112,61 @@ class ModuleEngine(Engine):
                 run.step += steps
 
     def _train(self, trial: Trial, run: _Run, steps: int) -> None:
-        schedule, meta = self.setup.schedule, trial.metaparameters
+        schedule, meta = self.context.schedule, trial.metaparameters
         constant, factor = schedule.is_constant(meta), schedule.factor_of(meta)
-        todo, part = range(run.step, run.step + steps), self.setup.part
-        for step, batch in self.setup.train.batches(run.order, todo, part, trial.seed):
+        todo, part = range(run.step, run.step + steps), self.context.part
+        for step, batch in self.context.train.batches(run.order, todo, part, trial.seed):
             if not constant:
                 run.rates.scale(factor(step))
             self._gradient(trial, run, batch, step)
             if run.techniques.define("gradient"):
-                self._change_gradient(run, step)
+                with self._checked(run, step):
+                    self._change_gradient(run, step)
             run.optimizer.step()
             if run.techniques.define("after_step"):
-                self._change_weights(run, step)
+                with self._checked(run, step):
+                    self._change_weights(run, step)
             if self.normed:
-                finish_step(run.model, self.setup.layout.all_reduce)
+                finish_step(run.model, self.context.layout.all_reduce)
 
     def _gradient(self, trial: Trial, run: _Run, batch: Batch, step: int) -> None:
         """The gradient of the mean loss over the global batch, in ``.grad``."""
         run.optimizer.zero_grad()
-        size = self.setup.study.batch_size
-        mine = len(batch[0])
-        for low in range(0, mine, self.micro):
+        size = self.context.study.batch_size
+        examples = len(batch[0])
+        for low in range(0, examples, self.micro):
             part = batch
-            if mine > self.micro:
+            if examples > self.micro:
                 part = tuple(x[low : low + self.micro] for x in batch)
-            with self._randomness(trial, run, step, low, len(part[0])), self.setup.autocast():
+            with self._randomness(trial, run, step, low, len(part[0])), self.context.autocast():
                 loss = run.techniques.loss(run.workload, run.model, part)
             if loss.dim() != 1 or len(loss) != len(part[0]):
                 check_per_example(loss, len(part[0]), "loss", run.workload)
             # The gradient of sum(loss) / size, without two more nodes in the graph.
             loss.backward(self._weights(len(loss), size, loss.dtype))
             run.loss_sum.add_(loss.detach().sum())
-        if self.setup.layout.ranks.size > 1:
+        if self.context.layout.ranks.size > 1:
             trained = [p for p in run.model.parameters() if p.requires_grad]
             for p in trained:
                 p.grad = torch.zeros_like(p) if p.grad is None else p.grad
-            self.setup.layout.reduce_gradients([p.grad for p in trained if p.grad is not None])
+            self.context.layout.reduce_gradients([p.grad for p in trained if p.grad is not None])
+
+    @contextlib.contextmanager
+    def _checked(self, run: _Run, step: int) -> Iterator[None]:
+        """In the first step: hooks after the forward pass draw no random numbers.
+
+        Raises:
+            ExperimentError: they do; a trial that stops and goes on would draw others.
+        """
+        before = random_state(self.context.device) if step == 0 else None
+        yield
+        if before is not None and not torch.equal(before, random_state(self.context.device)):
+            labels = ", ".join(part.label for part in run.techniques)
+            raise ExperimentError(
+                f"technique {labels} draws random numbers in gradient or after_step, which are "
+                "others when a trial stops and goes on",
+                hint="draw them in batch or loss, where they follow the example",
+            )
 
     @torch.no_grad()
     def _change_gradient(self, run: _Run, step: int) -> None:
@@ -154,7 +174,7 @@ class ModuleEngine(Engine):
         parameters = {n: p for n, p in run.model.named_parameters() if p.grad is not None}
         gradients = {name: p.grad for name, p in parameters.items() if p.grad is not None}
         weights = {name: p.detach() for name, p in parameters.items()}
-        made = torch.tensor(step, device=self.setup.device)
+        made = torch.tensor(step, device=self.context.device)
         changed = run.techniques.gradient(gradients, weights, run.technique_state, made)
         for name, gradient in changed.items():
             parameters[name].grad = gradient
@@ -163,7 +183,7 @@ class ModuleEngine(Engine):
     def _change_weights(self, run: _Run, step: int) -> None:
         """What techniques make of the weights after the update that followed ``step`` others."""
         weights = _trained_weights(run.model)
-        made = torch.tensor(step, device=self.setup.device)
+        made = torch.tensor(step, device=self.context.device)
         for name, value in run.techniques.after_step(weights, run.technique_state, made).items():
             if value is not weights[name]:
                 weights[name].copy_(value)
@@ -180,9 +200,9 @@ class ModuleEngine(Engine):
             return contextlib.nullcontext()
         return ExampleRandomness(
             run.draws,
-            torch.tensor(key, device=self.setup.device),
+            torch.tensor(key, device=self.context.device),
             examples,
-            (self.setup.part.start or 0) + low,
+            (self.context.part.start or 0) + low,
             places=self._places,
         )
 
@@ -191,20 +211,20 @@ class ModuleEngine(Engine):
         key = (examples, dtype)
         if key not in self._shares:
             shape = (examples,)
-            self._shares[key] = torch.full(shape, 1 / size, dtype=dtype, device=self.setup.device)
+            self._shares[key] = torch.full(shape, 1 / size, dtype=dtype, device=self.context.device)
         return self._shares[key]
 
     @torch.no_grad()
     def evaluate(self, split: str, rows: Sequence[int] | None = None) -> list[dict[str, float]]:
-        data, layout = self.setup.splits[split], self.setup.layout
+        data, layout = self.context.splits[split], self.context.layout
         means: list[dict[str, float]] = []
         for run in self.runs if rows is None else [self.runs[i] for i in rows]:
             trained = self._set_evaluated(run)
             run.model.eval()
-            sums = MetricSums(1, self.setup.device)
+            sums = MetricSums(1, self.context.device)
             for indices in chunks(layout.share(len(data)), self.chunk):
                 batch = data.fetch(indices, training=False)
-                with self.setup.autocast():
+                with self.context.autocast():
                     metrics = run.workload.metrics(run.workload.forward(run.model, batch), batch)
                 check_metrics(metrics, len(indices), run.workload)
                 sums.add(metrics, len(indices))
@@ -225,7 +245,7 @@ class ModuleEngine(Engine):
 
     @torch.no_grad()
     def finite(self) -> list[bool]:
-        layout = self.setup.layout
+        layout = self.context.layout
         losses = layout.all_reduce(torch.stack([run.loss_sum for run in self.runs])).isfinite()
         weights = [all(bool(p.isfinite().all()) for p in r.model.parameters()) for r in self.runs]
         flags: list[bool] = layout.all_true(losses & losses.new_tensor(weights)).tolist()
@@ -243,7 +263,7 @@ class ModuleEngine(Engine):
         states: list[Any] = [
             {
                 "step": run.step,
-                **self.setup.layout.state(run.model, run.optimizer),
+                **self.context.layout.state(run.model, run.optimizer),
                 "loss": run.loss_sum,
                 "techniques": run.technique_state,
             }
@@ -255,15 +275,15 @@ class ModuleEngine(Engine):
         run = self.runs[row]
         run.step = state["step"]
         # An optimizer keeps what it is given and changes it in place.
-        self.setup.layout.load(
+        self.context.layout.load(
             run.model, run.optimizer, {**state, "optimizer": gather(state["optimizer"])}
         )
         run.loss_sum.copy_(state["loss"])
-        run.technique_state = gather(state.get("techniques", {}), self.setup.device)
+        run.technique_state = gather(state.get("techniques", {}), self.context.device)
 
     def weights(self, row: int) -> dict[str, Tensor]:
         run = self.runs[row]
-        state = self.setup.layout.state(run.model, run.optimizer)["model"]
+        state = self.context.layout.state(run.model, run.optimizer)["model"]
         return {k: v.detach().clone() for k, v in state.items()}
 
     def state(self) -> dict[str, Any]:

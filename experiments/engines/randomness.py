@@ -32,9 +32,14 @@ def key_of(seed: int, step: int) -> int:
     return derive(seed, "dropout", step)
 
 
-def _signed(word: int) -> int:
-    """A 64-bit word as int64 holds it."""
-    return word - 2**64 if word >= 2**63 else word
+def random_state(device: torch.device) -> Tensor:
+    """The state of torch's generator of a device."""
+    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+
+
+def _signed(bits: int) -> int:
+    """A 64-bit number as int64 holds it."""
+    return bits - 2**64 if bits >= 2**63 else bits
 
 
 _PLACE = _signed(0x9E3779B97F4A7C15)
@@ -74,7 +79,7 @@ class RandomDraws:
     @classmethod
     def of(
         cls,
-        setup: StudyContext,
+        context: StudyContext,
         model: nn.Module,
         workload: Workload | None = None,
         techniques: Techniques | None = None,
@@ -85,11 +90,11 @@ class RandomDraws:
             workload: as the trial has it, where it tunes fields.
             techniques: as the trial has them.
         """
-        workload, techniques = workload or setup.workload, techniques or setup.techniques
-        unit = setup.ghost_batch or (32 if has_batch_norm(model) else 1)
+        workload, techniques = workload or context.workload, techniques or context.techniques
+        unit = context.ghost_batch or (32 if has_batch_norm(model) else 1)
         buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
         sizes = (2 * unit, 3 * unit)
-        recorded = [_Recorder.record(setup, workload, techniques, model, size) for size in sizes]
+        recorded = [_Recorder.record(context, workload, techniques, model, size) for size in sizes]
         for name, buffer in model.named_buffers():
             buffer.copy_(buffers[name])
         reason = next((each.foreign for each in recorded if each.foreign), None)
@@ -104,16 +109,16 @@ class RandomDraws:
             return cls(unsupported=f"the shape {shape} does not follow the batch size")
         return cls(draws=tuple(draw for draw in draws if draw is not None))
 
-    def refuse_parts(self, setup: StudyContext) -> None:
+    def refuse_parts(self, context: StudyContext) -> None:
         """
         Raises:
             WorkloadError: the random numbers depend on how the batch is cut up, and it is cut up.
         """
         if self.unsupported is not None:
             raise WorkloadError(
-                f"workload {setup.workload.name} draws random numbers in its forward pass that "
+                f"workload {context.workload.name} draws random numbers in its forward pass that "
                 f"depend on how a batch is divided ({self.unsupported}), and batch size "
-                f"{setup.study.batch_size} is divided over workers or micro-batches",
+                f"{context.study.batch_size} is divided over workers or micro-batches",
                 hint="use torch.nn.Dropout or torch.nn.functional.dropout there, which follow the "
                 "example; or one worker and a micro_batch of the whole batch",
             )
@@ -234,22 +239,22 @@ class _Recorder(ExampleRandomness):
     @classmethod
     def record(
         cls,
-        setup: StudyContext,
+        context: StudyContext,
         workload: Workload,
         techniques: Techniques,
         model: nn.Module,
         examples: int,
     ) -> _Recorder:
         """One training forward and loss of so many examples."""
-        recorder = cls(setup.device)
-        places = torch.arange(examples) % len(setup.train)
-        batch = setup.train.fetch(places, training=True)
-        with torch.random.fork_rng(), torch.no_grad(), setup.autocast():
+        recorder = cls(context.device)
+        places = torch.arange(examples) % len(context.train)
+        batch = context.train.fetch(places, training=True)
+        with torch.random.fork_rng(), torch.no_grad(), context.autocast():
             torch.manual_seed(0)
-            before = recorder._state()
+            before = random_state(recorder._device)
             with recorder:
                 techniques.loss(workload, model.train(), batch)
-            if recorder.foreign is None and not torch.equal(before, recorder._state()):
+            if recorder.foreign is None and not torch.equal(before, random_state(recorder._device)):
                 recorder.foreign = "a function that is not one of torch's"
         return recorder
 
@@ -262,13 +267,8 @@ class _Recorder(ExampleRandomness):
     ) -> Any:
         if self.foreign is not None or func in REPLACED:
             return super().__torch_function__(func, types_, args, kwargs)
-        before = self._state()
+        before = random_state(self._device)
         result = func(*args, **dict(kwargs or {}))
-        if not torch.equal(before, self._state()):
+        if not torch.equal(before, random_state(self._device)):
             self.foreign = resolve_name(func) or getattr(func, "__name__", str(func))
         return result
-
-    def _state(self) -> Tensor:
-        if self._device.type == "cuda":
-            return torch.cuda.get_rng_state(self._device)
-        return torch.get_rng_state()

@@ -271,14 +271,14 @@ def _seconds(engine: Engine) -> float:
 
 
 def _evaluate(engine: Engine) -> None:
-    for split in engine.setup.evaluated:
+    for split in engine.context.evaluated:
         engine.evaluate(split)
     _wait(engine)
 
 
 def _wait(engine: Engine) -> None:
-    if engine.setup.device.type == "cuda":
-        torch.cuda.synchronize(engine.setup.device)
+    if engine.context.device.type == "cuda":
+        torch.cuda.synchronize(engine.context.device)
 
 
 def _model_bytes(engine: Engine) -> int:

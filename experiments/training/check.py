@@ -190,7 +190,7 @@ def _evaluation(context: StudyContext, trial: Trial) -> Finding:
     engine = ModuleEngine(
         dataclasses.replace(context, splits=sampled(context.splits, split)), [trial]
     )
-    examples = len(engine.setup.splits[split])
+    examples = len(engine.context.splits[split])
     unit = context.ghost_batch or 1
     ways: list[dict[str, float]] = []
     for chunk in dict.fromkeys((examples, max(unit, examples // 3), max(unit, 7))):

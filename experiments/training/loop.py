@@ -56,7 +56,7 @@ class TrainingLoop:
         self, engine: Engine, hits: StudyHits, clock: Clock, observers: Sequence[Observer] = ()
     ) -> None:
         self.engine, self.hits, self.clock, self.observers = engine, hits, clock, observers
-        self.context = engine.setup
+        self.context = engine.context
         self.study = self.context.study
         self.rules = stopping_rules(self.study, hits)
         self.progress: dict[str, TrialProgress] = {}

@@ -144,7 +144,7 @@ def test_an_evaluation_of_a_part_stands_for_the_whole(monkeypatch: pytest.Monkey
         module,
         "_evaluate",
         lambda engine: (
-            evaluated.append(len(engine.setup.splits["validation"])),
+            evaluated.append(len(engine.context.splits["validation"])),
             plain(engine),
         ),
     )

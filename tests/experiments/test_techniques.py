@@ -85,6 +85,13 @@ class clip(bs.Technique):
     """Another one of that name."""
 
 
+class Random(bs.Technique):
+    """It draws where nothing may be drawn."""
+
+    def after_step(self, weights, state, step):
+        return {name: w + 0.01 * torch.randn_like(w) for name, w in weights.items()}
+
+
 class Precise(bs.Technique):
     """Without an argument."""
 
@@ -385,6 +392,14 @@ def test_random_numbers_of_a_batch_follow_the_examples(user: WorkloadRef, kind: 
     parts = weights(study(**common, micro_batch=13), pack, kind, 15)
     for row in range(2):
         assert largest_difference(whole[row], parts[row]) < 1e-9
+
+
+def test_random_numbers_after_the_forward_pass_are_refused(user: WorkloadRef) -> None:
+    of = study(workload=user, technique={"my.py:Random": True, "clip": 1.0})
+    pack = trials(of, 4)
+    assert "randomness" in str(stackable(StudyContext.load(of), pack))
+    with pytest.raises(ExperimentError, match="technique Random, clip draws random numbers in"):
+        weights(of, pack, "module", 1)
 
 
 TEXT = """\
