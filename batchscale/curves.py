@@ -189,7 +189,7 @@ def _refuse_own_source(path: Path, sources: Sources) -> None:
 def _unfitted(
     curve: Curve, tolerance: float, definition: str | None, error: Exception
 ) -> dict[str, Any]:
-    from analysis.fit.estimate import QUANTITIES
+    from analysis.fit.knee import QUANTITIES
     from analysis.fit.regimes import defined
 
     unknown = {"value": None, "low": None, "high": None}

@@ -9,10 +9,9 @@ import numpy as np
 
 from analysis.curves.curve import Curve
 from analysis.curves.points import Point, tabulate
-from analysis.curves.trial_outcomes import CLASSES
-from analysis.fit.estimate import QUANTITIES
-from analysis.fit.rates import LINEAR, SQUARE_ROOT, level
-from analysis.fit.regime_spans import perfect_examples, stretches
+from analysis.curves.runs import CLASSES
+from analysis.fit.knee import QUANTITIES
+from analysis.fit.reference_lines import LINEAR, SQUARE_ROOT, level, perfect_examples, regime_spans
 from analysis.fit.regimes import Regimes
 from analysis.formatting import units
 from analysis.report.compact import columns, compact
@@ -68,15 +67,16 @@ def words(point: Point) -> str:
 
 def _located(curve: Curve, found: Regimes | None) -> dict[str, Any]:
     if found is None:
-        return {"fit": None, "regimes": None, "stretches": []}
+        return {"fit": None, "regimes": None, "regime_spans": []}
     fit = {name: found.best[name] for name in ("k", "a", "min_steps", "critical_batch_size")}
     return {
         "fit": compact(
             {**fit, "over": list(found.fitted_over), "perfect": perfect_examples(curve, found)}
         ),
         "regimes": {name: compact(getattr(found, name).to_dict()) for name in QUANTITIES},
-        "stretches": [
-            [one.regime, compact(one.low), compact(one.high), one.sure] for one in stretches(found)
+        "regime_spans": [
+            [one.regime, compact(one.low), compact(one.high), one.sure]
+            for one in regime_spans(found)
         ],
     }
 

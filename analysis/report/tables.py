@@ -6,20 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from analysis.curves.points import Point
-from analysis.fit.comparisons import Comparison, words
+from analysis.fit.comparisons import Comparison, ratio_text
+from analysis.fit.knee import COLUMNS
 from analysis.fit.regimes import Interval
 from analysis.formatting import interval, short, units
 from analysis.report import series
 from analysis.report.compact import compact
 from analysis.report.panels import View
-
-_NAMES = {
-    "perfect_scaling_until": "perfect scaling until",
-    "critical_batch_size": "critical batch size",
-    "maximal_parallelism_from": "maximal parallelism from",
-    "min_steps": "min steps",
-    "min_examples": "min {}",
-}
 
 Cell = tuple[str, float | str | None]
 """What is shown, and what it sorts by (None: last)."""
@@ -32,7 +25,7 @@ def regimes(view: View) -> dict[str, Any]:
         label, sizes = curve.label, curve.batch_sizes
         many = f"{min(sizes):,}–{max(sizes):,} ({len(sizes)})"
         cells: list[Cell] = [(label, label), (many, len(sizes)), _whole(curve.trials)]
-        cells += [_interval(getattr(found, name)) if found else ("", None) for name in _NAMES]
+        cells += [_interval(getattr(found, name)) if found else ("", None) for name in COLUMNS]
         cells.append((str(found.best["form"]), None) if found else ("", None))
         rows.append(cells)
     names = ["curve", "batch sizes", "N", *_named(view), "fitted form"]
@@ -57,7 +50,7 @@ def comparisons(view: View, held: Sequence[Comparison | None]) -> dict[str, Any]
     for one in held:
         if one is not None and one.baseline is not None:
             cells: list[Cell] = [(one.label, one.label), (one.baseline, one.baseline)]
-            rows.append([*cells, *(_ratio(one.ratios[name]) for name in _NAMES)])
+            rows.append([*cells, *(_ratio(one.ratios[name]) for name in COLUMNS)])
     names = ["curve", "over", *_named(view)]
     return _table("Ratios", names, rows, words=("curve", "over"))
 
@@ -68,7 +61,7 @@ def _examples(view: View) -> str:
 
 def _named(view: View) -> list[str]:
     """The quantities as columns are called."""
-    return [name.format(_examples(view)) for name in _NAMES.values()]
+    return [name.replace("_", " ").replace("examples", _examples(view)) for name in COLUMNS]
 
 
 def _table(
@@ -102,7 +95,7 @@ def _interval(found: Interval) -> Cell:
 def _ratio(found: Interval) -> Cell:
     ends = (found.value, found.low, found.high)
     at = next((end for end in ends if end is not None), None)
-    return (words(found) if found.low is not None or found.high is not None else "open"), at
+    return (ratio_text(found) if found.low is not None or found.high is not None else "open"), at
 
 
 def _point(point: Point) -> list[Cell]:
@@ -123,5 +116,5 @@ def _point(point: Point) -> list[Cell]:
         ("" if share is None or point.runs else f"{share:.0%}", share),
         (series.words(point), None),
         (point.trial or "", None),
-        ("; ".join(edge.told for edge in point.edges), None),
+        ("; ".join(edge.text for edge in point.edges), None),
     ]

@@ -6,15 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from analysis import formatting
+from analysis.fit.knee import COLUMNS
 from batchscale.output.tables import Format, as_json, render, text
 
-QUANTITIES = (
-    "perfect_scaling_until",
-    "critical_batch_size",
-    "maximal_parallelism_from",
-    "min_steps",
-    "min_examples",
-)
 _DEFINED = "critical_batch_size_"
 """Before the name of another's definition: a column of its own."""
 _OTHERS = {
@@ -98,8 +92,8 @@ def group_columns(curves: Sequence[Curve]) -> list[str]:
 def quantities(curve: Curve) -> list[str]:
     """The keys of ``curve`` that hold an interval; another's definition follows our own."""
     others = [name for name in curve if name.startswith(_DEFINED)]
-    at = QUANTITIES.index("critical_batch_size") + 1
-    return [*QUANTITIES[:at], *others, *QUANTITIES[at:]]
+    at = COLUMNS.index("critical_batch_size") + 1
+    return [*COLUMNS[:at], *others, *COLUMNS[at:]]
 
 
 def _cell(curve: Curve, name: str) -> str:
@@ -169,7 +163,7 @@ def _flat(curve: Curve) -> dict[str, Any]:
 def _flat_ratios(against: Mapping[str, Any] | None) -> dict[str, Any]:
     """The baseline's label, and each ratio with its ends; empty cells for the baseline itself."""
     flat = {"baseline": None if against is None else against["baseline"]}
-    for name in QUANTITIES:
+    for name in COLUMNS:
         ratio = {} if against is None else against["ratios"][name]
         for end in ("value", "low", "high"):
             suffix = "" if end == "value" else f"_{end}"
