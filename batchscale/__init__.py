@@ -25,8 +25,9 @@ if TYPE_CHECKING:
         trial,
     )
     from batchscale.api import listing as list
+    from batchscale.exchange import export
     from batchscale.figures import plot, report
-    from batchscale.outward import export, serve
+    from batchscale.outward import serve
     from batchscale.run import Run
     from experiments.errors import ExperimentError
     from experiments.parallel import ParallelLayout
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "check": "batchscale.api:check",
-    "export": "batchscale.outward:export",
+    "export": "batchscale.exchange:export",
     "laws": "batchscale.api:laws",
     "list": "batchscale.api:listing",
     "new": "batchscale.api:new",

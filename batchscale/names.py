@@ -54,18 +54,25 @@ def experiments() -> dict[str, str]:
     return names()
 
 
-def imports() -> dict[str, str]:
-    """What ``batchscale import`` brings in."""
-    from results.imports import KINDS
+def executors() -> dict[str, str]:
+    """What ``--address`` can name."""
+    from experiments.execution.executors import names
 
-    return {name: kind.summary for name, kind in KINDS.items()}
+    return names()
+
+
+def imports() -> dict[str, str]:
+    """What ``batchscale import`` reads."""
+    from results.extensions import IMPORTS
+
+    return IMPORTS.names()
 
 
 def exports() -> dict[str, str]:
     """What ``batchscale export`` writes."""
-    from results.exports import KINDS
+    from results.extensions import EXPORTS
 
-    return {name: kind.summary for name, kind in KINDS.items()}
+    return EXPORTS.names()
 
 
 KINDS: Mapping[str, Callable[[], dict[str, str]]] = {
@@ -76,6 +83,7 @@ KINDS: Mapping[str, Callable[[], dict[str, str]]] = {
     "layouts": layouts,
     "figures": figures,
     "experiments": experiments,
+    "executors": executors,
     "imports": imports,
     "exports": exports,
 }

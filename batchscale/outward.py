@@ -1,7 +1,4 @@
-"""What leaves the house: results for other programs, and the page of a sweep that runs.
-
-The functions behind ``batchscale export`` and ``batchscale serve``; the others are in `api`.
-"""
+"""The page of a running sweep: the function behind ``batchscale serve``."""
 
 from __future__ import annotations
 
@@ -10,36 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from batchscale.run import Run
-    from results.exports import Exported
-
-
-def export(
-    kind: str,
-    source: str | Path | Run,
-    *,
-    output: str | Path,
-    where: str | None = None,
-    progress: Callable[[Exported], None] | None = None,
-) -> Exported:
-    """Write results in the form that another program reads; the same again changes nothing.
-
-    Args:
-        kind: ``tensorboard``, a run a trial: ``list("exports")``.
-        output: a new or empty folder, or one that the same kind of export has made.
-        where: an SQL condition on trials.
-        progress: called with what has been done so far, once a trial.
-
-    Raises:
-        ResultsError: no such kind, nothing to write, or a folder that holds something else.
-    """
-    import results
-    from results.exports import export as write
-    from results.exports import known
-
-    known(kind)
-    found = results.open(source) if isinstance(source, str | Path) else source.results
-    return write(kind, found if where is None else found.where(where), output, progress)
+    pass
 
 
 def serve(

@@ -118,11 +118,13 @@ class Run:
             style=style, output=output, ax=ax,
         )  # fmt: skip
 
-    def export(self, kind: str, *, output: str | Path, where: str | None = None) -> Exported:
+    def export(
+        self, kind: str, *, output: str | Path, where: str | None = None, **options: Any
+    ) -> Exported:
         """Write it in the form that another program reads: see `batchscale.export`."""
-        from batchscale import outward
+        from batchscale import exchange
 
-        return outward.export(kind, self, output=output, where=where)
+        return exchange.export(kind, self.results, output=output, where=where, **options)
 
     def report(
         self,

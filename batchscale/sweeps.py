@@ -92,8 +92,8 @@ def plan(experiment: Experiment, results: str | Path | Location) -> pd.DataFrame
     import pandas as pd
     import torch
 
+    from experiments.execution.forecast import forecast
     from experiments.records.planned import planned
-    from experiments.scheduling.forecast import forecast
 
     found = planned(experiment)
     device = "cuda" if torch.cuda.is_available() else "cpu"

@@ -66,7 +66,6 @@ def _rows(planned: Any) -> Iterator[list[dict[str, Any]]]:
                     engine="stacked",
                     device="cpu",
                     world_size=1,
-                    effective_learning_rate=None,
                 )
                 pack.append(row)
             yield pack

@@ -14,7 +14,7 @@ from results.optimizers import class_name
 from results.targets.target import Target
 
 Value = float | int | str | bool
-Role = Literal["search", "extension", "repeat", "transfer"]
+Role = Literal["search", "extension", "repeat"]
 Status = Literal["COMPLETE", "INFEASIBLE", "INCOMPLETE"]
 StopReason = Literal["target", "budget", "diverged", "dominated", "error"]
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from results.errors import ResultsError
 from results.schema import STUDIES, TRIALS
+from results.storage.values import parsed
 from results.targets.target import Target
-from results.user_tables.values import parsed
 
 ALGORITHM = ("optimizer", "schedule", "technique")
 """The training algorithm: each groups unless ``by`` leaves it out."""

@@ -13,8 +13,8 @@ from typing import Annotated, Any
 import typer
 
 from batchscale.cli.entry import enter
-from batchscale.cli.exporting import export
-from batchscale.cli.importing import import_
+from batchscale.cli.exchange import export, import_
+from batchscale.cli.kinds import KindCommand
 from batchscale.cli.options import (
     Baseline,
     By,
@@ -64,11 +64,13 @@ def options(
     _state["debug"] = _state["debug"] or debug
 
 
-def command(name: str) -> Callable[[Callable[..., int | None]], Callable[..., int | None]]:
+def command(
+    name: str, **settings: Any
+) -> Callable[[Callable[..., int | None]], Callable[..., int | None]]:
     """Register a command whose errors become one line, a hint and an exit status."""
 
     def register(function: Callable[..., int | None]) -> Callable[..., int | None]:
-        @app.command(name, rich_help_panel=None)
+        @app.command(name, rich_help_panel=None, **settings)
         @wraps(function)
         def run(*args: Any, **kwargs: Any) -> None:
             try:
@@ -109,7 +111,7 @@ def sweep(
         str,
         typer.Option(
             help="none: without Ray, in this process. auto: the Ray that runs here, or a new one. "
-            "HOST:PORT: that one.",
+            "HOST:PORT: that one. FILE.py:CLASS: an executor of a file.",
             metavar="none|auto|HOST:PORT",
         ),
     ] = "auto",
@@ -345,8 +347,8 @@ def query(
         print(screens.frame(frame, chosen(format, json)), end="")
 
 
-command("import")(import_)
-command("export")(export)
+command("import", cls=KindCommand)(import_)
+command("export", cls=KindCommand)(export)
 command("serve")(serve)
 
 

@@ -28,8 +28,7 @@ class MetricSums:
             else:
                 total = value.to(torch.float64).reshape(self.models, examples).sum(1)
                 count = examples
-            so_far = self.sums.get(name)
-            self.sums[name] = total if so_far is None else so_far + total
+            self.sums[name] = self.sums[name] + total if name in self.sums else total
             self.counts[name] = self.counts.get(name, 0) + count
 
     def means(self, all_reduce: Callable[[Tensor], Tensor]) -> list[dict[str, float]]:

@@ -10,6 +10,7 @@ these numbers; a ``RandomDraws`` says beforehand which dimension of each draw is
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -122,6 +123,30 @@ class RandomDraws:
                 hint="use torch.nn.Dropout or torch.nn.functional.dropout there, which follow the "
                 "example; or one worker and a micro_batch of the whole batch",
             )
+
+    def drawing(
+        self,
+        seed: int,
+        step: int,
+        start: int,
+        examples: int,
+        device: torch.device,
+        places: dict[Any, Tensor],
+    ) -> contextlib.AbstractContextManager[Any]:
+        """The random numbers of one forward pass of a trial.
+
+        Args:
+            start: the place of the first of its ``examples`` in the global batch.
+            places: see ``ExampleRandomness``.
+        """
+        if not self:
+            return contextlib.nullcontext()
+        key = key_of(seed, step)
+        if self.unsupported:  # then the batch is one part
+            torch.manual_seed(key)
+            return contextlib.nullcontext()
+        of_step = torch.tensor(key, device=device)
+        return ExampleRandomness(self, of_step, examples, start, places=places)
 
 
 def _draw(first: Sequence[int], second: Sequence[int], sizes: tuple[int, int]) -> Draw | None:

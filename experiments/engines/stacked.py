@@ -252,14 +252,14 @@ class StackedEngine(Engine):
         return {**{k: v.clone() for k, v in self.base.named_buffers()}, **named}
 
     def state(self) -> dict[str, Any]:
-        state = {
+        values = {
             "steps": self._steps,
             "weights": self.stack.weights,
             "update": self.update.state(),
             "loss": self.loss_sum,
             "techniques": self.techniques.state,
         }
-        copied: dict[str, Any] = gather(state, torch.device("cpu"))
+        copied: dict[str, Any] = gather(values, torch.device("cpu"))
         return copied
 
     @torch.no_grad()

@@ -25,15 +25,15 @@ class Planned:
     rows: Sequence[Mapping[str, Any]]
     """Rows of the studies table."""
     labels: Sequence[str]
-    """What tells each study from the others, for people."""
+    """What distinguishes each study from the others, for people."""
 
     @property
     def studies(self) -> list[Study]:
         return [plan.study for plan in self.plans]
 
     def new_rows(self, store: Store) -> list[Mapping[str, Any]]:
-        """The rows that the store does not have as they are: the last one of a study tells which
-        search is its present one."""
+        """The rows that the store does not have as they are: the last row of a study names its
+        present search."""
         before = store.studies(self.studies[0].experiment)
         names = ["study", "search_id", "experiment_yaml"]
         have = set(before[names].itertuples(index=False, name=None))

@@ -141,8 +141,8 @@ def _trial(index: int) -> Trial:
 
 
 def _initialization(context: StudyContext, trial: Trial) -> Finding:
-    first, again = (dict(context.model(trial).named_parameters()) for _ in range(2))
-    same = all(torch.equal(value, again[name]) for name, value in first.items())
+    first, second = (dict(context.model(trial).named_parameters()) for _ in range(2))
+    same = all(torch.equal(value, second[name]) for name, value in first.items())
     return Finding(
         check="initialization",
         passed=same,

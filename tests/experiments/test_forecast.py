@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.config.file import load
-from experiments.scheduling import forecast as module
-from experiments.scheduling.forecast import PROBE_SECONDS, Forecast, forecast, packs
+from experiments.execution import forecast as module
+from experiments.execution.forecast import PROBE_SECONDS, Forecast, forecast, packs
 from experiments.training.evaluation_grid import evaluation_steps
 from tests.problems import study
 
