@@ -49,7 +49,7 @@ def figures() -> dict[str, str]:
 
 def experiments() -> dict[str, str]:
     """The packaged experiments: each file's first comment line."""
-    from experiments.config.packaged import names
+    from experiments.config.sources import names
 
     return names()
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from batchscale.run import Run
-    from experiments.config.file import Experiment
-    from experiments.config.plans import StudyPlan
+    from experiments.config.compile import Experiment
+    from experiments.config.study_plan import StudyPlan
     from experiments.scheduling.events import Observer
     from results.storage.location import Location
 
@@ -29,7 +29,7 @@ def load(
     Raises:
         CommandError: none of them, or two.
     """
-    from experiments.config import file
+    from experiments.config import compile as config
 
     if source is not None and settings:
         raise CommandError(
@@ -37,12 +37,12 @@ def load(
             hint='what a file says is changed by overrides=["trials=8"]',
         )
     if source is not None:
-        return file.load(source, overrides)
+        return config.load(source, overrides)
     if not settings:
         raise CommandError(
             "sweep needs an experiment", hint='bs.sweep("digits"), or keywords: workload=…'
         )
-    return file.from_keywords(**settings)
+    return config.from_keywords(**settings)
 
 
 def run(

@@ -29,7 +29,7 @@ STUDIES = 60
 
 def experiment() -> Any:
     """About 100,000 trials."""
-    from experiments.config.file import load
+    from experiments.config.compile import load
 
     trials = -(-100_000 // STUDIES)
     return load({**EXPERIMENT, "trials": trials})

@@ -14,7 +14,7 @@ import typer.main
 
 import batchscale
 from batchscale.cli.commands import app
-from experiments.config.experiment import Experiment
+from experiments.config.compile import Experiment
 from experiments.search.domains import DOMAINS
 from results.extensions import KINDS
 

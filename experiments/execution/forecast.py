@@ -20,7 +20,7 @@ import torch
 from scipy.optimize import nnls
 from torch import Tensor
 
-from experiments.config.plans import StudyPlan
+from experiments.config.study_plan import StudyPlan
 from experiments.engines import Engine, make_engine
 from experiments.engines.selection import Arithmetic, preferred, stackable
 from experiments.engines.stacked import MODELS

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import workloads
-from experiments.config.file import Experiment
-from experiments.config.plans import StudyPlan
+from experiments.config.compile import Experiment
+from experiments.config.study_plan import StudyPlan
 from experiments.plan import Study
 from experiments.records.rows import git_commit, layout_columns, study_columns
 from results.schema import json_text

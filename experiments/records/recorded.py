@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from experiments.config.plans import StudyPlan
+from experiments.config.study_plan import StudyPlan
 from experiments.errors import ExperimentError
 from experiments.identity import study_id
 from experiments.plan import Study

@@ -23,7 +23,7 @@ Side = tuple[str, Literal["low", "high"]]
 
 
 class Block(Protocol):
-    """What is needed of ``experiments.config.enlarged.Enlarged``."""
+    """What is needed of ``experiments.config.study_plan.Enlarged``."""
 
     @property
     def trials(self) -> Sequence[Trial]: ...
@@ -33,7 +33,7 @@ class Block(Protocol):
 
 
 class Plan(Protocol):
-    """What is needed of ``experiments.config.plans.StudyPlan``."""
+    """What is needed of ``experiments.config.study_plan.StudyPlan``."""
 
     @property
     def study(self) -> Study: ...

@@ -10,7 +10,7 @@ import pytest
 
 import batchscale as bs
 from experiments import schedules
-from experiments.config.file import load
+from experiments.config.compile import load
 from experiments.errors import ExperimentError
 from experiments.execution.executors.base import ExecutorContext
 from experiments.execution.executors.in_process import InProcess

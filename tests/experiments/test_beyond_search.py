@@ -11,7 +11,7 @@ import pytest
 
 import results as dataset
 from analysis.curves import edges
-from experiments.config.file import load
+from experiments.config.compile import load
 from experiments.errors import ExperimentError
 from experiments.execution.sweep import Summary, sweep
 from experiments.scheduling.events import Event, Note

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.config.file import load
+from experiments.config.compile import load
 from experiments.execution import forecast as module
 from experiments.execution.forecast import PROBE_SECONDS, Forecast, forecast, packs
 from experiments.training.evaluation_grid import evaluation_steps

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.config.file import load
+from experiments.config.compile import load
 from experiments.execution.ledger import Ledger
 from experiments.execution.sweep import sweep
 from experiments.execution.worker import Pace, run_pack

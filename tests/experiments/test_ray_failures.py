@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import results as dataset
-from experiments.config.file import load
+from experiments.config.compile import load
 from experiments.errors import ExperimentError
 from experiments.execution.executors import cluster
 from experiments.execution.sweep import sweep

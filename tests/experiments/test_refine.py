@@ -165,8 +165,8 @@ def test_who_is_worse_than_what_is_known_does_not_walk() -> None:
     assert any(end.steps_to_target is not None for end in ended.values())
 
 
-def test_a_repeat_does_not_take_a_searched_trials_place() -> None:
-    """Minima are over searched trials: what others reach neither stops them nor their walk."""
+def test_repeats_do_not_take_a_searched_trials_place() -> None:
+    """Minima are over searched trials: what repeats reach neither stops them nor their walk."""
     of = coarse(refine=1.05, keep=1)
     some = some_of(of, 5)
     alone = {t.id: outcomes(train(of, (t,)))[t.id] for t in some}

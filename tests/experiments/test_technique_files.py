@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import batchscale as bs
-from experiments.config.file import load
+from experiments.config.compile import load
 from experiments.errors import ExperimentError
 from experiments.identity import canonical
 from experiments.plan import WorkloadRef
@@ -117,7 +117,7 @@ def test_identity(user_techniques: WorkloadRef) -> None:
         ),
         ("[{}]", "technique {} is neither", "none"),
         ("[]", "grid.technique is an empty list", "leave the key out"),
-        ("[{clip: 1}, {clip: 1.0}]", "grid.technique: {'clip': 1.0} is said twice", "keep one"),
+        ("[{clip: 1}, {clip: 1.0}]", "grid.technique: {'clip': 1.0} is given twice", "keep one"),
         ('["my.py:Scald"]', "my.py has no class 'Scald'", "did you mean 'Scaled'?"),
         (
             '["my.py:Plain"]',

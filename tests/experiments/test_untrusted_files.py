@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import results as dataset
-from experiments.config.file import Experiment, load
+from experiments.config.compile import Experiment, load
 from experiments.encoding import decode, encode
 from experiments.execution.ledger import Ledger
 from experiments.execution.sweep import sweep

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from experiments.config.file import load
+from experiments.config.compile import load
 from experiments.engines import stackable
 from experiments.errors import ExperimentError
 from experiments.optimizers import get
