@@ -64,16 +64,18 @@ class TrialRun:
         """The target's metric against the step, with the target and where it was reached."""
         import matplotlib.pyplot as plt
 
-        from analysis.figures.drawing.style import COLUMN, FAINT, context, grid, look
+        from analysis.figures.drawing.colours import FAINT
+        from analysis.figures.drawing.page import COLUMN, Page
+        from analysis.figures.drawing.style import curve_style, grid
 
         frame, target = self.measurements, self.target
-        with context():
+        with Page().context():
             if ax is None:
                 size = (COLUMN, 0.7 * COLUMN)
                 ax = plt.subplots(figsize=size, layout="constrained")[1]
             ax.set(xscale="log", xlabel="step", ylabel=target.metric.replace("_", " "))
             grid(ax)
-            ax.plot(frame["step"], frame[target.metric], color=look(0).colour)
+            ax.plot(frame["step"], frame[target.metric], color=curve_style(0).colour)
             ax.axhline(target.value, color=FAINT, linestyle="--", linewidth=0.8)
             # On the left, where a curve that is still far from its target leaves room.
             ax.annotate(
@@ -82,7 +84,7 @@ class TrialRun:
             )  # fmt: skip
             if self.steps_to_target is not None:
                 hit = frame[frame["step"] == self.steps_to_target]
-                ax.plot(hit["step"], hit[target.metric], marker="o", color=look(1).colour)
+                ax.plot(hit["step"], hit[target.metric], marker="o", color=curve_style(1).colour)
                 ax.set_title(f"target reached at step {self.steps_to_target:,}")
         return ax
 

@@ -30,7 +30,7 @@ PAGE = DOCS / "gallery.md"
 PICTURES = DOCS / "img" / "gallery"
 FIGURES = DOCS.parent / "figures" / "gallery"
 
-SHOWN = 130
+PIXELS_PER_INCH = 130
 """Pixels of the page that an inch of print takes; a picture has twice as many, for fine screens."""
 
 WIDEST = 736
@@ -62,13 +62,13 @@ class Entry(BaseModel):
     caption: str = Field(min_length=1)
 
     @property
-    def words(self) -> list[str]:
+    def arguments(self) -> list[str]:
         """What the command line gets."""
         return shlex.split(self.command)[1:]
 
     @property
     def is_report(self) -> bool:
-        return self.words[0] == "report"
+        return self.arguments[0] == "report"
 
     @property
     def alt(self) -> str:
@@ -94,33 +94,33 @@ def sections(path: Path | None = None) -> list[Section]:
     """
     path = path or LIST
     try:
-        found = [Section(**one) for one in yaml.safe_load(path.read_text(encoding="utf-8"))]
+        listed = [Section(**item) for item in yaml.safe_load(path.read_text(encoding="utf-8"))]
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         raise ValueError(f"{path.name}: {place}: {first['msg']} ({first['input']!r})") from error
-    names = [entry.name for entry in entries(found)]
-    if twice := {name for name in names if names.count(name) > 1}:
-        raise ValueError(f"{path.name}: {', '.join(sorted(twice))}: an entry's name is its own")
-    return found
+    names = [entry.name for entry in entries(listed)]
+    if repeated := {name for name in names if names.count(name) > 1}:
+        raise ValueError(f"{path.name}: {', '.join(sorted(repeated))}: an entry's name is its own")
+    return listed
 
 
-def entries(found: Sequence[Section]) -> Iterator[Entry]:
+def entries(listed: Sequence[Section]) -> Iterator[Entry]:
     """All entries, in order."""
-    for section in found:
+    for section in listed:
         yield from section.entries
 
 
-def page(found: Sequence[Section]) -> str:
+def page(listed: Sequence[Section]) -> str:
     """The text of gallery.md."""
     parts = [HEAD]
-    for section in found:
+    for section in listed:
         parts += [f"\n## {section.section}\n", *([f"\n{section.text}\n"] if section.text else [])]
-        parts += [_shown(entry) for entry in section.entries]
+        parts += [_markdown(entry) for entry in section.entries]
     return "".join(parts)
 
 
-def _shown(entry: Entry) -> str:
+def _markdown(entry: Entry) -> str:
     suffix = "html" if entry.is_report else "pdf"
     if entry.is_report:
         # The page is made where the site is built, so that a link to it holds there alone.
@@ -147,7 +147,7 @@ def make(entry: Entry, folder: Path) -> Path:
     status: object = 0
     with redirect_stdout(said), redirect_stderr(said):
         try:
-            cli.main([*entry.words, "-o", str(made)])
+            cli.main([*entry.arguments, "-o", str(made)])
         except SystemExit as end:
             status = end.code
     if status or not made.is_file():
@@ -166,7 +166,7 @@ def renew(entry: Entry, made: Path) -> Path:
     with Image.open(made) as opened:
         whole = opened.convert("RGB")
         inches = whole.width / opened.info["dpi"][0]
-    width = 2 * min(round(inches * SHOWN), WIDEST)
+    width = 2 * min(round(inches * PIXELS_PER_INCH), WIDEST)
     while True:
         size = (width, round(whole.height * width / whole.width))
         reduced = whole.resize(size, Image.Resampling.LANCZOS)
@@ -191,12 +191,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="these entries only")
     parser.add_argument("--renew", action="store_true", help="renew the committed pictures too")
     parser.add_argument("--page", action="store_true", help="write gallery.md alone")
-    asked = parser.parse_args(arguments)
-    found = sections()
-    every = list(entries(found))
-    if unknown := set(asked.names) - {entry.name for entry in every}:
+    options = parser.parse_args(arguments)
+    listed = sections()
+    every = list(entries(listed))
+    if unknown := set(options.names) - {entry.name for entry in every}:
         parser.error(f"no entry is called {', '.join(sorted(unknown))}")
-    chosen = [] if asked.page else [e for e in every if not asked.names or e.name in asked.names]
+    chosen = (
+        [] if options.page else [e for e in every if not options.names or e.name in options.names]
+    )
     began = time.monotonic()
     failed = 0
     for place, entry in enumerate(chosen, 1):
@@ -208,15 +210,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             failed += 1
             print(f"failed\n{error}", flush=True)
             continue
-        shrunk = f", {renew(entry, made).name}" if asked.renew and not entry.is_report else ""
+        shrunk = f", {renew(entry, made).name}" if options.renew and not entry.is_report else ""
         print(f"{time.monotonic() - start:.1f} s{shrunk}", flush=True)
-    if asked.renew:
+    if options.renew:
         kept = {f"{entry.name}.png" for entry in every if not entry.is_report}
         for left in sorted(PICTURES.glob("*.png")):
             if left.name not in kept:
                 left.unlink()
                 print(f"removed {left.name}: no entry has its name")
-    PAGE.write_text(page(found), encoding="utf-8")
+    PAGE.write_text(page(listed), encoding="utf-8")
     if chosen:
         print(f"{len(chosen) - failed} in {FIGURES}, {time.monotonic() - began:.0f} s")
     return 1 if failed else 0

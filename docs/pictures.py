@@ -14,7 +14,9 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
 
-from analysis.figures.drawing.style import FAINT, INK, LOOKS, context, log2_axis, tint
+from analysis.figures.drawing.colours import FAINT, INK, tint
+from analysis.figures.drawing.page import Page
+from analysis.figures.drawing.style import BLUE, VERMILION, log2_axis
 from analysis.fit.estimate import Estimate, estimate
 from analysis.fit.knee import Array, log_steps, theta
 from analysis.fit.least_squares import limit
@@ -27,7 +29,6 @@ TRUE = Cell(batch_sizes=doubling(14), critical=256.0, min_steps=100.0, noise=0.1
 SIZES = np.geomspace(TRUE.batch_sizes[0], TRUE.batch_sizes[-1], 400)
 STEPS = np.exp(log_steps(np.log(SIZES), theta(TRUE.min_steps, TRUE.critical)))
 LEAST = TRUE.min_steps * TRUE.critical
-BLUE, RED = LOOKS[0].colour, LOOKS[1].colour
 NAMES = ("perfect scaling", "diminishing\nreturns", "maximal\nparallelism")
 
 
@@ -82,15 +83,15 @@ def _bands(ax: Axes) -> None:
 
 def sweep(ax: Axes) -> None:
     """The points of one sweep, and curves that they allow."""
-    x, y, found = _sweeps()
-    best = found.fitted.params[0]
-    most = limit(found.fitted.data, found.fitted.sse, 0.9)[0]
+    x, y, estimated = _sweeps()
+    best = estimated.fitted.params[0]
+    most = limit(estimated.fitted.data, estimated.fitted.sse, 0.9)[0]
     at = np.log(SIZES)
-    for one in _allowed(x[0], y[0], best, most):
-        ax.plot(SIZES, np.exp(log_steps(at, one)), color=tint(BLUE, 0.25), linewidth=0.5)
+    for params in _allowed(x[0], y[0], best, most):
+        ax.plot(SIZES, np.exp(log_steps(at, params)), color=tint(BLUE, 0.25), linewidth=0.5)
     ax.plot(SIZES, np.exp(log_steps(at, best)), color=BLUE, linewidth=1.5)
     ax.plot(np.exp(x[0]), np.exp(y[0]), "o", color=BLUE, markeredgecolor="white", zorder=4)
-    low, high = (np.exp(end["critical_batch_size"][0]) for end in (found.low, found.high))
+    low, high = (np.exp(end["critical_batch_size"][0]) for end in (estimated.low, estimated.high))
     ax.plot([low, high], [60, 60], color=INK, linewidth=1.4, marker="|", markersize=6)
     ax.text(low / 1.4, 60, "critical batch size, 90 %", fontsize=7, va="center", ha="right")
     ax.set_title("one sweep: curves that its points allow")
@@ -105,13 +106,13 @@ def sweep(ax: Axes) -> None:
 
 def sweeps(ax: Axes) -> None:
     """The intervals of twenty sweeps of the same truth."""
-    _, _, found = _sweeps()
-    kinds = (found.low, found.value, found.high)
+    _, _, estimated = _sweeps()
+    kinds = (estimated.low, estimated.value, estimated.high)
     for i, (low, value, high) in enumerate(
         zip(*(np.exp(kind["critical_batch_size"]) for kind in kinds), strict=True)
     ):
         holds = low <= TRUE.critical <= high
-        colour = BLUE if holds else RED
+        colour = BLUE if holds else VERMILION
         ax.plot([low, high], [i, i], color=colour, linewidth=1.4, marker="|", markersize=4)
         ax.plot(value, i, "o" if holds else "s", color=colour, markersize=3.2)
     ax.axvline(TRUE.critical, color=INK, linewidth=0.8, linestyle=":")
@@ -146,7 +147,7 @@ def main() -> None:
     """Write all four."""
     mpl.use("agg")
     for panel in (steps, examples, sweep, sweeps):
-        with context():
+        with Page().context():
             figure, ax = plt.subplots(figsize=(3.4, 2.9), layout="constrained")
             panel(ax)
             figure.savefig(IMAGES / f"concepts-{panel.__name__}.png", dpi=216)

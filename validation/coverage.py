@@ -13,7 +13,7 @@ import pandas as pd
 
 from analysis.fit import knee as q
 from analysis.fit.knee import QUANTITIES, Array, log_steps, theta
-from validation.page import SHORT, keep, kept, paragraphs, share, table
+from validation.page import SHORT, keep, paragraphs, share, table
 from validation.tally import (
     ENOUGH,
     FAR,
@@ -154,11 +154,6 @@ def count(block: Block) -> dict[str, object]:
 
 def section(processes: int | None) -> str:
     return render(keep("coverage", run(count, BLOCKS, "coverage", processes)))
-
-
-def rendered() -> str:
-    """The section as the kept counts give it."""
-    return render(kept("coverage"))
 
 
 def render(frame: pd.DataFrame) -> str:

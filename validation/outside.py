@@ -13,14 +13,15 @@ import pandas as pd
 from analysis.fit.knee import QUANTITIES, Array, log_steps, theta
 from validation import exact, nqm
 from validation.exact import LogSteps, between
-from validation.page import SHORT, keep, kept, number, paragraphs, share, table
+from validation.page import SHORT, keep, number, paragraphs, share, table
 from validation.tally import (
     REGIMES,
     TOLERANCE,
     Drawn,
     analyse,
-    claims,
+    claimed,
     coverage_table,
+    estimates,
     named,
     run,
     tally,
@@ -160,22 +161,13 @@ def count(block: Block) -> dict[str, object]:
     estimate = analyse(drawn)
     where = ("shape", "noise", "repeats", "number")
     row: dict[str, object] = {name: getattr(block, name) for name in where}
-    for name in QUANTITIES:
-        true = float(drawn.truth[name][0])
-        row[f"true:{name}"] = float(f"{np.exp(true):.6g}")
-        off = np.median(estimate.fitted.value(name)) - true
-        row[f"ratio:{name}"] = round(float(np.exp(off)), 4) if np.isfinite(true) else None
+    row |= estimates(estimate, drawn)
     row["sloped"] = int(estimate.fitted.data.sloped.sum())
     return {**row, **tally(estimate, drawn)}
 
 
 def section(processes: int | None) -> str:
     return render(keep("outside", run(count, BLOCKS, "outside", processes)))
-
-
-def rendered() -> str:
-    """The section as the kept counts give it."""
-    return render(kept("outside"))
 
 
 def render(frame: pd.DataFrame) -> str:
@@ -225,14 +217,12 @@ def _said(frame: pd.DataFrame) -> str:
     by = ["shape", "noise"]
     for key, group in frame.groupby(by, sort=False):
         ratios = [group[f"ratio:{name}"].mean() for name in QUANTITIES]
-        curves = group["curves"].sum()
-        claimed = [claims(group, name, 0)[1] + group[f"false:{name}"].sum() for name in REGIMES]
         rows.append(
             [
                 *named(by, key),
                 *("–" if np.isnan(ratio) else f"{ratio:.2f}" for ratio in ratios),
-                *(share(of, curves) for of in claimed),
-                share(group["sloped"].sum(), curves),
+                *claimed(group),
+                share(group["sloped"].sum(), group["curves"].sum()),
             ]
         )
     head = ["shape", "noise", *SHORT.values(), "claims perfect scaling", "claims a plateau"]

@@ -15,17 +15,9 @@ from matplotlib.lines import Line2D
 from analysis.curves.curve import Curve
 from analysis.figures import save
 from analysis.figures.drawing import marks, strips
-from analysis.figures.drawing.style import (
-    COLUMN,
-    FAINT,
-    INK,
-    LOOKS,
-    Look,
-    context,
-    grid,
-    log2_axis,
-    look,
-)
+from analysis.figures.drawing.colours import FAINT, INK
+from analysis.figures.drawing.page import COLUMN, Page
+from analysis.figures.drawing.style import PALETTE, CurveStyle, curve_style, grid, log2_axis
 from analysis.fit.regimes import Regimes
 from validation.packaged import interval, located, named, sources
 from validation.page import PAGE, table
@@ -41,7 +33,7 @@ NAMES = {
     "mlperf_rcp": "MLPerf",
     OWN: OWN,
 }
-_MINE = Look("#000000", "D", "-")
+_MINE = CurveStyle("#000000", "D", "-")
 BOTH = ("mnist-simple-cnn", "cifar10-resnet8")
 """Published workloads that are packaged as workloads too: a panel each."""
 
@@ -166,7 +158,7 @@ def knees(every: Sequence[Knee]) -> Figure:
     used = [knee for knee in every if knee.why_not is None]
     counts = Counter(knee.source for knee in used)
     names = dict.fromkeys(knee.source for knee in every if knee.source != OWN)
-    looks = {**{name: look(i) for i, name in enumerate(names)}, OWN: _MINE}
+    looks = {**{name: curve_style(i) for i, name in enumerate(names)}, OWN: _MINE}
     sides: list[float] = []
     tops: list[float] = []
     for knee in used:
@@ -209,7 +201,7 @@ def _curves(count: int) -> str:
     return f"{count} curve" + "s" * (count != 1)
 
 
-def _dots(ax: Axes, x: np.ndarray, y: np.ndarray, fitted: np.ndarray, style: Look) -> None:
+def _dots(ax: Axes, x: np.ndarray, y: np.ndarray, fitted: np.ndarray, style: CurveStyle) -> None:
     for which, face in ((fitted, style.colour), (~fitted, "white")):
         ax.plot(
             x[which], y[which], marker=style.marker, linestyle="none", markersize=3.2, zorder=4,
@@ -218,7 +210,7 @@ def _dots(ax: Axes, x: np.ndarray, y: np.ndarray, fitted: np.ndarray, style: Loo
         )  # fmt: skip
 
 
-def _handle(style: Look, text: str, *, hollow: bool = False, line: bool = False) -> Line2D:
+def _handle(style: CurveStyle, text: str, *, hollow: bool = False, line: bool = False) -> Line2D:
     return Line2D(
         [], [], color=style.colour, marker=style.marker, linestyle=style.line if line else "none",
         label=text, markerfacecolor="white" if hollow else style.colour,
@@ -244,7 +236,7 @@ def _panel(ax: Axes, workload: str, published: Sequence[Knee], own: Sequence[Kne
     grid(ax)
     # A training algorithm has one colour, whoever measured it.
     order = list(dict.fromkeys(str(knee.curve.group.get("optimizer")) for knee in both))
-    looks = [LOOKS[order.index(str(knee.curve.group.get("optimizer")))] for knee in both]
+    looks = [PALETTE[order.index(str(knee.curve.group.get("optimizer")))] for knee in both]
     for knee, style in zip(both, looks, strict=True):
         _points(ax, knee, style)
     regimes: list[Regimes | None] = [knee.regimes for knee in both]
@@ -265,7 +257,7 @@ def _panel(ax: Axes, workload: str, published: Sequence[Knee], own: Sequence[Kne
     ax.set_ylabel("steps to target")
 
 
-def _points(ax: Axes, knee: Knee, style: Look) -> None:
+def _points(ax: Axes, knee: Knee, style: CurveStyle) -> None:
     x = np.geomspace(*knee.regimes.fitted_over, 200)
     filled = knee.source == OWN
     ax.plot(x, knee.regimes.steps(x), color=style.colour, linestyle=style.line, zorder=4,
@@ -283,7 +275,7 @@ def _points(ax: Axes, knee: Knee, style: Look) -> None:
 
 def pictures(folder: Path, every: Sequence[Knee]) -> list[Path]:
     """Both pictures as files of a folder; what was written."""
-    with context():
+    with Page().context():
         return [
             *save(knees(every), folder / PICTURES["knees"]),
             *save(workloads(every), folder / PICTURES["workloads"]),

@@ -14,9 +14,19 @@ import pandas as pd
 from analysis.curves.curve import Curve, curves
 from analysis.fit.knee import QUANTITIES, Array
 from validation import surface as surfaces
-from validation.page import SHORT, keep, kept, number, paragraphs, share, table
+from validation.page import SHORT, keep, number, paragraphs, share, table
 from validation.surface import Surface, sweep
-from validation.tally import REGIMES, Drawn, analyse, claims, named, run, tally
+from validation.tally import (
+    REGIMES,
+    Drawn,
+    analyse,
+    claimed,
+    coverage_cells,
+    estimates,
+    named,
+    run,
+    tally,
+)
 
 DIMENSIONS = (1, 2, 3)
 TRIALS = (16, 64)
@@ -103,11 +113,7 @@ def count(block: Block) -> dict[str, object]:
         "ran": sum(point.ran for curve in made for point in curve.points),
         "scatter": round(float(np.median(answer.fitted.noise)), 4),
     }
-    for name in QUANTITIES:
-        true = block.truth[name]
-        row[f"true:{name}"] = float(f"{np.exp(true):.6g}")
-        row[f"ratio:{name}"] = round(float(np.exp(np.median(answer.fitted.value(name)) - true)), 4)
-    return {**row, **tally(answer, measured)}
+    return {**row, **estimates(answer, measured), **tally(answer, measured)}
 
 
 def section(processes: int | None) -> str:
@@ -120,42 +126,29 @@ def section(processes: int | None) -> str:
     return render(keep("searches", run(count, blocks, "searches", processes)))
 
 
-def rendered() -> str:
-    """The section as the kept counts give it."""
-    return render(kept("searches"))
-
-
 BY = ["dimensions", "trials", "noise"]
 
 
 def render(frame: pd.DataFrame) -> str:
     """The section's Markdown from its counts."""
-    covered, estimates = [], []
+    covered, ratios = [], []
     for key, group in frame.groupby(BY, sort=False):
         total, cells = group.sum(numeric_only=True), named(BY, key)
         covered.append(
             [
                 *cells,
                 f"{100 * group['scatter'].mean():.1f} %",
-                *(
-                    f"{share(total[f'covered:{name}'], total['curves'])} "
-                    f"({round(100 * total[f'open:{name}'] / total['curves'])})"
-                    for name in QUANTITIES
-                ),
+                *coverage_cells(total),
             ]
         )
-        claimed = []
-        for name in REGIMES:
-            of = claims(group, name, 0)[1] + total[f"false:{name}"]
-            claimed.append(share(of, total["curves"]))
-        estimates.append(
+        ratios.append(
             [
                 *cells,
                 *(
                     f"{number(group[f'true:{name}'].iloc[0])} · {group[f'ratio:{name}'].mean():.2f}"
                     for name in QUANTITIES
                 ),
-                *claimed,
+                *claimed(group),
                 share(total["censored"], total["curves"] * len(surfaces.SIZES)),
             ]
         )
@@ -166,7 +159,7 @@ def render(frame: pd.DataFrame) -> str:
         table([*head, "scatter", *SHORT.values()], covered),
         "The truth · the median of the estimates (wherever they lie) over it; claims and censored "
         "points in per cent:",
-        table([*head, *SHORT.values(), *regimes], estimates),
+        table([*head, *SHORT.values(), *regimes], ratios),
     )
 
 

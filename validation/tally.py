@@ -74,17 +74,41 @@ def tally(estimate: Estimate, drawn: Drawn) -> dict[str, int]:
     return counts
 
 
+def estimates(estimate: Estimate, drawn: Drawn) -> dict[str, float | None]:
+    """``true:…`` and ``ratio:…``: each quantity of curves with one truth, and the median of the
+    estimates, wherever they lie, over it; None where there is none."""
+    columns: dict[str, float | None] = {}
+    for name in QUANTITIES:
+        true = float(drawn.truth[name][0])
+        off = np.median(estimate.fitted.value(name)) - true
+        columns[f"true:{name}"] = float(f"{np.exp(true):.6g}")
+        columns[f"ratio:{name}"] = round(float(np.exp(off)), 4) if np.isfinite(true) else None
+    return columns
+
+
+def coverage_cells(total: pd.Series) -> list[str]:
+    """Coverage of each quantity in per cent, the share of open intervals in brackets."""
+    return [
+        f"{share(total[f'covered:{name}'], total['curves'])} "
+        f"({round(100 * total[f'open:{name}'] / total['curves'])})"
+        for name in QUANTITIES
+    ]
+
+
+def claimed(counts: pd.DataFrame) -> list[str]:
+    """How many curves claim each regime as reached, in per cent."""
+    return [
+        share(claims(counts, name, 0)[1] + counts[f"false:{name}"].sum(), counts["curves"].sum())
+        for name in REGIMES
+    ]
+
+
 def coverage_table(frame: pd.DataFrame, by: list[str], heads: list[str]) -> str:
-    """Coverage in per cent, the share of open intervals in brackets, a row a value of ``by``."""
+    """``coverage_cells``, a row a value of ``by``."""
     rows = []
     for key, group in frame.groupby(by, sort=False):
         total = group.sum(numeric_only=True)
-        cells = [
-            f"{share(total[f'covered:{name}'], total['curves'])} "
-            f"({round(100 * total[f'open:{name}'] / total['curves'])})"
-            for name in QUANTITIES
-        ]
-        rows.append([*named(by, key), int(total["curves"]), *cells])
+        rows.append([*named(by, key), int(total["curves"]), *coverage_cells(total)])
     return table([*heads, "curves", *SHORT.values()], rows)
 
 

@@ -3,8 +3,9 @@
 ``steps`` is steps.py in this folder, ``shallue-fig1`` is shallue/fig1.py: a new file is a new
 figure, described by the first sentence of its docstring. The file has
 
-- ``draw(data, *, ax=None, ...) -> Axes``: draws a `analysis.figure_data.FigureData`. Further
-  keyword arguments are the figure's options.
+- ``draw(data, *, ax=None, page=None, ...) -> Axes``: draws a `analysis.figure_data.FigureData`, on
+  ``ax``, or on a new figure whose size ``page`` (`drawing.page.Page`) says. A figure that needs
+  neither leaves them out. Further keyword arguments are the figure's options.
 - ``numbers(data, ...) -> DataFrame``: what the figure shows, for the CSV beside it. It takes the
   same options. A user's figure may leave it out.
 """
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from analysis.figures.drawing.page import Page
+
 FORMATS = (".pdf", ".png", ".svg")
 _FOLDER = Path(__file__).parent
 
@@ -45,8 +48,8 @@ class FigureKind:
 
     @cached_property
     def options(self) -> list[str]:
-        """The names of its own options: the keyword arguments of ``draw``, without ``ax``."""
-        return [name for name in self._arguments if name != "ax"]
+        """The names of its own options: the keyword arguments of ``draw`` but ``ax``, ``page``."""
+        return [name for name in self._arguments if name not in ("ax", "page")]
 
     @cached_property
     def _arguments(self) -> list[str]:
@@ -64,14 +67,19 @@ class FigureKind:
                     else "it has no options of its own",
                 )
 
-    def draw_on(self, data: FigureData, ax: Axes | None, options: Mapping[str, object]) -> Axes:
+    def draw_on(
+        self, data: FigureData, ax: Axes | None, page: Page, options: Mapping[str, object]
+    ) -> Axes:
         """Draw it; its axes, the first of them where it has several."""
         if ax is not None and "ax" not in self._arguments:
             raise ResultsError(
                 f"figure {self.name} cannot be drawn on given axes",
                 hint="leave out ax, or add the keyword argument ax=None to its function",
             )
-        drawn = self.draw(data, **options) if ax is None else self.draw(data, ax=ax, **options)
+        given = {"ax": ax, "page": page}
+        drawn = self.draw(
+            data, **{name: given[name] for name in given if name in self._arguments}, **options
+        )
         axes = getattr(drawn, "axes", None)
         if isinstance(axes, list) and axes:  # a matplotlib Figure
             drawn = axes[0]
@@ -152,8 +160,8 @@ def draw(
         ResultsError: no such figure, option, width or style, nothing to draw, several panels on one
             ``ax``, or a width together with ``ax``.
     """
-    from analysis.figures.drawing.page import context, on, page, remember
-    from analysis.figures.drawing.text_fit import fit
+    from analysis.figures.drawing.page import Page, remember_style
+    from analysis.figures.drawing.text_fit import fit_figure
 
     kind = get(figure) if isinstance(figure, str) else figure
     kind.check(options)
@@ -162,12 +170,13 @@ def draw(
             "width sets the size of a new figure, and ax belongs to a figure that exists",
             hint="leave out one of them",
         )
-    with on(page(width, style)), context():
-        drawn = kind.draw_on(_data(data, regimes, tolerance), ax, options)
+    page = Page.of(width, style)
+    with page.context():
+        drawn = kind.draw_on(_data(data, regimes, tolerance), ax, page, options)
         whole = drawn.get_figure(root=True)
         if ax is None and whole is not None:
-            fit(whole)
-            remember(whole)
+            fit_figure(whole)
+            remember_style(whole)
     return drawn
 
 
@@ -201,7 +210,7 @@ def save(drawn: Axes | Figure, path: str | Path, frame: pd.DataFrame | None = No
     """
     from matplotlib.figure import Figure
 
-    from analysis.figures.drawing.page import context
+    from analysis.figures.drawing.page import saving
 
     path = Path(path)
     path = path if path.suffix else path.with_suffix(".pdf")
@@ -215,7 +224,7 @@ def save(drawn: Axes | Figure, path: str | Path, frame: pd.DataFrame | None = No
     # Without dates the same figure is the same file.
     stamp = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}.get(path.suffix.lower())
     try:
-        with context(figure):
+        with saving(figure):
             figure.savefig(path, metadata=stamp)
         if frame is not None:
             table = path.with_suffix(".csv")

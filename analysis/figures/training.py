@@ -11,7 +11,6 @@ import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
-from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from analysis.curves.curve import Curve
@@ -20,111 +19,123 @@ from analysis.curves.points import Point
 from analysis.curves.runs import CLASSES
 from analysis.curves.thinned_evaluations import Evaluations
 from analysis.figure_data import FigureData
-from analysis.figures.drawing.colours import faint, ground, ink, seen, tint
-from analysis.figures.drawing.page import context, mark, stroke, unit
+from analysis.figures.drawing.colours import faint, ground, ink, tint, visible
+from analysis.figures.drawing.legends import OUTCOMES, entry, shared_legend
+from analysis.figures.drawing.page import Page, mark, stroke, unit
 from analysis.figures.drawing.style import (
-    LOOKS,
+    BLUE,
+    DASHES,
+    ORANGE,
+    VERMILION,
+    figure_width,
     grid,
     left_column,
     log10_axis,
+    name_axes,
+    panel_axes,
     plain,
     tiles,
 )
 from results.counts import count
 from results.errors import ResultsError
 from results.storage.dataset import retrying
+from results.targets.target import Target
 
 MOST = 12
 """Panels of one figure."""
-_TALL, _LEAST = 1.45, 1.55
-"""Inches of a panel: its height, and what it needs across."""
-
-_BLUE, _VERMILION = LOOKS[0].colour, LOOKS[1].colour
-
-
-def _colours() -> dict[str, Any]:
-    return {
-        "reached": tint(seen(_BLUE), 0.4),
-        "not reached": tint(faint(), 0.55),
-        "dominated": tint(faint(), 0.55),
-        "infeasible": tint(seen(_VERMILION), 0.6),
-    }
-
-
-_WORDS = {
-    "reached": "target reached",
-    "not reached": "not reached",
-    "dominated": "dominated: not known",
-    "infeasible": "infeasible",
-}
+_PANEL, _LEAST = 1.45, 1.55
+"""Inches of a panel: its height, and the width that it needs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Panel:
     curve: Curve
+    target: Target
     point: Point
-    looks: Mapping[str, np.ndarray]
+    evaluations: Mapping[str, np.ndarray]
     """Of each trial its steps and values, (2, n)."""
 
+    @property
+    def outcomes(self) -> dict[str, str]:
+        """What became of each trial that has measurements."""
+        outcomes = {str(trial.trial): trial.became for trial in self.point.trial_outcomes}
+        return {trial: outcomes[trial] for trial in self.evaluations}
 
-def draw(shown: FigureData, *, ax: Axes | None = None) -> Axes:
+
+def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) -> Axes:
     """A panel a batch size: the metric of every trial that ran against steps.
 
     The best trial (X(1) of the N) is dark, from its last miss to its first hit the bracket, the
     level line the target. A trial that diverged ends in a cross. Of more batch sizes than a figure
     holds those are shown that divide them evenly, the ends among them.
     """
-    found = _panels(shown, one=ax is not None)
-    with context():
-        many = len({id(panel.curve) for panel in found}) > 1
-        need = min(len(found), 4) * 1.7 + 0.4
-        axes = [ax] if ax is not None else tiles(
-            len(found), _TALL, extra=0.95, least=_LEAST, need=need, sharex=True, sharey=True
-        )  # fmt: skip
-        texts = labels([panel.curve.group for panel in found]) if many else [""] * len(found)
-        for one, panel, text in zip(axes, found, texts, strict=True):
-            size = plain(panel.point.batch_size)
-            title = f"{text}, B = {size}" if many else f"batch size {size}"
-            _draw(one, panel, title)
-        _axes(axes, found, alone=ax is not None)
-        _legend(axes[0], found, alone=ax is not None)
+    chosen = _chosen(data)
+    curves = list({id(curve): curve for curve, _ in chosen}.values())
+    if ax is not None:
+        panel_axes(ax, sum(len(curve.points) for curve in curves), "batch size", list)
+    panels = _panels(data, chosen)
+    names = labels([panel.curve.group for panel in panels])
+    need = min(len(panels), 4) * 1.7 + 0.4
+    axes = panel_axes(
+        ax, len(panels), "batch size",
+        lambda: tiles(page or Page(), len(panels), _PANEL, extra=0.95, least=_LEAST, need=need,
+                      sharey=True),
+    )  # fmt: skip
+    several = len({id(panel.curve) for panel in panels}) > 1
+    for panel_ax, panel, name in zip(axes, panels, names, strict=True):
+        _draw_panel(panel_ax, panel)
+        size = plain(panel.point.batch_size)
+        title = f"{name}, B = {size}" if several else f"batch size {size}"
+        panel_ax.set_title(title, color=ink(), fontsize="small", pad=3 * unit())
+    _set_limits(axes, panels)
+    for panel_ax, panel in zip(axes, panels, strict=True):
+        _draw_divergences(panel_ax, panel)
+    metric = panels[0].target.metric.replace("_", " ")
+    name_axes(axes, "steps", metric, given=ax is not None)
+    if ax is None:
+        for panel_ax in axes:
+            panel_ax.tick_params(labelleft=panel_ax in left_column(axes))
+    handles = _handles(panels)
+    inside = {"loc": "lower left", "bbox_to_anchor": (0, 1.1), "ncols": 2, "borderpad": 0}
+    columns = min(len(handles), 4) if figure_width(axes[0]) > 5 else 2
+    shared_legend(axes, handles, None if ax is None else inside, ncols=columns)
     return axes[0]
 
 
-def numbers(shown: FigureData) -> pd.DataFrame:
-    """A row a look of every trial in the figure."""
-    frames = []
-    for panel in _panels(shown):
-        became = {one.trial: one.became for one in panel.point.trial_outcomes}
-        for trial, (step, value) in panel.looks.items():
-            frames.append(
-                pd.DataFrame(
-                    {
-                        "curve": panel.curve.label,
-                        "batch_size": panel.point.batch_size,
-                        "trial": trial,
-                        "became": became[trial],
-                        "best": trial == panel.point.trial,
-                        "step": step.astype(int),
-                        str(_metric(panel.curve)): value,
-                    }
-                )
+def numbers(data: FigureData) -> pd.DataFrame:
+    """A row an evaluation of every trial in the figure."""
+    return pd.concat(
+        [
+            pd.DataFrame(
+                {
+                    "curve": panel.curve.label,
+                    "batch_size": panel.point.batch_size,
+                    "trial": trial,
+                    "became": panel.outcomes[trial],
+                    "best": trial == panel.point.trial,
+                    "step": step.astype(int),
+                    panel.target.metric: value,
+                }
             )
-    return pd.concat(frames, ignore_index=True)
+            for panel in _panels(data, _chosen(data))
+            for trial, (step, value) in panel.evaluations.items()
+        ],
+        ignore_index=True,
+    )
 
 
-def _panels(shown: FigureData, *, one: bool = False) -> list[_Panel]:
-    """The batch sizes that are shown, with their looks, which are read once."""
+def _chosen(data: FigureData) -> list[tuple[Curve, Point]]:
+    """The batch sizes that are shown."""
     curves = [
         curve
-        for curve in shown.curves
-        if _metric(curve) and any(p.trial_outcomes for p in curve.points)
+        for curve in data.curves
+        if curve.target and any(point.trial_outcomes for point in curve.points)
     ]
-    if not curves or not shown.sources:
+    if not curves or not data.sources:
         raise ResultsError(
             "no training curves to draw", hint="this figure needs trials with their measurements"
         )
-    metrics = list(dict.fromkeys(str(_metric(curve)) for curve in curves))
+    metrics = list(dict.fromkeys(curve.target.metric for curve in curves if curve.target))
     if len(metrics) > 1:
         raise ResultsError(
             f"curves of several metrics ({', '.join(metrics)}) do not share their axes",
@@ -136,32 +147,41 @@ def _panels(shown: FigureData, *, one: bool = False) -> list[_Panel]:
             f"{count(MOST, 'batch size')}",
             hint="choose with --where \"optimizer = 'sgd'\"",
         )
-    chosen = [(curve, point) for curve in curves for point in _spread(curve, MOST // len(curves))]
-    if one and sum(len(curve.points) for curve in curves) > 1:
-        raise ResultsError(
-            "several batch sizes do not go on one pair of axes in this figure",
-            hint='choose one with --where "batch_size = 64", or leave ax out',
-        )
-    wanted = [
-        str(t.trial) for _, point in chosen for t in point.trial_outcomes if t.trial is not None
+    return [(curve, point) for curve in curves for point in _spread(curve, MOST // len(curves))]
+
+
+def _panels(data: FigureData, chosen: Sequence[tuple[Curve, Point]]) -> list[_Panel]:
+    """The batch sizes with their evaluations, which are read once."""
+    trials = [
+        str(trial.trial)
+        for _, point in chosen
+        for trial in point.trial_outcomes
+        if trial.trial is not None
     ]
-    looks = retrying(lambda: _read(shown.evaluations, wanted, metrics[0]))
-    found = []
-    for curve, point in chosen:
-        mine = {
-            str(t.trial): looks[str(t.trial)] for t in point.trial_outcomes if str(t.trial) in looks
-        }
-        found.append(_Panel(curve=curve, point=point, looks=mine))
-    if not any(panel.looks for panel in found):
+    target = chosen[0][0].target
+    assert target is not None
+    read = retrying(lambda: _read(data.evaluations, trials, target.metric))
+    panels = [
+        _Panel(
+            curve=curve,
+            target=curve.target,
+            point=point,
+            evaluations={
+                str(trial.trial): read[str(trial.trial)]
+                for trial in point.trial_outcomes
+                if str(trial.trial) in read
+            },
+        )
+        for curve, point in chosen
+        if curve.target is not None
+    ]
+    measured = [panel for panel in panels if panel.evaluations]
+    if not measured:
         raise ResultsError(
             "no training curves to draw: there are no measurements beside these trials",
             hint="published points and tables of steps have none",
         )
-    return [panel for panel in found if panel.looks]
-
-
-def _metric(curve: Curve) -> str | None:
-    return None if curve.target is None else curve.target.metric
+    return measured
 
 
 def _spread(curve: Curve, most: int) -> list[Point]:
@@ -169,148 +189,126 @@ def _spread(curve: Curve, most: int) -> list[Point]:
     ran = [point for point in curve.points if point.trial_outcomes]
     if len(ran) <= most:
         return ran
-    places = (
-        np.round(np.linspace(0, len(ran) - 1, most)).astype(int) if most > 1 else [len(ran) // 2]
-    )
-    return [ran[place] for place in places]
+    if most == 1:
+        return [ran[len(ran) // 2]]
+    return [ran[place] for place in np.round(np.linspace(0, len(ran) - 1, most)).astype(int)]
 
 
-def _read(looks: Evaluations, trials: Sequence[str], metric: str) -> dict[str, np.ndarray]:
-    """Steps and values of each trial, by step; values that are no numbers left out."""
-    steps: dict[int, list[np.ndarray]] = {}
-    for batch in looks.of(trials, metric):
+def _read(evaluations: Evaluations, trials: Sequence[str], metric: str) -> dict[str, np.ndarray]:
+    """Steps and values of each trial, by step, without values that are not finite."""
+    parts: dict[int, list[np.ndarray]] = {}
+    for batch in evaluations.of(trials, metric):
         assert batch.value is not None
         ends = np.append(batch.starts[1:], len(batch.step))
         for trial, start, end in zip(batch.trial, batch.starts, ends, strict=True):
-            both = np.array([batch.step[start:end], batch.value[start:end]], dtype=float)
-            steps.setdefault(int(trial), []).append(both)
-    found = {}
-    for place, parts in steps.items():
-        whole = np.concatenate(parts, axis=1)
-        whole = whole[:, np.isfinite(whole[1])]
-        if whole.shape[1]:
-            found[trials[place]] = whole[:, np.argsort(whole[0], kind="stable")]
-    return {trial: found[trial] for trial in trials if trial in found}
+            rows = np.array([batch.step[start:end], batch.value[start:end]], dtype=float)
+            parts.setdefault(int(trial), []).append(rows)
+    curves = {}
+    for place in sorted(parts):
+        rows = np.concatenate(parts[place], axis=1)
+        rows = rows[:, np.isfinite(rows[1])]
+        if rows.shape[1]:
+            curves[trials[place]] = rows[:, np.argsort(rows[0], kind="stable")]
+    return curves
 
 
-def _draw(ax: Axes, panel: _Panel, title: str) -> None:
-    target, point = panel.curve.target, panel.point
-    assert target is not None
+def _colour(outcome: str) -> Any:
+    if outcome == "reached":
+        return tint(visible(BLUE), 0.4)
+    return tint(visible(VERMILION), 0.6) if outcome == "infeasible" else tint(faint(), 0.55)
+
+
+def _draw_panel(ax: Axes, panel: _Panel) -> None:
+    point = panel.point
     grid(ax)
-    became = {str(one.trial): one.became for one in point.trial_outcomes}
     for name in reversed(CLASSES):
-        lines = [looks.T for trial, looks in panel.looks.items()
-                 if became[trial] == name and trial != point.trial]  # fmt: skip
+        lines = [
+            panel.evaluations[trial].T
+            for trial, outcome in panel.outcomes.items()
+            if outcome == name and trial != point.trial
+        ]
         ax.add_collection(
-            LineCollection(lines, colors=[_colours()[name]], linewidths=stroke(0.5), zorder=2),
+            LineCollection(lines, colors=[_colour(name)], linewidths=stroke(0.5), zorder=2),
             autolim=False,
         )
-    ax.axhline(target.value, color=ink(), linewidth=stroke(0.8), linestyle=(0, (4, 2)), zorder=3)
-    best = panel.looks.get(str(point.trial))
+    ax.axhline(panel.target.value, color=ink(), linewidth=stroke(0.8), linestyle=DASHES, zorder=3)
+    best = panel.evaluations.get(str(point.trial))
     if best is not None:
         ax.plot(*best, color=ink(), linewidth=stroke(1.2), zorder=5)
-        _bracket(ax, point, best)
+        _draw_bracket(ax, point, best)
     elif point.censored:
         ax.text(0.97, 0.94, "target not reached", transform=ax.transAxes, ha="right", va="top",
                 fontsize="small")  # fmt: skip
-    ax.set_title(title, color=ink(), fontsize="small", pad=3 * unit())
 
 
-def _between() -> Any:
-    return tint(seen(LOOKS[4].colour), 0.35)
+def _bracket_colour() -> Any:
+    return tint(visible(ORANGE), 0.35)
 
 
-def _bracket(ax: Axes, point: Point, best: np.ndarray) -> None:
-    """The last miss (hollow) and the first hit, and the stretch between."""
-    first = point.minimum
-    if first is None:
+def _draw_bracket(ax: Axes, point: Point, best: np.ndarray) -> None:
+    """The last miss (hollow) and the first hit, and the steps between."""
+    first_hit = point.minimum
+    if first_hit is None:
         return
-    low = point.last_miss or 0.0
-    ax.axvspan(max(low, 0.5), first, color=_between(), linewidth=0, zorder=1)
-    for step, face in ((low, ground()), (first, ink())):
-        at = np.flatnonzero(best[0] == step)
-        if len(at):
-            ax.plot(
-                [step], [best[1][at[0]]], marker="o", markersize=mark(3.4), color=ink(),
-                markerfacecolor=face, markeredgewidth=stroke(0.8), zorder=6,
-            )  # fmt: skip
+    last_miss = point.last_miss or 0.0
+    ax.axvspan(max(last_miss, 0.5), first_hit, color=_bracket_colour(), linewidth=0, zorder=1)
+    for step, face in ((last_miss, ground()), (first_hit, ink())):
+        places = np.flatnonzero(best[0] == step)
+        if len(places):
+            ax.plot([step], [best[1][places[0]]], marker="o", markersize=mark(3.4), color=ink(),
+                    markerfacecolor=face, markeredgewidth=stroke(0.8), zorder=6)  # fmt: skip
 
 
-def _axes(axes: Sequence[Axes], panels: Sequence[_Panel], *, alone: bool) -> None:
-    """One range for all panels: what trials that did not diverge measured, after their first
-    look; others are cut off above it."""
-    sane, target = [], panels[0].curve.target
-    assert target is not None
-    for panel in panels:
-        fine = {str(one.trial) for one in panel.point.trial_outcomes if one.became != "infeasible"}
-        sane += [looks[1] for trial, looks in panel.looks.items() if trial in fine]
-    values = np.concatenate(sane or [looks[1] for p in panels for looks in p.looks.values()])
-    values = np.append(values, [panel.curve.target.value for panel in panels if panel.curve.target])
+def _set_limits(axes: Sequence[Axes], panels: Sequence[_Panel]) -> None:
+    """One range for all panels: what trials that did not diverge measured; the others are cut off
+    above it."""
+    finite = [
+        panel.evaluations[trial][1]
+        for panel in panels
+        for trial, outcome in panel.outcomes.items()
+        if outcome != "infeasible"
+    ]
+    every = [evaluated for panel in panels for evaluated in panel.evaluations.values()]
+    values = np.concatenate(finite or [evaluated[1] for evaluated in every])
+    values = np.append(values, [panel.target.value for panel in panels])
     low, high = float(values.min()), float(np.quantile(values, 0.995))
-    steps = np.concatenate([looks[0] for panel in panels for looks in panel.looks.values()])
+    steps = np.concatenate([evaluated[0] for evaluated in every])
     first, last = max(float(steps[steps > 0].min()), 1.0), float(steps.max())
-    for one in axes:
-        one.set_xscale("log")
-        one.set_xlim(first / 1.15, last * 1.15)
-        log10_axis(one.xaxis, first / 1.15, last * 1.15, most=4)
+    for ax in axes:
+        ax.set_xscale("log")
+        ax.set_xlim(first / 1.15, last * 1.15)
+        log10_axis(ax.xaxis, first / 1.15, last * 1.15, most=4)
         if low > 0 and high / low > 5:
-            one.set_yscale("log")
-            one.set_ylim(low / 1.2, high * 1.3)
-            log10_axis(one.yaxis, low / 1.2, high * 1.3, most=5)
+            ax.set_yscale("log")
+            ax.set_ylim(low / 1.2, high * 1.3)
+            log10_axis(ax.yaxis, low / 1.2, high * 1.3, most=5)
         else:
-            one.set_ylim(low - 0.06 * (high - low), high + 0.08 * (high - low))
-    for one, panel in zip(axes, panels, strict=True):
-        _crosses(one, panel)
-    name = target.metric.replace("_", " ")
-    if alone:
-        axes[0].set_xlabel("steps")
-        axes[0].set_ylabel(name)
-        return
-    figure = axes[0].get_figure(root=True)
-    assert figure is not None
-    figure.supxlabel("steps")
-    figure.supylabel(name)
-    for one in axes:
-        one.tick_params(labelleft=one in left_column(axes))
+            ax.set_ylim(low - 0.06 * (high - low), high + 0.08 * (high - low))
 
 
-def _crosses(ax: Axes, panel: _Panel) -> None:
+def _draw_divergences(ax: Axes, panel: _Panel) -> None:
     """Where trials diverged, at the frame where that is beyond it."""
     low, high = ax.get_ylim()
-    for one in panel.point.trial_outcomes:
-        looks = panel.looks.get(str(one.trial))
-        if one.became == "infeasible" and looks is not None:
-            ax.plot(
-                [looks[0, -1]], [np.clip(looks[1, -1], low, high)], marker="x",
-                color=seen(_VERMILION), markersize=mark(3.4), markeredgewidth=stroke(0.8),
-                zorder=4, clip_on=False,
-            )  # fmt: skip
+    for trial, outcome in panel.outcomes.items():
+        if outcome == "infeasible":
+            step, value = panel.evaluations[trial][:, -1]
+            ax.plot([step], [np.clip(value, low, high)], marker="x", color=visible(VERMILION),
+                    markersize=mark(3.4), markeredgewidth=stroke(0.8), zorder=4,
+                    clip_on=False)  # fmt: skip
 
 
-def _legend(ax: Axes, panels: Sequence[_Panel], *, alone: bool) -> None:
-    there = {one.became for panel in panels for one in panel.point.trial_outcomes}
+def _handles(panels: Sequence[_Panel]) -> list[Artist]:
+    outcomes = {trial.became for panel in panels for trial in panel.point.trial_outcomes}
     handles: list[Artist] = [
-        Line2D([], [], color=ink(), linewidth=stroke(1.2), label="best trial"),
-        Patch(facecolor=_between(), linewidth=0, label="last miss to first hit"),
-        Line2D([], [], color=ink(), linewidth=stroke(0.8), linestyle=(0, (4, 2)), label="target"),
+        entry("target", color=ink(), linewidth=0.8, linestyle=DASHES),
     ]
-    if all(panel.point.censored for panel in panels):
-        handles = handles[2:]
+    if not all(panel.point.censored for panel in panels):
+        bracket = Patch(facecolor=_bracket_colour(), linewidth=0, label="last miss to first hit")
+        handles = [entry("best trial", color=ink(), linewidth=1.2), bracket, *handles]
     for name in CLASSES:
-        if name in there:
-            cross: dict[str, Any] = {"marker": "x", "markeredgecolor": seen(_VERMILION),
-                                     "markersize": mark(3.4)}  # fmt: skip
-            handles.append(
-                Line2D([], [], color=_colours()[name], linewidth=stroke(0.9), label=_WORDS[name],
-                       **(cross if name == "infeasible" else {}))
-            )  # fmt: skip
-    if alone:
-        ax.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.1), ncols=2, borderpad=0)
-        return
-    figure = ax.get_figure(root=True)
-    assert figure is not None
-    wide = figure.get_size_inches()[0] / unit() > 5
-    figure.legend(
-        handles=handles, loc="outside upper center", columnspacing=1.2,
-        ncols=min(len(handles), 4) if wide else 2,
-    )  # fmt: skip
+        if name in outcomes:
+            cross: dict[str, Any] = {"marker": "x", "markeredgecolor": visible(VERMILION),
+                                     "markersize": 3.4} if name == "infeasible" else {}  # fmt: skip
+            options = {"color": _colour(name), "linestyle": "-", "linewidth": 0.9, **cross}
+            handles.append(entry(OUTCOMES[name], **options))
+    return handles

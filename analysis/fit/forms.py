@@ -106,7 +106,7 @@ def forms(data: Data, *, level: float = 0.9) -> tuple[Form, ...]:
     AICc = n log(SSE / n) + 2 p + 2 p (p + 1) / (n - p - 1) (Hurvich & Tsai 1989).
 
     Args:
-        level: coverage of the fit's intervals (``analysis.fit.profile.limit``).
+        level: coverage of the fit's intervals (``analysis.fit.least_squares.limit``).
     """
     used = data.weight[0] > 0
     x, y = data.x[0][used], data.y[0][used]

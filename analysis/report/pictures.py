@@ -28,16 +28,17 @@ def picture(view: View, looks: Sequence[int]) -> str:
     from PIL import Image
 
     from analysis.figures import steps
-    from analysis.figures.drawing import page
-    from analysis.figures.drawing.style import look
+    from analysis.figures.drawing.page import Page
+    from analysis.figures.drawing.style import curve_style
 
     held = io.BytesIO()
     # The page's own look, whatever the user's settings are: it stands beside the page's charts.
     with plt.ioff(), mpl.rc_context():
         mpl.rcdefaults()
-        with page.on(page.page("two-columns")), page.context():
-            shown = [look(i) for i in looks[:MOST_SHOWN]]
-            axes = steps.sheet([view.pairs[:MOST_SHOWN]], [shown])
+        page = Page.of("two-columns")
+        with page.context():
+            styles = [curve_style(i) for i in looks[:MOST_SHOWN]]
+            axes = steps.draw_panels([view.pairs[:MOST_SHOWN]], [styles], page)
             figure: Any = axes.get_figure(root=True)
             figure.set_layout_engine("none")  # it is laid out already
             figure.savefig(held, format="png", transparent=True, dpi=_DPI)

@@ -59,17 +59,18 @@ class ModuleRun:
         """Take so many steps."""
         context, meta = self.context, self.trial.metaparameters
         constant, factor = context.schedule.is_constant(meta), context.schedule.factor_of(meta)
-        normed = has_batch_norm(self.model)
+        normed, define = has_batch_norm(self.model), self.techniques.define
+        changes_gradient, changes_weights = define("gradient"), define("after_step")
         todo = range(self.step, self.step + steps)
         for step, batch in context.train.batches(self.order, todo, context.part, self.trial.seed):
             if not constant:
                 self.rates.scale(factor(step))
             self._gradient(batch, step)
-            if self.techniques.define("gradient"):
+            if changes_gradient:
                 with self._without_random_numbers(step):
                     self._change_gradient(step)
             self.optimizer.step()
-            if self.techniques.define("after_step"):
+            if changes_weights:
                 with self._without_random_numbers(step):
                     self._change_weights(step)
             if normed:

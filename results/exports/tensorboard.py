@@ -68,7 +68,7 @@ class _Export:
     def __post_init__(self) -> None:
         count = len(self.results.trial_rows)
         output = str(self.folder.path)
-        notes = [f"TensorBoard is slow with {count:,} runs; select some with --where"]
+        notes = [f"TensorBoard is slow with so many runs ({count:,}); select some with --where"]
         self.done = Exported(
             output=output, trials=0, of=count, measurements=0, changed=0,
             next=f"tensorboard --logdir {output}", notes=notes if count > _MANY else (),

@@ -63,7 +63,7 @@ def metric(measurements: pd.DataFrame, name: str) -> pd.Series:
         values = measurements[name].astype(float)
     elif "metrics" in measurements:
         parsed = measurements["metrics"].map(json.loads, na_action="ignore")
-        values = parsed.map(lambda found: float(found.get(name, np.nan)), na_action="ignore")
+        values = parsed.map(lambda row: float(row.get(name, np.nan)), na_action="ignore")
         values = values.astype(float)
     else:
         values = pd.Series(np.nan, index=measurements.index)

@@ -59,7 +59,7 @@ SWEEPS = (
 )  # fmt: skip
 
 
-def looks(last: int) -> list[int]:
+def evaluation_steps(last: int) -> list[int]:
     """A geometric grid of steps."""
     grid = np.unique(np.ceil(1.25 ** np.arange(1, 60)).astype(int))
     return [int(step) for step in grid if step <= last]
@@ -81,7 +81,7 @@ def trials_of(sweep: Sweep) -> Iterator[tuple[dict[str, Any], list[dict[str, Any
             tau = best * np.exp(0.6 * abs(np.log(effective / right))) * (1.2 if smoothing else 1)
             dead = effective > 9 * right
             floor = sweep.floor * (0.8 if smoothing else 1.0)
-            steps = looks(last)
+            steps = evaluation_steps(last)
             errors = [floor + (0.9 - floor) * float(np.exp(-step / tau)) for step in steps]
             hits = [step for step, error in zip(steps, errors, strict=True) if error < goal]
             first = None if dead or not hits else hits[0]
@@ -109,7 +109,7 @@ def trials_of(sweep: Sweep) -> Iterator[tuple[dict[str, Any], list[dict[str, Any
                 "budget_steps": last,
                 "evaluation_ratio": 1.25,
                 "steps_to_target": first,
-                "last_miss": max([0, *(s for s in looks(last) if first and s < first)])
+                "last_miss": max([0, *(s for s in evaluation_steps(last) if first and s < first)])
                 if first
                 else None,
                 "steps_run": steps[-1] if dead or (sweep.stops and first) else last,
@@ -125,11 +125,11 @@ def trials_of(sweep: Sweep) -> Iterator[tuple[dict[str, Any], list[dict[str, Any
 
 def group_of(sweep: Sweep, size: int) -> dict[str, Any]:
     """What a study and its trials have in common."""
-    words = [sweep.experiment, sweep.optimizer, *map(str, sweep.fields.values()), size]
-    known = {"train_examples": sweep.train} if "train_examples" in STUDIES.names else {}
+    parts = [sweep.experiment, sweep.optimizer, *map(str, sweep.fields.values()), size]
+    train_examples = {"train_examples": sweep.train} if "train_examples" in STUDIES.names else {}
     return {
         "experiment": sweep.experiment,
-        "study": "-".join(map(str, words)),
+        "study": "-".join(map(str, parts)),
         "workload": sweep.workload,
         "dataset": sweep.dataset,
         "model": sweep.model,
@@ -138,7 +138,7 @@ def group_of(sweep: Sweep, size: int) -> dict[str, Any]:
         "batch_size": size,
         "example_unit": "example",
         "fields": sweep.fields,
-        **known,
+        **train_examples,
     }
 
 
@@ -157,6 +157,6 @@ def write(root: Path, change: Callable[[Row], Row] = as_it_is) -> Path:
     )
     for experiment in dict.fromkeys(sweep.experiment for sweep in SWEEPS):
         rows = [pair for s in SWEEPS if s.experiment == experiment for pair in trials_of(s)]
-        looked = [change(look) for _, some in rows for look in some]
-        store.commit(experiment, measurements=looked, trials=[change(row) for row, _ in rows])
+        evaluations = [change(row) for _, measurements in rows for row in measurements]
+        store.commit(experiment, measurements=evaluations, trials=[change(row) for row, _ in rows])
     return root

@@ -28,51 +28,51 @@ _SLACK = 0.12
 
 def faults(figure: Figure) -> list[str]:
     """What cannot be read, a sentence each; none of a figure that is in order."""
-    words, legends, lines = _drawn(figure)
-    found = []
+    texts, legends, lines = _drawn(figure)
+    reasons = []
     page = figure.bbox
-    for text in words:
+    for text in texts:
         corners = _corners(text)
         inside = (corners >= [page.x0 - 1, page.y0 - 1]) & (corners <= [page.x1 + 1, page.y1 + 1])
         if not inside.all():
-            found.append(f"{_said(text)} is cut by the page")
-    found += _on_others(figure, words)
+            reasons.append(f"{_quoted(text)} is cut by the page")
+    reasons += _on_others(figure, texts)
     for line in lines:
-        found += _beyond(line, page)
-    shapes = [(text, _shrunk(_corners(text), _SLACK * _height(text))) for text in words]
+        reasons += _beyond(line, page)
+    shapes = [(text, _shrunk(_corners(text), _SLACK * _height(text))) for text in texts]
     for i, j in _near([shape for _, shape in shapes]):
         if _meet(shapes[i][1], shapes[j][1]):
-            found.append(f"{_said(shapes[i][0])} and {_said(shapes[j][0])} are on each other")
+            reasons.append(f"{_quoted(shapes[i][0])} and {_quoted(shapes[j][0])} are on each other")
     for legend in legends:
-        own = {id(text) for text in legend.findobj(Text)}
+        own_texts = {id(text) for text in legend.findobj(Text)}
         box = _box(legend.get_window_extent())
         if not ((box >= [page.x0 - 1, page.y0 - 1]) & (box <= [page.x1 + 1, page.y1 + 1])).all():
-            found.append(f"the legend of {_first(legend)} is cut by the page")
+            reasons.append(f"the legend of {_first(legend)} is cut by the page")
         for text, shape in shapes:
-            if id(text) not in own and _meet(_inner(legend), shape):
-                found.append(f"{_said(text)} is under the legend of {_first(legend)}")
+            if id(text) not in own_texts and _meet(_inner(legend), shape):
+                reasons.append(f"{_quoted(text)} is under the legend of {_first(legend)}")
     inner = [(legend, _inner(legend)) for legend in legends]
     for line in lines:
-        found += _covered(line, words, inner)
+        reasons += _covered(line, texts, inner)
     for legend in legends:
-        found += _lying(legend)
-    return found
+        reasons += _lying(legend)
+    return reasons
 
 
-def _on_others(figure: Figure, words: list[Text]) -> Iterator[str]:
+def _on_others(figure: Figure, texts: list[Text]) -> Iterator[str]:
     """Words that are on a panel which is not theirs."""
     panels = [ax for ax in figure.axes if ax.get_visible() and ax.axison]
-    for text in words:
+    for text in texts:
         shape = _shrunk(_corners(text), _SLACK * _height(text))
         for ax in panels:
-            mine = text.axes is ax or (text.axes is None and _inside(text, ax))
-            if not mine and _meet(shape, _shrunk(_box(ax.bbox), 1)):
-                yield f"{_said(text)} is on another panel"
+            is_own = text.axes is ax or (text.axes is None and _inside(text, ax))
+            if not is_own and _meet(shape, _shrunk(_box(ax.bbox), 1)):
+                yield f"{_quoted(text)} is on another panel"
 
 
 def _inside(text: Text, ax: Any) -> bool:
     """Whether a text without axes is a part of these: their ticks' numbers, their legend."""
-    return any(text is one for one in ax.findobj(Text))
+    return any(text is part for part in ax.findobj(Text))
 
 
 def _beyond(line: Line2D, page: Any) -> Iterator[str]:
@@ -113,16 +113,16 @@ def _paths(ax: Any) -> Iterator[tuple[str, bool, list[np.ndarray]]]:
                 at = many.get_transform().transform(np.asarray(path, dtype=float))
                 yield to_hex(many.get_colors()[0]), many.get_zorder() <= 1, _pieces(ax, at)
 
-    for words in ax.texts:
-        if isinstance(words, Annotation) and words.arrow_patch is not None:
-            arrow = words.arrow_patch
+    for text in ax.texts:
+        if isinstance(text, Annotation) and text.arrow_patch is not None:
+            arrow = text.arrow_patch
             at = arrow.get_transform().transform(arrow.get_path().vertices)
             yield to_hex(arrow.get_edgecolor()), False, _pieces(ax, at)
 
 
 def _pieces(ax: Any, at: np.ndarray) -> list[np.ndarray]:
     pieces = [np.array(pair) for pair in pairwise(at)]
-    return [one for one in pieces if np.isfinite(one).all() and _crosses(one, *_frame(ax))]
+    return [piece for piece in pieces if np.isfinite(piece).all() and _crosses(piece, *_frame(ax))]
 
 
 def _frame(ax: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -157,7 +157,7 @@ def _near(shapes: list[np.ndarray]) -> list[tuple[int, int]]:
 
 
 def _covered(
-    line: Line2D, words: list[Text], legends: list[tuple[Legend, np.ndarray]]
+    line: Line2D, texts: list[Text], legends: list[tuple[Legend, np.ndarray]]
 ) -> Iterator[str]:
     """Words and legends of the same axes that are over a line's marks."""
     if line.get_marker() in ("None", None, "", " ", "|", "_") or line.axes is None:
@@ -176,21 +176,21 @@ def _covered(
         around = _shrunk(inner, -0.8 * radius)
         if any(_holds(around, point) for point in at):
             yield f"marks of {line.get_label()!r} are under the legend of {_first(legend)}"
-    for text in words:
+    for text in texts:
         if text.axes is line.axes and text in line.axes.texts:
             shape = _shrunk(_corners(text), _SLACK * _height(text))
             if any(_holds(shape, point) for point in at):
-                yield f"{_said(text)} is over a mark"
+                yield f"{_quoted(text)} is over a mark"
 
 
 def _drawn(figure: Figure) -> tuple[list[Text], list[Legend], list[Line2D]]:
-    words: list[Text] = []
+    texts: list[Text] = []
     legends: list[Legend] = []
     lines: list[Line2D] = []
-    with _watched(Text, words), _watched(Legend, legends), _watched(Line2D, lines):
+    with _watched(Text, texts), _watched(Legend, legends), _watched(Line2D, lines):
         figure.draw_without_rendering()
-    written = [text for text in words if text.get_visible() and text.get_text().strip()]
-    return list(dict.fromkeys(written)), legends, [one for one in lines if one.get_visible()]
+    written = [text for text in texts if text.get_visible() and text.get_text().strip()]
+    return list(dict.fromkeys(written)), legends, [line for line in lines if line.get_visible()]
 
 
 @contextmanager
@@ -233,8 +233,8 @@ def _inner(legend: Legend) -> np.ndarray:
     text = legend.get_texts()[0]
     root = text.get_figure(root=True)
     assert root is not None
-    room = float(legend.borderpad) * float(text.get_fontsize()) * root.dpi / 72
-    return _box(legend.get_window_extent().padded(-room - 1))
+    padding = float(legend.borderpad) * float(text.get_fontsize()) * root.dpi / 72
+    return _box(legend.get_window_extent().padded(-padding - 1))
 
 
 def _height(text: Text) -> float:
@@ -255,13 +255,13 @@ def _shrunk(corners: np.ndarray, by: float) -> np.ndarray:
     return middle + less @ (sides / lengths[:, None])
 
 
-def _meet(one: np.ndarray, other: np.ndarray) -> bool:
+def _meet(first: np.ndarray, other: np.ndarray) -> bool:
     """Whether two convex shapes share a point: no side of either keeps them apart."""
-    for shape in (one, other):
+    for shape in (first, other):
         for side in np.roll(shape, -1, axis=0) - shape:
             across = np.array([-side[1], side[0]])
-            mine, theirs = one @ across, other @ across
-            if mine.max() <= theirs.min() or theirs.max() <= mine.min():
+            left, right = first @ across, other @ across
+            if left.max() <= right.min() or right.max() <= left.min():
                 return False
     return True
 
@@ -273,7 +273,7 @@ def _holds(shape: np.ndarray, point: np.ndarray) -> bool:
     return bool((turn > 0).all() or (turn < 0).all())
 
 
-def _said(text: Text) -> str:
+def _quoted(text: Text) -> str:
     return repr(text.get_text())
 
 

@@ -41,23 +41,27 @@ def read(text: str) -> pd.DataFrame:
     return pd.read_csv(StringIO(text), dtype=str, keep_default_na=False)
 
 
-def compare(name: str, found: pd.DataFrame, known: pd.DataFrame) -> None:
+def compare(name: str, computed: pd.DataFrame, committed: pd.DataFrame) -> None:
     """Fail with the first column that differs, and the first rows in which it does."""
-    assert list(found.columns) == list(known.columns), f"{name}: other columns"
-    assert len(found) == len(known), f"{name}: {len(found)} rows, {len(known)} known"
-    for column in known.columns:
+    assert list(computed.columns) == list(committed.columns), f"{name}: other columns"
+    assert len(computed) == len(committed), (
+        f"{name}: {len(computed)} rows, {len(committed)} committed"
+    )
+    for column in committed.columns:
         unlike = [
-            f"row {row}: {one!r}, known {other!r}"
-            for row, (one, other) in enumerate(zip(found[column], known[column], strict=True))
-            if not _same(one, other)
+            f"row {row}: {value!r}, committed {other!r}"
+            for row, (value, other) in enumerate(
+                zip(computed[column], committed[column], strict=True)
+            )
+            if not _same(value, other)
         ]
         assert not unlike, f"{name}, column {column}: " + "; ".join(unlike[:3])
 
 
-def _same(one: str, other: str) -> bool:
-    if one == other:
+def _same(value: str, other: str) -> bool:
+    if value == other:
         return True
     try:
-        return bool(np.isclose(float(one), float(other), rtol=RELATIVE, atol=0))
+        return bool(np.isclose(float(value), float(other), rtol=RELATIVE, atol=0))
     except ValueError:
         return False

@@ -14,12 +14,13 @@ from matplotlib.text import Text
 
 from analysis import figures
 from analysis.figure_data import FigureData
-from analysis.figures.drawing import colours, page
+from analysis.figures.drawing import colours
+from analysis.figures.drawing.page import Page
 from tests.analysis.measured import measured
 
 pytestmark = pytest.mark.usefixtures("closed_figures")
-OURS = ("steps", "forest", "tradeoff", "learning_rate", "landscape", "training", "budget", "rates",
-        "search", "shallue-fig1", "shallue-fig11")  # fmt: skip
+OURS = [name for name in figures.names() if not name.startswith("shallue-")]
+PAPER = ["shallue-fig1", "shallue-fig11"]
 LEAST = 3.0
 
 
@@ -30,26 +31,28 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> FigureData:
 
 def pale(figure: Figure) -> list[str]:
     """Words and lines of too little contrast to what is behind them, and light halos on dark."""
-    found = []
+    pale_items = []
     for text in figure.findobj(Text):
         assert isinstance(text, Text)
         if not text.get_visible() or not text.get_text().strip():
             continue
         behind = behind_of(text, figure)
         if colours.contrast(text.get_color(), behind) < LEAST:
-            found.append(f"{text.get_text()!r} in {to_hex(text.get_color())} on {to_hex(behind)}")
+            pale_items.append(
+                f"{text.get_text()!r} in {to_hex(text.get_color())} on {to_hex(behind)}"
+            )
         for effect in text.get_path_effects():
             if isinstance(effect, withStroke):
                 halo: Any = effect._gc["foreground"]  # type: ignore[attr-defined]
                 if to_hex(halo) != to_hex(behind):
-                    found.append(f"the halo of {text.get_text()!r} is {halo}")
+                    pale_items.append(f"the halo of {text.get_text()!r} is {halo}")
     for ax in figure.axes:
         for line in ax.get_lines():
             if line.get_zorder() > 2 and len(line.get_xdata()) > 1:  # type: ignore[arg-type]
                 ratio = colours.contrast(line.get_color(), ax.get_facecolor()[:3])
                 if ratio < 1.5:
-                    found.append(f"a line of {line.get_color()}")
-    return found
+                    pale_items.append(f"a line of {line.get_color()}")
+    return pale_items
 
 
 def behind_of(text: Text, figure: Figure) -> Any:
@@ -60,8 +63,8 @@ def behind_of(text: Text, figure: Figure) -> Any:
     return (text.axes if inside and text.axes else figure).get_facecolor()[:3]
 
 
-@pytest.mark.parametrize("name", OURS)
-def test_words_and_lines_are_seen_on_dark_paper(small: FigureData, name: str) -> None:
+@pytest.mark.parametrize("name", [*OURS, *PAPER])
+def test_text_and_lines_are_visible_on_dark_paper(small: FigureData, name: str) -> None:
     figure = figures.draw(name, small, style="dark_background").get_figure(root=True)
     assert isinstance(figure, Figure)
     figure.draw_without_rendering()
@@ -86,18 +89,21 @@ def test_dark_ink_on_dark_paper_would_not_pass(
     figure = figures.draw("tradeoff", small, style="dark_background").get_figure(root=True)
     assert isinstance(figure, Figure)
     figure.draw_without_rendering()
-    found = pale(figure)
-    assert any("halo" in each for each in found)
-    assert any("on #000000" in each for each in found)
+    pale_items = pale(figure)
+    assert any("halo" in each for each in pale_items)
+    assert any("on #000000" in each for each in pale_items)
 
 
-def test_on_the_sheet_colours_are_what_they_are_named() -> None:
-    with page.context():
+def test_in_our_style_colours_are_what_they_are_named() -> None:
+    with Page().context():
         assert colours.ground() == "white"
         assert (colours.ink(), colours.faint()) == (colours.INK, colours.FAINT)
-        assert [colours.grey(one) for one in ("#ededed", "#cfcfcf")] == ["#ededed", "#cfcfcf"]
+        assert [colours.grey(usual_grey) for usual_grey in ("#ededed", "#cfcfcf")] == [
+            "#ededed",
+            "#cfcfcf",
+        ]
         assert colours.grid_colour() == "#e6e6e6"
-        assert colours.seen("#016297") == "#016297"
+        assert colours.visible("#016297") == "#016297"
         assert colours.tint("#ff0000", 0.25) == (1.0, 0.75, 0.75)
 
 
@@ -109,7 +115,7 @@ def test_greys_keep_their_place_between_ground_and_ink() -> None:
         # 18 of the 204 from white to the ink, of 255
         assert colours.grey("#ededed") == to_hex((18 / 204,) * 3)
         assert colours.tint("#ff0000", 0.25) == (0.25, 0.0, 0.0)
-        assert colours.contrast(colours.seen("#016297"), "black") >= 6
+        assert colours.contrast(colours.visible("#016297"), "black") >= 6
     with mpl.rc_context({"axes.facecolor": "none", "figure.facecolor": "#102030"}):
         assert colours.ground() == "#102030"
     # A grid that is as strong as what is drawn over it is taken back, a faint one kept.

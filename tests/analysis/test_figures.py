@@ -39,7 +39,7 @@ def odd(search: Make, studies_of: Make) -> list[Curve]:
 
 
 @pytest.fixture(scope="module")
-def found(odd: list[Curve]) -> list[Regimes]:
+def fits(odd: list[Curve]) -> list[Regimes]:
     return [regimes(curve) for curve in odd]
 
 
@@ -52,9 +52,9 @@ def texts(ax: Any) -> list[str]:
     return [t.get_text() for t in figure.findobj(Text) if t.get_visible() and t.get_text()]
 
 
-def test_steps_says_what_it_shows(odd: list[Curve], found: list[Regimes]) -> None:
-    ax = figures.draw("steps", odd, found)
-    words = texts(ax)
+def test_steps_says_what_it_shows(odd: list[Curve], fits: list[Regimes]) -> None:
+    ax = figures.draw("steps", odd, fits)
+    written = texts(ax)
     for expected in (
         "sgd",
         "momentum",
@@ -69,17 +69,17 @@ def test_steps_says_what_it_shows(odd: list[Curve], found: list[Regimes]) -> Non
         "steps to target",
         "batch size (examples)",
     ):
-        assert expected in words
+        assert expected in written
     assert {ax.get_xscale(), ax.get_yscale()} == {"log"}
     assert ax.xaxis.get_transform().base == ax.yaxis.get_transform().base == 2
 
 
 def test_nothing_that_is_written_leaves_the_page_or_meets_another(
-    odd: list[Curve], found: list[Regimes]
+    odd: list[Curve], fits: list[Regimes]
 ) -> None:
     from matplotlib.text import Text
 
-    figure = figures.draw("steps", odd, found).get_figure(root=True)
+    figure = figures.draw("steps", odd, fits).get_figure(root=True)
     assert figure is not None
     figure.draw_without_rendering()
     page = figure.bbox
@@ -98,9 +98,9 @@ def test_nothing_that_is_written_leaves_the_page_or_meets_another(
         assert page.y0 - 1 <= box.y0, text.get_text()
         assert box.y1 <= page.y1 + 1, text.get_text()
         boxes.append((text.get_text(), box))
-    for i, (one, box) in enumerate(boxes):
+    for i, (item, box) in enumerate(boxes):
         for other, another in boxes[i + 1 :]:
-            assert not box.padded(-1).overlaps(another.padded(-1)), (one, other)
+            assert not box.padded(-1).overlaps(another.padded(-1)), (item, other)
 
 
 def on_scale(text: Any) -> bool:
@@ -110,14 +110,14 @@ def on_scale(text: Any) -> bool:
     return bool(frame.x0 - 90 < x < frame.x1 + 20 and frame.y0 - 60 < y < frame.y1 + 40)
 
 
-def test_every_line_has_its_own_colour_marker_and_dashes() -> None:
-    from analysis.figures.drawing.style import LOOKS, look
+def test_every_line_has_another_colour_marker_and_dashes() -> None:
+    from analysis.figures.drawing.style import PALETTE, curve_style
 
-    assert len({one.colour for one in LOOKS}) == len(LOOKS)
-    assert len({one.marker for one in LOOKS}) == len(LOOKS)
-    assert len({str(one.line) for one in LOOKS}) == len(LOOKS)
-    pairs = {(look(i).colour, look(i).marker) for i in range(3 * len(LOOKS))}
-    assert len(pairs) == 3 * len(LOOKS)
+    assert len({item.colour for item in PALETTE}) == len(PALETTE)
+    assert len({item.marker for item in PALETTE}) == len(PALETTE)
+    assert len({str(item.line) for item in PALETTE}) == len(PALETTE)
+    pairs = {(curve_style(i).colour, curve_style(i).marker) for i in range(3 * len(PALETTE))}
+    assert len(pairs) == 3 * len(PALETTE)
 
 
 def test_regimes_that_are_only_bounded_are_hatched(plain_curve: Callable[..., Curve]) -> None:
@@ -126,19 +126,19 @@ def test_regimes_that_are_only_bounded_are_hatched(plain_curve: Callable[..., Cu
     sizes = [2.0**i for i in range(12)]
     wide = regimes(plain_curve(sizes, [1e4 / size for size in sizes[:-1]] + [5.2]))
     assert wide.maximal_parallelism_from.high is None
-    assert [one.sure for one in regime_spans(wide) if one.regime == 0] == [
+    assert [item.sure for item in regime_spans(wide) if item.regime == 0] == [
         wide.perfect_scaling_until.reached
     ]
     rng = np.random.default_rng(0)
     steps = [100 * (1 + 40 / size) * np.exp(rng.normal(0, 0.02)) for size in sizes]
     whole = regime_spans(regimes(plain_curve(sizes, steps)))
-    assert [one.regime for one in whole] == [0, 1, 2]
-    assert all(one.sure for one in whole)
+    assert [item.regime for item in whole] == [0, 1, 2]
+    assert all(item.sure for item in whole)
     assert whole[0].high == whole[1].low
     assert whole[-1].high == sizes[-1]
 
 
-def test_workloads_get_panels_and_not_one_pair_of_axes(search: Make) -> None:
+def test_workloads_get_panels_and_not_a_single_pair_of_axes(search: Make) -> None:
     from matplotlib import pyplot as plt
 
     trials = search()
@@ -147,27 +147,27 @@ def test_workloads_get_panels_and_not_one_pair_of_axes(search: Make) -> None:
     figure = figures.draw("steps", two).get_figure(root=True)
     assert figure is not None
     assert len(figure.axes) == 4  # a panel and a strip each
-    with pytest.raises(ResultsError, match="several workloads or targets"):
+    with pytest.raises(ResultsError, match="2 panels do not go on one pair"):
         figures.draw("steps", two, ax=plt.figure().add_subplot())
 
 
-def test_on_axes_of_ones_own(odd: list[Curve], found: list[Regimes]) -> None:
+def test_on_axes_of_the_caller(odd: list[Curve], fits: list[Regimes]) -> None:
     from matplotlib import pyplot as plt
 
     ax = plt.figure().add_subplot()
-    assert figures.draw("steps", odd, found, ax=ax) is ax
+    assert figures.draw("steps", odd, fits, ax=ax) is ax
     assert "critical batch size, 90 %" in texts(ax)
     other = plt.figure().add_subplot()
-    assert figures.draw("learning_rate", odd[:1], found[:1], ax=other) is other
+    assert figures.draw("learning_rate", odd[:1], fits[:1], ax=other) is other
     assert "linear rule" in texts(other)
 
 
 def test_learning_rate_has_both_rules_through_the_points(
-    odd: list[Curve], found: list[Regimes]
+    odd: list[Curve], fits: list[Regimes]
 ) -> None:
-    words = texts(figures.draw("learning_rate", odd, found))
-    assert {"linear rule", "square-root rule", "critical batch size"} <= set(words)
-    frame = figures.numbers("learning_rate", odd, found)
+    written = texts(figures.draw("learning_rate", odd, fits))
+    assert {"linear rule", "square-root rule", "critical batch size"} <= set(written)
+    frame = figures.numbers("learning_rate", odd, fits)
     sgd = frame[frame["curve"] == "sgd"]
     ratio = sgd["linear_rule"] / sgd["batch_size"]
     assert ratio.max() == pytest.approx(ratio.min())
@@ -179,14 +179,14 @@ def test_learning_rate_has_both_rules_through_the_points(
 
 def test_a_curve_too_short_for_regimes_is_drawn_without(search: Make) -> None:
     (curve,) = curves(search(sizes=(1, 2)))
-    words = texts(figures.draw("steps", [curve]))
-    assert "too few batch sizes" in words
+    written = texts(figures.draw("steps", [curve]))
+    assert "too few batch sizes" in written
 
 
 @pytest.mark.parametrize("suffix", [".pdf", ".png", ".svg"])
-def test_files(odd: list[Curve], found: list[Regimes], tmp_path: Path, suffix: str) -> None:
-    ax = figures.draw("steps", odd, found)
-    numbers = figures.numbers("steps", odd, found)
+def test_files(odd: list[Curve], fits: list[Regimes], tmp_path: Path, suffix: str) -> None:
+    ax = figures.draw("steps", odd, fits)
+    numbers = figures.numbers("steps", odd, fits)
     picture, table = figures.save(ax, tmp_path / f"steps{suffix}", numbers)
     assert picture.stat().st_size > 5_000
     read = pd.read_csv(table)

@@ -56,7 +56,7 @@ KEPT = {"shallue-fig9": ["curve", "row", "batch_size", "became", "steps", "best"
 
 
 @cache
-def material(source: str) -> FigureData:
+def data_of(source: str) -> FigureData:
     """Packaged data, asked once for all of its figures."""
     root, where = SOURCES[source]
     return FigureData(Query(sources=[results.open(root)], where=where))
@@ -64,17 +64,18 @@ def material(source: str) -> FigureData:
 
 @pytest.mark.parametrize(("source", "name"), DRAWN)
 def test_numbers_do_not_change_silently(source: str, name: str) -> None:
-    frame = figures.numbers(name, material(source))
+    frame = figures.numbers(name, data_of(source))
     hold(f"{source}-{name}", frame[KEPT[name]] if name in KEPT else frame)
 
 
 def test_each_reference_is_of_a_figure_that_is_guarded() -> None:
-    there = {path.stem for path in FOLDER.glob("*-*.csv")}
-    assert there == {f"{source}-{name}" for source, name in DRAWN}
+    committed = {path.stem for path in FOLDER.glob("*-*.csv")}
+    assert committed == {f"{source}-{name}" for source, name in DRAWN}
 
 
 def test_every_figure_is_guarded() -> None:
-    there = {path.stem for path in FOLDER.glob("*.csv")}
+    committed = {path.stem for path in FOLDER.glob("*.csv")}
     assert all(
-        any(one == name or one.endswith(f"-{name}") for one in there) for name in figures.names()
+        any(stem == name or stem.endswith(f"-{name}") for stem in committed)
+        for name in figures.names()
     )

@@ -20,7 +20,7 @@ import results
 from analysis import Curve, curves, figures
 from analysis.figure_data import FigureData, Query
 from analysis.figures.drawing import page
-from analysis.figures.drawing.style import LOOKS, look
+from analysis.figures.drawing.style import PALETTE, curve_style
 from results.errors import ResultsError
 from tests.analysis.legible import faults
 from tests.analysis.measured import measured
@@ -29,8 +29,7 @@ Make = Callable[..., pd.DataFrame]
 pytestmark = pytest.mark.usefixtures("closed_figures")
 
 WIDTHS = {"column": 3.4, "two-columns": 7.0, "slide": 10.0}
-OURS = ("steps", "forest", "tradeoff", "learning_rate", "landscape", "training", "budget", "rates",
-        "search")  # fmt: skip
+OURS = [name for name in figures.names() if not name.startswith("shallue-")]
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +67,7 @@ def test_type_on_a_slide_is_larger_and_panels_are_fewer_across(small: FigureData
     def across(width: str) -> tuple[int, float]:
         figure = figures.draw("training", small, width=width).get_figure(root=True)
         assert figure is not None
-        columns = {one.get_subplotspec().colspan.start for one in figure.axes}  # type: ignore[union-attr]
+        columns = {ax.get_subplotspec().colspan.start for ax in figure.axes}  # type: ignore[union-attr]
         return len(columns), figure.axes[0].title.get_fontsize()
 
     column, paper, slide = (across(width) for width in WIDTHS)
@@ -79,7 +78,7 @@ def test_type_on_a_slide_is_larger_and_panels_are_fewer_across(small: FigureData
     assert slide[1] == pytest.approx(1.8 * paper[1]) == pytest.approx(1.8 * column[1])
 
 
-def test_a_figure_that_needs_more_room_takes_two_columns(small: FigureData) -> None:
+def test_a_figure_that_needs_more_width_takes_two_columns(small: FigureData) -> None:
     sizes = {
         name: figures.draw(name, small).get_figure(root=True).get_size_inches()[0]  # type: ignore[union-attr]
         for name in ("steps", "training")
@@ -102,12 +101,14 @@ def test_widths_that_cannot_be(small: FigureData, width: str | float, said: str)
 
 
 def test_many_panels_are_smaller_and_more_stand_across(plain_curve: Callable[..., Curve]) -> None:
-    found = [
+    drawn_curves = [
         plain_curve([1024, 2048, 65536], [64, 32, 17], group={"workload": f"a-workload-{i}"})
         for i in range(7)
     ]
     few, many = (
-        figures.draw("steps", found[:n], [None] * n, width="two-columns").get_figure(root=True)
+        figures.draw("steps", drawn_curves[:n], [None] * n, width="two-columns").get_figure(
+            root=True
+        )
         for n in (6, 7)
     )
     assert few is not None
@@ -137,24 +138,28 @@ def test_a_legend_makes_way_for_a_curve_that_does_not_fall(
 
 
 def _across(figure: Any) -> int:
-    return len({round(one.get_position().x0, 2) for one in figure.axes})
+    return len({round(ax.get_position().x0, 2) for ax in figure.axes})
 
 
-def test_a_figure_taller_than_a_page_is_told_and_one_that_none_can_be_refused(
+def test_a_figure_taller_than_a_page_is_reported_and_an_impossible_height_refused(
     plain_curve: Callable[..., Curve],
 ) -> None:
     def drawn(count: int, width: str) -> Any:
-        found = [
+        drawn_curves = [
             plain_curve([1, 2, 4], [64, 32, 17], group={"workload": f"w{i}"}) for i in range(count)
         ]
-        return figures.draw("tradeoff", found, [None] * count, width=width).get_figure(root=True)
+        return figures.draw("tradeoff", drawn_curves, [None] * count, width=width).get_figure(
+            root=True
+        )
 
     assert page.longer(drawn(2, "two-columns")) == ""
     assert re.match(r"1\d inches tall, .* --where", page.longer(drawn(5, "column")))
     for name in ("steps", "tradeoff"):
-        found = [plain_curve([1, 2], [64, 32], group={"workload": f"w{i}"}) for i in range(120)]
+        drawn_curves = [
+            plain_curve([1, 2], [64, 32], group={"workload": f"w{i}"}) for i in range(120)
+        ]
         with pytest.raises(ResultsError, match="no PDF is more than 200") as caught:
-            figures.draw(name, found, [None] * 120, width="column")
+            figures.draw(name, drawn_curves, [None] * 120, width="column")
         assert "--width" in str(caught.value.hint)
 
 
@@ -163,7 +168,7 @@ def test_the_command_says_that_a_figure_is_too_tall(
 ) -> None:
     from batchscale import figures as commands
 
-    monkeypatch.setattr("analysis.figures.drawing.page._PAGE_TALL", 1.5)
+    monkeypatch.setattr("analysis.figures.drawing.page._PAGE_HEIGHT", 1.5)
     where = "experiment = 'gallery-goals' AND optimizer = 'momentum' AND batch_size = 16"
     commands.draw("search", "own", where=where, output=tmp_path / "tall.png")
     said = capsys.readouterr()
@@ -171,20 +176,20 @@ def test_the_command_says_that_a_figure_is_too_tall(
     assert re.fullmatch(r"note: .*tall.png is 2 inches tall, .* larger --width\n", said.err)
 
 
-def test_three_figures_stand_in_one_grid(small: FigureData) -> None:
+def test_three_figures_stand_in_the_same_grid(small: FigureData) -> None:
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(1, 3, figsize=(11, 3.2), layout="constrained")
     names = ("steps", "forest", "tradeoff")
     for name, ax in zip(names, axes, strict=True):
         assert figures.draw(name, small, ax=ax) is ax
-    assert [one for one in figure.axes if one.get_label() != "<colorbar>"] == list(axes)
+    assert [ax for ax in figure.axes if ax.get_label() != "<colorbar>"] == list(axes)
     assert [ax.get_xlabel() for ax in axes] == [
         "batch size (examples)", "batch size (examples)", "examples to target"
     ]  # fmt: skip
     assert figure.get_size_inches().tolist() == [11, 3.2]
     assert faults(figure) == []
-    with pytest.raises(ResultsError, match="ax brings another"):
+    with pytest.raises(ResultsError, match="ax belongs to a figure that exists"):
         figures.draw("steps", small, ax=axes[0], width="slide")
 
 
@@ -198,14 +203,16 @@ def test_what_the_user_has_set_wins_over_our_style(small: FigureData, tmp_path: 
     usual = figures.draw("forest", small).get_figure(root=True)
     assert sizes_of(usual) == (8.0, "#333333")
     with plt.style.context({"font.size": 11.0, "axes.labelcolor": "navy", "svg.fonttype": "none"}):
-        mine = figures.draw("forest", small, width="two-columns").get_figure(root=True)
-    assert sizes_of(mine) == (11.0, "navy")
+        unstyled = figures.draw("forest", small, width="two-columns").get_figure(root=True)
+    assert sizes_of(unstyled) == (11.0, "navy")
     # It is saved as it was drawn, whatever is set then.
-    (path,) = figures.save(mine, tmp_path / "mine.svg")  # type: ignore[arg-type]
+    (path,) = figures.save(unstyled, tmp_path / "mine.svg")  # type: ignore[arg-type]
     assert "<text" in path.read_text()
-    sheet = tmp_path / "mine.mplstyle"
-    sheet.write_text("font.size: 6\nlines.linewidth: 2.4\naxes.prop_cycle: cycler(color=['r'])\n")
-    ax = figures.draw("steps", small, style=sheet)
+    style_file = tmp_path / "mine.mplstyle"
+    style_file.write_text(
+        "font.size: 6\nlines.linewidth: 2.4\naxes.prop_cycle: cycler(color=['r'])\n"
+    )
+    ax = figures.draw("steps", small, style=style_file)
     figure = ax.get_figure(root=True)
     assert figure is not None
     assert figure.axes[1].xaxis.label.get_fontsize() == 6.0
@@ -215,16 +222,16 @@ def test_what_the_user_has_set_wins_over_our_style(small: FigureData, tmp_path: 
     assert sizes_of(named)[1] == "black"
 
 
-def test_our_style_is_a_sheet_that_matplotlib_reads() -> None:
+def test_matplotlib_reads_our_style_file() -> None:
     from matplotlib import pyplot as plt
 
     before = dict(mpl.rcParams)
-    with plt.style.context(page.SHEET):
+    with plt.style.context(page.STYLE_SHEET):
         assert mpl.rcParams["pdf.fonttype"] == 42
         # Theirs, and ours within it: the same, and a slide is as much larger.
-        with page.on(page.page("slide")), page.context():
+        with page.Page.of("slide").context():
             assert mpl.rcParams["font.size"] == pytest.approx(1.8 * 8)
-            with page.context():
+            with page.Page().context():
                 assert mpl.rcParams["font.size"] == pytest.approx(1.8 * 8)
     assert {name for name in before if mpl.rcParams[name] != before[name]} == set()
 
@@ -240,14 +247,16 @@ def test_our_style_is_a_sheet_that_matplotlib_reads() -> None:
 def test_styles_that_cannot_be(
     small: FigureData, tmp_path: Path, text: str | None, said: str
 ) -> None:
-    sheet = tmp_path / "mine.mplstyle"
+    style_file = tmp_path / "mine.mplstyle"
     if text is not None:
-        sheet.write_text(text)
+        style_file.write_text(text)
     with pytest.raises(ResultsError, match=said):
-        figures.draw("forest", small, style=sheet)
+        figures.draw("forest", small, style=style_file)
 
 
-def test_files_embed_their_fonts_and_are_the_same_again(small: FigureData, tmp_path: Path) -> None:
+def test_files_embed_their_fonts_and_are_the_same_each_time(
+    small: FigureData, tmp_path: Path
+) -> None:
     contents = []
     for name in ("one", "two"):
         ax = figures.draw("forest", small)
@@ -309,9 +318,9 @@ def seen(colours: list[str], blindness: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("blindness", BLIND)
-def test_the_first_four_colours_are_told_apart_by_everybody(blindness: str) -> None:
-    found = seen([look(i).colour for i in range(4)], blindness)
-    apart = min(float(np.linalg.norm(a - b)) for a, b in combinations(found, 2))
+def test_everybody_distinguishes_the_first_four_colours(blindness: str) -> None:
+    drawn_curves = seen([curve_style(i).colour for i in range(4)], blindness)
+    apart = min(float(np.linalg.norm(a - b)) for a, b in combinations(drawn_curves, 2))
     assert apart > LEAST
 
 
@@ -319,7 +328,7 @@ LEAST = 20.0
 """CIELAB: about ten times what is just noticed side by side."""
 
 
-def test_red_and_green_of_one_lightness_would_not_pass() -> None:
+def test_red_and_green_of_equal_lightness_would_not_pass() -> None:
     red, green = seen(["#d62728", "#2ca02c"], "deuteranopia")
     blue, orange = seen(["#0173b2", "#d55e00"], "deuteranopia")
     assert np.linalg.norm(blue - orange) > 3 * np.linalg.norm((red - green)[1:2])
@@ -328,17 +337,12 @@ def test_red_and_green_of_one_lightness_would_not_pass() -> None:
     assert black == pytest.approx([0, 0, 0], abs=0.01)
 
 
-def test_every_figure_of_ours_is_looked_at() -> None:
-    others = {name for name in figures.names() if not name.startswith(("shallue", "best_"))}
-    assert others == {*OURS}
-
-
-def test_colours_are_those_of_the_sheet_and_more_than_seven_differ() -> None:
-    assert [one.colour for one in LOOKS] == [
-        each["color"] for each in page.sheet()["axes.prop_cycle"]
+def test_colours_are_those_of_the_style_file_and_more_than_seven_differ() -> None:
+    assert [ax.colour for ax in PALETTE] == [
+        each["color"] for each in page.style_sheet()["axes.prop_cycle"]
     ]
     with mpl.rc_context({"axes.prop_cycle": mpl.cycler(color=["red", "blue"])}):
-        pairs = {(look(i).colour, look(i).marker) for i in range(10)}
+        pairs = {(curve_style(i).colour, curve_style(i).marker) for i in range(10)}
     assert len(pairs) == 10
     assert {colour for colour, _ in pairs} == {"#ff0000", "#0000ff"}
 
@@ -352,10 +356,10 @@ def _unchanged() -> Iterator[None]:
 
 
 def test_drawing_leaves_the_settings_alone(search: Make) -> None:
-    found = curves(search())
+    drawn_curves = curves(search())
     with _unchanged():
-        figures.draw("forest", found, width="slide", style="ggplot")
+        figures.draw("forest", drawn_curves, width="slide", style="ggplot")
         with pytest.raises(ResultsError):
-            figures.draw("training", found, width="slide")
-        with page.context():
-            assert page.width() == 3.4
+            figures.draw("training", drawn_curves, width="slide")
+        with page.Page().context():
+            assert page.Page().width() == 3.4

@@ -23,7 +23,7 @@ MINE = {
 }
 
 
-def test_own_curves_beside_published_ones() -> None:
+def test_measured_curves_beside_published_curves() -> None:
     """What a sweep knows of itself and a figure of a paper does not is no difference of theirs."""
     assert labels([MINE, THEIRS]) == ["own", "shallue_2019_digitized"]
     momentum = {**MINE, "optimizer": "momentum"}
@@ -53,16 +53,18 @@ def test_a_collection_has_its_name_and_an_ordinary_workload_none() -> None:
     assert labels([{}]) == labels([{"width": None}]) == ["steps to target"]
 
 
-def test_a_sweep_of_what_is_packaged_is_a_curve_of_its_own(search: Make) -> None:
-    mine = search()
-    packaged = mine.assign(source="batchscale")
-    found = curves(pd.concat([mine, packaged]))
-    assert [curve.label for curve in found] == ["own", "batchscale"]
-    assert [point.steps for point in found[0].points] == [point.steps for point in found[1].points]
+def test_a_sweep_of_a_packaged_experiment_is_a_separate_curve(search: Make) -> None:
+    measured = search()
+    packaged = measured.assign(source="batchscale")
+    labelled = curves(pd.concat([measured, packaged]))
+    assert [curve.label for curve in labelled] == ["own", "batchscale"]
+    assert [point.steps for point in labelled[0].points] == [
+        point.steps for point in labelled[1].points
+    ]
 
 
 @pytest.mark.usefixtures("closed_figures")
-def test_a_target_met_before_the_first_step_is_told(search: Make) -> None:
+def test_a_target_met_before_the_first_step_has_a_note(search: Make) -> None:
     trials = search()
     trials.loc[trials.index[:2], ["steps_to_target", "last_miss"]] = 0.0
     (curve,) = curves(trials)
@@ -70,11 +72,11 @@ def test_a_target_met_before_the_first_step_is_told(search: Make) -> None:
     assert any("met before the first step at batch size 1: there is" in n for n in curve.notes)
     assert not any("first step" in note for note in curves(search())[0].notes)
     assert curve.tabulate()[0]["half_trials_ratio"] is None
-    found = regimes(curve)
-    assert figures.draw("steps", [curve], [found]).get_ylim()[0] > 1
+    labelled = regimes(curve)
+    assert figures.draw("steps", [curve], [labelled]).get_ylim()[0] > 1
 
 
-def test_points_below_one_step_have_a_note(plain_curve: Callable[..., Curve]) -> None:
+def test_points_below_a_step_have_a_note(plain_curve: Callable[..., Curve]) -> None:
     sizes = [2.0**i for i in range(10)]
     steps = [100 * (1 + 40 / size) for size in sizes]
     whole, epochs = (regimes(plain_curve(sizes, [each * by for each in steps])) for by in (1, 1e-4))
@@ -86,21 +88,21 @@ def test_points_below_one_step_have_a_note(plain_curve: Callable[..., Curve]) ->
 
 
 @pytest.mark.usefixtures("closed_figures")
-def test_a_legend_tells_sources_apart_in_few_words(plain_curve: Callable[..., Curve]) -> None:
+def test_a_legend_names_sources_in_short(plain_curve: Callable[..., Curve]) -> None:
     sizes = [2.0**i for i in range(10)]
     groups = [MINE, {**MINE, "optimizer": "adam"}, THEIRS, {**THEIRS, "optimizer": "momentum"}]
-    shown = [
+    labelled = [
         plain_curve(sizes, [100 * (1 + 40 / size) for size in sizes], group=group, label=str(i))
         for i, group in enumerate(groups)
     ]
-    legend = figures.draw("steps", shown, [None] * 4).get_legend()
+    legend = figures.draw("steps", labelled, [None] * 4).get_legend()
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == [
         "own, sgd", "own, adam", "shallue_2019, sgd", "shallue_2019, momentum",
     ]  # fmt: skip
     twins = [{**THEIRS, "source": f"a_cluster_of_ours_{year}"} for year in (2025, 2026)]
-    shown = [plain_curve(sizes, sizes, group=group, label=group["source"]) for group in twins]
-    legend = figures.draw("steps", shown, [None] * 2).get_legend()
+    labelled = [plain_curve(sizes, sizes, group=group, label=group["source"]) for group in twins]
+    legend = figures.draw("steps", labelled, [None] * 2).get_legend()
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == [
         "a_cluster_of_ours_2025", "a_cluster_of_ours_2026",

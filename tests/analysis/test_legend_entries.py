@@ -32,7 +32,7 @@ def curve(points: Sequence[Point], **fields: Any) -> Curve:
     return Curve(**{**given, **fields})
 
 
-def searched(size: int, *, fourth: bool = True, **more: Any) -> Point:
+def best_point(size: int, *, fourth: bool = True, **more: Any) -> Point:
     steps = round(50 * (1 + 64 / size))
     given: dict[str, Any] = {
         "batch_size": size, "steps": steps, "minimum": steps, "trials": 16, "hits": 2,
@@ -49,8 +49,8 @@ def entries(name: str, curves: Sequence[Curve], **more: Any) -> set[str]:
 
 
 def test_a_bar_that_is_open_above_says_why() -> None:
-    closed = [searched(size) for size in SIZES]
-    few = [searched(SIZES[0], fourth=False), *closed[1:]]
+    closed = [best_point(size) for size in SIZES]
+    few = [best_point(SIZES[0], fourth=False), *closed[1:]]
     for name in ("steps", "shallue-fig1"):
         assert FEW not in entries(name, [curve(closed)])
         assert FEW in entries(name, [curve(few)])
@@ -58,15 +58,15 @@ def test_a_bar_that_is_open_above_says_why() -> None:
 
 
 def test_of_other_estimators_and_of_repeats_too() -> None:
-    closed = [searched(size) for size in SIZES]
+    closed = [best_point(size) for size in SIZES]
     never = replace(closed[0], estimator=MEDIAN, spread=(closed[0].steps, np.inf))
     said = entries("steps", [curve([never, *closed[1:]], estimator=MEDIAN)])
     assert NEVER in said
     assert FEW not in said
     steps = float(closed[0].steps or 0)
     open_repeats = Repeats(steps=(steps, steps * 1.1, float("inf")))
-    again = [replace(closed[0], repeats=open_repeats), *closed[1:]]
-    assert REPEATS in entries("steps", [curve(again)])
+    repeated = [replace(closed[0], repeats=open_repeats), *closed[1:]]
+    assert REPEATS in entries("steps", [curve(repeated)])
 
 
 def test_runs_and_points_without_bars() -> None:
@@ -88,10 +88,10 @@ def test_an_interval_that_is_open_has_its_arrow_explained(name: str) -> None:
     # Flat throughout: where perfect scaling ends is not seen.
     steps = (51, 49, 50, 52, 50, 49, 51, 50)
     flat = [
-        searched(size, steps=at, minimum=at, fourth=70, middles=(at,))
+        best_point(size, steps=at, minimum=at, fourth=70, middles=(at,))
         for size, at in zip(SIZES, steps, strict=True)
     ]
-    whole = [searched(size, middles=(50 * (1 + 64 / size),)) for size in SIZES]
+    whole = [best_point(size, middles=(50 * (1 + 64 / size),)) for size in SIZES]
     assert OPEN in entries(name, [curve(flat)])
     assert OPEN not in entries(name, [curve(whole)])
 

@@ -40,7 +40,7 @@ def beside(ax: Axes) -> None:
     ax.set_in_layout(False)
 
 
-def told(ax: Axes) -> None:
+def annotated(ax: Axes) -> None:
     ax.text(2, 4, "best", ha="center", va="center")
 
 
@@ -88,7 +88,7 @@ def behind(ax: Axes, **ground: object) -> None:
         (turned, "'sixteen' and 'seventeen' are on each other"),
         (over, "marks of 'sgd' are under the legend of 'sgd'"),
         (beside, "the legend of 'sgd' is cut by the page"),
-        (told, "'best' is over a mark"),
+        (annotated, "'best' is over a mark"),
         (through, "a line of #112233 is under the legend of 'sgd'"),
         (bars, "a line of #112233 is under the legend of 'sgd'"),
         (near, "marks of 'large' are under the legend of 'sgd'"),
@@ -97,7 +97,7 @@ def behind(ax: Axes, **ground: object) -> None:
         (partial(behind, frameon=False), "a line of #112233 is under the legend of 'sgd'"),
     ],
 )
-def test_faults_are_found(change: Callable[[Axes], object], said: str) -> None:
+def test_faults_are_reported(change: Callable[[Axes], object], said: str) -> None:
     assert any(said in each for each in faults(figure(change)))
 
 

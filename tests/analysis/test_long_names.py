@@ -14,7 +14,7 @@ from matplotlib.text import Text
 import results
 from analysis import Curve, figures
 from analysis.figure_data import FigureData, Query
-from analysis.figures.drawing.text_fit import MISSING, apart, fitted, shortened
+from analysis.figures.drawing.text_fit import MISSING, distinct, fitted, shortened
 from tests.analysis import gallery
 from tests.analysis.legible import faults
 from tests.analysis.long_names import METRIC, OPTIMIZERS, WORKLOAD, long
@@ -22,6 +22,8 @@ from tests.analysis.measured import measured
 
 pytestmark = pytest.mark.usefixtures("closed_figures")
 PAPER = [name for name in figures.names() if name.startswith("shallue-")]
+MANY_PANELS = ("shallue-fig8", "shallue-fig9", "shallue-fig11")
+"""Figures of so many panels that fitting all of their titles takes half a minute."""
 OURS = [name for name in figures.names() if name not in PAPER]
 
 
@@ -36,8 +38,8 @@ def paper(tmp_path_factory: pytest.TempPathFactory) -> FigureData:
     return FigureData(Query(sources=[results.open(root)]))
 
 
-def drawn(name: str, material: FigureData | list[Curve], width: str = "column") -> Figure:
-    figure = figures.draw(name, material, width=width).get_figure(root=True)
+def drawn(name: str, data: FigureData | list[Curve], width: str = "column") -> Figure:
+    figure = figures.draw(name, data, width=width).get_figure(root=True)
     assert isinstance(figure, Figure)
     return figure
 
@@ -53,11 +55,14 @@ def test_our_figures_hold_them(name: str, ours: FigureData) -> None:
     assert faults(drawn(name, ours)) == []
 
 
-@pytest.mark.parametrize("name", PAPER)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow) if name in MANY_PANELS else name for name in PAPER],
+)
 def test_the_papers_figures_hold_them(
     name: str, paper: FigureData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(FigureData, "regimes", property(lambda shown: [None] * len(shown.curves)))
+    monkeypatch.setattr(FigureData, "regimes", property(lambda data: [None] * len(data.curves)))
     assert faults(drawn(name, paper)) == []
 
 
@@ -78,9 +83,9 @@ def test_so_do_steps_of_a_csv(count: int, tmp_path: Path) -> None:
         for k in range(10)
     ]
     path.write_text("optimizer,workload,batch_size,steps\n" + "\n".join(rows) + "\n")
-    material = FigureData(Query(sources=[results.open(path)]))
+    data = FigureData(Query(sources=[results.open(path)]))
     for name in ("steps", "forest", "tradeoff"):
-        assert faults(drawn(name, material)) == []
+        assert faults(drawn(name, data)) == []
 
 
 def test_a_baseline_of_a_long_name_is_on_its_axis(tmp_path: Path) -> None:
@@ -91,14 +96,14 @@ def test_a_baseline_of_a_long_name_is_on_its_axis(tmp_path: Path) -> None:
         for k in range(10)
     ]
     path.write_text("optimizer,batch_size,steps\n" + "\n".join(rows) + "\n")
-    material = FigureData(Query(sources=[results.open(path)], baseline="a_baseline_" * 8))
+    data = FigureData(Query(sources=[results.open(path)], baseline="a_baseline_" * 8))
     for width in ("column", "two-columns"):
-        assert faults(drawn("forest", material, width)) == []
+        assert faults(drawn("forest", data, width)) == []
 
 
-def test_names_that_have_room_are_as_they_were(paper_results: Path) -> None:
-    shown = FigureData(Query(sources=[results.open(paper_results)], where="experiment = 'goals'"))
-    figure = drawn("steps", shown, "two-columns")
+def test_names_that_fit_are_unchanged(paper_results: Path) -> None:
+    data = FigureData(Query(sources=[results.open(paper_results)], where="experiment = 'goals'"))
+    figure = drawn("steps", data, "two-columns")
     figure.draw_without_rendering()
     written = [text.get_text() for text in figure.findobj(Text) if text.get_visible()]
     assert not [text for text in written if MISSING in text]
@@ -135,11 +140,11 @@ def test_what_is_fitted_fits(text: str, most: int, lines: int) -> None:
     assert len(shortened(text, most)) <= most or len(text) <= most
 
 
-def test_names_are_still_told_apart() -> None:
+def test_names_that_differ_still_differ() -> None:
     texts = ["a_common_beginning_first_a_common_end", "a_common_beginning_second_a_common_end"]
-    assert apart(texts, letters(16)) == ["…first…", "…second…"]
-    assert apart(texts, letters(60)) == texts
+    assert distinct(texts, letters(16)) == ["…first…", "…second…"]
+    assert distinct(texts, letters(60)) == texts
     same = ["x" * 30 + str(i) * 40 + "y" * 30 for i in range(3)]
-    assert len(set(apart(same, letters(12)))) == 3
+    assert len(set(distinct(same, letters(12)))) == 3
     far = [f"{'x' * i}{'z' * 30}{'x' * (9 - i)}" for i in range(4)]
-    assert len(set(apart([*far, far[0]], letters(8)))) == 4
+    assert len(set(distinct([*far, far[0]], letters(8)))) == 4

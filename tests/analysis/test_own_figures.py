@@ -24,7 +24,7 @@ DIGITS = Query(where="experiment = 'digits'", baseline="sgd")
 
 
 @pytest.fixture(scope="module")
-def own() -> FigureData:
+def packaged() -> FigureData:
     """The packaged sweep of three optimizers on digits."""
     return FigureData(replace(DIGITS, sources=[results.open("own")]))
 
@@ -43,59 +43,61 @@ def texts(ax: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["forest", "tradeoff", "landscape"])
-def test_numbers_of_the_packaged_sweep_are_as_committed(own: FigureData, name: str) -> None:
-    hold(name, figures.numbers(name, own))
+def test_numbers_of_the_packaged_sweep_are_as_committed(packaged: FigureData, name: str) -> None:
+    hold(name, figures.numbers(name, packaged))
 
 
 def test_numbers_of_training_curves_are_as_committed(small: FigureData) -> None:
     hold("training", figures.numbers("training", small))
 
 
-def test_steps_below_one_are_called_relative(own: FigureData) -> None:
+def test_steps_below_1_are_called_relative(packaged: FigureData) -> None:
     """Nobody takes a part of a step: a source that does not say how many examples an epoch has."""
     gnn = FigureData(Query(sources=[results.open("published").where("workload = 'gnn'")]))
     for name, what in (("steps", {"steps"}), ("tradeoff", {"steps", "samples"})):
-        assert {f"{one} to target, relative" for one in what} <= set(texts(figures.draw(name, gnn)))
-        assert not any(text.endswith("relative") for text in texts(figures.draw(name, own)))
+        assert {f"{item} to target, relative" for item in what} <= set(
+            texts(figures.draw(name, gnn))
+        )
+        assert not any(text.endswith("relative") for text in texts(figures.draw(name, packaged)))
 
 
-def test_the_forest_has_a_row_a_curve_with_its_number(own: FigureData) -> None:
-    plain = FigureData(replace(DIGITS, sources=own.sources, baseline=None))
-    plain.curves, plain.regimes = own.curves, own.regimes
+def test_the_forest_has_a_row_a_curve_with_its_number(packaged: FigureData) -> None:
+    plain = FigureData(replace(DIGITS, sources=packaged.sources, baseline=None))
+    plain.curves, plain.regimes = packaged.curves, packaged.regimes
     said = texts(figures.draw("forest", plain))
-    for found in own.regimes:
-        assert found is not None
-        assert found.label in said
-        one = found.critical_batch_size
-        assert any(text.endswith("]") and f"{one.value:.0f} [" in text for text in said)
+    for fit in packaged.regimes:
+        assert fit is not None
+        assert fit.label in said
+        item = fit.critical_batch_size
+        assert any(text.endswith("]") and f"{item.value:.0f} [" in text for text in said)
     frame = figures.numbers("forest", plain)
-    assert len(frame) == 5 * len(own.curves)
+    assert len(frame) == 5 * len(packaged.curves)
     # From the smallest critical batch size on.
     critical = frame[frame["quantity"] == "critical_batch_size"]["value"]
     assert critical.is_monotonic_increasing
     assert frame["ratio_value"].isna().all()
 
 
-def test_ratios_of_the_forest_are_the_comparisons(own: FigureData) -> None:
-    ax = figures.draw("forest", own)
+def test_ratios_of_the_forest_are_the_comparisons(packaged: FigureData) -> None:
+    ax = figures.draw("forest", packaged)
     figure = ax.get_figure(root=True)
     assert figure is not None
     assert len(figure.axes) == 2
     said = texts(ax)
     assert "baseline" in said
     assert "critical batch size over sgd's" in said
-    frame = figures.numbers("forest", own).set_index(["curve", "quantity"])
-    for one in compare(own.curves, own.regimes, "sgd"):
-        if one is None:
+    frame = figures.numbers("forest", packaged).set_index(["curve", "quantity"])
+    for item in compare(packaged.curves, packaged.regimes, "sgd"):
+        if item is None:
             continue
-        assert ratio_text(one.ratios["critical_batch_size"]) in said
-        for name, ratio in one.ratios.items():
-            row = frame.loc[(one.label, name)]
-            found = [row[f"ratio_{end}"] for end in ("value", "low", "high")]
-            known = [np.nan if x is None else x for x in ratio.to_dict().values()]
-            assert found == pytest.approx(known, nan_ok=True)
+        assert ratio_text(item.ratios["critical_batch_size"]) in said
+        for name, ratio in item.ratios.items():
+            row = frame.loc[(item.label, name)]
+            fit = [row[f"ratio_{end}"] for end in ("value", "low", "high")]
+            expected = [np.nan if x is None else x for x in ratio.to_dict().values()]
+            assert fit == pytest.approx(expected, nan_ok=True)
     # Where there is room for one, the ratios.
-    narrow = figures.draw("forest", own, width="column").get_figure(root=True)
+    narrow = figures.draw("forest", packaged, width="column").get_figure(root=True)
     assert narrow is not None
     assert len(narrow.axes) == 1
 
@@ -104,10 +106,10 @@ def test_open_ends_of_the_forest_are_arrows_and_bounds(plain_curve: Callable[...
     sizes = [2.0**i for i in range(8)]
     bent = plain_curve(sizes, [900 / size * 1.01 ** (i % 3) for i, size in enumerate(sizes)])
     short = plain_curve([1, 2], [9.0, 5.0], label="short", group={"optimizer": "short"})
-    shown = FigureData.of([bent, short])
-    ax = figures.draw("forest", shown)
+    data = FigureData.of([bent, short])
+    ax = figures.draw("forest", data)
     said = texts(ax)
-    low = shown.regimes[0].critical_batch_size.low  # type: ignore[union-attr]
+    low = data.regimes[0].critical_batch_size.low  # type: ignore[union-attr]
     assert low is not None
     assert any(text.startswith("≥ ") for text in said)
     assert "too few batch sizes" in said
@@ -116,18 +118,18 @@ def test_open_ends_of_the_forest_are_arrows_and_bounds(plain_curve: Callable[...
         figures.draw("forest", [short])
 
 
-def test_the_tradeoff_goes_through_its_points(own: FigureData) -> None:
-    frame = figures.numbers("tradeoff", own)
-    for curve, found in zip(own.curves, own.regimes, strict=True):
-        assert found is not None
-        mine = frame[frame["curve"] == curve.label]
-        assert mine["examples"].tolist() == [p.steps * p.batch_size for p in curve.points]  # type: ignore[operator]
-        assert mine["fitted_examples"].tolist() == pytest.approx(
-            (mine["fitted_steps"] * mine["batch_size"]).tolist()
+def test_the_tradeoff_goes_through_its_points(packaged: FigureData) -> None:
+    frame = figures.numbers("tradeoff", packaged)
+    for curve, fit in zip(packaged.curves, packaged.regimes, strict=True):
+        assert fit is not None
+        rows = frame[frame["curve"] == curve.label]
+        assert rows["examples"].tolist() == [p.steps * p.batch_size for p in curve.points]  # type: ignore[operator]
+        assert rows["fitted_examples"].tolist() == pytest.approx(
+            (rows["fitted_steps"] * rows["batch_size"]).tolist()
         )
         # Nothing fitted lies beyond the asymptotes; at k = 1 McCandlish's hyperbola holds.
-        assert (mine["fitted_steps"] > mine["min_steps"]).all()
-    said = texts(figures.draw("tradeoff", own))
+        assert (rows["fitted_steps"] > rows["min_steps"]).all()
+    said = texts(figures.draw("tradeoff", packaged))
     assert {"examples to target", "steps to target", "critical batch size"} <= {*said}
     assert "31" in said
 
@@ -136,10 +138,10 @@ def test_at_the_critical_batch_size_of_mccandlish_both_are_doubled(
     plain_curve: Callable[..., Any],
 ) -> None:
     sizes = [2.0**i for i in range(4)]  # few: k is 1
-    (found,) = FigureData.of([plain_curve(sizes, [100 * (1 + 3 / size) for size in sizes])]).regimes
-    assert found is not None
-    steps = found.steps([found.best["critical_batch_size"]])[0]
-    assert steps == pytest.approx(2 * found.best["min_steps"], rel=1e-6)
+    (fit,) = FigureData.of([plain_curve(sizes, [100 * (1 + 3 / size) for size in sizes])]).regimes
+    assert fit is not None
+    steps = fit.steps([fit.best["critical_batch_size"]])[0]
+    assert steps == pytest.approx(2 * fit.best["min_steps"], rel=1e-6)
 
 
 def test_training_curves_show_every_trial_the_best_and_its_bracket(small: FigureData) -> None:
@@ -171,7 +173,9 @@ def test_training_curves_show_every_trial_the_best_and_its_bracket(small: Figure
             assert last[-1] < GOAL <= last[-2]
             assert best["step"].tolist()[-2:] == [point.last_miss, point.steps]
     # Those that diverged are crosses within the frame, however far their metric went.
-    crosses = [line for one in figure.axes for line in one.get_lines() if line.get_marker() == "x"]
+    crosses = [
+        line for item in figure.axes for line in item.get_lines() if line.get_marker() == "x"
+    ]
     dead = {t.trial for c in small.curves for p in c.points for t in p.trial_outcomes
             if t.became == "infeasible"}  # fmt: skip
     assert len(crosses) == len(dead) > 0
@@ -191,21 +195,21 @@ def test_of_many_batch_sizes_those_that_divide_them_evenly(
     assert "--where" in str(caught.value.hint)
 
 
-def test_training_curves_need_measurements(own: FigureData, small: FigureData) -> None:
+def test_training_curves_need_measurements(packaged: FigureData, small: FigureData) -> None:
     from matplotlib import pyplot as plt
 
     with pytest.raises(ResultsError, match="no training curves to draw"):
-        figures.draw("training", own.only("optimizer = 'sgd'"))
+        figures.draw("training", packaged.only("optimizer = 'sgd'"))
     with pytest.raises(ResultsError, match="no training curves to draw"):
-        figures.draw("training", own.curves)
-    with pytest.raises(ResultsError, match="several batch sizes"):
+        figures.draw("training", packaged.curves)
+    with pytest.raises(ResultsError, match="6 batch sizes do not go on one pair"):
         figures.draw("training", small, ax=plt.figure().add_subplot())
     ax = plt.figure().add_subplot()
-    one = small.only("optimizer = 'sgd' AND batch_size = 128")
-    assert figures.draw("training", one, ax=ax) is ax
+    item = small.only("optimizer = 'sgd' AND batch_size = 128")
+    assert figures.draw("training", item, ax=ax) is ax
 
 
-def test_the_landscape_has_every_trial_that_is_known(small: FigureData) -> None:
+def test_the_landscape_has_every_trial_that_was_not_cut_off(small: FigureData) -> None:
     said = texts(figures.draw("landscape", small))
     assert {"learning rate", "effective learning rate", "best", "infeasible"} <= {*said}
     frame = figures.numbers("landscape", small)
@@ -223,8 +227,8 @@ def test_the_landscape_has_every_trial_that_is_known(small: FigureData) -> None:
         figures.draw("landscape", steps)
 
 
-def test_references_are_of_figures(own: FigureData) -> None:
-    del own
+def test_references_are_of_figures(packaged: FigureData) -> None:
+    del packaged
     folder = Path(__file__).parent / "figures_reference"
-    known = {path.stem for path in folder.glob("*.csv")}
-    assert all(name.endswith(tuple(figures.names())) for name in known)
+    expected = {path.stem for path in folder.glob("*.csv")}
+    assert all(name.endswith(tuple(figures.names())) for name in expected)

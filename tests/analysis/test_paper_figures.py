@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,10 @@ import results
 from analysis import Curve, figures
 from analysis.curves.limits import Limit
 from analysis.figure_data import FigureData, Query
-from analysis.figures.drawing import legend_place, page
-from analysis.figures.drawing.page import context
-from analysis.figures.paper import sheet
-from analysis.figures.paper.panel import Dot, Line, Panel, normalized
+from analysis.figures.drawing.legends import free_location
+from analysis.figures.drawing.page import Page
+from analysis.figures.drawing.panel_figure import columns_of, draw_panels
+from analysis.figures.drawing.panels import Dot, Line, Panel, normalized
 from results.errors import ResultsError
 from tests.analysis import gallery
 from tests.analysis.legible import faults
@@ -30,7 +31,7 @@ NAMES = [name for name in figures.names() if name.startswith("shallue-")]
 @pytest.fixture(autouse=True)
 def unfitted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without regimes, which take most of the time: the reference numbers have perfect scaling."""
-    monkeypatch.setattr(FigureData, "regimes", property(lambda shown: [None] * len(shown.curves)))
+    monkeypatch.setattr(FigureData, "regimes", property(lambda data: [None] * len(data.curves)))
 
 
 @pytest.fixture(scope="module")
@@ -38,8 +39,8 @@ def every(paper_results: Path) -> FigureData:
     return FigureData(Query(sources=[results.open(paper_results)]))
 
 
-def of(paper_results: Path, where: str, **asked: Any) -> FigureData:
-    return FigureData(Query(sources=[results.open(paper_results)], where=where, **asked))
+def of(paper_results: Path, where: str, **options: Any) -> FigureData:
+    return FigureData(Query(sources=[results.open(paper_results)], where=where, **options))
 
 
 def texts(ax: Any) -> list[str]:
@@ -50,7 +51,7 @@ def texts(ax: Any) -> list[str]:
     return [t.get_text() for t in figure.findobj(Text) if t.get_visible() and t.get_text()]
 
 
-def test_all_of_them_are_there() -> None:
+def test_every_figure_of_the_paper_is_registered() -> None:
     assert [
         "shallue-best-learning-rate",
         "shallue-best-momentum",
@@ -74,47 +75,51 @@ def test_all_that_is_written_can_be_read(every: FigureData, name: str, width: st
 
 
 def test_a_panel_is_a_workload_and_the_published_curve_stands_beside(paper_results: Path) -> None:
-    shown = of(paper_results, "experiment IN ('stopping', 'softmax')")
-    ax = figures.draw("shallue-fig1", shown)
+    data = of(paper_results, "experiment IN ('stopping', 'softmax')")
+    ax = figures.draw("shallue-fig1", data)
     figure = ax.get_figure(root=True)
     assert figure is not None
     assert len(figure.axes) == 2
-    words = texts(ax)
-    assert {"(a) digits-softmax", "(b) cifar10-resnet8", "validation_error < 0.3"} <= {*words}
-    assert "Shallue et al. 2019" in words
-    frame = figures.numbers("shallue-fig1", shown)
+    written = texts(ax)
+    assert {"(a) digits-softmax", "(b) cifar10-resnet8", "validation_error < 0.3"} <= {*written}
+    assert "Shallue et al. 2019" in written
+    frame = figures.numbers("shallue-fig1", data)
     beside = frame[frame["source"].notna()]
-    known = results.open("published").trials
-    known = known[(known["workload"] == "cifar10-resnet8") & (known["optimizer"] == "sgd")]
-    assert beside["value"].tolist() == known.sort_values("batch_size")["steps_to_target"].tolist()
-    own = frame[frame["source"].isna() & (frame["panel"] == "cifar10-resnet8")]
-    (curve,) = (c for c in shown.curves if c.group["workload"] == "cifar10-resnet8")
-    assert own["value"].tolist() == [point.steps for point in curve.points]
-    assert own["low"].tolist() == [point.bar[0] for point in curve.points if point.bar]
+    recorded = results.open("published").trials
+    recorded = recorded[
+        (recorded["workload"] == "cifar10-resnet8") & (recorded["optimizer"] == "sgd")
+    ]
+    assert (
+        beside["value"].tolist() == recorded.sort_values("batch_size")["steps_to_target"].tolist()
+    )
+    measured = frame[frame["source"].isna() & (frame["panel"] == "cifar10-resnet8")]
+    (curve,) = (c for c in data.curves if c.group["workload"] == "cifar10-resnet8")
+    assert measured["value"].tolist() == [point.steps for point in curve.points]
+    assert measured["low"].tolist() == [point.bar[0] for point in curve.points if point.bar]
 
 
-def test_goals_are_recomputed_and_those_that_cannot_be_are_told(
+def test_goals_are_recomputed_and_those_that_cannot_be_have_a_reason(
     paper_results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from results.targets.target import Target
 
-    shown = of(paper_results, "experiment = 'goals' AND optimizer = 'sgd'")
+    data = of(paper_results, "experiment = 'goals' AND optimizer = 'sgd'")
     goals = [Target.parse(text) for text in (*gallery.GOALS[1:], "validation_loss < 1")]
     monkeypatch.setattr(FigureData, "goals", property(lambda _: goals))
-    frame = figures.numbers("shallue-fig2", shown)
+    frame = figures.numbers("shallue-fig2", data)
     for goal in gallery.GOALS[1:]:
-        (curve,) = shown.at(goal).trials_of_curves
+        (curve,) = data.at(goal).trials_of_curves
         line = frame[frame["target"] == goal]
         assert line["value"].tolist() == [point.steps for point in curve.points]
     lost = frame[frame["batch_size"].isna()]
     assert lost["target"].tolist() == ["validation_loss < 1"]
     assert "validation_loss" in lost["note"].iloc[0]
-    assert any("1 goal is left out" in text for text in texts(figures.draw("shallue-fig2", shown)))
+    assert any("1 goal is left out" in text for text in texts(figures.draw("shallue-fig2", data)))
 
 
-def test_models_are_over_one_batch_size_that_all_share(paper_results: Path) -> None:
-    shown = of(paper_results, "experiment IN ('widths', 'goals', 'softmax')")
-    frame = figures.numbers("shallue-fig3", shown)
+def test_models_are_over_a_batch_size_that_all_share(paper_results: Path) -> None:
+    data = of(paper_results, "experiment IN ('widths', 'goals', 'softmax')")
+    frame = figures.numbers("shallue-fig3", data)
     assert set(frame["panel"]) == {
         "digits-mlp, sgd, by width",
         "digits-mlp, momentum, by width",
@@ -153,27 +158,27 @@ def test_label_smoothing_is_by_value_within_the_search(every: FigureData) -> Non
     steps = frame[frame["measure"] == "steps to target"]
     trials = every.trials
     for row in steps.itertuples():
-        mine = trials[
+        chosen = trials[
             (trials["label_smoothing"] == float(row.line.split()[-1]))
             & (trials["batch_size"] == row.batch_size)
             & (trials["status"] == "COMPLETE")
         ].sort_values("index")
-        assert row.value == mine["steps_to_target"].iloc[: int(row.trials)].min()
+        assert row.value == chosen["steps_to_target"].iloc[: int(row.trials)].min()
 
 
 def test_a_search_under_budgets(every: FigureData, paper_results: Path) -> None:
     where = "experiment = 'goals' AND optimizer = 'momentum'"
     limits = tuple(map(Limit.parse, ("150 steps", "20000 examples")))
-    shown = of(paper_results, where, under=limits)
-    frame = figures.numbers("shallue-fig9", shown)
+    data = of(paper_results, where, under=limits)
+    frame = figures.numbers("shallue-fig9", data)
     assert set(frame["row"]) == {"150 steps", "20,000 examples"}
-    trials = shown.trials.set_index("trial")
+    trials = data.trials.set_index("trial")
     for row in frame.itertuples():
         last = 150 if "steps" in row.row else 20_000 // row.batch_size
-        reached = trials.loc[row.trial, "steps_to_target"] <= last
-        assert (row.became == "reached") == reached
+        is_hit = trials.loc[row.trial, "steps_to_target"] <= last
+        assert (row.became == "reached") == is_hit
     assert frame["batch_size"].nunique() == 4
-    free = figures.numbers("shallue-fig9", shown.under())
+    free = figures.numbers("shallue-fig9", data.under())
     assert len(set(free["row"])) == 2
     ten = figures.numbers("shallue-fig10", every)
     assert set(ten["row"]) == {"width 64, < 0.06", "width 16, < 0.1"}
@@ -183,16 +188,16 @@ def test_the_best_metric_under_budgets_has_gaps_where_trials_were_stopped(
     paper_results: Path,
 ) -> None:
     limits = (Limit.parse("40 steps"), Limit.parse("20 epochs"))
-    shown = of(paper_results, "experiment = 'stopping'", under=limits)
-    frame = figures.numbers("shallue-fig11", shown)
+    data = of(paper_results, "experiment = 'stopping'", under=limits)
+    frame = figures.numbers("shallue-fig11", data)
     assert set(frame["under"]) == {"40 steps", "20 epochs"}
-    gone = frame["value"].isna()
-    assert gone.any()
-    assert not gone.all()
-    assert frame.loc[gone, "note"].str.contains("stopped at the target").all()
-    assert (frame.loc[gone, "unknown_trials"] > 0).all()
+    missing = frame["value"].isna()
+    assert missing.any()
+    assert not missing.all()
+    assert frame.loc[missing, "note"].str.contains("stopped at the target").all()
+    assert (frame.loc[missing, "unknown_trials"] > 0).all()
     assert any(
-        "points are not known" in text for text in texts(figures.draw("shallue-fig11", shown))
+        "points are not known" in text for text in texts(figures.draw("shallue-fig11", data))
     )
 
 
@@ -203,11 +208,11 @@ def test_best_metaparameters_are_those_of_the_best_trial(every: FigureData) -> N
     want = {trials.loc[name, "learning_rate"] for name in points if name}
     assert set(rates["value"].dropna()) == want
     momenta = figures.numbers("shallue-best-momentum", every)
-    known = momenta[momenta["momentum"].notna()]
-    assert known["value"].tolist() == pytest.approx((1 - known["momentum"]).tolist())
-    assert set(known["line"]) == {"momentum", "nesterov"}
-    eight = figures.numbers("shallue-fig8", every)
-    assert eight.equals(figures.numbers("learning_rate", every))
+    recorded = momenta[momenta["momentum"].notna()]
+    assert recorded["value"].tolist() == pytest.approx((1 - recorded["momentum"]).tolist())
+    assert set(recorded["line"]) == {"momentum", "nesterov"}
+    rates = figures.numbers("shallue-fig8", every)
+    assert rates.equals(figures.numbers("learning_rate", every))
 
 
 @pytest.mark.parametrize(
@@ -232,18 +237,18 @@ def test_where_there_is_nothing_to_draw_it_says_what_it_needs(
     assert str(caught.value.hint).startswith("this figure needs")
 
 
-def test_without_measurements_no_best_metric_is_known(tmp_path: Path) -> None:
+def test_without_measurements_there_is_no_best_metric(tmp_path: Path) -> None:
     file = tmp_path / "steps.csv"
     file.write_text("batch_size,steps\n8,100\n16,50\n32,30\n")
-    shown = FigureData(Query(sources=[results.open(file)], under=(Limit.parse("9 steps"),)))
+    data = FigureData(Query(sources=[results.open(file)], under=(Limit.parse("9 steps"),)))
     with pytest.raises(ResultsError, match="no best metric under 9 steps is known") as caught:
-        figures.draw("shallue-fig11", shown)
+        figures.draw("shallue-fig11", data)
     assert "measurements" in str(caught.value.hint)
     for name in ("shallue-fig8", "shallue-best-learning-rate"):
         with pytest.raises(ResultsError, match="learning rate"):
-            figures.draw(name, shown)
+            figures.draw(name, data)
     # Steps beyond a budget were not reached.
-    late = figures.numbers("shallue-fig1", shown.under(Limit.parse("60 steps")))
+    late = figures.numbers("shallue-fig1", data.under(Limit.parse("60 steps")))
     assert late["value"].fillna(0).tolist() == [0, 50, 30]
     published = FigureData(Query(sources=[results.open("published").where("workload = 'resnet'")]))
     with pytest.raises(ResultsError, match=r"^no best metric is known: no trials of a search$"):
@@ -261,13 +266,19 @@ def line(values: list[float | None], label: str = "a") -> Line:
 
 def test_no_line_is_drawn_through_a_gap() -> None:
     panel = Panel(title="t", lines=(line([64, 32, None, 8, 4]),), measure="steps to target")
-    ax = sheet.draw([panel])
-    joined = [np.asarray(one.get_xdata()).tolist() for one in ax.lines if len(one.get_xdata()) == 2]
-    assert [1, 2] in joined
-    assert [8, 16] in joined
+    with Page().context():
+        ax = draw_panels([panel], page=Page())
+    joined = [
+        (a[0], b[0])
+        for drawn in ax.lines
+        for a, b in pairwise(np.asarray(drawn.get_xydata(), dtype=float))
+        if np.isfinite([a, b]).all()
+    ]
+    assert (1, 2) in joined
+    assert (8, 16) in joined
     assert not any(a <= 2 and b >= 8 for a, b in joined)
-    hollow = [one for one in ax.lines if one.get_markerfacecolor() == "white"]
-    assert [np.asarray(one.get_xdata()).tolist() for one in hollow] == [[4]]
+    hollow = [drawn for drawn in ax.lines if drawn.get_markerfacecolor() == "white"]
+    assert [np.asarray(drawn.get_xdata()).tolist() for drawn in hollow] == [[4]]
     assert "target not reached" in texts(ax)
 
 
@@ -275,14 +286,15 @@ def test_no_line_is_drawn_through_a_gap() -> None:
 def test_legends_stand_over_their_panels_where_lines_fill_these(width: str) -> None:
     def panel(row: int, lines: list[list[float | None]]) -> Panel:
         named = tuple(line(values, f"{row}, line {i}") for i, values in enumerate(lines))
-        return Panel(title="t", note="n", lines=named, measure="m", counted=False, wide=row)
+        return Panel(title="t", note="n", lines=named, measure="m", counted=False, row=row)
 
     full: list[list[float | None]] = [[1, 9] * 6, [9, 1] * 6, [5] * 12]
     empty: list[list[float | None]] = [[9, 5, 3, *[2] * 9], [9, 5, 3, *[1] * 9]]
-    with page.on(page.page(width)):
+    page = Page.of(width)
+    with page.context():
         drawn = [
-            sheet.draw([panel(0, full), panel(1, empty)]).get_figure(root=True),
-            sheet.draw([panel(0, empty)]).get_figure(root=True),
+            draw_panels([panel(0, full), panel(1, empty)], page=page).get_figure(root=True),
+            draw_panels([panel(0, empty)], page=page).get_figure(root=True),
         ]
     over = []
     for each in drawn:
@@ -301,20 +313,20 @@ def test_a_legend_takes_the_first_place_with_nothing_in_it() -> None:
 
     ax = plt.figure(figsize=(3, 3)).add_subplot(xlim=(0, 1), ylim=(0, 1))
     legend = ax.legend(handles=ax.plot([], [], label="a"), loc="center")
-    assert legend_place.place(legend) == "upper right"
+    assert free_location(legend) == "upper right"
     ax.plot([0.95, 0.95], [0.8, 2], zorder=2)  # to beyond the frame
-    assert legend_place.place(legend) == "upper left"
+    assert free_location(legend) == "upper left"
     ax.plot([0.0, 0.05], [0.5, 1.4], zorder=1)  # behind all else
-    assert legend_place.place(legend) == "upper left"
+    assert free_location(legend) == "upper left"
     ax.plot([-1, 0.4], [1.6, 0.6], zorder=2)  # neither end of it is in the box
-    assert legend_place.place(legend) == "lower left"
+    assert free_location(legend) == "lower left"
     ax.plot([0.1], [0.17], "o", markersize=20)  # its middle above the box
-    assert legend_place.place(legend) == "lower right"
+    assert free_location(legend) == "lower right"
     ax.plot([0, 1], [0.05, 0.05])
     ax.plot([0, 1], [0.5, 0.5])
-    assert legend_place.place(legend) == "upper center"
+    assert free_location(legend) == "upper center"
     ax.annotate("", (0.5, 0.9), xytext=(0.5, 0.99), arrowprops={"arrowstyle": "->"})
-    assert legend_place.place(legend) is None
+    assert free_location(legend) is None
 
 
 def test_panels_without_a_shared_batch_size_are_not_normalized() -> None:
@@ -332,10 +344,10 @@ def test_many_panels_make_rows_and_columns_that_fit(plain_curve: Callable[..., C
 
     def count(n: int) -> int:
         panels = [Panel(title=str(i), lines=(line([4, 2]),), measure="m") for i in range(n)]
-        return sheet.across(panels)
+        return columns_of(panels, Page())
 
     several = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16)
-    with context():
+    with Page().context():
         counts = [count(n) for n in several]
     assert counts == [1, 2, 3, 2, 3, 3, 3, 4, 3, 3, 4]
     two = [

@@ -15,7 +15,7 @@ from PIL import Image
 
 import results
 from analysis.figure_data import FigureData, Query
-from analysis.figures.drawing.style import LOOKS
+from analysis.figures.drawing.style import PALETTE
 from analysis.report import pictures
 from analysis.report.panels import View
 from analysis.report.pictures import picture
@@ -44,8 +44,8 @@ def has(image: Image.Image, colour: str) -> bool:
     return bool(near.sum() > 100)
 
 
-def test_each_curve_has_the_look_of_its_number(view: View) -> None:
-    colours = [look.colour for look in LOOKS]
+def test_each_curve_has_the_style_of_its_number(view: View) -> None:
+    colours = [style.colour for style in PALETTE]
     image = seen(picture(view, [2, 1]))
     assert image.size[0] == 1400
     assert [i for i in range(4) if has(image, colours[i])] == [1, 2]

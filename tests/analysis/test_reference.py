@@ -37,7 +37,7 @@ def test_the_same_numbers_hold_and_rounding_is_no_change() -> None:
         (KNOWN.assign(curve=["sgd", "Adam", "lion"]), "column curve: row 1: 'Adam'"),
         (KNOWN.assign(sure=True), "column sure: row 1"),
         (KNOWN[::-1], "column curve: row 0"),
-        (KNOWN[:2], "2 rows, 3 known"),
+        (KNOWN[:2], "2 rows, 3 committed"),
         (KNOWN[["steps", "curve", "sure"]], "other columns"),
     ],
 )
@@ -47,7 +47,7 @@ def test_any_other_change_fails(changed: pd.DataFrame, said: str) -> None:
     assert said in str(caught.value)
 
 
-def test_a_figure_without_reference_fails_and_renewing_writes_one(
+def test_a_figure_without_reference_fails_and_renewing_writes_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with pytest.raises(pytest.fail.Exception, match="RENEW_FIGURES=1"):

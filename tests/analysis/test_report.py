@@ -255,7 +255,7 @@ def test_colours_are_those_of_the_figures() -> None:
     markers = {"o": "circle", "s": "square", "^": "triangle-up", "D": "diamond"}
     markers |= {"v": "triangle-down", "P": "cross", "X": "x"}
     assert [(look.light, look.marker) for look in LOOKS] == [
-        (look.colour, markers[look.marker]) for look in style.LOOKS
+        (look.colour, markers[look.marker]) for look in style.PALETTE
     ]
     sheet = render.style()
     for i, look in enumerate(LOOKS):

@@ -54,7 +54,7 @@ def texts(ax: Any) -> list[str]:
 
 
 def test_the_budget_says_what_it_shows(kept: list[Curve]) -> None:
-    words = texts(figures.draw("budget", kept))
+    written = texts(figures.draw("budget", kept))
     for expected in (
         "sgd, N = 24",
         "adam, N = 24",
@@ -64,7 +64,7 @@ def test_the_budget_says_what_it_shows(kept: list[Curve]) -> None:
         "batch size (examples)",
         "expected best of n / best of N",
     ):
-        assert expected in words
+        assert expected in written
     frame = figures.numbers("budget", kept)
     assert set(frame["curve"]) == {"sgd", "adam"}
     assert frame["n"].max() == 24
@@ -88,9 +88,9 @@ def test_where_there_is_no_budget_it_says_why(search: Make) -> None:
 
 
 def test_rates_are_of_the_trials_that_ran(off: list[Curve], fates: pd.DataFrame) -> None:
-    words = texts(figures.draw("rates", off))
-    assert {"target reached", "not reached", "infeasible", "share of trials that ran"} <= {*words}
-    assert "dominated: not known" not in words
+    written = texts(figures.draw("rates", off))
+    assert {"target reached", "not reached", "infeasible", "share of trials that ran"} <= {*written}
+    assert "dominated: not known" not in written
     frame = figures.numbers("rates", off)
     (drawn,) = off
     for row, point in zip(frame.itertuples(), drawn.points, strict=True):
@@ -103,7 +103,7 @@ def test_rates_are_of_the_trials_that_ran(off: list[Curve], fates: pd.DataFrame)
     assert shares(()) == {}
 
 
-def test_dominated_trials_are_a_class_of_their_own(kept: list[Curve]) -> None:
+def test_dominated_trials_are_a_separate_class(kept: list[Curve]) -> None:
     assert "dominated: not known" in texts(figures.draw("rates", kept))
     frame = figures.numbers("rates", kept)
     assert (frame["dominated"] > 0.5).all()
@@ -117,7 +117,7 @@ def test_the_search_shows_every_trial_once_and_the_best(
     figure = ax.get_figure(root=True)
     assert figure is not None
     assert len(figure.axes) == len(SIZES)
-    words = texts(ax)
+    written = texts(ax)
     for expected in (
         "target reached",
         "infeasible",
@@ -126,14 +126,14 @@ def test_the_search_shows_every_trial_once_and_the_best(
         "1 - momentum",
         "batch size 64",
     ):
-        assert expected in words
+        assert expected in written
     frame = figures.numbers("search", off)
     assert frame["trial"].is_unique
     assert frame.groupby("batch_size")["best"].sum().tolist() == [1] * len(SIZES)
-    known = fates.set_index("trial").loc[frame["trial"]]
+    recorded = fates.set_index("trial").loc[frame["trial"]]
     rate = frame["learning_rate"] / (1 - frame["momentum"])
     assert frame["effective_learning_rate"].tolist() == pytest.approx(rate.tolist())
-    diverged = known["status"].eq("INFEASIBLE").to_numpy()
+    diverged = recorded["status"].eq("INFEASIBLE").to_numpy()
     assert (frame["became"].eq("infeasible").to_numpy() == diverged).all()
     best = frame[frame["best"]].set_index("batch_size")["steps"]
     assert best.tolist() == frame.groupby("batch_size")["steps"].min().tolist()
@@ -166,10 +166,10 @@ def test_nothing_that_is_written_leaves_the_page(
 ) -> None:
     from matplotlib.text import Text
 
-    for some in (off, kept, [*kept, *off]):
-        if name == "search" and some is kept:
+    for drawn_curves in (off, kept, [*kept, *off]):
+        if name == "search" and drawn_curves is kept:
             continue
-        figure = figures.draw(name, some).get_figure(root=True)
+        figure = figures.draw(name, drawn_curves).get_figure(root=True)
         assert figure is not None
         figure.draw_without_rendering()
         page = figure.bbox.padded(1)
@@ -186,13 +186,13 @@ def test_nothing_that_is_written_leaves_the_page(
                 assert box.y1 <= page.y1, text.get_text()
 
 
-def test_one_pair_of_axes_holds_one_panel(kept: list[Curve], off: list[Curve]) -> None:
+def test_a_pair_of_axes_holds_a_single_panel(kept: list[Curve], off: list[Curve]) -> None:
     from matplotlib import pyplot as plt
 
-    for name, some in (("budget", kept), ("rates", kept), ("search", off)):
+    for name, drawn_curves in (("budget", kept), ("rates", kept), ("search", off)):
         ax = plt.figure().add_subplot()
         with pytest.raises(ResultsError, match="do not go on one pair of axes"):
-            figures.draw(name, some, ax=ax)
+            figures.draw(name, drawn_curves, ax=ax)
     for name in ("budget", "rates"):
         ax = plt.figure(layout="constrained").add_subplot()
         assert figures.draw(name, kept[:1], ax=ax) is ax
@@ -206,7 +206,7 @@ def test_edges_and_repeats_stand_in_the_steps_figure_and_its_numbers(
 ) -> None:
     trials = search()
     best = trials.loc[trials[trials["batch_size"] == 8]["steps_to_target"].idxmin()]
-    again = pd.DataFrame([best] * 5).assign(
+    repeated = pd.DataFrame([best] * 5).assign(
         role="repeat", trial=list("abcde"), steps_to_target=best["steps_to_target"] * 1.2
     )
     studies = studies_of(trials)
@@ -215,10 +215,10 @@ def test_edges_and_repeats_stand_in_the_steps_figure_and_its_numbers(
     studies.loc[studies["batch_size"] == 8, "search_space"] = (
         f'{{"learning_rate": {{"log": [0.001, {high}]}}}}'
     )
-    (curve,) = curves(pd.concat([trials, again]), studies=studies)
-    words = texts(figures.draw("steps", [curve]))
-    assert "repeats of the best:\nmedian, 94%" in words
-    assert "optimum on edge of space" in words
+    (curve,) = curves(pd.concat([trials, repeated]), studies=studies)
+    written = texts(figures.draw("steps", [curve]))
+    assert "repeats of the best:\nmedian, 94%" in written
+    assert "optimum on edge of space" in written
     frame = figures.numbers("steps", [curve]).set_index("batch_size")
     assert frame.loc[8, "repeats"] == 5
     assert frame.loc[8, "repeats_median"] == pytest.approx(frame.loc[8, "steps"] * 1.2)
@@ -257,6 +257,6 @@ def test_edges_are_those_of_the_enlarged_space(search: Make, studies_of: Make) -
     old = studies_of(trials).assign(search_space=narrow, time=pd.Timestamp("2026-01-01", tz="UTC"))
     new = studies_of(trials).assign(time=pd.Timestamp("2026-02-01", tz="UTC"))
     (edge,) = curves(trials, studies=old)
-    (room,) = curves(trials, studies=pd.concat([new, old.assign(experiment="other")]))
+    (enlarged_curve,) = curves(trials, studies=pd.concat([new, old.assign(experiment="other")]))
     assert any(point.edges for point in edge.points)
-    assert not any(point.edges for point in room.points)
+    assert not any(point.edges for point in enlarged_curve.points)

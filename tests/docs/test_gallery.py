@@ -26,7 +26,7 @@ ONE = """\
 def parsed(entry: Any) -> dict[str, Any]:
     """The command's arguments; wrong usage raises."""
     group: Any = get_command(app)
-    name, *rest = entry.words
+    name, *rest = entry.arguments
     context = group.commands[name].make_context(name, [*rest, "-o", "x.png"])
     found: dict[str, Any] = context.params
     return found
@@ -47,7 +47,7 @@ def test_every_figure_is_in_it(gallery: Any) -> None:
 
 def test_every_command_is_right_and_of_packaged_data(gallery: Any) -> None:
     for entry in gallery.entries(gallery.sections()):
-        assert "-o" not in entry.words, entry.name
+        assert "-o" not in entry.arguments, entry.name
         assert set(parsed(entry)["sources"]) <= set(PACKAGED), entry.name
 
 
@@ -85,7 +85,7 @@ def test_an_entry_is_made_with_its_numbers(
     with Image.open(elsewhere / "gallery" / "one.png") as whole:
         inches = whole.width / whole.info["dpi"][0]
     with Image.open(elsewhere / "img" / "one.png") as small:
-        assert small.width == 2 * round(inches * gallery.SHOWN)
+        assert small.width == 2 * round(inches * gallery.PIXELS_PER_INCH)
     page = (elsewhere / "gallery.md").read_text()
     assert 'alt="A &quot;b&quot; c."' in page
     assert "```sh\nbatchscale plot rates own --where optimizer=\\'adam\\' -o one.pdf\n```" in page

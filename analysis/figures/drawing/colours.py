@@ -1,8 +1,8 @@
-"""Ink and greys on the ground that a style has: dark paper gets light ones.
+"""Ink and greys on the background that a style has: a dark background gets light ones.
 
-What the sheet's white paper and dark ink are is what the style says (``axes.facecolor`` and
-``text.color``); a grey between the two keeps its place between them. On the sheet's own they are
-what they are named.
+The white paper and the dark ink of our style sheet become what the style in force says
+(``axes.facecolor`` and ``text.color``); a grey between the two keeps its place between them. In our
+own style sheet each colour is exactly what it is named.
 """
 
 from __future__ import annotations
@@ -15,72 +15,76 @@ from matplotlib.typing import ColorType
 INK = "#333333"
 FAINT = "#8a8a8a"
 _PAPER = 255
-_READ = 3.0
-"""The least contrast of what is read (WCAG 2.1, 1.4.11); of faint words on the sheet it is 3.4."""
+_READABLE = 3.0
+"""The least contrast of text (WCAG 2.1, 1.4.11); of faint text in our style sheet it is 3.4."""
 _STRONG = 6.0
-"""The contrast of a colour that is as plain on dark paper as the sheet's blue is on white."""
+"""The contrast of a colour that is as plain on dark paper as our blue is on white."""
 _GRID = "#e6e6e6"
 
 
 def ground() -> str:
-    """What axes are drawn on; the page, where they have none."""
-    held = mpl.rcParams["axes.facecolor"]
-    if str(held) == "none":
-        held = mpl.rcParams["figure.facecolor"]
-    found = "#ffffff" if str(held) == "none" else to_hex(held)
-    return "white" if found == "#ffffff" else found
+    """The background of axes; the figure's, where they have none."""
+    colour = mpl.rcParams["axes.facecolor"]
+    if str(colour) == "none":
+        colour = mpl.rcParams["figure.facecolor"]
+    background = "#ffffff" if str(colour) == "none" else to_hex(colour)
+    return "white" if background == "#ffffff" else background
 
 
 def ink() -> str:
-    """Of words, and of lines that are nobody's."""
+    """The colour of text, and of lines that belong to no curve."""
     return to_hex(mpl.rcParams["text.color"])
 
 
 def faint() -> str:
-    """Of notes and of marks in a legend; as strong as reading takes on this ground and page."""
-    page = [ground(), *(str(c) for c in [mpl.rcParams["figure.facecolor"]] if str(c) != "none")]
+    """The colour of notes and of marks in a legend; as strong as reading needs on axes and page."""
+    page = str(mpl.rcParams["figure.facecolor"])
+    backgrounds = [ground(), *([page] if page != "none" else [])]
     share = _share(FAINT)
-    while share < 1 and min(contrast(_mixed(share, FAINT), one) for one in page) < _READ + 0.2:
+    while (
+        share < 1 and min(contrast(_mixed(share, FAINT), b) for b in backgrounds) < _READABLE + 0.2
+    ):
         share += 0.05
     return _mixed(min(share, 1.0), FAINT)
 
 
 def grey(usual: str) -> str:
-    """``usual``, a grey of the sheet: as far on the way from the ground to the ink as there."""
+    """``usual``, a grey for white paper: at the same place between this background and ink."""
     return _mixed(_share(usual), usual)
 
 
 def grid_colour() -> str:
-    """The style's own, unless it is as strong as what is drawn over it."""
-    held = str(mpl.rcParams["grid.color"])
-    known = to_hex(held) if not held.startswith("(") else _GRID
-    return grey(_GRID) if known in (_GRID, "#b0b0b0") or contrast(known, ground()) > 2 else known
+    """The style's grid colour, unless it is as strong as what is drawn over it."""
+    setting = str(mpl.rcParams["grid.color"])
+    colour = to_hex(setting) if not setting.startswith("(") else _GRID
+    usual = colour in (_GRID, "#b0b0b0")
+    return grey(_GRID) if usual or contrast(colour, ground()) > 2 else colour
 
 
 def dark() -> bool:
-    """Whether the ground is darker than what is written on it."""
+    """Whether the background is darker than the text on it."""
     return luminance(ground()) < luminance(ink())
 
 
 def tint(colour: str, share: float) -> tuple[float, float, float]:
-    """``colour`` on the ground, opaque: transparency does not survive every printer."""
-    under = to_rgb(ground())
+    """``colour`` mixed into the background, opaque: not every printer keeps transparency."""
     red, green, blue = (
-        base - share * (base - part) for base, part in zip(under, to_rgb(colour), strict=True)
+        base - share * (base - part)
+        for base, part in zip(to_rgb(ground()), to_rgb(colour), strict=True)
     )
     return red, green, blue
 
 
-def seen(colour: str) -> str:
-    """``colour`` of the sheet, made for white paper, lighter where the ground is dark."""
+def visible(colour: str) -> str:
+    """``colour``, made for white paper; lighter where the background is dark."""
     if not dark():
         return colour
-    own, over = np.array(to_rgb(colour)), np.array(to_rgb(ink()))
+    base, text = np.array(to_rgb(colour)), np.array(to_rgb(ink()))
     for share in np.linspace(0, 0.6, 13):
-        found = to_hex(tuple(own + share * (over - own)))
-        if contrast(found, ground()) >= _STRONG:
+        lighter = to_hex(tuple(base + share * (text - base)))
+        if contrast(lighter, ground()) >= _STRONG:
             break
-    return found
+    return lighter
 
 
 def luminance(colour: ColorType) -> float:
@@ -90,14 +94,14 @@ def luminance(colour: ColorType) -> float:
     return float(linear @ [0.2126, 0.7152, 0.0722])
 
 
-def contrast(one: ColorType, other: ColorType) -> float:
+def contrast(first: ColorType, second: ColorType) -> float:
     """The ratio of two colours' luminances, from 1 to 21 (WCAG 2.1)."""
-    low, high = sorted((luminance(one), luminance(other)))
+    low, high = sorted((luminance(first), luminance(second)))
     return (high + 0.05) / (low + 0.05)
 
 
 def _share(usual: str) -> float:
-    """How far a grey is on the way from white paper to the sheet's ink."""
+    """Where a grey is between white paper (0) and the ink of our style sheet (1)."""
     return (_PAPER - int(usual[1:3], 16)) / (_PAPER - int(INK[1:3], 16))
 
 

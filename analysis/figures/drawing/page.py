@@ -1,9 +1,9 @@
-"""The page that a figure is for: its width, the size of its type, and whose settings win.
+"""The page that a figure is drawn for: its width, the size of its type, and its style.
 
 All sizes follow from three of matplotlib's settings, ``font.size``, ``lines.linewidth`` and
 ``lines.markersize``, as the style sheet ``batchscale.mplstyle`` has them: a slide multiplies them,
-and so may a user. Figures ask for inches of their type (``unit``), not for inches of paper, so
-that larger type gets fewer panels across.
+and so may a user. Figures are laid out in inches at the type of that style sheet (``unit`` is how
+many times larger the type in force is), so that larger type gets fewer panels in a row.
 """
 
 from __future__ import annotations
@@ -11,12 +11,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import matplotlib as mpl
 from matplotlib import style as styles
@@ -31,14 +29,14 @@ _read_file: Any = mpl.rc_params_from_file
 COLUMN = 3.4
 """Inches of a column of print."""
 TWO_COLUMNS = 7.0
-SHEET = Path(__file__).with_name("batchscale.mplstyle")
+STYLE_SHEET = Path(__file__).with_name("batchscale.mplstyle")
 
 _WIDTHS = {"column": (COLUMN, 1.0), "two-columns": (TWO_COLUMNS, 1.0), "slide": (10.0, 1.8)}
 """Inches, and how many times larger type, lines and marks are: 14 points on a slide."""
 _LEAST, _MOST = 2.5, 24.0
-_PAGE_TALL = 9.7
+_PAGE_HEIGHT = 9.7
 """Inches of A4 between its margins."""
-_TALLEST = 200.0
+_MAX_HEIGHT = 200.0
 """Inches: 14,400 points, the limit of PDF; a PNG of 300 dots an inch has one at 218."""
 _SCALED = (
     "font.size", "lines.linewidth", "lines.markersize", "axes.linewidth", "grid.linewidth",
@@ -47,110 +45,108 @@ _SCALED = (
       for part in ("width", "size", "pad")),
 )  # fmt: skip
 _FONT, _LINE, _MARKER = 8.0, 1.2, 4.0
-"""What the sheet says: sizes in the figures' files are meant beside these."""
+"""What the style sheet says: sizes in the figures' files are relative to these."""
+_NOT_STYLE = ("backend", "backend_fallback", "interactive", "toolbar")
+_SAVED_STYLE = "_batchscale_style"
+"""The attribute of a figure that holds the settings it was drawn with."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """``width`` in inches, None for what a figure needs; ``style`` wins over the sheet."""
+    """``inches`` wide, None for what a figure needs; ``style`` wins over our style sheet."""
 
-    width: float | None = None
+    inches: float | None = None
     scale: float = 1.0
     style: Mapping[str, Any] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, width: str | float | None = None, style: str | Path | None = None) -> Page:
+        """The page of a ``width`` (``column``, ``two-columns``, ``slide`` or inches) and a
+        ``style``: a style sheet's file, or the name of one of matplotlib's.
 
-def page(width: str | float | None = None, style: str | Path | None = None) -> Page:
-    """The page of a ``width`` (``column``, ``two-columns``, ``slide`` or inches) and a ``style``:
-    a style sheet's file, or the name of one of matplotlib's.
+        Raises:
+            ResultsError: no such width or style, or a setting that matplotlib does not know.
+        """
+        settings = _style(style)
+        if width is None:
+            return cls(style=settings)
+        if width in _WIDTHS:
+            inches, scale = _WIDTHS[str(width)]
+            return cls(inches=inches, scale=scale, style=settings)
+        try:
+            inches = float(width)
+        except ValueError:
+            raise ResultsError(
+                f"no width is called {width!r}", hint="column, two-columns, slide, or inches: 5.5"
+            ) from None
+        if not _LEAST <= inches <= _MOST:
+            raise ResultsError(
+                f"a figure is not {inches:g} inches wide", hint=f"from {_LEAST:g} to {_MOST:g}"
+            )
+        return cls(inches=inches, style=settings)
 
-    Raises:
-        ResultsError: no such width or style, or a setting that matplotlib does not know.
-    """
-    given = _style(style)
-    if width is None:
-        return Page(style=given)
-    if width in _WIDTHS:
-        wide, scale = _WIDTHS[str(width)]
-        return Page(width=wide, scale=scale, style=given)
-    try:
-        wide = float(width)
-    except ValueError:
-        raise ResultsError(
-            f"no width is called {width!r}", hint="column, two-columns, slide, or inches: 5.5"
-        ) from None
-    if not _LEAST <= wide <= _MOST:
-        raise ResultsError(
-            f"a figure is not {wide:g} inches wide", hint=f"from {_LEAST:g} to {_MOST:g}"
-        )
-    return Page(width=wide, style=given)
+    @contextmanager
+    def context(self) -> Iterator[None]:
+        """Draw in the style of this page; the user's own settings come back after.
 
+        Our style sheet gives those settings that the user has not set, which are matplotlib's own
+        defaults or the style sheet's. The style of this page wins over both.
+        """
+        ours = {name: _DEFAULT[name] for name in _SCALED if self.scale != 1} | style_sheet()
+        free = {name: value for name, value in ours.items() if _RC[name] in (_DEFAULT[name], value)}
+        larger = {name: free[name] * self.scale for name in _SCALED if name in free}
+        settings: Any = {**free, **larger, **self.style}
+        with mpl.rc_context(settings):
+            yield
 
-_PAGE: ContextVar[Page] = ContextVar("page", default=Page())  # noqa: B039 (it is frozen)
-_DRAWN: WeakKeyDictionary[Figure, dict[str, Any]] = WeakKeyDictionary()
+    def width(self, need: float = COLUMN) -> float:
+        """Inches of a new figure: those of this page, else one column, or two for a figure that
+        needs more. ``need`` is in inches at the type of the style sheet."""
+        if self.inches is not None:
+            return self.inches
+        return COLUMN if need * unit() <= COLUMN * 1.02 else TWO_COLUMNS
+
+    def usable(self, need: float = COLUMN) -> float:
+        """The same in inches at the type of the style sheet: fewer where type is larger."""
+        return self.width(need) / unit()
 
 
 @contextmanager
-def on(one: Page) -> Iterator[None]:
-    """Draw figures for that page."""
-    before = _PAGE.set(one)
-    try:
-        yield
-    finally:
-        _PAGE.reset(before)
-
-
-@contextmanager
-def context(figure: Figure | None = None) -> Iterator[None]:
-    """Draw in our style, or save ``figure`` in the style that it was drawn in; the user's own
-    settings come back after."""
-    known = None if figure is None else _DRAWN.get(figure)
-    settings: Any = _settings() if known is None else known
-    with mpl.rc_context(settings):
+def saving(figure: Figure) -> Iterator[None]:
+    """Save ``figure`` in the style that it was drawn in: hatches and fonts are written then."""
+    settings: Any = getattr(figure, _SAVED_STYLE, None)
+    with Page().context() if settings is None else mpl.rc_context(settings):
         yield
 
 
-def remember(figure: Figure) -> None:
-    """Keep the style of this context for saving ``figure``: hatches and fonts are written then."""
-    _DRAWN[figure] = {name: value for name, value in dict(_RC).items() if name not in _NOT_STYLE}
+def remember_style(figure: Figure) -> None:
+    """Keep the settings in force with ``figure``, for saving it."""
+    settings = {name: value for name, value in dict(_RC).items() if name not in _NOT_STYLE}
+    setattr(figure, _SAVED_STYLE, settings)
 
 
-def width(need: float = COLUMN) -> float:
-    """Inches of a new figure: those asked for, else one column, or two for one that needs more.
-
-    ``need`` is in inches of the style sheet's type.
-    """
-    asked = _PAGE.get().width
-    if asked is not None:
-        return asked
-    return COLUMN if need * unit() <= COLUMN * 1.02 else TWO_COLUMNS
-
-
-def room(need: float = COLUMN) -> float:
-    """The same in inches of the style sheet's type: fewer where type is larger."""
-    return width(need) / unit()
-
-
-def tall(inches: float) -> float:
+def checked_height(inches: float) -> float:
     """The height of a new figure, if it can be one.
 
     Raises:
         ResultsError: taller than the tallest page that a PDF may have.
     """
-    if inches > _TALLEST:
+    if inches > _MAX_HEIGHT:
         raise ResultsError(
-            f"this figure would be {inches:.0f} inches tall, and no PDF is more than {_TALLEST:g}",
+            f"this figure would be {inches:.0f} inches tall, and no PDF is more than "
+            f"{_MAX_HEIGHT:g}",
             hint="choose what it shows with --where, or take a larger --width",
         )
     return inches
 
 
 def longer(figure: Figure) -> str:
-    """What to say of a figure that is taller than a page of print; nothing of one that fits."""
+    """What to say of a figure that is taller than a page of print; empty for one that fits."""
     height = float(figure.get_size_inches()[1])
-    if height <= _PAGE_TALL:
+    if height <= _PAGE_HEIGHT:
         return ""
     return (
-        f"{height:.0f} inches tall, more than the {_PAGE_TALL:g} of a page: "
+        f"{height:.0f} inches tall, more than the {_PAGE_HEIGHT:g} of a page: "
         "choose what it shows with --where, or take a larger --width"
     )
 
@@ -161,52 +157,36 @@ def unit() -> float:
 
 
 def stroke(points: float) -> float:
-    """A line's width beside the sheet's usual 1.2 points."""
+    """A line's width; ``points`` where the style sheet's usual 1.2 are in force."""
     return points * float(_RC["lines.linewidth"]) / _LINE
 
 
 def mark(points: float) -> float:
-    """A marker's size beside the sheet's usual 4 points."""
+    """A marker's size; ``points`` where the style sheet's usual 4 are in force."""
     return points * float(_RC["lines.markersize"]) / _MARKER
 
 
 def scaled(options: Mapping[str, Any]) -> dict[str, Any]:
-    """An artist's options with their sizes as the page has them."""
+    """An artist's options with their sizes as the settings in force have them."""
     by = {"linewidth": stroke, "markeredgewidth": stroke, "markersize": mark}
     return {name: by[name](value) if name in by else value for name, value in options.items()}
 
 
 @cache
-def sheet() -> dict[str, Any]:
-    """The style sheet's settings."""
-    return dict(_read_file(SHEET, use_default_template=False))
+def style_sheet() -> dict[str, Any]:
+    """The settings of our style sheet."""
+    return dict(_read_file(STYLE_SHEET, use_default_template=False))
 
 
-def own_cycle() -> bool:
+def has_user_colours() -> bool:
     """Whether the user has set the colours of curves."""
-    return _RC["axes.prop_cycle"] not in _untouched("axes.prop_cycle")
-
-
-def _untouched(name: str) -> tuple[Any, ...]:
-    return _DEFAULT[name], sheet()[name]
-
-
-def _settings() -> dict[str, Any]:
-    """The sheet's settings that the user has not set: those that are matplotlib's own defaults,
-    or the sheet's. Then what was asked for with this page."""
-    here = _PAGE.get()
-    ours = {name: _DEFAULT[name] for name in _SCALED if here.scale != 1} | sheet()
-    free = {name: value for name, value in ours.items() if _RC[name] in (_DEFAULT[name], value)}
-    larger = {name: free[name] * here.scale for name in _SCALED if name in free}
-    return {**free, **larger, **here.style}
+    name = "axes.prop_cycle"
+    return _RC[name] not in (_DEFAULT[name], style_sheet()[name])
 
 
 def _style(style: str | Path | None) -> dict[str, Any]:
-    given = {} if style is None else _read(style)
-    return {name: value for name, value in given.items() if name not in _NOT_STYLE}
-
-
-_NOT_STYLE = ("backend", "backend_fallback", "interactive", "toolbar")
+    settings = {} if style is None else _read(style)
+    return {name: value for name, value in settings.items() if name not in _NOT_STYLE}
 
 
 def _read(style: str | Path) -> dict[str, Any]:

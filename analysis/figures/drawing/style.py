@@ -1,4 +1,4 @@
-"""How curves, axes and panels look, whatever page they are on (``page``)."""
+"""The styles of curves, and the axes of figures: their scales, numbers, names and panels."""
 
 from __future__ import annotations
 
@@ -12,45 +12,39 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import LinearSegmentedColormap, to_hex
+from matplotlib.colors import LinearSegmentedColormap, LogNorm, to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
-from analysis.figures.drawing import page
-from analysis.figures.drawing.colours import FAINT, INK, dark, grid_colour, tint
+from analysis.figures.drawing.colours import dark, grid_colour
 from analysis.figures.drawing.page import (
     COLUMN,
-    context,
+    Page,
+    checked_height,
+    has_user_colours,
     mark,
-    own_cycle,
-    room,
-    sheet,
     stroke,
+    style_sheet,
     unit,
-    width,
 )
 from results.counts import count as counted
 from results.errors import ResultsError
 
-__all__ = ("COLUMN", "FAINT", "INK", "context", "tint")  # with the rest, for those who draw figures
-
-ABOVE: Any = {
-    "loc": "lower left", "bbox_to_anchor": (0, 1.07), "ncols": 2,
-    "columnspacing": 1.2, "handletextpad": 0.5, "borderpad": 0,
-}  # fmt: skip
-"""A legend over the title of axes that are full."""
+DASHES = (0, (4, 2))
+PERFECT_DASHES = (0, (4, 3))
+"""Of a line of perfect scaling, and of a plateau."""
 
 
 @dataclass(frozen=True)
-class Look:
-    """A curve's colour, marker and line, each enough by itself."""
+class CurveStyle:
+    """A curve's colour, marker and line; each identifies the curve by itself."""
 
     colour: str
     marker: str
     line: Any
 
 
-_LOOKS = (
+_MARKERS_AND_LINES = (
     ("o", "-"),
     ("s", (0, (5, 1.2, 1.2, 1.2))),
     ("^", (0, (1.2, 1.0))),
@@ -59,34 +53,37 @@ _LOOKS = (
     ("P", (0, (2.5, 1))),
     ("X", (0, (9, 1.5, 1.2, 1.5))),
 )
-LOOKS = tuple(
-    Look(each["color"], *marked)
-    for each, marked in zip(sheet()["axes.prop_cycle"], _LOOKS, strict=True)
+PALETTE = tuple(
+    CurveStyle(cycled["color"], *rest)
+    for cycled, rest in zip(style_sheet()["axes.prop_cycle"], _MARKERS_AND_LINES, strict=True)
 )
-"""Seaborn's colour-blind palette, its blue darker and its purple lighter: so the first four are
-told apart by whoever sees no red, no green or no blue too."""
+"""Seaborn's colour-blind palette, its blue darker and its purple lighter: so readers who see no
+red, no green or no blue distinguish the first four too."""
+BLUE, VERMILION, ORANGE = (PALETTE[i].colour for i in (0, 1, 4))
 
 
-_VIRIDIS = plt.get_cmap("viridis")
-
-
-def size_colours() -> LinearSegmentedColormap:
-    """The colours of batch sizes; without the yellow, which white paper swallows, or the violet,
-    which black does."""
-    ends = (0.28, 1.0) if dark() else (0.0, 0.88)
-    return LinearSegmentedColormap.from_list("sizes", _VIRIDIS(np.linspace(*ends, 64)))
-
-
-def look(i: int) -> Look:
-    """The ``i``-th curve's; after seven colours they come again with other markers.
+def curve_style(i: int) -> CurveStyle:
+    """The ``i``-th curve's; after seven colours they repeat with other markers.
 
     Colours are those of a user's own ``axes.prop_cycle``, where there is one.
     """
-    colours = [one.colour for one in LOOKS]
-    if own_cycle():
+    colours = [style.colour for style in PALETTE]
+    if has_user_colours():
         colours = mpl.rcParams["axes.prop_cycle"].by_key().get("color", colours)
-    again = LOOKS[(i + i // len(colours)) % len(LOOKS)]
-    return Look(to_hex(colours[i % len(colours)]), again.marker, again.line)
+    other = PALETTE[(i + i // len(colours)) % len(PALETTE)]
+    return CurveStyle(to_hex(colours[i % len(colours)]), other.marker, other.line)
+
+
+def size_colours(sizes: Sequence[float]) -> ScalarMappable:
+    """The colours of batch sizes: viridis without its yellow, which is hard to see on white paper,
+    or without its violet, which is hard to see on black."""
+    low, high = min(sizes), max(sizes)
+    ends = (0.28, 1.0) if dark() else (0.0, 0.88)
+    colours = plt.get_cmap("viridis")(np.linspace(*ends, 64))
+    return ScalarMappable(
+        LogNorm(low, high if high > low else 2 * low),
+        LinearSegmentedColormap.from_list("sizes", colours),
+    )
 
 
 def log2_axis(axis: Axis, low: float, high: float, most: int = 7) -> None:
@@ -94,10 +91,7 @@ def log2_axis(axis: Axis, low: float, high: float, most: int = 7) -> None:
     first, last = int(np.ceil(np.log2(low) - 1e-9)), int(np.floor(np.log2(high) + 1e-9))
     every = max(1, -(-(last - first + 1) // most))
     start = -(-first // every) * every
-    axis.set_major_locator(FixedLocator([2.0**i for i in range(start, last + 1, every)]))
-    axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: plain(value)))
-    axis.set_minor_formatter(NullFormatter())
+    _numbers(axis, [2.0**i for i in range(start, last + 1, every)], plain)
 
 
 def log10_axis(axis: Axis, low: float, high: float, most: int = 5) -> None:
@@ -106,18 +100,30 @@ def log10_axis(axis: Axis, low: float, high: float, most: int = 5) -> None:
     first, last = np.log10(low) - 1e-9, np.log10(high) + 1e-9
     decades = range(int(np.floor(first)), int(np.ceil(last)) + 1)
     for every, parts in ((1, (1, 2, 5)), (1, (1, 3)), (1, (1,)), *((n, (1,)) for n in range(2, 9))):
-        at = [part * 10.0**power for power in decades if power % every == 0 for part in parts]
-        at = [each for each in at if first <= np.log10(each) <= last]
-        if len(at) <= most:
+        ticks = [part * 10.0**power for power in decades if power % every == 0 for part in parts]
+        ticks = [tick for tick in ticks if first <= np.log10(tick) <= last]
+        if len(ticks) <= most:
             break
-    axis.set_major_locator(FixedLocator(at))
+    _numbers(axis, ticks, decimal)
+
+
+def decimal_axis(axis: Axis, low: float, high: float) -> None:
+    """1, 2 and 5 of each decade as plain numbers; 1 alone where there are many."""
+    decades = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
+    digits = (1, 2, 5) if high / low < 300 else (1,)
+    ticks = [digit * 10.0**power for power in decades for digit in digits]
+    _numbers(axis, [tick for tick in ticks if low <= tick <= high], "{:g}".format)
+
+
+def _numbers(axis: Axis, ticks: Sequence[float], text: Callable[[float], str]) -> None:
+    axis.set_major_locator(FixedLocator(ticks))
     axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: decimal(value)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: text(value)))
     axis.set_minor_formatter(NullFormatter())
 
 
 def decimal(value: float) -> str:
-    """A number as one writes it on an axis: 20k, 3M, 0.05, 1e-05."""
+    """A number as it is written on an axis: 20k, 3M, 0.05, 1e-05."""
     for power, letter in ((12, "T"), (9, "G"), (6, "M"), (3, "k")):
         if value >= 10.0**power and value >= 10_000:
             return f"{value / 10.0**power:.3g}{letter}"
@@ -125,20 +131,30 @@ def decimal(value: float) -> str:
 
 
 def plain(value: float) -> str:
-    """A number as one writes it on an axis: 512, 65,536, 1/8, 3e-05."""
+    """A number as it is written on an axis: 512, 65,536, 1/8, 3e-05."""
     if value >= 1:
         return f"{value:,.0f}" if value >= 10_000 else f"{value:.0f}"
-    over = 1 / value
-    return f"1/{over:.0f}" if over <= 2048 else f"{value:.0e}"
+    inverse = 1 / value
+    return f"1/{inverse:.0f}" if inverse <= 2048 else f"{value:.0e}"
+
+
+def figure_of(ax: Axes) -> Figure:
+    """The figure that axes belong to."""
+    figure = ax.get_figure(root=True)
+    assert isinstance(figure, Figure)
+    return figure
+
+
+def figure_width(ax: Axes) -> float:
+    """The width of the axes' figure, in inches at the type of the style sheet."""
+    return float(figure_of(ax).get_size_inches()[0]) / unit()
 
 
 def inches(ax: Axes) -> tuple[float, float]:
     """Width and height of the axes, as far as they are laid out."""
-    figure = ax.get_figure(root=True)
-    assert figure is not None
-    whole, tall = figure.get_size_inches()
+    width, height = figure_of(ax).get_size_inches()
     place = ax.get_position()
-    return float(place.width * whole), float(place.height * tall)
+    return float(place.width * width), float(place.height * height)
 
 
 def grid(ax: Axes) -> None:
@@ -147,25 +163,29 @@ def grid(ax: Axes) -> None:
     ax.set_axisbelow(True)
 
 
-def panels(ax: Axes | None, count: int, make: Callable[[], list[Axes]]) -> list[Axes]:
-    """The axes of a figure of one panel a curve: the caller's own, or those that ``make`` makes.
+def panel_axes(
+    ax: Axes | None, count: int, noun: str, make: Callable[[], list[Axes]]
+) -> list[Axes]:
+    """The axes of a figure of ``count`` panels: the caller's own, or those that ``make`` makes.
 
     Raises:
-        ResultsError: several curves, and one pair of axes to draw them on.
+        ResultsError: several panels (each a ``noun``), and one pair of axes to draw them on.
     """
     if ax is None:
         return make()
     if count > 1:
+        example = ' "batch_size = 64"' if noun == "batch size" else ""
         raise ResultsError(
-            f"{counted(count, 'curve', 'do')} not go on one pair of axes in this figure",
-            hint="choose one with --where, or leave ax out",
+            f"{counted(count, noun, 'do')} not go on one pair of axes in this figure",
+            hint=f"choose one with --where{example}, or leave ax out",
         )
     return [ax]
 
 
 def tiles(
+    page: Page,
     count: int,
-    tall: float,
+    height: float,
     *,
     extra: float = 0.75,
     least: float = 2.4,
@@ -173,55 +193,57 @@ def tiles(
     sharex: bool = True,
     sharey: bool = False,
 ) -> list[Axes]:
-    """``count`` panels of a new figure, as many across as it has room for.
+    """``count`` panels of a new figure, as many in a row as its width allows.
 
     Args:
-        tall: inches of a row of panels.
+        height: inches of a row of panels.
         extra: inches of what stands above and below all of them.
-        least: inches that a panel needs across.
-        need: inches that the figure would have by itself.
+        least: inches of width that a panel needs.
+        need: inches of width that the figure would have by itself.
 
-    All are inches of the style sheet's type: larger type takes more of the page.
+    All are inches at the type of the style sheet: larger type takes more of the page.
     """
-    most = min(count, max(1, int(room(need) / least + 0.01)))
-    down = -(-count // most)
-    across = -(-count // down)
+    most = min(count, max(1, int(page.usable(need) / least + 0.01)))
+    rows = -(-count // most)
+    columns = -(-count // rows)
     figure, made = plt.subplots(
-        down, across, sharex=sharex, sharey=sharey, squeeze=False, layout="constrained",
-        figsize=(width(need), page.tall((tall * down + extra) * unit())),
+        rows, columns, sharex=sharex, sharey=sharey, squeeze=False, layout="constrained",
+        figsize=(page.width(need), checked_height((height * rows + extra) * unit())),
     )  # fmt: skip
-    flat = list(made.ravel())
-    for spare in flat[count:]:
-        figure.delaxes(spare)
+    axes = list(made.ravel())
+    for unused in axes[count:]:
+        figure.delaxes(unused)
     if sharex:
         # Where the row beneath is shorter, the last panel of a column keeps its numbers.
-        for one in flat[max(count - across, 0) : count]:
-            one.tick_params(labelbottom=True)
-    return flat[:count]
-
-
-def column_of_panels(count: int, height: float) -> list[Axes]:
-    """Panels of a new figure of ``height`` inches if they stand one below the other."""
-    return tiles(count, (height - 0.75) / count)
+        for ax in axes[max(count - columns, 0) : count]:
+            ax.tick_params(labelbottom=True)
+    return axes[:count]
 
 
 def left_column(axes: Sequence[Axes]) -> list[Axes]:
-    """Those of ``axes`` that begin a row."""
-    specs = [one.get_subplotspec() for one in axes]
-    return [
-        one for one, spec in zip(axes, specs, strict=True) if spec is None or spec.is_first_col()
-    ]
+    """The first panel of each row."""
+    specs = [ax.get_subplotspec() for ax in axes]
+    return [ax for ax, spec in zip(axes, specs, strict=True) if spec is None or spec.is_first_col()]
 
 
-def size_bar(
-    axes: Sequence[Axes], colours: ScalarMappable, span: tuple[float, float], unit: str
-) -> None:
-    """A bar of batch sizes' colours beside all panels; ``span``: the least and the largest, of
-    so many ``unit`` (``images``)."""
-    figure = axes[0].get_figure(root=True)
-    assert isinstance(figure, Figure)
-    bar = figure.colorbar(colours, ax=list(axes), pad=0.02, aspect=28, shrink=0.9)
-    log2_axis(bar.ax.yaxis, *span)
+def name_axes(axes: Sequence[Axes], x: str, y: str, *, given: bool, **options: Any) -> None:
+    """Name the two axes: once for the whole figure, or on the caller's axes (``given``)."""
+    if given:
+        axes[0].set_xlabel(x)
+        axes[0].set_ylabel(y)
+        return
+    figure = figure_of(axes[0])
+    figure.supxlabel(x, **options)
+    figure.supylabel(y, **options)
+
+
+def size_bar(axes: Sequence[Axes], colours: ScalarMappable, unit: str) -> None:
+    """A bar of the colours of batch sizes beside all panels; of so many ``unit`` (``images``)."""
+    bar = figure_of(axes[0]).colorbar(colours, ax=list(axes), pad=0.02, aspect=28, shrink=0.9)
+    low, high = colours.get_clim()
+    assert low is not None
+    assert high is not None
+    log2_axis(bar.ax.yaxis, low, high)
     bar.ax.tick_params(length=mark(2), width=stroke(0.6))
     bar.outline.set_linewidth(stroke(0.4))
     bar.set_label(f"batch size ({unit})")

@@ -1,7 +1,8 @@
-"""Names that have no room: on a second line, or without their middle (``image_cla…_of_all_parts``).
+"""Names that are too long for their place: on a second line, or without their middle
+(``image_cla…_of_all_parts``).
 
-A figure is drawn first and its titles, names of axes and legends are measured then, in its own
-font. What would change the layout itself (the names of strips and rows) is measured before.
+A figure is drawn first; then its titles, names of axes and legends are measured in its own font.
+What would change the layout itself (the names of strips and rows) is measured before.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _PASSES = 4
 _HINTED = 1.04
 """How much wider a line may be on pixels than its letters are."""
 _EDGE = 3.0
-"""Pixels between words and the edge of the figure, and half of those between two titles."""
+"""Pixels between text and the edge of the figure, and half of those between two titles."""
 
 Fits = Callable[[str], bool]
 
@@ -42,8 +43,8 @@ def shortened(text: str, letters: int) -> str:
 
 
 def fitted(text: str, fits: Fits, lines: int = 1) -> str:
-    """``text`` on at most so many ``lines`` that ``fits`` says have room, as much of it as has."""
-    whole = text if fits(text) else _lines(text.replace("\n", " "), fits, lines)
+    """As much of ``text`` as fits on at most so many ``lines``; ``fits`` judges a line."""
+    whole = text if fits(text) else _broken(text.replace("\n", " "), fits, lines)
     if whole is not None:
         return whole
     text = text.replace("\n", " ")
@@ -51,25 +52,25 @@ def fitted(text: str, fits: Fits, lines: int = 1) -> str:
     best = shortened(text, low)
     while low <= high:
         letters = (low + high) // 2
-        lines_of = _lines(shortened(text, letters), fits, lines)
-        if lines_of is None:
+        broken = _broken(shortened(text, letters), fits, lines)
+        if broken is None:
             high = letters - 1
         else:
-            best, low = lines_of, letters + 1
+            best, low = broken, letters + 1
     return best
 
 
-def apart(texts: Sequence[str], fits: Fits, lines: int = 1) -> list[str]:
-    """Each of ``texts`` as it fits, still told from the others where they differ.
+def distinct(texts: Sequence[str], fits: Fits, lines: int = 1) -> list[str]:
+    """Each of ``texts`` as it fits; those that differ still differ.
 
-    Where the middle alone tells names apart, what they have in common at their ends goes first.
+    Where names differ in the middle alone, what they have in common at their ends is cut first.
     """
     short = {text: fitted(text, fits, lines) for text in texts}
     if len(set(short.values())) < len(short):
-        differ = _without_common(list(short))
-        short = {text: fitted(differ[text], fits, lines) for text in differ}
+        differences = _without_common(list(short))
+        short = {text: fitted(rest, fits, lines) for text, rest in differences.items()}
         if len(set(short.values())) < len(short):
-            numbered = enumerate(differ.items(), 1)
+            numbered = enumerate(differences.items(), 1)
             short = {text: fitted(f"{i} {rest}", fits, lines) for i, (text, rest) in numbered}
     return [short[text] for text in texts]
 
@@ -84,30 +85,30 @@ def within(inches: float, size: str | float = "medium") -> Fits:
     return lambda text: max(map(points, text.split("\n"))) / 72 * _HINTED <= inches
 
 
-def fit(figure: Figure) -> None:
-    """Shorten or wrap the titles, the names of axes and the legends that are beyond the figure's
-    edge or in another's place."""
-    whole: dict[Text, str] = {}
+def fit_figure(figure: Figure) -> None:
+    """Shorten or wrap the titles, the names of axes and the legends that reach beyond the figure's
+    edge or into another's place."""
+    originals: dict[Text, str] = {}
     for _ in range(_PASSES):
         figure.draw_without_rendering()
-        rooms: dict[Text, float] = {}
+        widths: dict[Text, float] = {}
         for ax in figure.axes:
             if ax.get_visible():
-                rooms |= _of_title(figure, ax) | _of_names(figure, ax)
-        for text in _outer(figure):
+                widths |= _title_width(figure, ax) | _name_widths(figure, ax)
+        for text in _figure_texts(figure):
             page = figure.bbox
-            rooms[text] = (page.height if _upright(text) else page.width) - 2 * _EDGE
+            widths[text] = (page.height if _is_upright(text) else page.width) - 2 * _EDGE
         changed = [
-            _set(text, whole.setdefault(text, text.get_text()), room)
-            for text, room in rooms.items()
+            _set(text, originals.setdefault(text, text.get_text()), width)
+            for text, width in widths.items()
         ]
         changed += [_fit_legend(figure, legend) for legend in _legends(figure)]
         if not any(changed):
             return
 
 
-def _lines(text: str, fits: Fits, most: int) -> str | None:
-    """``text`` broken into at most ``most`` lines that fit; None where that cannot be."""
+def _broken(text: str, fits: Fits, most: int) -> str | None:
+    """``text`` broken into at most ``most`` lines that fit; None where that is impossible."""
     if fits(text):
         return text
     parts = _PARTS.split(text)
@@ -115,33 +116,33 @@ def _lines(text: str, fits: Fits, most: int) -> str | None:
     for first, last in sorted(halves, key=lambda pair: abs(len(pair[0]) - len(pair[1]))):
         if most > 1 and fits(first.rstrip(" ·")) and fits(last):
             return f"{first.rstrip(' ·')}\n{last}"
-    made = [""]
+    lines = [""]
     for part in _BREAKS.split(text):
-        if fits((made[-1] + part).rstrip()):
-            made[-1] += part
+        if fits((lines[-1] + part).rstrip()):
+            lines[-1] += part
         elif fits(part.rstrip()):
-            made.append(part)
+            lines.append(part)
         else:
             return None
-    return "\n".join(line.rstrip() for line in made) if len(made) <= most else None
+    return "\n".join(line.rstrip() for line in lines) if len(lines) <= most else None
 
 
 def _without_common(texts: Sequence[str]) -> dict[str, str]:
     """Each text without the beginning and the end that all of them share."""
-    begin = _alike(texts)
-    end = _alike([text[begin:][::-1] for text in texts])
+    begin = _shared_letters(texts)
+    end = _shared_letters([text[begin:][::-1] for text in texts])
     head, tail = MISSING if begin else "", MISSING if end else ""
     return {text: head + text[begin : len(text) - end] + tail for text in texts}
 
 
-def _alike(texts: Sequence[str]) -> int:
+def _shared_letters(texts: Sequence[str]) -> int:
     """How many letters all of them begin with."""
-    unlike = (i for i, each in enumerate(zip(*texts, strict=False)) if len(set(each)) > 1)
+    unlike = (i for i, letters in enumerate(zip(*texts, strict=False)) if len(set(letters)) > 1)
     return next(unlike, min(map(len, texts)))
 
 
-def _of_title(figure: Figure, ax: Axes) -> dict[Text, float]:
-    """The room of its title, up to the page's edges and to what stands beside it; pixels."""
+def _title_width(figure: Figure, ax: Axes) -> dict[Text, float]:
+    """Pixels that its title may take, up to the page's edges and to what stands beside it."""
     title: Text = ax.title if ax.title.get_text() else ax._left_title  # type: ignore[attr-defined]
     if not title.get_text():
         return {}
@@ -149,7 +150,7 @@ def _of_title(figure: Figure, ax: Axes) -> dict[Text, float]:
     low, high = figure.bbox.x0 + _EDGE, figure.bbox.x1 - _EDGE
     # Titles of a row stand above their axes; a bar of colours reaches as high as a title.
     bottom, top = ax.bbox.y0, box.y1
-    for other in _others(figure, ax):
+    for other in _other_axes(figure, ax):
         if other.x0 >= ax.bbox.x1 and other.y0 < top and other.y1 > bottom:
             high = min(high, other.x0 - _EDGE)
     if title.get_horizontalalignment() == "left":
@@ -158,72 +159,70 @@ def _of_title(figure: Figure, ax: Axes) -> dict[Text, float]:
     return {title: 2 * min(middle - low, high - middle)}
 
 
-def _of_names(figure: Figure, ax: Axes) -> dict[Text, float]:
-    """The room of the names of its axes, beside those of the panels next to it; pixels."""
-    rooms: dict[Text, float] = {}
-    mine = ax.bbox.get_points()
+def _name_widths(figure: Figure, ax: Axes) -> dict[Text, float]:
+    """Pixels that the names of its axes may take, beside those of the panels next to it."""
+    widths: dict[Text, float] = {}
+    panel = ax.bbox.get_points()
     for text, along in ((ax.xaxis.label, 0), (ax.yaxis.label, 1)):
         if not text.get_text():
             continue
         low, high = figure.bbox.get_points()[:, along] + [_EDGE, -_EDGE]
-        first, last = mine[:, along]
-        for other in _others(figure, ax) + (_across(figure) if along else []):
-            theirs = other.get_points()
-            if not _meet(theirs[:, 1 - along], mine[:, 1 - along]):
+        first, last = panel[:, along]
+        for other in _other_axes(figure, ax) + (_figure_boxes(figure) if along else []):
+            corners = other.get_points()
+            if not _overlap(corners[:, 1 - along], panel[:, 1 - along]):
                 continue
-            begin, end = theirs[:, along]
+            begin, end = corners[:, along]
             if begin >= last:
                 high = min(high, (begin + last) / 2 - _EDGE)
             elif end <= first:
                 low = max(low, (end + first) / 2 + _EDGE)
         middle = text.get_window_extent().get_points()[:, along].mean()
-        rooms[text] = float(2 * min(middle - low, high - middle))
-    return rooms
+        widths[text] = float(2 * min(middle - low, high - middle))
+    return widths
 
 
-def _meet(one: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
-    """Whether two stretches, (2,) each, have a part in common."""
-    return bool(min(one[1], other[1]) > max(one[0], other[0]))
+def _overlap(first: NDArray[np.float64], second: NDArray[np.float64]) -> bool:
+    """Whether two ranges, (2,) each, have a part in common."""
+    return bool(min(first[1], second[1]) > max(first[0], second[0]))
 
 
 def _fit_legend(figure: Figure, legend: Legend) -> bool:
-    """The labels of a legend that is wider than the page, all as wide as they may be."""
+    """Shorten the labels of a legend that is wider than the page to one width; whether it was."""
     page, box, texts = figure.bbox, legend.get_window_extent(), legend.get_texts()
     # A legend in the middle of the page sticks out on either side.
-    over = max(page.x0 + _EDGE - box.x0, 0) + max(box.x1 - page.x1 + _EDGE, 0)
-    if over <= 0:
+    excess = max(page.x0 + _EDGE - box.x0, 0) + max(box.x1 - page.x1 + _EDGE, 0)
+    if excess <= 0:
         return False
     columns = max(int(getattr(legend, "_ncols", 1)), 1)
-    wide = [text.get_window_extent().width for text in texts]
-    room = _level(wide, over, columns)
-    short = apart([text.get_text() for text in texts], _fits(texts[0], room), _LINES)
+    width = _label_width([text.get_window_extent().width for text in texts], excess, columns)
+    short = distinct([text.get_text() for text in texts], _fits(texts[0], width), _LINES)
     changed = [text.get_text() != new for text, new in zip(texts, short, strict=True)]
     for text, new in zip(texts, short, strict=True):
         text.set_text(new)
     return any(changed)
 
 
-def _level(wide: Sequence[float], over: float, columns: int) -> float:
-    """The width to which labels are cut so that the columns together are ``over`` narrower."""
-    rows = -(-len(wide) // columns)
-    most = np.array([max(wide[i : i + rows]) for i in range(0, len(wide), rows)])
-    for room in np.linspace(most.max(), 0, 200):
-        if np.maximum(most - room, 0).sum() >= over:
-            return float(room)
+def _label_width(widths: Sequence[float], excess: float, columns: int) -> float:
+    """The width to which labels are cut so that the columns together are ``excess`` narrower."""
+    rows = -(-len(widths) // columns)
+    widest = np.array([max(widths[i : i + rows]) for i in range(0, len(widths), rows)])
+    for width in np.linspace(widest.max(), 0, 200):
+        if np.maximum(widest - width, 0).sum() >= excess:
+            return float(width)
     return 0.0
 
 
-def _others(figure: Figure, ax: Axes) -> list[Bbox]:
+def _other_axes(figure: Figure, ax: Axes) -> list[Bbox]:
     """The other axes of the figure, colour bars too."""
-    return [each.bbox for each in figure.axes if each is not ax and each.get_visible()]
+    return [other.bbox for other in figure.axes if other is not ax and other.get_visible()]
 
 
-def _set(text: Text, whole: str, pixels: float) -> bool:
-    """Give a text as much of the ``whole`` as has room; whether it is another text then."""
+def _set(text: Text, original: str, pixels: float) -> bool:
+    """Show as much of the ``original`` as fits; whether that changes the text."""
     before, fits = text.get_text(), _fits(text, pixels)
-    after = "\n".join(
-        line if fits(line) else fitted(line, fits, _LINES) for line in whole.split("\n")
-    )
+    lines = original.split("\n")
+    after = "\n".join(line if fits(line) else fitted(line, fits, _LINES) for line in lines)
     text.set_text(after)
     return after != before
 
@@ -236,22 +235,22 @@ def _fits(text: Text, pixels: float) -> Fits:
         text.set_text(line)
         box = text.get_window_extent()
         text.set_text(whole)
-        return bool((box.height if _upright(text) else box.width) <= pixels)
+        return bool((box.height if _is_upright(text) else box.width) <= pixels)
 
     return fits
 
 
-def _upright(text: Text) -> bool:
+def _is_upright(text: Text) -> bool:
     return abs(text.get_rotation() - 90) < 1
 
 
-def _across(figure: Figure) -> list[Bbox]:
+def _figure_boxes(figure: Figure) -> list[Bbox]:
     """What stands above or below all panels."""
-    across = [text for text in _outer(figure) if not text.get_rotation()]
-    return [each.get_window_extent() for each in (*across, *figure.legends)]
+    level = [text for text in _figure_texts(figure) if not text.get_rotation()]
+    return [artist.get_window_extent() for artist in (*level, *figure.legends)]
 
 
-def _outer(figure: Figure) -> Iterable[Text]:
+def _figure_texts(figure: Figure) -> Iterable[Text]:
     """The names that the whole figure has."""
     for name in ("_supxlabel", "_supylabel", "_suptitle"):
         text: Text | None = getattr(figure, name)

@@ -1,5 +1,5 @@
 """What the figures of Shallue et al. 2019 (``figures.shallue``) share.
 
-Most are panels of lines over batch sizes (``panel``, drawn by ``sheet``); which curves make a
-panel is said by columns (``compared``).
+Most are panels of lines over batch sizes (``drawing.panels``); ``compared`` groups curves into
+panels.
 """

@@ -10,36 +10,42 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from analysis.curves.curve import Curve
-from analysis.curves.groups import label, labels
+from analysis.curves.groups import label, labels, widen
 from analysis.figure_data import FigureData
-from analysis.figures.paper import sheet
-from analysis.figures.paper.lines import beside, foreign, goal, line_of
-from analysis.figures.paper.panel import Panel, normalized, tabulate
-from analysis.fit.regimes import Regimes
-from analysis.formatting import units
+from analysis.figures.drawing.page import Page
+from analysis.figures.drawing.panel_figure import draw_panels
+from analysis.figures.drawing.panels import Pair, Pairs, Panel, normalized, tabulate
+from analysis.figures.paper.lines import goal, is_published, line_of, panel_of, published_lines
 from results.errors import ResultsError
 
-Pair = tuple[Curve, Regimes | None]
-
 ALGORITHM = frozenset({"optimizer", "schedule", "technique"})
-_APART = ("experiment", "search")
+_SEPARATE = ("experiment", "search")
 """Two answers to one question: a panel each."""
 _NAMED = ("workload", "dataset", "model")
+_DATA_FIELDS = ("examples", "subset", "fraction", "samples", "classes")
+
+Key = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Varying:
-    """What tells the lines of a panel apart; all else is the same for them."""
+    """The columns that the lines of a panel differ in; all else is the same for them."""
 
     columns: frozenset[str]
     name: str = ""
-    """What a panel is called by it: ``width``."""
+    """Names the panel: ``width``."""
     goals: bool = False
     """Whether targets may differ within a panel: those of other models and data sets may."""
     none: str = ""
-    """What a line is called whose one column is null."""
+    """The label of a line whose one column is null."""
     must: tuple[str, ...] = ()
     """Columns of which at least one has to differ within a panel; none: any of them all."""
+
+    @classmethod
+    def field(cls, name: str, **options: Any) -> Varying:
+        """A field of the workload: targets may differ."""
+        short = name.rpartition(".")[2]
+        return cls(columns=frozenset({name}), name=short, goals=True, **options)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,49 +53,51 @@ class Compared:
     """A figure of panels by some columns with lines by others."""
 
     varying: Sequence[Varying] | Callable[[FigureData, Sequence[str]], Sequence[Varying]]
-    """What its panels compare; or what says it of the results and the columns of ``--by``."""
+    """What its panels compare; or a function of the results and the columns of ``--by``."""
     needs: str
-    """What there has to be, where there is nothing to draw."""
+    """What is missing, where there is nothing to draw."""
     hint: str
     least: int = 2
     """Lines that make a panel."""
-    over_one: bool = False
-    """Whether steps are over those at one batch size that the lines share."""
-    published: bool = True
-    """Whether published curves stand beside."""
+    normalized: bool = False
+    """Whether steps are over those at one batch size that the lines share; then there are no
+    published curves beside them."""
 
-    def draw(self, shown: FigureData, *, ax: Axes | None = None) -> Axes:
+    def draw(self, data: FigureData, *, ax: Axes | None = None, page: Page | None = None) -> Axes:
         """The panels; see the figure's own file."""
-        return sheet.draw(self.panels(shown), ax)
+        return draw_panels(self.panels(data), page=page or Page(), ax=ax)
 
-    def numbers(self, shown: FigureData) -> pd.DataFrame:
+    def numbers(self, data: FigureData) -> pd.DataFrame:
         """A row a point."""
-        return tabulate(self.panels(shown))
+        return tabulate(self.panels(data))
 
-    def panels(self, shown: FigureData) -> list[Panel]:
+    def panels(self, data: FigureData) -> list[Panel]:
         """What is drawn.
 
         Raises:
             ResultsError: there is nothing to draw.
         """
-        named = shown.query.by or ()
-        shown = plain_by(shown)
-        pairs = list(zip(shown.curves, shown.regimes, strict=True))
-        varying = self.varying(shown, named) if callable(self.varying) else self.varying
-        parts = [
-            (one, key, some) for one in varying for key, some in grouped(pairs, one, self.least)
-        ]
-        parts = _once(parts)
+        named = data.query.by or ()
+        data = without_needless_by(data)
+        pairs = list(zip(data.curves, data.regimes, strict=True))
+        varying = self.varying(data, named) if callable(self.varying) else self.varying
+        parts: dict[frozenset[int], tuple[Varying, Key, Pairs]] = {}
+        for columns in varying:
+            for key, group in grouped(pairs, columns, self.least):
+                # Each set of curves once, under the first name that has it.
+                parts.setdefault(frozenset(id(c) for c, _ in group), (columns, key, group))
         if not parts:
             raise ResultsError(self.needs, hint=self.hint)
-        texts = titles([(one.name, key) for one, key, _ in parts])
-        made = [
-            self._panel(text, one, some, shown)
-            for text, (one, _, some) in zip(texts, parts, strict=True)
+        names = titles(
+            [key for _, key, _ in parts.values()], [v.name for v, _, _ in parts.values()]
+        )
+        panels = [
+            self._panel(name, columns, group, data)
+            for name, (columns, _, group) in zip(names, parts.values(), strict=True)
         ]
-        if not self.over_one:
-            return made
-        scaled = [panel for panel in map(normalized, made) if panel is not None]
+        if not self.normalized:
+            return panels
+        scaled = [panel for panel in map(normalized, panels) if panel is not None]
         if not scaled:
             raise ResultsError(
                 "no batch size at which all curves of a panel reached their targets",
@@ -97,116 +105,85 @@ class Compared:
             )
         return scaled
 
-    def _panel(self, title: str, one: Varying, pairs: Sequence[Pair], shown: FigureData) -> Panel:
-        mine = [pair for pair in pairs if not foreign(pair[0])] or list(pairs)
-        texts = line_labels([curve for curve, _ in mine], one.columns, one.none)
+    def _panel(
+        self, title: str, varying: Varying, pairs: Sequence[Pair], data: FigureData
+    ) -> Panel:
+        measured = [pair for pair in pairs if not is_published(pair[0])] or list(pairs)
+        curves = [curve for curve, _ in measured]
+        names = line_labels(curves, varying.columns, varying.none)
+        others = [c for c, _ in pairs if all(c is not curve for curve in curves)]
+        others += [] if self.normalized else data.published
         lines = [
-            line_of(curve, found, text) for (curve, found), text in zip(mine, texts, strict=True)
+            *(line_of(c, fit, name) for (c, fit), name in zip(measured, names, strict=True)),
+            *published_lines(list(zip(names, curves, strict=True)), others),
         ]
-        rest = [curve for curve, _ in pairs if all(curve is not other for other, _ in mine)]
-        others = [*rest, *(shown.published if self.published else [])]
-        given = [(curve, text) for (curve, _), text in zip(mine, texts, strict=True)]
-        lines += beside(given, others)
-        targets = {str(curve.target) for curve, _ in mine if curve.target is not None}
-        return Panel(
-            title=title,
-            lines=tuple(lines),
-            measure="steps to target" if not self.over_one else "steps",
-            note=next(iter(targets)) if len(targets) == 1 else "",
-            unit=units(curve.example_unit for curve, _ in mine),
-        )
+        return panel_of(title, curves, lines, "steps" if self.normalized else "steps to target")
 
 
-def plain_by(shown: FigureData) -> FigureData:
-    """Where ``--by`` names columns that tell curves apart anyhow, without it: else the training
-    algorithm would be minimized over."""
-    by = shown.query.by
-    if by is None or ALGORITHM & {*by} or not shown.sources:
-        return shown
-    plain = shown.each_by(None)
-    here = {name for curve in plain.curves for name in curve.group}
-    return plain if {*by} <= here | {f"fields.{name}" for name in by} else shown
+def without_needless_by(data: FigureData) -> FigureData:
+    """Without ``--by`` where its columns distinguish curves anyhow: else the training algorithm
+    would be minimized over."""
+    by = data.query.by
+    if by is None or ALGORITHM & {*by} or not data.sources:
+        return data
+    plain = data.each_by(None)
+    columns = {name for curve in plain.curves for name in curve.group}
+    return plain if {*by} <= columns | {f"fields.{name}" for name in by} else data
 
 
-def grouped(
-    pairs: Sequence[Pair], varying: Varying, least: int
-) -> list[tuple[dict[str, Any], list[Pair]]]:
+def grouped(pairs: Sequence[Pair], varying: Varying, least: int) -> list[tuple[Key, Pairs]]:
     """The curves of each panel, and what they have in common.
 
     Where two searches answer the same question, the panel is divided by experiment.
     """
-    found = []
-    for key, some in _by(pairs, varying, _APART):
-        lines = [_values(curve, varying.columns) for curve, _ in some]
-        parts = [(key, some)]
-        if len(set(lines)) < len(lines) and not all(foreign(c) for c, _ in some):
-            parts = _by(some, varying, ())
-        found += [(each, mine) for each, mine in parts if _many(mine, varying) >= least]
-    return found
+    groups = []
+    for key, group in _common(pairs, varying, _SEPARATE):
+        lines = [_values(curve, varying.columns) for curve, _ in group]
+        divided = len(set(lines)) < len(lines) and not all(is_published(c) for c, _ in group)
+        groups += _common(group, varying, ()) if divided else [(key, group)]
+    return [(key, group) for key, group in groups if _line_count(group, varying) >= least]
 
 
-def _many(pairs: Sequence[Pair], varying: Varying) -> int:
-    """How many lines of ours, else of others, a panel would have."""
-    mine = [curve for curve, _ in pairs if not foreign(curve)] or [curve for curve, _ in pairs]
-    apart = [len({str(curve.group.get(name)) for curve in mine}) for name in varying.must]
-    if apart and max(apart) < 2:
+def _line_count(pairs: Sequence[Pair], varying: Varying) -> int:
+    """How many lines a panel would have, without published ones if there are others."""
+    curves = [curve for curve, _ in pairs if not is_published(curve)] or [c for c, _ in pairs]
+    counts = [len({str(curve.group.get(name)) for curve in curves}) for name in varying.must]
+    if counts and max(counts) < 2:
         return 0
-    return len({_values(curve, varying.columns) for curve in mine})
+    return len({_values(curve, varying.columns) for curve in curves})
 
 
-def _by(
-    pairs: Sequence[Pair], varying: Varying, apart: Sequence[str]
-) -> list[tuple[dict[str, Any], list[Pair]]]:
-    """By what the curves are besides what varies and ``apart``, whoever measured them. The curves
-    of others, whose goals are what they are, stand with those of ours."""
-    parts: dict[tuple[Any, ...], list[Pair]] = {}
-    ours = not all(foreign(curve) for curve, _ in pairs)
-    for pair in pairs:
-        curve = pair[0]
-        held = {
-            name: value
-            for name, value in curve.group.items()
-            if name not in varying.columns and name not in apart and name != "source"
-        }
-        kept = [(name, value) for name, value in held.items() if value is not None]
-        goal = None if varying.goals or (ours and foreign(curve)) else str(curve.target)
-        parts.setdefault((*kept, ("target", goal)), []).append(pair)
-    return [
-        ({name: value for name, value in key if name != "target"}, some)
-        for key, some in parts.items()
-    ]
+def _common(
+    pairs: Sequence[Pair], varying: Varying, separate: Sequence[str]
+) -> list[tuple[Key, Pairs]]:
+    """By what curves have besides what varies and ``separate``, whoever measured them. Published
+    curves, whose goals are fixed, stand with those of ours."""
+    parts: dict[tuple[Any, ...], Pairs] = {}
+    ours = not all(is_published(curve) for curve, _ in pairs)
+    ignored = {*varying.columns, *separate, "source"}
+    for curve, fit in pairs:
+        key = [(n, v) for n, v in curve.group.items() if n not in ignored and v is not None]
+        any_goal = varying.goals or (ours and is_published(curve))
+        parts.setdefault((*key, None if any_goal else str(curve.target)), []).append((curve, fit))
+    return [(dict(key[:-1]), group) for key, group in parts.items()]
 
 
 def _values(curve: Curve, columns: frozenset[str]) -> tuple[str, ...]:
     return tuple(f"{name}={curve.group.get(name)}" for name in sorted(columns | {"source"}))
 
 
-def _once(
-    parts: Sequence[tuple[Varying, dict[str, Any], list[Pair]]],
-) -> list[tuple[Varying, dict[str, Any], list[Pair]]]:
-    """Each set of curves once, under the first name that has it."""
-    seen: list[set[int]] = []
-    found = []
-    for part in parts:
-        mine = {id(curve) for curve, _ in part[2]}
-        if mine not in seen:
-            seen.append(mine)
-            found.append(part)
-    return found
-
-
 def line_labels(curves: Sequence[Curve], columns: frozenset[str], none: str = "") -> list[str]:
-    """What tells the lines of a panel apart, with the goal where goals differ."""
+    """Names that distinguish the lines of a panel, with the goal where goals differ."""
     groups = [
         {
-            name: none if none and value is None else _said(name, value)
+            name: none if none and value is None else _with_name(name, value)
             for name, value in curve.group.items()
             if name in columns
         }
         for curve in curves
     ]
     for name in _NAMED[::-1]:
-        # A model's name says its fields too, where it has one of its own.
+        # A model's name says its fields too, where each has another name.
         if len({str(group.get(name)) for group in groups}) == len(groups) > 1:
             groups = [{name: group.get(name)} for group in groups]
             break
@@ -216,42 +193,68 @@ def line_labels(curves: Sequence[Curve], columns: frozenset[str], none: str = ""
     return labels(groups, goals if len(set(goals)) > 1 else ())
 
 
-def _said(name: str, value: Any) -> Any:
+def _with_name(name: str, value: Any) -> Any:
     """A field's text with its name: ``widths [64, 64]``."""
-    known = name in _NAMED or name in ALGORITHM or name in _APART or name == "source"
-    return value if known or not isinstance(value, str) else f"{name.rpartition('.')[2]} {value}"
+    usual = name in {*_NAMED, *ALGORITHM, *_SEPARATE, "source"}
+    return value if usual or not isinstance(value, str) else f"{name.rpartition('.')[2]} {value}"
 
 
-def titles(keys: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:
-    """What each panel is of: its workload, else data set or model, then what tells it from others
-    of that."""
-    first = [_first(key) for _, key in keys]
-    names = list(dict.fromkeys(name for _, key in keys for name in key if name not in _NAMED))
-    rest = []
-    for (_, key), start in zip(keys, first, strict=True):
-        alike = [other for (_, other), its in zip(keys, first, strict=True) if its == start]
-        telling = [name for name in names if len({str(one.get(name)) for one in alike}) > 1]
-        rest.append(labels_of({name: key[name] for name in telling if name in key}))
-    return [
-        ", ".join(filter(None, (start, more, f"by {name}" if name else "")))
-        for (name, _), start, more in zip(keys, first, rest, strict=True)
-    ]
+def titles(keys: Sequence[Key], by: Sequence[str] = ()) -> list[str]:
+    """What each panel is of: its workload, else data set or model, then what distinguishes it from
+    others of that, then what its lines are ``by``."""
+    firsts = [_first(key) for key in keys]
+    names = list(dict.fromkeys(name for key in keys for name in key if name not in _NAMED))
+    texts = []
+    for i, (key, first) in enumerate(zip(keys, firsts, strict=True)):
+        alike = [other for other, start in zip(keys, firsts, strict=True) if start == first]
+        differing = [name for name in names if len({str(k.get(name)) for k in alike}) > 1]
+        values = {name: key[name] for name in differing if name in key}
+        last = f"by {by[i]}" if by and by[i] else ""
+        texts.append(
+            ", ".join(filter(None, (first, label(values, values) if values else "", last)))
+        )
+    return texts
 
 
-def labels_of(values: Mapping[str, Any]) -> str:
-    """Values in a few words."""
-    return label(values, values) if values else ""
+def key_of(group: Mapping[str, Any]) -> dict[str, Any]:
+    """What names a panel of one group: its values, without the source."""
+    return {name: value for name, value in group.items() if value is not None and name != "source"}
 
 
-def _first(key: Mapping[str, Any]) -> str:
+def _first(key: Key) -> str:
     if key.get("workload") is not None:
         return str(key["workload"])
-    words = [str(key[name]) for name in ("model", "dataset") if key.get(name) is not None]
-    return " on ".join(words)
+    return " on ".join(str(key[name]) for name in ("model", "dataset") if key.get(name) is not None)
 
 
 def fields_of(curves: Sequence[Curve]) -> list[str]:
     """Workload fields that vary, of those that name neither data set nor training."""
-    usual = {"source", "experiment", "search", *_NAMED, *ALGORITHM}
+    usual = {"source", *_SEPARATE, *_NAMED, *ALGORITHM}
     names = dict.fromkeys(name for curve in curves for name in curve.group if name not in usual)
     return [name for name in names if len({str(c.group.get(name)) for c in curves}) > 1]
+
+
+def is_smoothing(name: str) -> bool:
+    """Whether a column is the label smoothing, of whatever table."""
+    return name.rpartition(".")[2] == "label_smoothing"
+
+
+def data_fields(data: FigureData) -> list[str]:
+    """The fields that vary and choose examples: those with which the size of the training set
+    changes, or, where that is not recorded, those with such a name."""
+    fields = [name for name in fields_of(data.curves) if not is_smoothing(name)]
+    by_name = [name for name in fields if any(part in name for part in _DATA_FIELDS)]
+    if not data.sources:
+        return by_name
+    frame = widen(data.trials).frame
+    if "train_examples" not in frame or not frame["train_examples"].notna().any():
+        return [name for name in by_name if name in frame]
+    return [name for name in fields if name in frame and _changes_size(frame, name, fields)]
+
+
+def _changes_size(frame: pd.DataFrame, name: str, fields: Sequence[str]) -> bool:
+    """Whether training sets differ in size where workloads differ in this field alone."""
+    rows = frame[frame[name].notna() & frame["train_examples"].notna()]
+    keys = [rows[key].astype(str) for key in (*_NAMED, *(f for f in fields if f != name))]
+    groups = rows.assign(value=rows[name].astype(str)).groupby(keys, sort=False)
+    return bool(((groups["value"].nunique() > 1) & (groups["train_examples"].nunique() > 1)).any())

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from analysis.figures.paper.of_best import OfBest
+from analysis.figures.paper.metaparameter import BestMetaparameter
 
-FIGURE = OfBest(
+FIGURE = BestMetaparameter(
     dimension="learning_rate",
     measure="best learning rate",
     value=lambda rate: rate if rate > 0 else None,

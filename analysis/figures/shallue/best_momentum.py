@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from analysis.figures.paper.of_best import OfBest
+from analysis.figures.paper.metaparameter import BestMetaparameter
 
-FIGURE = OfBest(
+FIGURE = BestMetaparameter(
     dimension="momentum",
     measure="1 - best momentum",
     value=lambda momentum: 1 - momentum if momentum < 1 else None,

@@ -1,5 +1,4 @@
-"""Shallue et al. 2019, figure 10: learning rate and momentum of every trial, and whether it reached
-the target, across model sizes."""
+"""Shallue et al. 2019, figure 10: learning rate and momentum of every trial, across model sizes."""
 
 from __future__ import annotations
 
@@ -7,42 +6,48 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from analysis.figure_data import FigureData
-from analysis.figures.paper import scatter
-from analysis.figures.paper.compared import grouped, line_labels, plain_by
-from analysis.figures.paper.panel import once
+from analysis.figures.drawing.page import Page
+from analysis.figures.drawing.panels import Pair
+from analysis.figures.paper.compared import grouped, line_labels, without_needless_by
+from analysis.figures.paper.trials import (
+    Row,
+    draw_rows,
+    shared_sizes,
+    tabulate_rows,
+    with_momentum,
+)
 from analysis.figures.shallue import fig3
 from results.errors import ResultsError
 
 
-def draw(shown: FigureData, *, ax: Axes | None = None) -> Axes:
+def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) -> Axes:
     """A row of panels a model, at batch sizes that the models share; within ``--under``, if it is
     given."""
-    return scatter.draw(_rows(shown), ax)
+    return draw_rows(data.computed(_rows), ax, page)
 
 
-def numbers(shown: FigureData) -> pd.DataFrame:
+def numbers(data: FigureData) -> pd.DataFrame:
     """A row a trial of each panel."""
-    return scatter.numbers(_rows(shown))
+    return tabulate_rows(data.computed(_rows))
 
 
-@once
-def _rows(shown: FigureData) -> list[scatter.Row]:
-    named = shown.query.by or ()
-    shown = plain_by(shown)
-    pairs = [(curve, None) for curve in scatter.searched(shown.trials_of_curves)]
-    rows: list[scatter.Row] = []
-    seen: set[int] = set()
-    for varying in fig3.varying(shown, named):
-        for _, some in grouped(pairs, varying, 2):
-            curves = [curve for curve, _ in some]
-            if {id(curve) for curve in curves} <= seen:
+def _rows(data: FigureData) -> list[Row]:
+    named = data.query.by or ()
+    data = without_needless_by(data)
+    pairs: list[Pair] = [(curve, None) for curve in with_momentum(data.trials_of_curves)]
+    rows: list[Row] = []
+    drawn: set[int] = set()
+    for varying in fig3.varying(data, named):
+        for _, group in grouped(pairs, varying, 2):
+            curves = [curve for curve, _ in group]
+            if {id(curve) for curve in curves} <= drawn:
                 continue
-            seen |= {id(curve) for curve in curves}
-            sizes = scatter.chosen(curves)
-            texts = line_labels(curves, varying.columns)
+            drawn |= {id(curve) for curve in curves}
+            sizes = shared_sizes(curves)
+            names = line_labels(curves, varying.columns)
             rows += [
-                scatter.Row(curve=curve, text=text, sizes=sizes)
-                for curve, text in zip(curves, texts, strict=True)
+                Row(curve=curve, name=name, sizes=sizes)
+                for curve, name in zip(curves, names, strict=True)
             ]
     if not any(row.sizes for row in rows):
         raise ResultsError(

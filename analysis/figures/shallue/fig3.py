@@ -5,24 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analysis.figure_data import FigureData
-from analysis.figures.paper.compared import Compared, Varying, fields_of
-from analysis.figures.paper.subsets import is_smoothing, of_data
+from analysis.figures.paper.compared import (
+    Compared,
+    Varying,
+    data_fields,
+    fields_of,
+    is_smoothing,
+)
 
 
-def varying(shown: FigureData, named: Sequence[str]) -> Sequence[Varying]:
-    """Models by name, whatever their fields are; then each field of a model."""
-    fields = [name for name in fields_of(shown.curves) if not is_smoothing(name)]
-    data = set(of_data(shown))
+def varying(data: FigureData, named: Sequence[str]) -> Sequence[Varying]:
+    """Each field of a model; then models by name, whatever their fields are."""
+    fields = [name for name in fields_of(data.curves) if not is_smoothing(name)]
     by = [name for name in named if name in fields]
     if by:
         return [Varying(columns=frozenset({name}), name=name, goals=True) for name in by]
-    model = [name for name in fields if name not in data]
-    columns = frozenset({"workload", "model", *model})
+    of_data = set(data_fields(data))
+    of_model = [name for name in fields if name not in of_data]
+    columns = frozenset({"workload", "model", *of_model})
     return [
-        *(
-            Varying(columns=frozenset({name}), name=name.rpartition(".")[2], goals=True)
-            for name in model
-        ),
+        *map(Varying.field, of_model),
         Varying(columns=columns, name="model", goals=True, must=("workload", "model")),
     ]
 
@@ -31,7 +33,6 @@ FIGURE = Compared(
     varying=varying,
     needs="no two models of one data set to compare",
     hint="this figure needs curves that differ in the model, or in a field of it such as width",
-    over_one=True,
-    published=False,
+    normalized=True,
 )
 draw, numbers = FIGURE.draw, FIGURE.numbers

@@ -15,7 +15,6 @@ FIGURE = Compared(
     ),
     needs="no model on two data sets to compare",
     hint="this figure needs curves of one model and optimizer that differ in the data set",
-    over_one=True,
-    published=False,
+    normalized=True,
 )
 draw, numbers = FIGURE.draw, FIGURE.numbers

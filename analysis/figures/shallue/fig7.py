@@ -14,13 +14,18 @@ from analysis.curves.curve import Curve
 from analysis.curves.groups import widen
 from analysis.curves.limits import Limit
 from analysis.figure_data import FigureData
-from analysis.figures.paper import best, sheet
-from analysis.figures.paper.compared import ALGORITHM, titles
-from analysis.figures.paper.lines import line_of
-from analysis.figures.paper.panel import Panel, once, tabulate
-from analysis.figures.paper.subsets import is_smoothing
+from analysis.figures.drawing.page import Page
+from analysis.figures.drawing.panel_figure import draw_panels
+from analysis.figures.drawing.panels import Panel, tabulate
+from analysis.figures.paper.compared import ALGORITHM, is_smoothing, key_of, titles
+from analysis.figures.paper.lines import (
+    best_panel,
+    has_values,
+    line_of,
+    panel_of,
+    unknown_points,
+)
 from analysis.fit.regimes import Regimes
-from analysis.formatting import units
 from results.errors import ResultsError
 
 _COLUMNS = ("label_smoothing", "fields.label_smoothing", "technique.label_smoothing")
@@ -35,23 +40,24 @@ class _Part:
     best: list[tuple[float, BestCurve]]
 
 
-def draw(shown: FigureData, *, ax: Axes | None = None) -> Axes:
+def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) -> Axes:
     """A row of panels a workload and training algorithm: the best metric within the budget (or
-    ``--under`` another) where measurements tell, then steps to target; a line a value.
+    ``--under`` another) where there are measurements, then steps to target; a line a value.
 
     The value is a metaparameter's, a field's of the workload, or a key's of the technique. Where it
     was tuned, each line is the best of the trials that have it.
     """
-    parts = _parts(shown)
-    return sheet.draw(_panels(parts), ax, best.foot([c for part in parts for _, c in part.best]))
+    parts = data.computed(_parts)
+    footnote = unknown_points([curve for part in parts for _, curve in part.best])
+    return draw_panels(_panels(parts), page=page or Page(), ax=ax, footnote=footnote)
 
 
-def numbers(shown: FigureData) -> pd.DataFrame:
+def numbers(data: FigureData) -> pd.DataFrame:
     """A row a point of each panel."""
-    return tabulate(_panels(_parts(shown)))
+    return tabulate(_panels(data.computed(_parts)))
 
 
-def column(trials: pd.DataFrame) -> str:
+def _column(trials: pd.DataFrame) -> str:
     """The column of label smoothing that varies.
 
     Raises:
@@ -67,68 +73,45 @@ def column(trials: pd.DataFrame) -> str:
     )
 
 
-@once
-def _parts(shown: FigureData) -> list[_Part]:
-    name = column(shown.trials)
-    by = shown.query.by or ALGORITHM & {n for n in shown.trials if shown.trials[n].notna().any()}
-    varied = shown.each_by([*(n for n in sorted(by) if n != name), name])
+def _parts(data: FigureData) -> list[_Part]:
+    name = _column(data.trials)
+    by = data.query.by or ALGORITHM & {n for n in data.trials if data.trials[n].notna().any()}
+    varied = data.each_by([*(n for n in sorted(by) if n != name), name])
+    limits: Sequence[Limit | None] = data.query.under or [None]
+    best = best_metrics(varied.trials, varied.evaluations, limits, by=varied.query.by)
     parts: dict[tuple[Any, ...], _Part] = {}
-    for curve, found in zip(varied.curves, varied.regimes, strict=True):
+
+    def part(group: Any) -> _Part:
+        key = {n: v for n, v in key_of(group).items() if n != name and not is_smoothing(n)}
+        return parts.setdefault(tuple(key.items()), _Part(key=key, steps=[], best=[]))
+
+    for curve, fit in zip(varied.curves, varied.regimes, strict=True):
         value = curve.group.get(name)
         if value is not None:
-            _part(parts, curve.group, name).steps.append((float(value), curve, found))
-    limits: Sequence[Limit | None] = shown.query.under or [None]
-    for one in best_metrics(varied.trials, varied.evaluations, limits, by=varied.query.by):
-        value = one.group.get(name)
+            part(curve.group).steps.append((float(value), curve, fit))
+    for best_curve in best:
+        value = best_curve.group.get(name)
         if value is not None:
-            _part(parts, one.group, name).best.append((float(value), one))
+            part(best_curve.group).best.append((float(value), best_curve))
     return [part for part in parts.values() if len({value for value, *_ in part.steps}) > 1]
-
-
-def _part(parts: dict[tuple[Any, ...], _Part], group: Any, name: str) -> _Part:
-    key = {n: v for n, v in group.items() if n not in (name, "source") and v is not None}
-    key = {n: v for n, v in key.items() if not is_smoothing(n)}
-    return parts.setdefault(tuple(key.items()), _Part(key=key, steps=[], best=[]))
 
 
 def _panels(parts: Sequence[_Part]) -> list[Panel]:
     panels: list[Panel] = []
-    texts = titles([("", part.key) for part in parts])
-    for row, (text, part) in enumerate(zip(texts, parts, strict=True)):
-        limits = dict.fromkeys(one.limit for _, one in part.best)
-        for limit in limits:
-            some = [(v, one) for v, one in part.best if one.limit == limit and _seen(one)]
-            some.sort(key=lambda pair: pair[0])
-            if some:
-                first = some[0][1]
-                panels.append(
-                    Panel(
-                        title=text,
-                        lines=tuple(best.line_of(one, _words(v)) for v, one in some),
-                        measure=best.measure(first),
-                        note=f"under {limit}" if limit else "within the budget",
-                        unit=units([first.example_unit]),
-                        counted=False,
-                        wide=row,
-                    )
-                )
-        ordered = sorted(part.steps, key=lambda one: one[0])
-        panels.append(
-            Panel(
-                title=text,
-                lines=tuple(line_of(c, found, _words(v)) for v, c, found in ordered),
-                measure="steps to target",
-                note=str(ordered[0][1].target or ""),
-                unit=units(curve.example_unit for _, curve, _ in ordered),
-                wide=row,
-            )
-        )
+    names = titles([part.key for part in parts])
+    for row, (name, part) in enumerate(zip(names, parts, strict=True)):
+        for limit in dict.fromkeys(curve.limit for _, curve in part.best):
+            best = [(v, c) for v, c in part.best if c.limit == limit and has_values([c])]
+            if best:
+                lines_of_best = [(_label(v), c) for v, c in sorted(best, key=lambda pair: pair[0])]
+                note = f"under {limit}" if limit else "within the budget"
+                panels.append(best_panel(name, lines_of_best, note=note, row=row))
+        steps = sorted(part.steps, key=lambda triple: triple[0])
+        lines = [line_of(curve, fit, _label(v)) for v, curve, fit in steps]
+        curves = [curve for _, curve, _ in steps]
+        panels.append(panel_of(name, curves, lines, "steps to target", row=row))
     return panels
 
 
-def _seen(one: BestCurve) -> bool:
-    return any(point.value is not None for point in one.points)
-
-
-def _words(value: float) -> str:
+def _label(value: float) -> str:
     return f"label smoothing {value:g}"

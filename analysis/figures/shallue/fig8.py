@@ -1,67 +1,45 @@
-"""Shallue et al. 2019, figure 8: best effective learning rate against batch size, with the linear
-and the square-root rule."""
+"""Shallue et al. 2019, figure 8: best effective learning rate against batch size, and two rules."""
 
 from __future__ import annotations
 
-import pandas as pd
 from matplotlib.axes import Axes
 
 from analysis.figure_data import FigureData
 from analysis.figures import learning_rate
-from analysis.figures.learning_rate import RULES, measure
-from analysis.figures.paper import sheet
-from analysis.figures.paper.compared import titles
-from analysis.figures.paper.panel import Dot, Line, Panel, Rule
+from analysis.figures.drawing.page import Page
+from analysis.figures.drawing.panel_figure import draw_panels
+from analysis.figures.drawing.panels import Dot, Line, Pair, Panel, Rule
+from analysis.figures.learning_rate import RULES, measure, rate_edges, with_rates
+from analysis.figures.paper.compared import key_of, titles
+from analysis.figures.paper.lines import panel_of
 from analysis.fit.reference_lines import level
-from analysis.formatting import units
-from results.errors import ResultsError
+
+numbers = learning_rate.numbers
 
 
-def draw(shown: FigureData, *, ax: Axes | None = None) -> Axes:
+def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) -> Axes:
     """A panel a curve; bars reach over the up to four best trials, rules are those of the figure
     ``learning_rate``."""
-    return sheet.draw(_panels(shown), ax)
+    pairs = with_rates(data)
+    names = titles([key_of(curve.group) for curve, _ in pairs])
+    panels = [_panel(name, pair) for name, pair in zip(names, pairs, strict=True)]
+    return draw_panels(panels, page=page or Page(), ax=ax)
 
 
-def numbers(shown: FigureData) -> pd.DataFrame:
-    """A row a batch size: those of the figure ``learning_rate``."""
-    return learning_rate.numbers(shown)
-
-
-def _panels(shown: FigureData) -> list[Panel]:
-    rated = [
-        (curve, found)
-        for curve, found in zip(shown.curves, shown.regimes, strict=True)
-        if any(point.rates for point in curve.points)
-    ]
-    if not rated:
-        raise ResultsError(
-            "no learning rates to draw", hint="this figure needs trials of a search, not steps"
+def _panel(title: str, pair: Pair) -> Panel:
+    curve, fit = pair
+    dots = tuple(
+        Dot(
+            batch_size=point.batch_size,
+            value=point.rates[0] if point.rates else None,
+            bar=(min(point.rates), max(point.rates)) if point.rates else None,
+            edges=tuple(rate_edges(point)),
         )
-    keys = [{n: v for n, v in c.group.items() if v is not None and n != "source"} for c, _ in rated]
-    panels = []
-    for text, (curve, found) in zip(titles([("", key) for key in keys]), rated, strict=True):
-        dots = tuple(
-            Dot(
-                batch_size=point.batch_size,
-                value=point.rates[0] if point.rates else None,
-                bar=(min(point.rates), max(point.rates)) if point.rates else None,
-                edges=tuple(e for e in point.edges if e.dimension == "learning_rate"),
-            )
-            for point in curve.points
-        )
-        rules = tuple(
-            Rule(name=name, level=level(curve, found, power), power=power, dashes=dashes)
-            for name, power, dashes in RULES
-        )
-        panels.append(
-            Panel(
-                title=text,
-                lines=(Line(label=curve.label, dots=dots),),
-                measure=measure(curve),
-                note=str(curve.target or ""),
-                unit=units([curve.example_unit]),
-                rules=rules,
-            )
-        )
-    return panels
+        for point in curve.points
+    )
+    rules = tuple(
+        Rule(name=name, level=level(curve, fit, power), power=power, dashes=dashes)
+        for name, power, dashes in RULES
+    )
+    line = Line(label=curve.label, dots=dots)
+    return panel_of(title, [curve], [line], measure(curve), rules=rules)

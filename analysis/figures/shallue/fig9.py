@@ -1,5 +1,4 @@
-"""Shallue et al. 2019, figure 9: learning rate and momentum of every trial, and whether it reached
-the target, under a budget of epochs and one of steps."""
+"""Shallue et al. 2019, figure 9: learning rate and momentum of every trial, under two budgets."""
 
 from __future__ import annotations
 
@@ -8,35 +7,36 @@ from matplotlib.axes import Axes
 
 from analysis.curves.groups import labels
 from analysis.figure_data import FigureData
-from analysis.figures.paper import scatter
-from analysis.figures.paper.budgets import two
-from analysis.figures.paper.panel import once
+from analysis.figures.drawing.page import Page
+from analysis.figures.paper import budgets
+from analysis.figures.paper.trials import (
+    Row,
+    draw_rows,
+    shared_sizes,
+    tabulate_rows,
+    with_momentum,
+)
 
 
-def draw(shown: FigureData, *, ax: Axes | None = None) -> Axes:
+def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) -> Axes:
     """A row of panels a curve and budget: those of ``--under``, else one of epochs (of examples
     where the training set's size is not recorded) and one of steps, alike at the middle batch
     size."""
-    return scatter.draw(_rows(shown), ax)
+    return draw_rows(data.computed(_rows), ax, page)
 
 
-def numbers(shown: FigureData) -> pd.DataFrame:
+def numbers(data: FigureData) -> pd.DataFrame:
     """A row a trial of each panel."""
-    return scatter.numbers(_rows(shown))
+    return tabulate_rows(data.computed(_rows))
 
 
-@once
-def _rows(shown: FigureData) -> list[scatter.Row]:
-    every = scatter.searched(shown.under().trials_of_curves)
+def _rows(data: FigureData) -> list[Row]:
+    curves = with_momentum(data.under().trials_of_curves)
     rows = []
-    texts = labels([curve.group for curve in every])
-    for curve, text in zip(every, texts, strict=True):
-        for limit in shown.query.under or two(shown.trials, curve):
-            same = next(c for c in shown.under(limit).trials_of_curves if c.group == curve.group)
-            words = [text] if len(every) > 1 else []
-            rows.append(
-                scatter.Row(
-                    curve=same, text=", ".join([*words, str(limit)]), sizes=scatter.chosen([curve])
-                )
-            )
+    names = labels([curve.group for curve in curves])
+    for curve, name in zip(curves, names, strict=True):
+        for limit in data.query.under or budgets.pair(data.trials, curve):
+            under = next(c for c in data.under(limit).trials_of_curves if c.group == curve.group)
+            text = f"{name}, {limit}" if len(curves) > 1 and name else str(limit)
+            rows.append(Row(curve=under, name=text, sizes=shared_sizes([curve])))
     return rows

@@ -12,8 +12,8 @@ from matplotlib.axes import Axes
 from analysis.curves.curve import Curve
 from analysis.curves.points import Point
 from analysis.figures import search
+from analysis.figures.drawing.page import Page
 from analysis.figures.drawing.style import plain
-from analysis.figures.search import has_momentum, rows_of
 from results.errors import ResultsError
 
 MOST = 4
@@ -25,8 +25,8 @@ class Row:
     """A row of panels: some batch sizes of a curve."""
 
     curve: Curve
-    text: str
-    """What tells it from the other rows."""
+    name: str
+    """What distinguishes it from the other rows."""
     sizes: Sequence[int]
 
     @property
@@ -35,54 +35,54 @@ class Row:
         return [point for point in self.curve.points if point.batch_size in self.sizes]
 
 
-def searched(curves: Sequence[Curve]) -> list[Curve]:
+def with_momentum(curves: Sequence[Curve]) -> list[Curve]:
     """The curves with a momentum.
 
     Raises:
         ResultsError: there is none.
     """
-    found = [curve for curve in curves if any(map(has_momentum, curve.points))]
-    if not found:
+    chosen = [curve for curve in curves if any(map(search.has_momentum, curve.points))]
+    if not chosen:
         raise ResultsError(
             "no trials with a learning rate and a momentum to draw",
             hint="this figure needs a search that tunes both: optimizer momentum or nesterov",
         )
-    return found
+    return chosen
 
 
-def chosen(curves: Sequence[Curve]) -> list[int]:
+def shared_sizes(curves: Sequence[Curve]) -> list[int]:
     """At most ``MOST`` of the batch sizes that all ``curves`` have."""
-    each = [{p.batch_size for p in curve.points if has_momentum(p)} for curve in curves]
-    sizes = sorted(set.intersection(*each))
+    of_curves = [{p.batch_size for p in c.points if search.has_momentum(p)} for c in curves]
+    sizes = sorted(set.intersection(*of_curves))
     if len(sizes) <= MOST:
         return sizes
-    at = np.round(np.linspace(0, len(sizes) - 1, MOST)).astype(int)
-    return [sizes[i] for i in at]
+    return [sizes[i] for i in np.round(np.linspace(0, len(sizes) - 1, MOST)).astype(int)]
 
 
-def draw(rows: Sequence[Row], ax: Axes | None) -> Axes:
+def draw_rows(rows: Sequence[Row], ax: Axes | None, page: Page | None) -> Axes:
     """A panel a batch size of each row."""
     blocks = [
         [(_title(row, point, place), point) for place, point in enumerate(row.points)]
         for row in rows
         if row.points
     ]
-    return search.draw_blocks(blocks, ax=ax, across=max(map(len, blocks)))
+    columns = max(map(len, blocks))
+    return search.draw_blocks(blocks, ax=ax, page=page or Page(), columns=columns)
 
 
-def numbers(rows: Sequence[Row]) -> pd.DataFrame:
+def tabulate_rows(rows: Sequence[Row]) -> pd.DataFrame:
     """A row a trial of each panel."""
     return pd.DataFrame(
         [
-            {"curve": row.curve.label, "row": row.text, **each}
+            {"curve": row.curve.label, "row": row.name, **values}
             for row in rows
             for point in row.points
-            for each in rows_of(point)
+            for values in search.rows_of(point)
         ]
     )
 
 
 def _title(row: Row, point: Point, place: int) -> str:
-    """The row's text stands over its first panel, and has the room of all."""
+    """The row's name stands above its first panel, and may be as wide as all."""
     size = f"B = {plain(point.batch_size)}"
-    return f"{row.text}\n{size}" if row.text and not place else size
+    return f"{row.name}\n{size}" if row.name and not place else size

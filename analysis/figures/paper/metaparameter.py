@@ -1,0 +1,91 @@
+"""A metaparameter of the best trial against batch size, a panel a workload."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+from matplotlib.axes import Axes
+
+from analysis.curves.curve import Curve
+from analysis.curves.points import Point
+from analysis.figure_data import FigureData
+from analysis.figures.drawing.page import Page
+from analysis.figures.drawing.panel_figure import draw_panels
+from analysis.figures.drawing.panels import Dot, Line, Pair, Panel, tabulate
+from analysis.figures.paper.compared import ALGORITHM, Varying, grouped, line_labels, titles
+from analysis.figures.paper.lines import panel_of
+from results.errors import ResultsError
+
+
+@dataclass(frozen=True, kw_only=True)
+class BestMetaparameter:
+    """A figure of one metaparameter, a line a training algorithm."""
+
+    dimension: str
+    measure: str
+    value: Callable[[float], float | None]
+    """What is drawn of it; None where it has no place on a logarithmic axis."""
+
+    def draw(self, data: FigureData, *, ax: Axes | None = None, page: Page | None = None) -> Axes:
+        """The value of the trial at the minimum; ringed where it sits on the edge of its space."""
+        return draw_panels(self.panels(data), page=page or Page(), ax=ax)
+
+    def numbers(self, data: FigureData) -> pd.DataFrame:
+        """A row a batch size."""
+        return tabulate(self.panels(data))
+
+    def panels(self, data: FigureData) -> list[Panel]:
+        """What is drawn.
+
+        Raises:
+            ResultsError: no best trial has the metaparameter.
+        """
+        pairs: list[Pair] = [
+            (curve, None)
+            for curve in data.curves
+            if any(self._best(point) is not None for point in curve.points)
+        ]
+        if not pairs:
+            raise ResultsError(
+                f"no best trial has a {self.dimension.replace('_', ' ')} to draw",
+                hint="this figure needs trials of a search with that metaparameter",
+            )
+        groups = grouped(pairs, Varying(columns=ALGORITHM), 1)
+        names = titles([key for key, _ in groups])
+        return [
+            self._panel(name, [curve for curve, _ in group])
+            for name, (_, group) in zip(names, groups, strict=True)
+        ]
+
+    def _panel(self, title: str, curves: Sequence[Curve]) -> Panel:
+        names = line_labels(curves, ALGORITHM)
+        lines = [
+            Line(label=name, dots=tuple(map(self._dot, curve.points)))
+            for curve, name in zip(curves, names, strict=True)
+        ]
+        return panel_of(title, curves, lines, self.measure)
+
+    def _dot(self, point: Point) -> Dot:
+        best = self._best(point)
+        edges = tuple(edge for edge in point.edges if edge.dimension == self.dimension)
+        return Dot(
+            batch_size=point.batch_size,
+            value=None if best is None else self.value(best),
+            edges=edges,
+            row={
+                self.dimension: best,
+                "steps": point.steps,
+                "trials": point.trials,
+                "edges": "; ".join(edge.text for edge in edges),
+            },
+        )
+
+    def _best(self, point: Point) -> float | None:
+        if self.dimension == "learning_rate":
+            return point.learning_rate
+        best = point.best.get(self.dimension)
+        if best is None:
+            best = next((t.momentum for t in point.trial_outcomes if t.trial == point.trial), None)
+        return None if best is None else float(best)
