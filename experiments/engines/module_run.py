@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -10,7 +11,8 @@ from torch import Tensor, nn
 
 from experiments.engines.base import gather
 from experiments.engines.metric_sums import MetricSums, chunks
-from experiments.engines.randomness import RandomDraws
+from experiments.engines.randomness import RandomDraws, random_state
+from experiments.errors import ExperimentError
 from experiments.optimizers.groups import Rates, parameter_options
 from experiments.plan import Trial
 from experiments.training.batch_order import BatchOrder
@@ -65,10 +67,12 @@ class ModuleRun:
                 self.rates.scale(factor(step))
             self._gradient(batch, step)
             if changes_gradient:
-                self._change_gradient(step)
+                with self._without_random_numbers(step):
+                    self._change_gradient(step)
             self.optimizer.step()
             if changes_weights:
-                self._change_weights(step)
+                with self._without_random_numbers(step):
+                    self._change_weights(step)
             if normed:
                 finish_step(self.model, context.layout.all_reduce)
         self.step += steps
@@ -105,6 +109,23 @@ class ModuleRun:
             share = 1 / self.context.study.batch_size
             self.cache[key] = torch.full((examples,), share, dtype=dtype, device=device)
         return self.cache[key]
+
+    @contextlib.contextmanager
+    def _without_random_numbers(self, step: int) -> Iterator[None]:
+        """In the first step: hooks after the forward pass draw none.
+
+        Raises:
+            ExperimentError: they do; a trial that stops and goes on would draw others.
+        """
+        before = random_state(self.context.device) if step == 0 else None
+        yield
+        if before is not None and not torch.equal(before, random_state(self.context.device)):
+            labels = ", ".join(part.label for part in self.techniques)
+            raise ExperimentError(
+                f"technique {labels} draws random numbers in gradient or after_step, which are "
+                "others when a trial stops and goes on",
+                hint="draw them in batch or loss, where they follow the example",
+            )
 
     @torch.no_grad()
     def _change_gradient(self, step: int) -> None:

@@ -33,9 +33,14 @@ def key_of(seed: int, step: int) -> int:
     return derive(seed, "dropout", step)
 
 
-def _signed(word: int) -> int:
-    """A 64-bit word as int64 holds it."""
-    return word - 2**64 if word >= 2**63 else word
+def random_state(device: torch.device) -> Tensor:
+    """The state of torch's generator of a device."""
+    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+
+
+def _signed(bits: int) -> int:
+    """A 64-bit number as int64 holds it."""
+    return bits - 2**64 if bits >= 2**63 else bits
 
 
 _PLACE = _signed(0x9E3779B97F4A7C15)
@@ -271,10 +276,10 @@ class _Recorder(ExampleRandomness):
         batch = context.train.fetch(places, training=True)
         with torch.random.fork_rng(), torch.no_grad(), context.autocast():
             torch.manual_seed(0)
-            before = recorder._state()
+            before = random_state(recorder._device)
             with recorder:
                 techniques.loss(workload, model.train(), batch)
-            if recorder.foreign is None and not torch.equal(before, recorder._state()):
+            if recorder.foreign is None and not torch.equal(before, random_state(recorder._device)):
                 recorder.foreign = "a function that is not one of torch's"
         return recorder
 
@@ -287,13 +292,8 @@ class _Recorder(ExampleRandomness):
     ) -> Any:
         if self.foreign is not None or func in REPLACED:
             return super().__torch_function__(func, types_, args, kwargs)
-        before = self._state()
+        before = random_state(self._device)
         result = func(*args, **dict(kwargs or {}))
-        if not torch.equal(before, self._state()):
+        if not torch.equal(before, random_state(self._device)):
             self.foreign = resolve_name(func) or getattr(func, "__name__", str(func))
         return result
-
-    def _state(self) -> Tensor:
-        if self._device.type == "cuda":
-            return torch.cuda.get_rng_state(self._device)
-        return torch.get_rng_state()

@@ -77,11 +77,11 @@ class StackedEngine(Engine):
         rates = self._rates()
         has_techniques = context.techniques.define("gradient", "after_step")
         for done, batch in self._batches(steps):
-            mine = batch[0].shape[1]
+            examples = batch[0].shape[1]
             self.stack.gradient.zero_()
-            for low in range(0, mine, self.micro):
+            for low in range(0, examples, self.micro):
                 part = batch
-                if mine > self.micro:
+                if examples > self.micro:
                     part = tuple(x[:, low : low + self.micro] for x in batch)
                 self.loss_sum.add_(self.stepper.add_gradient(part, self._random(done, low)))
             context.layout.reduce_gradients([self.stack.gradient])
@@ -150,10 +150,10 @@ class StackedEngine(Engine):
     @torch.no_grad()
     def evaluate(self, split: str, rows: Sequence[int] | None = None) -> list[dict[str, float]]:
         data, layout = self.context.splits[split], self.context.layout
-        asked = range(len(self.trials)) if rows is None else rows
-        width, views = width_of(len(asked)), None
+        evaluated_rows = range(len(self.trials)) if rows is None else rows
+        width, views = width_of(len(evaluated_rows)), None
         if width < self.stack.width:  # a few of them: a narrow stack costs as much less
-            picked = [*asked, *[asked[-1]] * (width - len(asked))]
+            picked = [*evaluated_rows, *[evaluated_rows[-1]] * (width - len(evaluated_rows))]
             views = self.techniques.evaluated(torch.tensor(picked, device=self.context.device))
         elif self.context.techniques.define("evaluated"):
             views = self.techniques.evaluated(torch.arange(width, device=self.context.device))
@@ -162,7 +162,11 @@ class StackedEngine(Engine):
             batch = data.fetch(indices, training=False)
             sums.add(self.stepper.metrics(batch, views), len(indices))
         means = sums.means(layout.all_reduce)
-        return [means[row] for row in asked] if views is None else means[: len(asked)]
+        return (
+            [means[row] for row in evaluated_rows]
+            if views is None
+            else means[: len(evaluated_rows)]
+        )
 
     @torch.no_grad()
     def finite(self) -> list[bool]:

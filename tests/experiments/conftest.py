@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
+
+from experiments.plan import WorkloadRef
+from tests.experiments.technique_file import USER_FILE
 
 
 @pytest.fixture
@@ -15,3 +19,10 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def user_techniques(tmp_path: Path) -> WorkloadRef:
+    """digits-mlp, in a folder with a file of techniques: ``my.py``."""
+    (tmp_path / "my.py").write_text(USER_FILE)
+    return WorkloadRef(spec="digits-mlp", base=str(tmp_path))

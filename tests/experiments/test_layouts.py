@@ -27,66 +27,17 @@ from experiments.records.rows import layout_columns
 from experiments.training.pack_training import Training
 from experiments.training.study_context import StudyContext
 from results.targets.target import Target
+from tests.experiments import random_workloads
 from tests.experiments.user_layouts import LAYOUTS
 from tests.forked import METHOD
 from tests.problems import engine, largest_difference, outcomes, study, trials
 
 WALKED = "validation_error < 0.07"
-AUGMENTED = """
-import torch
-from torch import nn
-from torch.utils.data import Dataset
-from tests.problems import TinyData
-from workloads import Classification
-
-
-class Noisy(Classification):
-    target = "validation_error < 0.2"
-
-    def data(self): return TinyData.splits()
-    def model(self): return TinyData.model()
-
-    def augment(self, batch, generator):
-        x, y = batch
-        return x + 0.1 * torch.randn(x.shape, generator=generator), y
-
-
-class RandomSet(Dataset):
-    x, y = TinyData.splits()["train"]
-
-    def __len__(self): return 96
-    def __getitem__(self, i): return self.x[i] + 0.1 * torch.randn(6), self.y[i]
-
-
-class Streamed(Classification):
-    target = "validation_error < 0.2"
-
-    def data(self): return {"train": RandomSet(), "validation": TinyData.splits()["validation"]}
-    def model(self): return TinyData.model()
-
-
-class Dropped(Classification):
-    target = "validation_error < 0.2"
-
-    def data(self): return TinyData.splits()
-
-    def model(self):
-        return nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.3), nn.ReLU(), nn.Linear(8, 3))
-
-
-class Normed(Classification):
-    target = "validation_error < 0.2"
-
-    def data(self): return TinyData.splits()
-
-    def model(self):
-        return nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
-"""
 
 
 @pytest.fixture
 def own(tmp_path: Path):
-    (tmp_path / "own.py").write_text(AUGMENTED)
+    (tmp_path / "own.py").write_text(random_workloads.FILE)
 
     def ref(name: str) -> WorkloadRef:
         return WorkloadRef(spec=f"own.py:{name}", base=str(tmp_path))

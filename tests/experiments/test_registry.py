@@ -55,7 +55,7 @@ def test_a_packaged_entry_is_one_file(
     monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
     monkeypatch.delitem(vars(registry), "packaged")
     assert sorted(registry.names()) == sorted([*before, name])
-    assert registry.get(name).name == name
+    assert registry.get_class(name).name == name
     monkeypatch.setitem(vars(registry), "packaged", {})
     assert registry.names() == []
 

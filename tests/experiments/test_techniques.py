@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,92 +10,17 @@ import torch
 
 import batchscale as bs
 from experiments import techniques
-from experiments.config.compile import load
 from experiments.engines import choose, stackable
 from experiments.errors import ExperimentError
-from experiments.identity import canonical
 from experiments.plan import Pack, Study, Trial, WorkloadRef
 from experiments.training.study_context import StudyContext
 from tests import problems
-from tests.experiments.files import folder
+from tests.experiments.technique_file import PACKAGED
 from tests.experiments.test_packs_bitwise import _plain as plain
 from tests.problems import engine, largest_difference, study, train, trials
 
 KINDS = ["module", "stacked"]
-PACKAGED: dict[str, Any] = {"clip": 0.05, "ema": 0.9}
-"""A value of each packaged technique that tells in a few steps."""
 SETS = [*({name: value} for name, value in PACKAGED.items()), PACKAGED]
-
-USER_FILE = '''
-import torch
-import batchscale as bs
-
-
-class Scaled(bs.Technique):
-    """Multiply the gradient. And nothing else."""
-
-    stacks = False
-    why_not_stacked = "a test says so"
-    factor: float = 0.5
-
-    def gradient(self, gradients, weights, state, step):
-        return {name: g * (self.factor if int(step) % 2 else 1.0) for name, g in gradients.items()}
-
-
-class Everything(bs.Technique):
-    """Every hook, in torch alone."""
-
-    strength: float
-    kind: str = "plain"
-
-    def model(self, model):
-        with torch.no_grad():
-            for p in model.parameters():
-                p.mul_(1 - self.strength)
-        return model
-
-    def batch(self, batch):
-        x, *rest = batch
-        return (x + self.strength * torch.randn_like(x), *rest)
-
-    def loss(self, loss, model, output, batch):
-        decay = sum(p.square().sum() for p in model.parameters())
-        return loss * (1 - self.strength) + 0.01 * decay
-
-    def start(self, weights):
-        return {"sum": {name: torch.zeros_like(w) for name, w in weights.items()}}
-
-    def gradient(self, gradients, weights, state, step):
-        state["sum"] = {name: s + gradients[name] for name, s in state["sum"].items()}
-        return {name: g + 0.01 * state["sum"][name] / (step + 1) for name, g in gradients.items()}
-
-    def after_step(self, weights, state, step):
-        return {name: w.clamp(-0.3, 0.3) for name, w in weights.items()}
-
-    def evaluated(self, weights, state):
-        return {name: w * 0.9 for name, w in weights.items()}
-
-
-class Plain:
-    pass
-
-
-class clip(bs.Technique):
-    """Another one of that name."""
-
-
-class Precise(bs.Technique):
-    """Without an argument."""
-
-    def model(self, model):
-        return model
-'''
-
-
-@pytest.fixture
-def user(tmp_path: Path) -> WorkloadRef:
-    (tmp_path / "my.py").write_text(USER_FILE)
-    return WorkloadRef(spec="digits-mlp", base=str(tmp_path))
 
 
 def weights(of: Study, pack: tuple[Trial, ...], kind: str, steps: int) -> list[dict[str, Any]]:
@@ -119,9 +43,9 @@ def test_every_packaged_technique_is_tested_here_and_listed() -> None:
         assert loaded.stacks
 
 
-def test_the_order_is_fixed_and_documented(user: WorkloadRef) -> None:
+def test_the_order_is_fixed_and_documented(user_techniques: WorkloadRef) -> None:
     written = {"ema": 0.9, "my.py:Everything": 0.1, "clip": 1.0}
-    loaded = techniques.load(written, user.base)
+    loaded = techniques.load(written, user_techniques.base)
     assert list(loaded.parts) == ["my.py:Everything", "clip", "ema"]
     from experiments.techniques import base
 
@@ -156,9 +80,9 @@ def test_clip_bounds_the_norm_and_leaves_a_smaller_gradient(kind: str, precision
     assert min(norms[:3]) > 0.99e-3
 
 
-def test_clip_is_torchs(user: WorkloadRef) -> None:
-    del user
-    gradients = {"a": torch.randn(4, 5), "b": torch.randn(3)}
+def test_clip_is_torchs() -> None:
+    drawn = torch.randn(23, generator=torch.Generator().manual_seed(0))
+    gradients = {"a": drawn[:20].view(4, 5), "b": drawn[20:]}
     parameters = [torch.nn.Parameter(torch.zeros_like(g)) for g in gradients.values()]
     for parameter, gradient in zip(parameters, gradients.values(), strict=True):
         parameter.grad = gradient.clone()
@@ -231,10 +155,18 @@ def test_a_trial_diverges_with_its_trained_weights(kind: str) -> None:
 )
 @pytest.mark.parametrize("technique", [*SETS, {"my.py:Everything": 0.1, **PACKAGED}], ids=str)
 def test_engines_agree(
-    user: WorkloadRef, technique: dict[str, Any], precision: str, steps: int, tolerance: float
+    user_techniques: WorkloadRef,
+    technique: dict[str, Any],
+    precision: str,
+    steps: int,
+    tolerance: float,
 ) -> None:
     of = study(
-        workload=user, optimizer="momentum", precision=precision, batch_size=16, technique=technique
+        workload=user_techniques,
+        optimizer="momentum",
+        precision=precision,
+        batch_size=16,
+        technique=technique,
     )
     pack = trials(of, 3)
     module, stacked = engine("module", of, pack), engine("stacked", of, pack)
@@ -281,9 +213,9 @@ def test_each_model_has_its_own_argument(kind: str) -> None:
 
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_trial_is_the_same_in_any_pack(kind: str, user: WorkloadRef) -> None:
+def test_a_trial_is_the_same_in_any_pack(kind: str, user_techniques: WorkloadRef) -> None:
     technique = {"my.py:Everything": 0.1, **PACKAGED}
-    of = study(workload=user, optimizer="adam", batch_size=16, technique=technique)
+    of = study(workload=user_techniques, optimizer="adam", batch_size=16, technique=technique)
     pack = trials(of, 7)
     whole = engine(kind, of, pack)
     whole.advance(24)
@@ -350,8 +282,10 @@ def test_resuming_a_snapshot_and_refining_change_nothing(kind: str) -> None:
 # A user's file
 
 
-def test_one_that_does_not_stack_is_trained_by_the_module_engine(user: WorkloadRef) -> None:
-    of = study(workload=user, technique={"my.py:Scaled": 0.5, "clip": 0.05})
+def test_one_that_does_not_stack_is_trained_by_the_module_engine(
+    user_techniques: WorkloadRef,
+) -> None:
+    of = study(workload=user_techniques, technique={"my.py:Scaled": 0.5, "clip": 0.05})
     pack = trials(of, 8)
     context = StudyContext.load(of)
     assert choose(StudyContext.load(replace(of, technique=PACKAGED)), pack) == "stacked"
@@ -368,8 +302,10 @@ def test_one_that_does_not_stack_is_trained_by_the_module_engine(user: WorkloadR
         assert (moved == 0) == (factor == 0)
 
 
-def test_tuned_arguments_of_what_changes_the_loss_do_not_stack(user: WorkloadRef) -> None:
-    of = study(workload=user, technique={"my.py:Everything": 0.5})
+def test_tuned_arguments_of_what_changes_the_loss_do_not_stack(
+    user_techniques: WorkloadRef,
+) -> None:
+    of = study(workload=user_techniques, technique={"my.py:Everything": 0.5})
     pack = trials(of, 8, **{"Everything.strength": 0.1})
     assert stackable(StudyContext.load(of), pack) == (
         "technique Everything: one of its arguments is tuned"
@@ -378,8 +314,14 @@ def test_tuned_arguments_of_what_changes_the_loss_do_not_stack(user: WorkloadRef
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_random_numbers_of_a_batch_follow_the_examples(user: WorkloadRef, kind: str) -> None:
-    common = {"workload": user, "precision": "float64", "technique": {"my.py:Everything": 0.3}}
+def test_random_numbers_of_a_batch_follow_the_examples(
+    user_techniques: WorkloadRef, kind: str
+) -> None:
+    common = {
+        "workload": user_techniques,
+        "precision": "float64",
+        "technique": {"my.py:Everything": 0.3},
+    }
     pack = trials(study(**common), 2)
     whole = weights(study(**common), pack, kind, 15)
     parts = weights(study(**common, micro_batch=13), pack, kind, 15)
@@ -387,134 +329,9 @@ def test_random_numbers_of_a_batch_follow_the_examples(user: WorkloadRef, kind: 
         assert largest_difference(whole[row], parts[row]) < 1e-9
 
 
-TEXT = """\
-workload: digits-mlp
-grid:
-  batch_size: 64
-  optimizer: sgd
-  technique: [none, {clip: 0.5}, {"my.py:Scaled": 0.25, clip: 1}, {"my.py:Precise": true}]
-search: {learning_rate: {log: [0.1, 1]}}
-trials: 4
-budget: 60 steps
-target: validation_error < 0.3
-"""
-
-
-def test_a_small_sweep(user: WorkloadRef, monkeypatch: pytest.MonkeyPatch) -> None:
-    base = Path(user.base or "")
-    monkeypatch.chdir(base)
-    (base / "sweep.yaml").write_text(TEXT)
-    run = bs.sweep("sweep.yaml", results="runs", address="none")
-    rows = run.trials
-    engines = dict(zip(rows["technique"].astype(str), rows["engine"], strict=True))
-    assert len(engines) == 4
-    for technique, kind in engines.items():
-        assert kind == ("module" if "Scaled" in technique else "stacked")
-        assert "my.py" not in technique
-    assert bs.sweep("sweep.yaml", results="runs", address="none").summary.trained == 0  # type: ignore[union-attr]
-    composed = rows[rows["technique"].astype(str).str.contains("Scaled")]
-    assert bs.rerun(composed["trial"].iloc[0], results="runs").equal
-    named = bs.sweep(
-        workload="digits-mlp", batch_size=64, optimizer="sgd", technique=[{"clip": 0.5}],
-        learning_rate={"log": [0.1, 1]}, trials=4, budget="60 steps",
-        target="validation_error < 0.3", results="runs", address="none",
-    )  # fmt: skip
-    assert named.summary is not None
-    assert named.summary.trained == 0  # the same trials, said in Python
-
-
-# Experiment files
-
-
-def ids(base: Path, technique: str, text: str = TEXT) -> list[str]:
-    (base / "my.yaml").write_text(
-        "\n".join(
-            f"  technique: {technique}" if "  technique:" in line else line
-            for line in text.splitlines()
-        )
-    )
-    return [plan.study.id for plan in load(base / "my.yaml").plans()]
-
-
-def test_identity(user: WorkloadRef) -> None:
-    base = Path(user.base or "")
-    plain_id = ids(base, "none")
-    assert len(plain_id) == 1
-    without = [line for line in TEXT.splitlines() if "technique" not in line]
-    (base / "my.yaml").write_text("\n".join(without))
-    assert [p.study.id for p in load(base / "my.yaml").plans()] == plain_id
-    (base / "my.yaml").write_text("\n".join([*without, "technique: {clip: 2}"]))
-    beside = load(base / "my.yaml")
-    assert [p.study.id for p in beside.plans()] == ids(base, "[{clip: {norm: 2.0}}]")
-    assert load(base / "my.yaml").plans()[0].study.technique == {
-        "precision": "float32",
-        "clip": 2.0,
-    }
-    assert canonical(beside.plans()[0].identity["technique"]) == '{"clip":2}'
-    both = ids(base, "[{clip: 2, ema: 0.5}]")
-    assert both == ids(base, "[{ema: 0.5, clip: 2.0}]")
-    mine = [
-        ids(base, text)
-        for text in ('"my.py:Scaled"', '{"my.py:Scaled": 0.5}', '{"my.py:Scaled": {}}')
-    ]
-    assert mine[0] == mine[1] == mine[2]
-    (base / "my.py").write_text(USER_FILE.replace("if int(step) % 2", "if int(step) % 3"))
-    assert ids(base, '"my.py:Scaled"') != mine[0]
-    assert ids(base, "none") == plain_id
-    everything = ids(base, '{"my.py:Everything": {strength: 1, kind: other}}')
-    assert everything != ids(base, '{"my.py:Everything": 1}')
-    resolved = load(base / "my.yaml").to_yaml()
-    (base / "my.yaml").write_text(resolved)
-    assert [p.study.id for p in load(base / "my.yaml").plans()] == ids(
-        base, '{"my.py:Everything": 1}'
-    )
-
-
-@pytest.mark.parametrize(
-    ("technique", "message", "hint"),
-    [
-        ("[{clpi: 1.0}]", "unknown technique 'clpi'", "did you mean 'clip'?"),
-        ("clip", "technique clip needs a value of norm", "{clip: {norm: 0.1}}"),
-        (
-            "[none, {clip: 0}]",
-            "technique clip: norm cannot be 0: Input should be greater than 0",
-            "",
-        ),
-        ("{ema: 1}", "technique ema: decay cannot be 1: Input should be less than 1", ""),
-        ("{clip: {nrm: 1}}", "technique clip has no argument 'nrm'", "did you mean 'norm'?"),
-        ("{clip: [1]}", "technique clip: norm cannot be [1]", ""),
-        (
-            "3",
-            "technique 3 is neither a name nor names with their arguments",
-            "{clip: 1.0}; or none",
-        ),
-        ("[{}]", "technique {} is neither", "none"),
-        ("[]", "grid.technique is an empty list", "leave the key out"),
-        ("[{clip: 1}, {clip: 1.0}]", "grid.technique: {'clip': 1.0} is given twice", "keep one"),
-        ('["my.py:Scald"]', "my.py has no class 'Scald'", "did you mean 'Scaled'?"),
-        (
-            '["my.py:Plain"]',
-            "technique 'my.py:Plain' is not a class of batchscale.Technique",
-            "hooks",
-        ),
-        ('["gone.py:A"]', "technique 'gone.py:A': no file 'gone.py'", "its experiment file"),
-        ('["my.py:clip"]', "technique my.py:clip is called clip, which is another", "rename"),
-        ('[{"my.py:Precise": 3}]', "technique Precise has no argument, and cannot be 3", "true"),
-        ("[{my.py:Precise: {a: 3}}]", "technique Precise has no argument 'a'", "it has none"),
-    ],
-)
-def test_errors_of_a_file(tmp_path: Path, technique: str, message: str, hint: str) -> None:
-    text = TEXT.replace(TEXT.splitlines()[4], f"  technique: {technique}")
-    file = folder(tmp_path, text)
-    (tmp_path / "my.py").write_text(USER_FILE)
-    with pytest.raises(ExperimentError) as raised:
-        load(file).plans()
-    assert str(raised.value).startswith(f"{file}:5: ")
-    assert message in str(raised.value)
-    assert "\n" not in str(raised.value)
-    assert hint in (raised.value.hint or "")
-
-
-def test_a_technique_in_the_grid_and_beside_it(tmp_path: Path) -> None:
-    with pytest.raises(ExperimentError, match="technique is in the grid and beside it"):
-        load(folder(tmp_path, TEXT + "technique: {clip: 1}\n"))
+def test_random_numbers_after_the_forward_pass_are_refused(user_techniques: WorkloadRef) -> None:
+    of = study(workload=user_techniques, technique={"my.py:Random": True, "clip": 1.0})
+    pack = trials(of, 4)
+    assert "randomness" in str(stackable(StudyContext.load(of), pack))
+    with pytest.raises(ExperimentError, match="technique Random, clip draws random numbers in"):
+        weights(of, pack, "module", 1)

@@ -1,0 +1,147 @@
+"""Techniques of an experiment file: a small sweep, identities, errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import batchscale as bs
+from experiments.config.compile import load
+from experiments.errors import ExperimentError
+from experiments.identity import canonical
+from experiments.plan import WorkloadRef
+from tests.experiments.files import folder
+from tests.experiments.technique_file import USER_FILE
+
+TEXT = """\
+workload: digits-mlp
+grid:
+  batch_size: 64
+  optimizer: sgd
+  technique: [none, {clip: 0.5}, {"my.py:Scaled": 0.25, clip: 1}, {"my.py:Precise": true}]
+search: {learning_rate: {log: [0.1, 1]}}
+trials: 4
+budget: 60 steps
+target: validation_error < 0.3
+"""
+
+
+def test_a_small_sweep(user_techniques: WorkloadRef, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = Path(user_techniques.base or "")
+    monkeypatch.chdir(base)
+    (base / "sweep.yaml").write_text(TEXT)
+    run = bs.sweep("sweep.yaml", results="runs", address="none")
+    rows = run.trials
+    engines = dict(zip(rows["technique"].astype(str), rows["engine"], strict=True))
+    assert len(engines) == 4
+    for technique, kind in engines.items():
+        assert kind == ("module" if "Scaled" in technique else "stacked")
+        assert "my.py" not in technique
+    assert bs.sweep("sweep.yaml", results="runs", address="none").summary.trained == 0  # type: ignore[union-attr]
+    composed = rows[rows["technique"].astype(str).str.contains("Scaled")]
+    assert bs.rerun(composed["trial"].iloc[0], results="runs").equal
+    named = bs.sweep(
+        workload="digits-mlp", batch_size=64, optimizer="sgd", technique=[{"clip": 0.5}],
+        learning_rate={"log": [0.1, 1]}, trials=4, budget="60 steps",
+        target="validation_error < 0.3", results="runs", address="none",
+    )  # fmt: skip
+    assert named.summary is not None
+    assert named.summary.trained == 0  # the same trials, said in Python
+
+
+# Experiment files
+
+
+def ids(base: Path, technique: str, text: str = TEXT) -> list[str]:
+    (base / "my.yaml").write_text(
+        "\n".join(
+            f"  technique: {technique}" if "  technique:" in line else line
+            for line in text.splitlines()
+        )
+    )
+    return [plan.study.id for plan in load(base / "my.yaml").plans()]
+
+
+def test_identity(user_techniques: WorkloadRef) -> None:
+    base = Path(user_techniques.base or "")
+    plain_id = ids(base, "none")
+    assert len(plain_id) == 1
+    without = [line for line in TEXT.splitlines() if "technique" not in line]
+    (base / "my.yaml").write_text("\n".join(without))
+    assert [p.study.id for p in load(base / "my.yaml").plans()] == plain_id
+    (base / "my.yaml").write_text("\n".join([*without, "technique: {clip: 2}"]))
+    beside = load(base / "my.yaml")
+    assert [p.study.id for p in beside.plans()] == ids(base, "[{clip: {norm: 2.0}}]")
+    assert load(base / "my.yaml").plans()[0].study.technique == {
+        "precision": "float32",
+        "clip": 2.0,
+    }
+    assert canonical(beside.plans()[0].identity["technique"]) == '{"clip":2}'
+    both = ids(base, "[{clip: 2, ema: 0.5}]")
+    assert both == ids(base, "[{ema: 0.5, clip: 2.0}]")
+    mine = [
+        ids(base, text)
+        for text in ('"my.py:Scaled"', '{"my.py:Scaled": 0.5}', '{"my.py:Scaled": {}}')
+    ]
+    assert mine[0] == mine[1] == mine[2]
+    (base / "my.py").write_text(USER_FILE.replace("if int(step) % 2", "if int(step) % 3"))
+    assert ids(base, '"my.py:Scaled"') != mine[0]
+    assert ids(base, "none") == plain_id
+    everything = ids(base, '{"my.py:Everything": {strength: 1, kind: other}}')
+    assert everything != ids(base, '{"my.py:Everything": 1}')
+    resolved = load(base / "my.yaml").to_yaml()
+    (base / "my.yaml").write_text(resolved)
+    assert [p.study.id for p in load(base / "my.yaml").plans()] == ids(
+        base, '{"my.py:Everything": 1}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("technique", "message", "hint"),
+    [
+        ("[{clpi: 1.0}]", "unknown technique 'clpi'", "did you mean 'clip'?"),
+        ("clip", "technique clip needs a value of norm", "{clip: {norm: 0.1}}"),
+        (
+            "[none, {clip: 0}]",
+            "technique clip: norm cannot be 0: Input should be greater than 0",
+            "",
+        ),
+        ("{ema: 1}", "technique ema: decay cannot be 1: Input should be less than 1", ""),
+        ("{clip: {nrm: 1}}", "technique clip has no argument 'nrm'", "did you mean 'norm'?"),
+        ("{clip: [1]}", "technique clip: norm cannot be [1]", ""),
+        (
+            "3",
+            "technique 3 is neither a name nor names with their arguments",
+            "{clip: 1.0}; or none",
+        ),
+        ("[{}]", "technique {} is neither", "none"),
+        ("[]", "grid.technique is an empty list", "leave the key out"),
+        ("[{clip: 1}, {clip: 1.0}]", "grid.technique: {'clip': 1.0} is given twice", "keep one"),
+        ('["my.py:Scald"]', "my.py has no class 'Scald'", "did you mean 'Scaled'?"),
+        (
+            '["my.py:Plain"]',
+            "technique 'my.py:Plain' is not a class of batchscale.Technique",
+            "hooks",
+        ),
+        ('["gone.py:A"]', "technique 'gone.py:A': no file 'gone.py'", "its experiment file"),
+        ('["my.py:clip"]', "technique my.py:clip is called clip, which is another", "rename"),
+        ('[{"my.py:Precise": 3}]', "technique Precise has no argument, and cannot be 3", "true"),
+        ("[{my.py:Precise: {a: 3}}]", "technique Precise has no argument 'a'", "it has none"),
+    ],
+)
+def test_errors_of_a_file(tmp_path: Path, technique: str, message: str, hint: str) -> None:
+    text = TEXT.replace(TEXT.splitlines()[4], f"  technique: {technique}")
+    file = folder(tmp_path, text)
+    (tmp_path / "my.py").write_text(USER_FILE)
+    with pytest.raises(ExperimentError) as raised:
+        load(file).plans()
+    assert str(raised.value).startswith(f"{file}:5: ")
+    assert message in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert hint in (raised.value.hint or "")
+
+
+def test_a_technique_in_the_grid_and_beside_it(tmp_path: Path) -> None:
+    with pytest.raises(ExperimentError, match="technique is in the grid and beside it"):
+        load(folder(tmp_path, TEXT + "technique: {clip: 1}\n"))
