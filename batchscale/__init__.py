@@ -1,4 +1,4 @@
-"""The front door: the command line and the Python API, one function behind each command.
+"""The public interface: the command line and the Python API, one function behind each command.
 
 Nothing heavy is imported until it is asked for: ``import batchscale`` and ``batchscale --help`` are
 instant, and what reads results works with torch and Ray absent.
@@ -11,13 +11,13 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from batchscale.analysis import laws, plot, regimes, report, serve
     from batchscale.api import (
         check,
-        laws,
+        export,
         new,
         open,
         query,
-        regimes,
         rerun,
         status,
         sweep,
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
         trial,
     )
     from batchscale.api import listing as list
-    from batchscale.figures import plot, report
-    from batchscale.outward import export, serve
     from batchscale.run import Run
     from experiments.errors import ExperimentError
     from experiments.schedules import Schedule
@@ -37,17 +35,17 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "check": "batchscale.api:check",
-    "export": "batchscale.outward:export",
-    "laws": "batchscale.api:laws",
+    "export": "batchscale.api:export",
+    "laws": "batchscale.analysis:laws",
     "list": "batchscale.api:listing",
     "new": "batchscale.api:new",
     "open": "batchscale.api:open",
-    "plot": "batchscale.figures:plot",
+    "plot": "batchscale.analysis:plot",
     "query": "batchscale.api:query",
-    "regimes": "batchscale.api:regimes",
-    "report": "batchscale.figures:report",
+    "regimes": "batchscale.analysis:regimes",
+    "report": "batchscale.analysis:report",
     "rerun": "batchscale.api:rerun",
-    "serve": "batchscale.outward:serve",
+    "serve": "batchscale.analysis:serve",
     "status": "batchscale.api:status",
     "sweep": "batchscale.api:sweep",
     "take_in": "batchscale.api:take_in",

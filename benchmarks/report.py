@@ -67,8 +67,8 @@ def _trials(
 
 def rows() -> list[dict[str, object]]:
     """Size and time of a report of ten workloads of ten curves, and of one with all hundred."""
+    from analysis.figure_data import FigureData, Query
     from analysis.report import page, payload
-    from batchscale.curves import material
 
     found: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -77,7 +77,8 @@ def rows() -> list[dict[str, object]]:
             root = fill(Path(folder) / f"runs-{workloads}", workloads=workloads, curves=curves)
             file = Path(folder) / "report.html"
             began = time.perf_counter()
-            file.write_text(page(payload(material([root]), pictures=True)), encoding="utf-8")
+            data = FigureData(Query(sources=[root]))
+            file.write_text(page(payload(data, pictures=True)), encoding="utf-8")
             took = time.perf_counter() - began
             what = f"{workloads} workloads of {curves} curves"
             what = f"one workload of {CURVES} curves" if workloads == 1 else what

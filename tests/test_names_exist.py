@@ -13,7 +13,7 @@ import pytest
 import typer.main
 
 import batchscale
-from batchscale.cli.commands import app
+from batchscale.cli.app import app
 from experiments.config.experiment import Experiment
 from experiments.search.domains import DOMAINS
 
@@ -28,7 +28,7 @@ OTHERS = {
     "--renew": "docs/gallery.py", "--to": "", "--processes": "",
 }  # fmt: skip
 """Options of other programs, each with what stands beside it."""
-MODULES = {"api", "figures", "outward", "run", "mplstyle"}
+MODULES = {"analysis", "api", "run", "mplstyle"}
 """What follows ``batchscale.`` without being public: its own modules, and a file."""
 KEYS = {*Experiment.model_fields, "batch_size", "extends", "optimizer", *DOMAINS}
 PLAIN = {"as", "ax", "batch", "divisor", "first", "it", "learning", "one", "that", "those"}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from batchscale.cli.options import Where
-from batchscale.output.progress import Told
+from batchscale.output.progress import ProgressLines
 from results.counts import count
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ def export(
     where: Where = None,
 ) -> None:
     """Write results for another program: TensorBoard. The same again changes nothing."""
-    from batchscale import outward
+    from batchscale import api
 
-    done = outward.export(kind, source, output=output, where=where, progress=Told(_so_far))
+    done = api.export(kind, source, output=output, where=where, progress=ProgressLines(_so_far))
     what = f"{count(done.trials, 'trial')} with {count(done.measurements, 'measurement')}"
     if done.changed == done.trials:
         print(f"exported {what} to {done.output}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from batchscale.cli.options import Results
-from batchscale.output.progress import Told
+from batchscale.output.progress import ProgressLines
 from results.counts import count
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def import_(
         name=name,
         citation=citation,
         licence=licence,
-        progress=Told(_so_far) if long else None,
+        progress=ProgressLines(_so_far) if long else None,
     )
     for what, why in found.refused[:_SHOWN]:
         print(f"left out {what}: {why}", file=sys.stderr)

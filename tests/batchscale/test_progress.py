@@ -6,7 +6,7 @@ import pytest
 
 from analysis.progress import each
 from batchscale.output import progress as module
-from batchscale.output.progress import Told
+from batchscale.output.progress import ProgressLines
 
 
 def test_each_reports_what_is_done_after_it_is() -> None:
@@ -23,7 +23,7 @@ def test_a_line_comes_every_ten_seconds(
 ) -> None:
     now = [0.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
-    tell = Told("{:,} done".format)
+    tell = ProgressLines("{:,} done".format)
     for second in range(26):
         now[0] = float(second)
         tell(1000 * second)
