@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "ResultsError": "errors",
-    "Target": "target",
+    "Target": "targets.target",
     "Results": "reader",
     "open": "reader",
     "Store": "store",

@@ -7,6 +7,7 @@ AdamW first shrinks w by (1 - lr · weight_decay), Adam adds weight_decay · w t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -63,24 +64,22 @@ class _StackedAdam(StackedUpdate):
 
 
 class Adam(Optimizer):
-    """``decoupled``: AdamW."""
+    """Weight decay goes into the gradient."""
 
-    def __init__(self, *, decoupled: bool) -> None:
-        self.name = "adamw" if decoupled else "adam"
-        self.decoupled = decoupled
-        self.weight_decay = 0.01 if decoupled else 0.0
+    name = "adam"
+    kind: ClassVar[type[torch.optim.Optimizer]] = torch.optim.Adam
+    weight_decay = 0.0
+
+    def __init__(self) -> None:
         self.defaults = {"learning_rate": 1e-3, "weight_decay": self.weight_decay, **_DEFAULTS}
         self.arguments = frozenset(self.defaults)
         self.space = {"learning_rate": {"log": [1e-4, 1]}}
-        if decoupled:
-            self.space["weight_decay"] = {"log": [1e-4, 1]}
 
     def module(
         self, named_parameters: Iterable[Named], metaparameters: Mapping[str, Value]
     ) -> torch.optim.Optimizer:
         m = {**_DEFAULTS, "weight_decay": self.weight_decay, **metaparameters}
-        kind = torch.optim.AdamW if self.decoupled else torch.optim.Adam
-        return kind(
+        return self.kind(  # type: ignore[call-arg]
             [parameter for _, parameter in named_parameters],
             lr=float(m["learning_rate"]),
             betas=(float(m["beta1"]), float(m["beta2"])),
@@ -91,4 +90,16 @@ class Adam(Optimizer):
     def stacked(
         self, metaparameters: Sequence[Mapping[str, Value]], like: Tensor
     ) -> StackedUpdate | None:
-        return _StackedAdam(metaparameters, like, self.weight_decay, self.decoupled)
+        return _StackedAdam(metaparameters, like, self.weight_decay, self.name == "adamw")
+
+
+class AdamW(Adam):
+    """Decoupled weight decay."""
+
+    name = "adamw"
+    kind: ClassVar[type[torch.optim.Optimizer]] = torch.optim.AdamW
+    weight_decay = 0.01
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.space = {**self.space, "weight_decay": {"log": [1e-4, 1]}}

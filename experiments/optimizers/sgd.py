@@ -45,24 +45,22 @@ class _StackedSGD(StackedUpdate):
 
 
 class SGD(Optimizer):
-    """``kind``: ``sgd``, ``momentum`` or ``nesterov``."""
+    """Without momentum; the others derive from it."""
 
-    def __init__(self, kind: str) -> None:
-        self.name = kind
+    name = "sgd"
+
+    def __init__(self) -> None:
         self.defaults = {"learning_rate": 1e-3, "weight_decay": 0.0}
         self.arguments = frozenset(self.defaults)
         self.space = {"learning_rate": {"log": [1e-3, 10]}}
-        if kind != "sgd":
-            self.arguments |= {"momentum"}
-            self.space = {
-                "learning_rate": {"log": [1e-4, 10]},
-                "momentum": {"reverse_log": [0.1, 0.99]},
-            }
+
+    def _momentum(self, metaparameters: Mapping[str, Value]) -> float:  # noqa: ARG002
+        return 0.0
 
     def module(
         self, named_parameters: Iterable[Named], metaparameters: Mapping[str, Value]
     ) -> torch.optim.Optimizer:
-        momentum = 0.0 if self.name == "sgd" else float(metaparameters.get("momentum", 0.9))
+        momentum = self._momentum(metaparameters)
         return torch.optim.SGD(
             [parameter for _, parameter in named_parameters],
             lr=float(metaparameters["learning_rate"]),
@@ -71,12 +69,32 @@ class SGD(Optimizer):
             nesterov=self.name == "nesterov" and momentum > 0,
         )
 
-    def stacked(
-        self, metaparameters: Sequence[Mapping[str, Value]], like: Tensor
-    ) -> StackedUpdate | None:
-        default = {} if self.name == "sgd" else {"momentum": 0.9}
-        return _StackedSGD([{**default, **m} for m in metaparameters], like, self.name)
+    def stacked(self, metaparameters: Sequence[Mapping[str, Value]], like: Tensor) -> StackedUpdate:
+        values = [{**m, "momentum": self._momentum(m)} for m in metaparameters]
+        return _StackedSGD(values, like, self.name)
 
     def effective_learning_rate(self, metaparameters: Mapping[str, Value]) -> float | None:
-        momentum = 0.0 if self.name == "sgd" else float(metaparameters.get("momentum", 0.9))
-        return float(metaparameters["learning_rate"]) / (1 - momentum)
+        return float(metaparameters["learning_rate"]) / (1 - self._momentum(metaparameters))
+
+
+class Momentum(SGD):
+    """Heavy-ball momentum."""
+
+    name = "momentum"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.arguments |= {"momentum"}
+        self.space = {
+            "learning_rate": {"log": [1e-4, 10]},
+            "momentum": {"reverse_log": [0.1, 0.99]},
+        }
+
+    def _momentum(self, metaparameters: Mapping[str, Value]) -> float:
+        return float(metaparameters.get("momentum", 0.9))
+
+
+class Nesterov(Momentum):
+    """Nesterov's momentum."""
+
+    name = "nesterov"

@@ -169,3 +169,25 @@ def _domain(ends: Domain | tuple[float, float]) -> Domain:
         return ends
     low, high = ends
     return Domain(low=low, high=high, closed=True)
+
+
+def from_class(name: str, kind: type[Schedule]) -> Schedule:
+    """The schedule of a user's class, which ``name`` loads.
+
+    Raises:
+        ExperimentError: it has no shape, or one that says again what every schedule has.
+    """
+    if kind.shape is Schedule.shape:
+        raise ExperimentError(
+            f"schedule {name!r} has no shape",
+            hint="define shape(self, step, ...): the learning rate's factor at that step",
+        )
+    schedule = kind()
+    schedule.name = name
+    repeated = sorted({*WARMUP} & {*schedule.required, *schedule.defaults})
+    if repeated:
+        raise ExperimentError(
+            f"schedule {name!r}: shape has an argument {repeated[0]}",
+            hint="every schedule has a warmup already, before its shape begins: leave it out",
+        )
+    return schedule

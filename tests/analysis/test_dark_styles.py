@@ -80,7 +80,7 @@ def test_dark_ink_on_dark_paper_would_not_pass(
     small: FigureData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, usual in (("ink", "#333333"), ("faint", "#404040"), ("ground", "white")):
-        for module in ("tradeoff", "style"):
+        for module in ("tradeoff", "drawing.style"):
             monkeypatch.setattr(f"analysis.figures.{module}.{name}", lambda usual=usual: usual,
                                 raising=False)  # fmt: skip
     figure = figures.draw("tradeoff", small, style="dark_background").get_figure(root=True)

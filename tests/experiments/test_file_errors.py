@@ -155,7 +155,7 @@ def test_grid(tmp_path, line, message, hint):
         ("warmup: 3", "warmup: 3 is outside [0, 1]", "warmup_steps is in steps"),
         ("learning_rat: 0.1", "search.learning_rat: neither an optimizer's", "'learning_rate'"),
         ("beta1: 0.9", "search.beta1: nothing in the grid has it, only adam", "search: {adam: "),
-        ("decay: 0.9", "search.decay: nothing in the grid has it, only linear", "linear"),
+        ("decay: 0.9", "search.decay: nothing in the grid has it, only cosine", "cosine"),
         ("adm: {learning_rate: 0.1}", "search.adm: no optimizer or schedule of that", "'adam'"),
         ("adam: {momentum: 0.9}", "adam has no argument 'momentum'", "known: "),
         ("sgd: {learning_rat: 1}", "sgd has no argument 'learning_rat'", "'learning_rate'"),

@@ -84,7 +84,7 @@ def test_what_a_marking_process_starts_carries_its_mark() -> None:
     assert dict(os.environ) == before
     code = (
         "import subprocess, sys\n"
-        "from results import processes\n"
+        "from results.run_state import processes\n"
         "with processes.leaving_mark():\n"
         "    child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
         "print(child.pid, flush=True)"

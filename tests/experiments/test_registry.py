@@ -1,0 +1,61 @@
+"""An optimizer, a schedule or a technique is one file: nothing else names it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from experiments import optimizers, schedules
+from experiments.registry import Registry
+
+FILES = {
+    "optimizers": """
+import torch
+from experiments.optimizers.sgd import SGD
+
+class SignSGD(SGD):
+    name = "sign-sgd"
+""",
+    "schedules": """
+from experiments.schedules.base import Schedule
+
+class Square(Schedule):
+    name = "square"
+    def shape(self, step, decay_steps):
+        return max(0.0, 1 - step / decay_steps) ** 2
+
+class _Helper(Schedule):
+    pass
+""",
+}
+
+
+@pytest.mark.parametrize(
+    ("registry", "name"), [(optimizers.OPTIMIZERS, "sign-sgd"), (schedules.SCHEDULES, "square")]
+)
+def test_a_packaged_entry_is_one_file(
+    registry: Registry, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = registry.names()  # before the folder has another file: they are read once
+    folder = registry.package.rpartition(".")[2]
+    (tmp_path / "added_by_a_test.py").write_text(FILES[folder])
+    package = {"optimizers": optimizers, "schedules": schedules}[folder]
+    monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
+    monkeypatch.delitem(vars(registry), "packaged")
+    assert sorted(registry.names()) == sorted([*before, name])
+    assert registry.get(name).name == name
+    monkeypatch.setitem(vars(registry), "packaged", {})
+    assert registry.names() == []
+
+
+@pytest.mark.parametrize("registry", [optimizers.OPTIMIZERS, schedules.SCHEDULES])
+def test_every_packaged_entry_has_its_name(registry: Registry) -> None:
+    for name in registry.names():
+        entry = registry.get(name)
+        assert (entry.name, entry.label, entry.display_name) == (name, name, None)
+        named = registry.get(f"{name} as other")
+        assert (named.name, named.label, registry.label(f"{name} as other")) == (
+            name,
+            *["other"] * 2,
+        )
