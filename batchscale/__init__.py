@@ -18,14 +18,13 @@ if TYPE_CHECKING:
         new,
         open,
         query,
-        rerun,
         status,
         sweep,
         take_in,
-        trial,
     )
     from batchscale.api import listing as list
     from batchscale.run import Run
+    from batchscale.training import rerun, trial
     from experiments.errors import ExperimentError
     from experiments.schedules import Schedule
     from results.errors import ResultsError
@@ -44,12 +43,12 @@ _HOMES = {
     "query": "batchscale.api:query",
     "regimes": "batchscale.analysis:regimes",
     "report": "batchscale.analysis:report",
-    "rerun": "batchscale.api:rerun",
+    "rerun": "batchscale.training:rerun",
     "serve": "batchscale.analysis:serve",
     "status": "batchscale.api:status",
     "sweep": "batchscale.api:sweep",
     "take_in": "batchscale.api:take_in",
-    "trial": "batchscale.api:trial",
+    "trial": "batchscale.training:trial",
     "Run": "batchscale.run:Run",
     "Schedule": "experiments.schedules:Schedule",
     "Classification": "workloads:Classification",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.figure_data import Query
 from batchscale import answers
+from batchscale.output.errors import CommandError
 from batchscale.run import Run, default_results
 
 if TYPE_CHECKING:
@@ -207,4 +208,6 @@ def serve(
 
 
 def _opened(sources: Sequence[Source]) -> list[Any]:
+    if not sources:
+        raise CommandError("no SOURCE", hint="a results folder, published, own, or a CSV file")
     return [source.results if isinstance(source, Run) else source for source in sources]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import analysis
 from analysis.curves.limits import Limit
-from analysis.figure_data import FigureData, Query
+from analysis.figure_data import FigureData, Progress, Query
 from batchscale.output.errors import CommandError
 from results.errors import escaped
 from results.reader import Results
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from analysis.figures import FigureKind
-    from analysis.progress import Progress
 
 
 def regimes(
@@ -70,16 +69,11 @@ def _fitted(query: Query, progress: Progress | None) -> FigureData:
     """The data of a query; an error where none of its curves can be fitted."""
     if query.definition is not None:
         analysis.definitions.named(query.definition)
-    data = _data(query, progress)
-    if data.fits and not any(data.regimes):
-        raise data.fits[0]  # type: ignore[misc]  # each is an error
+    data = FigureData(query, progress=progress)
+    errors = [fit for fit in data.fits if isinstance(fit, analysis.TooFewBatchSizesError)]
+    if errors and len(errors) == len(data.fits):
+        raise errors[0]
     return data
-
-
-def _data(query: Query, progress: Progress | None) -> FigureData:
-    if not query.sources:
-        raise CommandError("no SOURCE", hint="a results folder, published, own, or a CSV file")
-    return FigureData(query, progress=progress)
 
 
 def _unfitted(curve: analysis.Curve, query: Query, error: Exception) -> dict[str, Any]:
@@ -167,7 +161,7 @@ def plot(
 
     Raises:
         ResultsError: no such option, width or style, a source that is none, nothing to draw.
-        CommandError: no source, or a place that cannot be written to.
+        CommandError: a place that cannot be written to.
     """
     from analysis import figures
 
@@ -175,7 +169,7 @@ def plot(
     path = None if output is None else destination(output)
     if path is not None:
         _refuse_own_source(path, query)
-    data = _data(query, progress)
+    data = FigureData(query, progress=progress)
     drawn = figures.draw(figure, data, ax=ax, width=width, style=style, options=options)
     if path is None:
         return drawn, []
@@ -218,7 +212,7 @@ def report(
 
     Raises:
         ResultsError: a source that is none, or no curve.
-        CommandError: no source, a file that is no page, or a place that cannot be written to.
+        CommandError: a file that is no page, or a place that cannot be written to.
     """
     from analysis.report import page, payload
 
@@ -227,7 +221,8 @@ def report(
         raise CommandError(
             f"cannot write a report as {path.name}", hint="give it a name that ends in .html"
         )
-    text = page(payload(_data(query, progress), title=title and escaped(title), pictures=True))
+    data = FigureData(query, progress=progress)
+    text = page(payload(data, title=title and escaped(title), pictures=True))
     _make_folder(path)
     try:
         path.write_text(text, encoding="utf-8")

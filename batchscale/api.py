@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from batchscale.run import Run
-    from batchscale.trials import OnMeasure, TrialRun
     from experiments.records.status import Status
-    from experiments.schedules import Schedule
     from experiments.scheduling.events import Observer
     from experiments.training.check import Finding
     from results.exports import Exported
@@ -117,72 +115,6 @@ def status(source: str | Path | Location | None = None) -> Status:
     location = Location.of(PACKAGED.get(str(where), where))
     location.require()  # a file of one's own has no status
     return status(location)
-
-
-def trial(
-    workload: WorkloadLike,
-    *,
-    optimizer: str = "sgd",
-    batch_size: int,
-    schedule: str | type[Schedule] = "constant",
-    budget: str | None = None,
-    target: str | None = None,
-    engine: str = "module",
-    seed: int = 0,
-    device: str | None = None,
-    save: str | Path | None = None,
-    on_measure: OnMeasure | None = None,
-    **metaparameters: Any,
-) -> TrialRun:
-    """One training run, here, without Ray: ``trial(MyModel, batch_size=64, learning_rate=0.1)``.
-
-    Args:
-        workload: a name, ``file.py:Class``, or the class.
-        budget: as in an experiment file; its default unless given.
-        save: a ``.safetensors`` file for the trained weights.
-        schedule: a name, ``file.py:Class``, or the class.
-        metaparameters: of the optimizer and the schedule, and fields of the workload. What is not
-            given has the optimizer's default: torch's, or that of its constructor.
-
-    Returns:
-        Its steps to target, measurements and weights; ``.plot()`` draws them.
-    """
-    from batchscale.training import train
-
-    return train(
-        workload, optimizer=optimizer, batch_size=batch_size, schedule=schedule, budget=budget,
-        target=target, engine=engine, seed=seed, device=device, save=save, on_measure=on_measure,
-        values=metaparameters,
-    )  # fmt: skip
-
-
-def rerun(
-    trial: str,
-    *,
-    results: str | Path | None = None,
-    device: str | None = None,
-    save: str | Path | None = None,
-    on_measure: OnMeasure | None = None,
-) -> TrialRun:
-    """A recorded trial once more, here, in the engine that trained it.
-
-    Args:
-        trial: its id, or the first digits of it.
-        results: where it is recorded; the default results folder unless given.
-        save: a ``.safetensors`` file for the trained weights.
-
-    Returns:
-        As `batchscale.trial`; ``.equal`` says whether it came out as it was recorded.
-
-    Raises:
-        CommandError: no such trial, several that begin so, or one that was not trained here.
-    """
-    from batchscale.run import default_results
-    from batchscale.training import repeat
-
-    return repeat(
-        trial, results or default_results(), device=device, save=save, on_measure=on_measure
-    )
 
 
 def check(

@@ -14,7 +14,6 @@ from analysis.curves.curve import Curve
 from analysis.figure_data import FigureData
 from analysis.fit.comparisons import Comparison
 from analysis.formatting import units
-from analysis.progress import each
 from analysis.report import findings, provenance, tables
 from analysis.report.bibtex import bibtex
 from analysis.report.palette import numbered, palette
@@ -55,7 +54,7 @@ def payload(
         ],
         "pictures": {
             f"p{i}": picture(_first(part), look)
-            for i, (part, look) in enumerate(each(drawn, "panels drawn", material.progress))
+            for i, (part, look) in enumerate(material.each(drawn, "panels drawn"))
         },
         "published": [overlay(curve) for curve in published],
         "experiments": provenance.experiments(material),

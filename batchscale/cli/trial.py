@@ -58,14 +58,14 @@ def trial(
     json: Json = False,
 ) -> int:
     """Train one trial here, without Ray: a new one, or one as recorded."""
-    from batchscale import api
+    from batchscale import training
     from batchscale.output.errors import CommandError
 
     output = _TrialOutput(output_format(format, json))
     if from_ is not None:
         if workload is not None:
             raise CommandError("give a WORKLOAD or --from TRIAL_ID, not both")
-        run = api.rerun(from_, results=results, device=device, save=save, on_measure=output)
+        run = training.rerun(from_, results=results, device=device, save=save, on_measure=output)
         return output.end(run)
     if workload is None or batch_size is None:
         raise CommandError(
@@ -73,7 +73,7 @@ def trial(
             hint="batchscale trial digits-mlp --optimizer sgd --batch-size 64 "
             "--param learning_rate=0.1",
         )
-    run = api.trial(
+    run = training.trial(
         workload,
         optimizer=optimizer,
         batch_size=batch_size,
@@ -182,8 +182,8 @@ class _TrialOutput:
         That is 1 where a recorded trial came out differently.
         """
         if self.format == "table":
-            if run.looks and run.looks[-1].step > self._printed:
-                self._print(run.looks[-1])
+            if run.evaluations and run.evaluations[-1].step > self._printed:
+                self._print(run.evaluations[-1])
         else:
             print(frame_text(run.measurements, self.format), end="")
         stream = sys.stdout if self.format == "table" else sys.stderr

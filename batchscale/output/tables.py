@@ -141,25 +141,20 @@ def _terminal(names: Sequence[str], cells: Sequence[Sequence[str]], right: Seque
     import rich.box
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=rich.box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for name, numeric in zip(names, right, strict=True):
-        head = _literal(escaped(name.replace("_", " ")))
+        head = Text(escaped(name.replace("_", " ")))
         table.add_column(head, justify="right" if numeric else "left")
     for row in cells:
-        table.add_row(*(_literal(cell) for cell in row))
+        table.add_row(*map(Text, row))
     # A pipe has no width: nothing is folded there.
     wide = None if sys.stdout.isatty() else 10_000
     console = Console(width=wide, highlight=False)
     with console.capture() as capture:
         console.print(table)
     return "".join(f"{line.rstrip()}\n" for line in capture.get().splitlines())
-
-
-def _literal(cell: str) -> Any:
-    from rich.text import Text
-
-    return Text(cell)
 
 
 def _markdown(names: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[bool]) -> str:
