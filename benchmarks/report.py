@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.report import render
+from analysis.report.page import plotly
 from tests import reported
 
 RUNS = 7
@@ -102,7 +102,7 @@ def _opened(file: Path) -> str:
     from playwright.sync_api import sync_playwright
 
     bare = file.with_name("bare.html")
-    bare.write_text(f"<!DOCTYPE html><script>{render.plotly()}</script>", encoding="utf-8")
+    bare.write_text(f"<!DOCTYPE html><script>{plotly()}</script>", encoding="utf-8")
     seen, charts, alone = [], [], []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
