@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
-from analysis.curves.curve import Curve, curves, sampled
+from analysis.curves.curve import Curve, curves
 from analysis.curves.groups import COLUMNS
 from analysis.curves.limits import Limit, within
-from analysis.curves.samples import PRESENT
+from analysis.curves.samples import PRESENT, sample
 from analysis.fit.regimes import Regimes, TooFewBatchSizesError, regimes
 from results.errors import ResultsError
 from results.reader import Results
@@ -124,8 +124,11 @@ class FigureData:
             ResultsError: no trial is left.
         """
         missing = {name: None for name in COLUMNS if name not in self.recorded}
-        return sampled(
-            self.recorded.assign(**missing), self.studies, self.query.search, self.query.estimator
+        return sample(
+            self.recorded.assign(**missing),
+            self.studies,
+            scope=self.query.search,
+            estimator=self.query.estimator,
         ).trials
 
     @property

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from batchscale.run import Run
     from batchscale.training import rerun, trial
     from experiments.errors import ExperimentError
+    from experiments.parallel import ParallelLayout
     from experiments.schedules import Schedule
+    from experiments.techniques import Technique
     from results.errors import ResultsError
     from results.targets.target import Target
     from workloads import Classification, Workload
@@ -50,7 +52,9 @@ _HOMES = {
     "take_in": "batchscale.api:take_in",
     "trial": "batchscale.training:trial",
     "Run": "batchscale.run:Run",
+    "ParallelLayout": "experiments.parallel:ParallelLayout",
     "Schedule": "experiments.schedules:Schedule",
+    "Technique": "experiments.techniques:Technique",
     "Classification": "workloads:Classification",
     "Workload": "workloads:Workload",
     "Target": "results.targets.target:Target",
@@ -62,10 +66,12 @@ _HOMES = {
 __all__ = [
     "Classification",
     "ExperimentError",
+    "ParallelLayout",
     "ResultsError",
     "Run",
     "Schedule",
     "Target",
+    "Technique",
     "Workload",
     "WorkloadError",
     "check",

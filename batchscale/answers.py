@@ -77,7 +77,7 @@ def _fitted(query: Query, progress: Progress | None) -> FigureData:
 
 
 def _unfitted(curve: analysis.Curve, query: Query, error: Exception) -> dict[str, Any]:
-    from analysis.fit.estimate import QUANTITIES
+    from analysis.fit.knee import QUANTITIES
     from analysis.fit.regimes import defined
 
     unknown = {"value": None, "low": None, "high": None}

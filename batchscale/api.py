@@ -228,8 +228,8 @@ def listing(kind: str) -> dict[str, str]:
     """The names there are of a kind, each with one line.
 
     Args:
-        kind: ``workloads``, ``optimizers``, ``schedules``, ``figures``, ``experiments``,
-            ``imports`` or ``exports``.
+        kind: ``workloads``, ``optimizers``, ``schedules``, ``techniques``, ``figures``,
+            ``experiments``, ``imports`` or ``exports``.
     """
     from batchscale.names import KINDS
     from batchscale.output.errors import CommandError

@@ -26,6 +26,20 @@ def schedules() -> dict[str, str]:
     return {name: _space(get(name).space) or "nothing tuned" for name in names()}
 
 
+def layouts() -> dict[str, str]:
+    """How one model spreads over several workers."""
+    from experiments.parallel import get, names
+
+    return {name: get(name).summary for name in names()}
+
+
+def techniques() -> dict[str, str]:
+    """The techniques, each with the first sentence of its class."""
+    from experiments.techniques import TECHNIQUES
+
+    return {name: _sentence(kind) for name, kind in TECHNIQUES.packaged.items()}
+
+
 def figures() -> dict[str, str]:
     """What ``batchscale plot`` draws."""
     from analysis.figures import names
@@ -58,11 +72,19 @@ KINDS: Mapping[str, Callable[[], dict[str, str]]] = {
     "workloads": workloads,
     "optimizers": optimizers,
     "schedules": schedules,
+    "techniques": techniques,
+    "layouts": layouts,
     "figures": figures,
     "experiments": experiments,
     "imports": imports,
     "exports": exports,
 }
+
+
+def _sentence(kind: type) -> str:
+    """The first sentence of a docstring."""
+    text = " ".join((kind.__doc__ or "").split("\n\n")[0].split())
+    return text.split(". ")[0].removesuffix(".").replace("``", "")
 
 
 def _space(space: Mapping[str, object]) -> str:

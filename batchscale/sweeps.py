@@ -107,7 +107,7 @@ def plan(experiment: Experiment, results: str | Path | Location) -> pd.DataFrame
                 "workload": columns["workload"],
                 "optimizer": study.optimizer_label,
                 "schedule": study.schedule_label,
-                **dict(study.technique),
+                **study.technique_by_label,
                 **{n: v for n, v in columns["fields"].items() if n in experiment.grid},
                 "batch_size": study.batch_size,
                 "tuned": ", ".join(plan.space),

@@ -221,7 +221,7 @@ def _run(
     save: str | Path | None,
     on_measure: OnMeasure | None,
 ) -> TrialRun:
-    from experiments.training.loop import Training
+    from experiments.training.pack_training import Training
 
     path = _savable(save)
     pack = Pack(id=f"trial-{trial.id}", study=study, trials=(trial,), engine=_kind(engine))

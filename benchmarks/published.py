@@ -66,8 +66,8 @@ def steps(root: str) -> dict[str, float | None]:
     import results
 
     run = results.open(root)
-    found = run.with_target(goals(run.studies)).trials
-    least = found[found["status"] == "COMPLETE"].groupby("study")["steps_to_target"].min()
+    trials = run.with_target(goals(run.studies)).trials
+    least = trials[trials["status"] == "COMPLETE"].groupby("study")["steps_to_target"].min()
     return {study: None if steps != steps else steps for study, steps in least.items()}
 
 
@@ -77,8 +77,8 @@ def regimes(root: str) -> int:
     from batchscale.run import Run
 
     run = results.open(root)
-    found = Run(run.with_target(goals(run.studies))).regimes()
-    return sum(one["critical_batch_size"]["value"] is not None for one in found)
+    curves = Run(run.with_target(goals(run.studies))).regimes()
+    return sum(curve["critical_batch_size"]["value"] is not None for curve in curves)
 
 
 def goals(studies: Any) -> dict[str, str]:
@@ -101,7 +101,7 @@ def plainly(
 
     from results.imports.shallue_facts import SOURCE
 
-    count, found = 0, {}
+    count, steps_of = 0, {}
     for file in sorted(Path(tree).rglob("study.json"))[::every]:
         folder = file.parent
         name = folder.relative_to(tree)
@@ -122,15 +122,15 @@ def plainly(
         good = every_one[value < target.value if target.lower_is_better else value > target.value]
         count += len(every_one)
         step = good.index.get_level_values("step")
-        found[f"{SOURCE}/{name.as_posix()}"] = float(step[0]) if len(step) else None
-    return count, found
+        steps_of[f"{SOURCE}/{name.as_posix()}"] = float(step[0]) if len(step) else None
+    return count, steps_of
 
 
 def column(metric: str) -> str:
     """A metric as the release has it."""
     _, name = metric.split("_", 1)
-    known = {"error": "classification_error", "cross_entropy": "cross_entropy_error"}
-    return f"val/{known.get(name, name)}"
+    names = {"error": "classification_error", "cross_entropy": "cross_entropy_error"}
+    return f"val/{names.get(name, name)}"
 
 
 def measure(what: str, *arguments: str) -> tuple[float, float, int]:
@@ -157,7 +157,7 @@ def rows() -> list[dict[str, object]]:
         if arrived != count:
             raise SystemExit(f"{arrived:,} of {count:,} measurements arrived")
         again, _, _ = measure("load", tree, root)
-        found, peak, _ = measure("steps", root)
+        seconds, peak, _ = measure("steps", root)
         all_, most, curves = measure("regimes", root)
         slow, _, read = measure("plainly", tree, root)
     size = f"{count:,} measurements in 454 studies ({wanted:g} of the release)"
@@ -174,7 +174,7 @@ def rows() -> list[dict[str, object]]:
         },
         {
             "what": "steps to target of all studies from them",
-            "measured": f"{found:.1f} s ({count / found:,.0f} a second), {peak:.2f} GB",
+            "measured": f"{seconds:.1f} s ({count / seconds:,.0f} a second), {peak:.2f} GB",
             "wanted": "< 10 s and 2 GB at full size",
         },
         {
@@ -202,8 +202,8 @@ def main(what: str, *arguments: str) -> None:
     else:
         began = time.perf_counter()
         measures = {"fill": fill, "load": load, "steps": steps, "regimes": regimes}
-        found = measures[what](*arguments)  # type: ignore[operator]
-        count = found if isinstance(found, int) else 0
+        result = measures[what](*arguments)  # type: ignore[operator]
+        count = result if isinstance(result, int) else 0
     seconds = time.perf_counter() - began
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
     print(json.dumps([seconds, peak, count]))

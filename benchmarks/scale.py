@@ -77,9 +77,9 @@ def fill(root: str) -> None:
     from experiments.records.planned import planned
     from results.store import Store
 
-    found, store = planned(experiment()), Store(root)
-    store.add_studies(found.rows)
-    for pack in _rows(found):
+    plan, store = planned(experiment()), Store(root)
+    store.add_studies(plan.rows)
+    for pack in _rows(plan):
         store.commit("scale", measurements=[], trials=pack)
 
 
@@ -153,8 +153,8 @@ def main(what: str, *arguments: str) -> None:
     """One measurement, as JSON: seconds, peak GB."""
     began = time.perf_counter()
     measures = {"table": table, "fill": fill, "compact": compact, "resume": resume}
-    found = measures[what](*arguments)  # type: ignore[operator]
-    seconds = time.perf_counter() - began if found is None else found
+    result = measures[what](*arguments)  # type: ignore[operator]
+    seconds = time.perf_counter() - began if result is None else result
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
     print(json.dumps([seconds, peak]))
 

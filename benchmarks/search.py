@@ -29,10 +29,10 @@ def trials(*settings: str, pack_size: int | None = None) -> pd.DataFrame:
         return open_results(folder).trials
 
 
-def bound(found: pd.DataFrame) -> int:
+def bound(trials: pd.DataFrame) -> int:
     """N · S_(k), summed over the studies; the whole budget where fewer than k have reached it."""
     total = 0
-    for _, study in found.groupby("study"):
+    for _, study in trials.groupby("study"):
         best = study["steps_to_target"].nsmallest(KEEP)
         last = best.iloc[-1] if best.notna().sum() == KEEP else study["budget_steps"].iloc[0]
         total += int(study["trials_wanted"].iloc[0] * last)
@@ -42,14 +42,14 @@ def bound(found: pd.DataFrame) -> int:
 def rows() -> list[dict[str, object]]:
     """One row a pack size, for the table in docs/."""
     off = trials("keep=off")
-    found: list[dict[str, object]] = [
+    rows: list[dict[str, object]] = [
         {"what": "steps of the demo, keep: off", "measured": f"{off['steps_run'].sum():,}"}
     ]
     for size in SIZES:
         ours = trials(f"keep={KEEP}", pack_size=size)
         steps, least = int(ours["steps_run"].sum()), bound(ours)
         print(f"packs of at most {size}: {steps:,} steps, {least:,} at least", flush=True)
-        found.append(
+        rows.append(
             {
                 "what": f"steps of the demo, keep: {KEEP}, packs of at most {size}",
                 "measured": f"{steps / off['steps_run'].sum():.2f} of keep: off, "
@@ -57,4 +57,4 @@ def rows() -> list[dict[str, object]]:
                 "wanted": "≤ 0.4, ≤ 1.15",
             }
         )
-    return [{"wanted": "", **row} for row in found]
+    return [{"wanted": "", **row} for row in rows]

@@ -80,7 +80,7 @@ def ratio(setup: StudyContext) -> float:
 def rows() -> list[dict[str, object]]:
     """One row a case, for the table in docs/."""
     torch.set_num_threads(1)
-    found = []
+    rows = []
     for workload, fields, sizes in CASES:
         if workload in DATA and not present(DATA[workload]):
             continue
@@ -91,7 +91,7 @@ def rows() -> list[dict[str, object]]:
             work = size * arithmetic.multiply_adds / arithmetic.products
             parameters = sum(p.numel() for p in model.parameters())
             shape = ", ".join(f"{name} {value}" for name, value in fields.items())
-            found.append(
+            rows.append(
                 {
                     "what": f"{workload}{f' ({shape})' if shape else ''}, batch {size}: "
                     f"2^{math.log2(work):.1f} multiply-adds a product, {parameters:,} parameters",
@@ -99,9 +99,9 @@ def rows() -> list[dict[str, object]]:
                     "wanted": f"chosen: {choose(setup, [trial(i) for i in range(MODELS)])}",
                 }
             )
-            print(found[-1], flush=True)
+            print(rows[-1], flush=True)
     limits = LIMITS["cpu"]
-    found.append(
+    rows.append(
         {
             "what": "limits of the stacked engine on a CPU",
             "measured": f"2^{math.log2(limits.multiply_adds):.0f} multiply-adds a product, "
@@ -109,7 +109,7 @@ def rows() -> list[dict[str, object]]:
             "wanted": "",
         }
     )
-    return found
+    return rows
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ def tune(reuse_actors: bool) -> Minima:
 
     def trainable(config: dict[str, Any]) -> None:
         from experiments.plan import Outcome, Pack
-        from experiments.training.loop import Training
+        from experiments.training.pack_training import Training
 
         study, trial = jobs[config["job"]]
         training = Training(Pack(id=trial.id, study=study, trials=(trial,), engine="module"))

@@ -79,10 +79,10 @@ def ours(name: str, seed: int) -> dict[int, Found]:
     }
 
 
-def looks(study: Any, trial: Any) -> Iterator[tuple[int, float, int | None, bool]]:
-    """A trial by itself: at each look its step, its error, its steps to target, whether it ends."""
+def evaluations(study: Any, trial: Any) -> Iterator[tuple[int, float, int | None, bool]]:
+    """A trial alone: at each evaluation its step, error, steps to target, whether it ends."""
     from experiments.plan import Outcome, Pack
-    from experiments.training.loop import Training
+    from experiments.training.pack_training import Training
 
     free = replace(study, keep=None)
     metric, error = study.targets[-1].metric, 1.0
@@ -111,17 +111,17 @@ def tpe(plan: Any, seed: int, steps: int, *, stops: bool = False) -> int | None:
             for name, dimension in plan.space.items()
         }
         trial = plan.made(plan.resolved(point), index, index=index)
-        told, at = plan.study.budget_steps, 0
-        for at, _, hit, _ in looks(plan.study, trial):
+        reported, at = plan.study.budget_steps, 0
+        for at, _, hit, _ in evaluations(plan.study, trial):
             if trained + at > steps:
                 break
             if hit is not None:
-                told, best = hit, min(hit, best or hit)
+                reported, best = hit, min(hit, best or hit)
             elif stops and best is not None and at >= best:
                 break
         trained += at
         index += 1
-        search.tell(asked, told)
+        search.tell(asked, reported)
     return best
 
 
@@ -146,7 +146,7 @@ def asha(plan: Any, seed: int, steps: int) -> int | None:
         runner: Any = SimpleNamespace(trial_id=trial.id)
         scheduler.on_trial_add(None, runner)
         at = 0
-        for at, error, hit, ends in looks(plan.study, trial):
+        for at, error, hit, ends in evaluations(plan.study, trial):
             if trained + at > steps:
                 return best
             if hit is not None:
@@ -179,9 +179,9 @@ def compare(name: str, seeds: Sequence[int]) -> dict[tuple[int, str], list[float
             size = plan.study.batch_size
             least, steps = base[size]
             for other, find in OTHERS.items():
-                found = find(plan, seed, steps) or plan.study.budget_steps
-                ratios.setdefault((size, other), []).append(found / least)
-                print(name, seed, size, f"{steps} steps: {least}", other, found, flush=True)
+                steps_found = find(plan, seed, steps) or plan.study.budget_steps
+                ratios.setdefault((size, other), []).append(steps_found / least)
+                print(name, seed, size, f"{steps} steps: {least}", other, steps_found, flush=True)
     return ratios
 
 
@@ -195,17 +195,17 @@ def rows() -> list[dict[str, object]]:
     import torch
 
     torch.set_num_threads(1)  # these models are small
-    found: list[dict[str, object]] = []
+    rows: list[dict[str, object]] = []
     for name in WORKLOADS:
         ratios = compare(name, SEEDS)
         for size in sorted({size for size, _ in ratios}):
             said = [f"{o} {mean(ratios[size, o]):.2f}×" for o in OTHERS]
             what = f"{name}, batch size {size}: least steps to target over ours"
-            found.append({"what": what, "measured": ", ".join(said)})
+            rows.append({"what": what, "measured": ", ".join(said)})
         for other in OTHERS:
             every = [values for (_, o), values in ratios.items() if o == other]
             by_seed = [mean(values) for values in zip(*every, strict=True)]
             text = f"{mean(by_seed):.2f}× [{min(by_seed):.2f}, {max(by_seed):.2f}]"
             what = f"{name}, all batch sizes, over the seeds: {other}"
-            found.append({"what": what, "measured": text})
-    return [{"wanted": "", **row} for row in found]
+            rows.append({"what": what, "measured": text})
+    return [{"wanted": "", **row} for row in rows]

@@ -17,7 +17,7 @@ from matplotlib.ticker import NullLocator
 from analysis.figures.drawing.style import FAINT, INK, LOOKS, context, log2_axis, tint
 from analysis.fit.estimate import Estimate, estimate
 from analysis.fit.knee import Array, log_steps, theta
-from analysis.fit.profile import limit
+from analysis.fit.least_squares import limit
 from validation.simulate import Cell, doubling, draw, true_value
 
 IMAGES = Path(__file__).resolve().parent / "img"

@@ -80,6 +80,19 @@ def schedule_identity(schedule: Schedule, base: str | None) -> str | dict[str, s
     return _of_file(schedule.name, base) or schedule.name
 
 
+def technique_identity(technique: Mapping[str, Any], base: str | None) -> dict[str, Any]:
+    """Packaged techniques are their names and arguments; a user's one is what a user's optimizer
+    is, with its arguments."""
+    described: dict[str, Any] = {}
+    for name, arguments in technique.items():
+        file = _of_file(name, base)
+        if file is None:
+            described[name] = arguments
+        else:
+            described[file["name"]] = {"arguments": arguments, "source": file["source"]}
+    return described
+
+
 def _of_file(spec: str, base: str | None) -> dict[str, str] | None:
     path, _, name = spec.rpartition(":")
     if not path:
@@ -103,7 +116,7 @@ def study_identity(
         workload: ``workloads.identity`` of it, without the fields that are tuned.
         optimizer: ``optimizer_identity`` of it.
         schedule: ``schedule_identity`` of it.
-        technique: with ``precision``.
+        technique: ``technique_identity`` of it, with ``precision``.
     """
     rest = {name: value for name, value in technique.items() if name != "precision"}
     return {

@@ -33,6 +33,9 @@ class WorkloadRef:
 class Layout:
     """How a global batch is laid out. The trajectory does not depend on it (but for rounding)."""
 
+    name: str | None = None
+    """How a model spreads over the workers (``experiments.parallel``): a packaged name or
+    ``file.py:Class``; ``None``: data parallelism."""
     workers: int = 1
     micro_batch: int | None = None
     """Most examples of one model a worker puts through one forward; ``None``: its whole share."""
@@ -54,8 +57,9 @@ class Study:
     """What loads it, as for the optimizer."""
     schedule_name: str | None = None
     """What the schedule is called; ``None``: by its class."""
-    technique: Mapping[str, Value] = field(default_factory=dict)
-    """``precision``, ``ghost_batch`` and the like: part of the training algorithm, not tuned."""
+    technique: Mapping[str, Any] = field(default_factory=dict)
+    """``precision``, ``ghost_batch``, and techniques by what loads them, with their arguments:
+    part of the training algorithm, not tuned."""
     batch_size: int
     trials: int
     """Feasible trials wanted."""
@@ -95,6 +99,11 @@ class Study:
     def schedule_label(self) -> str:
         """The schedule in tables, figures and messages."""
         return self.schedule_name or class_name(self.schedule)
+
+    @property
+    def technique_by_label(self) -> dict[str, Any]:
+        """The technique in tables, figures and messages: a user's class without its file."""
+        return {class_name(name): arguments for name, arguments in self.technique.items()}
 
     @property
     def shape(self) -> str:

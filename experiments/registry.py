@@ -47,7 +47,7 @@ class Registry(Generic[T]):
         *,
         user_base: tuple[str, type],
         user_contract: str,
-        adopt: Callable[[str, Any], T],
+        adopt: Callable[[str, Any], T] = lambda name, kind: kind(),  # noqa: ARG005
         other: Callable[[str], Any] = lambda name: None,  # noqa: ARG005
     ) -> None:
         self.kind, self.package, self.entry = kind, package, entry
@@ -55,9 +55,9 @@ class Registry(Generic[T]):
         self.adopt, self.other = adopt, other
 
     @functools.cached_property
-    def packaged(self) -> Mapping[str, Callable[[], T]]:
+    def packaged(self) -> Mapping[str, type[T]]:
         """The packaged classes by name, file by file."""
-        classes: dict[str, Callable[[], T]] = {}
+        classes: dict[str, type[T]] = {}
         for info in pkgutil.iter_modules(importlib.import_module(self.package).__path__):
             module = importlib.import_module(f"{self.package}.{info.name}")
             for value in vars(module).values():
@@ -92,6 +92,17 @@ class Registry(Generic[T]):
         if display_name is not None:
             entry.display_name = display_name  # type: ignore[attr-defined]
         return entry
+
+    def get_class(self, name: str, base: str | None = None) -> type[T]:
+        """The class of a name, where users derive from the class that packaged ones derive from.
+
+        Raises:
+            ExperimentError: there is none.
+        """
+        if name in self.packaged:
+            return self.packaged[name]
+        kind: type[T] = self.user_class(name, base)
+        return kind
 
     def label(self, text: str) -> str:
         """What the entry that ``get`` makes of ``text`` is called, without loading it."""

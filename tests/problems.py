@@ -11,7 +11,7 @@ from torch import nn
 from experiments import optimizers, schedules
 from experiments.engines import Engine, make_engine
 from experiments.plan import Layout, Measurement, Outcome, Pack, Study, Trial, WorkloadRef
-from experiments.training.loop import Training
+from experiments.training.pack_training import Training
 from experiments.training.study_context import StudyContext
 from results.targets.target import Target
 

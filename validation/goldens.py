@@ -7,19 +7,18 @@ comes with; **(r)** marks what is remembered of a paper's text and could not be 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from analysis.curves.curve import Curve
-from analysis.fit.comparisons import ratio, words
+from analysis.fit.comparisons import ratio, ratio_text
 from analysis.fit.definitions import beta
+from analysis.fit.knee import Array
 from analysis.fit.laws import laws
-from analysis.fit.regimes import Interval, Regimes
-from validation.packaged import Located, interval, located, named, short
+from validation.packaged import interval, located, named, short, trials
 from validation.page import table
-from validation.run_noise import PUBLISHED, noise
 
 SHALLUE, ZHANG = "shallue_2019_digitized", "zhang_2024"
 FLOOR = 1.5
@@ -31,6 +30,16 @@ SINGLE = 0.09
 """Noise of log steps about McCandlish's knee that most published curves keep within."""
 ORDER = 10.0
 """What "the same order of magnitude" allows."""
+PUBLISHED: Mapping[str, float] = {
+    "resnet": 1.2,
+    "bert": 3.9,
+    "stable_diffusion": 11,
+    "unet3d": 22,
+}
+"""Coefficients of variation of MLPerf's runs in per cent, from the facts of the packaged data."""
+
+DRAWS = 1000
+SEED = 2026
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,18 +80,18 @@ def section(processes: int | None = None) -> str:  # noqa: ARG001
     every = goldens()
     heads = ["curve", "quantity", "its authors say", "here", "agrees"]
     rows = [
-        [one.curve, one.quantity, f"{one.theirs} ({one.place})", one.ours,
-         "yes" if one.agrees else "**no**"]
-        for one in every
+        [golden.curve, golden.quantity, f"{golden.theirs} ({golden.place})", golden.ours,
+         "yes" if golden.agrees else "**no**"]
+        for golden in every
     ]  # fmt: skip
-    rules = dict.fromkeys(f"- {one.quantity}: {one.rule}" for one in every)
-    count = sum(one.agrees for one in every)
-    whys = [f"- {one.curve}, {one.quantity}: {one.why or 'not known'}." for one in every
-            if not one.agrees]  # fmt: skip
-    told = ["When the two agree:\n", *rules, ""]
-    told += ["Why some do not:\n", *whys, ""] if whys else []
+    rules = dict.fromkeys(f"- {golden.quantity}: {golden.rule}" for golden in every)
+    count = sum(golden.agrees for golden in every)
+    whys = [f"- {golden.curve}, {golden.quantity}: {golden.why or 'not known'}." for golden in every
+            if not golden.agrees]  # fmt: skip
+    lines = ["When the two agree:\n", *rules, ""]
+    lines += ["Why some do not:\n", *whys, ""] if whys else []
     return "\n".join(
-        [_HEAD.format(count=count, all=len(every)), table(heads, rows), *told, _MISSING]
+        [_HEAD.format(count=count, all=len(every)), table(heads, rows), *lines, _MISSING]
     )
 
 
@@ -101,9 +110,9 @@ therefore not be shown here.
 
 def _zhang() -> Iterator[Golden]:
     theirs = {"85m": 745.32, "151m": 955.16, "604m": 1888.52}
-    for curve, found in located("published", ZHANG, None, "zhang2024"):
+    for curve, regimes in located("published", ZHANG, None, "zhang2024"):
         size = str(curve.group["model"]).rpartition("-")[2]
-        ours = found.defined
+        ours = regimes.defined
         assert ours is not None
         yield Golden(
             key=f"zhang {size}",
@@ -111,17 +120,16 @@ def _zhang() -> Iterator[Golden]:
             quantity="critical batch size by their definition",
             theirs=f"{theirs[size]:,.2f}",
             place="Zhang et al. 2024, the authors' answer",
-            ours=interval(ours.value, ours.low, ours.high)
-            + ("" if ours.value is None else f", exactly {ours.value:,.2f}"),
+            ours=interval(ours) + ("" if ours.value is None else f", exactly {ours.value:,.2f}"),
             agrees=ours.value is not None and abs(ours.value - theirs[size]) <= 0.01,
             rule="0.01 apart at most, from the steps that they fitted",
         )
 
 
 def _zhang_law() -> Golden:
-    curves, found = zip(*located("published", ZHANG, None, "zhang2024"), strict=True)
+    curves, regimes = zip(*located("published", ZHANG, None, "zhang2024"), strict=True)
     millions = {str(curve.group["model"]): curve.group["parameters"] / 1e6 for curve in curves}
-    ((law, _),) = laws(curves, found, "model", sizes=millions)
+    ((law, _),) = laws(curves, regimes, "model", sizes=millions)
     power, factor = law.exponent, law.coefficient
     assert power.value is not None
     return Golden(
@@ -130,8 +138,7 @@ def _zhang_law() -> Golden:
         quantity="its law over model size N in millions",
         theirs="93.2 · N^0.47",
         place="Zhang et al. 2024",
-        ours=f"{interval(factor.value, factor.low, factor.high)} · "
-        f"N^{interval(power.value, power.low, power.high)}",
+        ours=f"{interval(factor)} · N^{interval(power)}",
         agrees=round(power.value, 2) == 0.47 and factor.holds(93.2) and power.holds(0.47),
         rule="the exponent to two digits, and both numbers in the intervals",
     )
@@ -143,26 +150,26 @@ def _momentum() -> Iterator[Golden]:
     for workload in ("mnist-simple-cnn", "cifar10-resnet8"):
         by = {c.group["optimizer"]: (c, r) for c, r in located("published", SHALLUE, workload)}
         base = by.pop("sgd")[1]
-        for curve, found in by.values():
-            longer = ratio(found.critical_batch_size, base.critical_batch_size)
+        for curve, regimes in by.values():
+            longer = ratio(regimes.critical_batch_size, base.critical_batch_size)
             yield Golden(
                 key=f"longer {named(curve)}",
                 curve=named(curve),
                 quantity="critical batch size over SGD's",
                 theirs="momentum extends perfect scaling to larger batch sizes",
                 place=place,
-                ours=words(longer),
+                ours=ratio_text(longer),
                 agrees=longer.low is not None and longer.low > 1,
                 rule="the whole interval of the ratio lies above 1",
             )
-            same = ratio(found.min_examples, base.min_examples)
+            same = ratio(regimes.min_examples, base.min_examples)
             yield Golden(
                 key=f"same {named(curve)}",
                 curve=named(curve),
                 quantity="examples to target at small batches, over SGD's",
                 theirs="it matches plain SGD at small batch sizes",
                 place=place,
-                ours=words(same),
+                ours=ratio_text(same),
                 agrees=same.low is not None and same.high is not None
                 and same.low < FLOOR and same.high > 1 / FLOOR,
                 rule=f"the interval meets 1/{FLOOR:g} to {FLOOR:g}, what separate searches of one "
@@ -172,15 +179,16 @@ def _momentum() -> Iterator[Golden]:
 
 def _everywhere() -> Iterator[Golden]:
     """Perfect scaling, then diminishing returns, then maximal data parallelism."""
-    for curve, found in located("published", SHALLUE):
+    for curve, regimes in located("published", SHALLUE):
+        perfect, maximal = regimes.perfect_scaling_until, regimes.maximal_parallelism_from
         yield Golden(
             key=f"regimes {named(curve)}",
             curve=named(curve),
             quantity="the three regimes",
             theirs="perfect scaling at the smallest batch sizes, diminishing returns, then none",
             place="Shallue et al. 2019, 4.1 and figure 1 (r)",
-            ours=_three(found),
-            agrees=_from_the_start(found) and found.maximal_parallelism_from.low is not None,
+            ours=f"perfect until {interval(perfect)}, maximal from {interval(maximal)}",
+            agrees=perfect.reached and regimes.best["a"] == 1 and maximal.low is not None,
             rule="perfect scaling is claimed with both ends, and where maximal parallelism begins "
             "is bounded below",
             why=_start(curve),
@@ -196,23 +204,11 @@ def _start(curve: Curve) -> str:
     )
 
 
-def _three(found: Regimes) -> str:
-    perfect, maximal = found.perfect_scaling_until, found.maximal_parallelism_from
-    ends = [
-        f"{words} {interval(one.value, one.low, one.high)}"
-        for words, one in (("perfect until", perfect), ("maximal from", maximal))
-    ]
-    return ", ".join(ends)
-
-
-def _from_the_start(found: Regimes) -> bool:
-    return found.perfect_scaling_until.reached and found.best["a"] == 1
-
-
 def _models() -> Iterator[Golden]:
     """The Transformer against the LSTM."""
     (_, long), (_, short_) = (
-        _one(SHALLUE, workload) for workload in ("lm1b-transformer-base", "lm1b-lstm")
+        located("published", SHALLUE, workload)[0]
+        for workload in ("lm1b-transformer-base", "lm1b-lstm")
     )
     yield Golden(
         key="models",
@@ -220,20 +216,10 @@ def _models() -> Iterator[Golden]:
         quantity="critical batch size over the LSTM's",
         theirs="some models can exploit much larger batch sizes than others",
         place="Shallue et al. 2019, 4.3 and figure 3 (r)",
-        ours=words(ratio(long.critical_batch_size, short_.critical_batch_size)),
+        ours=ratio_text(ratio(long.critical_batch_size, short_.critical_batch_size)),
         agrees=(ratio(long.critical_batch_size, short_.critical_batch_size).low or 0) > 1,
         rule="the whole interval of the ratio lies above 1",
     )
-
-
-def _one(source: str, workload: str, optimizer: str | None = None) -> Located:
-    found = [
-        (curve, regime)
-        for curve, regime in located("published", source, workload)
-        if optimizer in (None, curve.group["optimizer"])
-    ]
-    (only,) = found
-    return only
 
 
 def _relation() -> Golden:
@@ -265,35 +251,33 @@ def scatter(sizes: np.ndarray, steps: np.ndarray) -> float:
 
 
 def _noise_scale() -> Golden:
-    curves = located("published", SHALLUE, "mnist-simple-cnn")
-    said = {curve.group["optimizer"]: found.critical_batch_size for curve, found in curves}
-    values = [one.value for one in said.values() if one.value is not None]
+    ours = {
+        curve.group["optimizer"]: regimes.critical_batch_size
+        for curve, regimes in located("published", SHALLUE, "mnist-simple-cnn")
+    }
+    values = [critical.value for critical in ours.values() if critical.value is not None]
     return Golden(
         key="noise scale",
         curve="mnist-simple-cnn, its three optimizers",
         quantity="critical batch size against the gradient noise scale",
         theirs="about 900 for MNIST, another network and target",
         place="McCandlish et al. 2018 (r)",
-        ours="; ".join(f"{name} {_whole(one)}" for name, one in said.items()),
-        agrees=len(values) == len(said)
+        ours="; ".join(f"{name} {interval(critical)}" for name, critical in ours.items()),
+        agrees=len(values) == len(ours)
         and all(1 / ORDER <= value / 900 <= ORDER for value in values),
         rule="the same order of magnitude, a factor of ten: the two are held equal only roughly",
     )
 
 
-def _whole(one: Interval) -> str:
-    return interval(one.value, one.low, one.high)
-
-
 def _plateaus() -> Iterator[Golden]:
     """How far the points of a plateau lie from the fit."""
-    for curve, found in located("published", SHALLUE):
-        start = found.maximal_parallelism_from.value
+    for curve, regimes in located("published", SHALLUE):
+        start = regimes.maximal_parallelism_from.value
         if start is None:
             continue
         sizes, steps = curve.to_fit()
         flat = sizes >= start
-        off = np.log(steps[flat] / found.steps(sizes[flat]))
+        off = np.log(steps[flat] / regimes.steps(sizes[flat]))
         far = float(np.abs(off).max()) if flat.any() else 0.0
         yield Golden(
             key=f"plateau {named(curve)}",
@@ -323,3 +307,47 @@ def _run_noise() -> Iterator[Golden]:
             rule="theirs lies in the interval: the median over batch sizes of the standard "
             "deviation over the mean, runs drawn again within each batch size",
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunNoise:
+    """Of one benchmark, in per cent: the median over its batch sizes of the sample coefficient of
+    variation, its 90 % bootstrap interval, and the least and the most of a batch size."""
+
+    value: float
+    low: float
+    high: float
+    least: float
+    most: float
+    sizes: int
+    runs: int
+
+
+def noise(benchmark: str) -> RunNoise:
+    """The run-to-run noise of a packaged benchmark; runs without steps to target are left out."""
+    rows = trials("published")
+    rows = rows[(rows["workload"] == benchmark) & rows["steps_to_target"].notna()]
+    parts = [part.to_numpy() for _, part in rows.groupby("batch_size")["steps_to_target"]]
+    return noise_of(parts)
+
+
+def noise_of(parts: list[Array]) -> RunNoise:
+    """The noise of runs by batch size: steps to target (n,) each, of at least two runs."""
+    rng = np.random.default_rng(SEED)
+    each = np.array([variation(part) for part in parts])
+    again = [variation(part[rng.integers(0, len(part), (DRAWS, len(part)))]) for part in parts]
+    low, high = np.quantile(np.median(again, axis=0), (0.05, 0.95))
+    return RunNoise(
+        value=100 * float(np.median(each)),
+        low=100 * float(low),
+        high=100 * float(high),
+        least=100 * float(each.min()),
+        most=100 * float(each.max()),
+        sizes=len(parts),
+        runs=sum(map(len, parts)),
+    )
+
+
+def variation(steps: Array) -> Array:
+    """Sample standard deviation over the mean, along the last axis."""
+    return np.asarray(steps.std(-1, ddof=1) / steps.mean(-1))

@@ -31,7 +31,7 @@ DIMENSIONS = 10_000
 GOAL = 0.01
 
 _DOUBLINGS = 23
-"""Steps below 2²³ are looked for: at B = 1 the tuned SGD takes 6 million."""
+"""Steps below 2²³ are searched: at B = 1 the tuned SGD takes 6 million."""
 
 _WOBBLE = 64
 """Momentum may wobble about the goal: of so many further steps the last above it counts."""
@@ -100,13 +100,13 @@ def spectrum(dimensions: int = DIMENSIONS) -> Spectrum:
 
 def heavy_ball(x: Array, momentum: float) -> System:
     """v ← βv - αg, θ ← θ + v: w is θ, u the velocity. β = 0 is SGD. Stable for αh < 2(1+β)."""
-    b, one = momentum, np.ones_like(x)
+    b, ones = momentum, np.ones_like(x)
     stable = x < 2 * (1 + b)
-    room = np.where(stable, 2 * b + 2 - x, 1.0) * (1 - b)
+    denominator = np.where(stable, 2 * b + 2 - x, 1.0) * (1 - b)
     return System(
-        matrix=(1 - x, b * one, -x, b * one),
+        matrix=(1 - x, b * ones, -x, b * ones),
         push=(1.0, 1.0),
-        stationary=Covariance((1 + b) / (x * room), 1 / room, 2 / room),
+        stationary=Covariance((1 + b) / (x * denominator), 1 / denominator, 2 / denominator),
         stable=np.asarray(stable.all(axis=-1)),
     )
 
@@ -119,12 +119,14 @@ def averaged(x: Array, decay: float) -> System:
     """
     g, kept = decay, 1 - x
     stable = x < 2
-    own = 1 / np.where(stable, x * (2 - x), 1.0)
+    theta_square = 1 / np.where(stable, x * (2 - x), 1.0)
     both = (1 - g) / np.where(stable, 1 - g * kept, 1.0)
     return System(
         matrix=(g * np.ones_like(x), (1 - g) * kept, np.zeros_like(x), kept),
         push=(1 - g, 1.0),
-        stationary=Covariance(own * both * (1 + g * kept) / (1 + g), own * both, own),
+        stationary=Covariance(
+            theta_square * both * (1 + g * kept) / (1 + g), theta_square * both, theta_square
+        ),
         stable=np.asarray(stable.all(axis=-1)),
     )
 
@@ -207,9 +209,10 @@ def tune(
             powers.append(_squared(powers[-1]))
         for i, size in enumerate(batch_sizes):
             rest = _scaled(system, _rates(rates[candidates], h, preconditioner), h, size)
-            found = _fewest(powers, rest, chosen.start, 0.5 * counts * h, goal, most=best[i].steps)
-            if found is not None:
-                row, steps = found
+            weights, most = 0.5 * counts * h, best[i].steps
+            fewest = _fewest(powers, rest, chosen.start, weights, goal, most=most)
+            if fewest is not None:
+                row, steps = fewest
                 best[i] = Tuned(size, steps, float(rates[candidates[row]]), decay)
     return best
 
@@ -242,16 +245,16 @@ def _fewest(
         live = steps < (bound if most is None else min(bound, most))
         rows, margin, steps = rows[live], margin[live], steps[live]
         away = Covariance(*(part[live] for part in away))
-    found: tuple[int, int] | None = None
+    fewest: tuple[int, int] | None = None
     for i in np.argsort(steps, kind="stable"):
         if most is not None and steps[i] >= most:
             break
-        one = tuple(part[rows[i]] for part in powers[0])
+        matrix = tuple(part[rows[i]] for part in powers[0])
         left = Covariance(*(part[i] for part in away))
-        total = int(steps[i]) + _last_above(one, left, float(margin[i]), weights)
+        total = int(steps[i]) + _last_above(matrix, left, float(margin[i]), weights)
         if most is None or total < most:
-            found, most = (int(rows[i]), total), total
-    return found
+            fewest, most = (int(rows[i]), total), total
+    return fewest
 
 
 def _last_above(matrix: tuple[Array, ...], away: Covariance, margin: float, weights: Array) -> int:

@@ -26,7 +26,7 @@ from analysis.figures.drawing.style import (
     log2_axis,
     look,
 )
-from analysis.fit.regimes import Interval, Regimes
+from analysis.fit.regimes import Regimes
 from validation.packaged import interval, located, named, sources
 from validation.page import PAGE, table
 
@@ -47,17 +47,17 @@ BOTH = ("mnist-simple-cnn", "cifar10-resnet8")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shown:
-    """A curve of the picture of all knees, and why it is not in it."""
+class Knee:
+    """A curve with its regimes: its fitted knee in the pictures, and why it is not drawn."""
 
     source: str
     curve: Curve
-    found: Regimes
+    regimes: Regimes
 
     @property
     def why_not(self) -> str | None:
         """None where its critical batch size has a value and both ends."""
-        critical = self.found.critical_batch_size
+        critical = self.regimes.critical_batch_size
         if critical.value is None:
             return "no critical batch size"
         return None if critical.reached else "its interval is open"
@@ -66,47 +66,51 @@ class Shown:
         """B/B_crit and S/S_min of each batch size that reached the target, and whether it is in
         the fit; (n,) each. Of repeated runs the median."""
         hit = [point for point in self.curve.points if point.steps is not None]
-        best = self.found.best
+        best = self.regimes.best
         size = np.array([point.batch_size for point in hit]) / best["critical_batch_size"]
         steps = np.array([point.steps for point in hit], dtype=float) / best["min_steps"]
-        used = ~np.isin([point.batch_size for point in hit], self.found.left_out)
+        used = ~np.isin([point.batch_size for point in hit], self.regimes.left_out)
         return size, steps, used
 
 
-def shown() -> list[Shown]:
+def packaged_knees() -> list[Knee]:
     """Every published curve of three or more batch sizes, then the demo's."""
     return [
-        Shown(source=OWN if packaged == OWN else source, curve=curve, found=found)
+        Knee(source=OWN if packaged == OWN else source, curve=curve, regimes=regimes)
         for packaged in ("published", OWN)
         for source in sources(packaged)
-        for curve, found in located(packaged, source, DEMO if packaged == OWN else None)
+        for curve, regimes in located(packaged, source, DEMO if packaged == OWN else None)
     ]
 
 
 def section(processes: int | None = None) -> str:  # noqa: ARG001
     """Draw both pictures into docs/img; the section's Markdown."""
-    every = shown()
+    every = packaged_knees()
     pictures(IMAGES, every)
     return render(every)
 
 
-def render(every: Sequence[Shown]) -> str:
+def render(every: Sequence[Knee]) -> str:
     """The section's Markdown."""
     heads = ["curve", "batch sizes", "critical batch size", "k", "a", "scatter", "in the picture"]
     rows = [
         [
-            f"{NAMES.get(one.source, one.source)}: {named(one.curve)}",
-            _sizes(one.curve),
-            _words(one.found.critical_batch_size),
-            f"{one.found.best['k']:.2g}",
-            f"{one.found.best['a']:.2g}",
-            f"{one.found.best['noise']:.1%}",
-            one.why_not or "yes",
+            f"{NAMES.get(knee.source, knee.source)}: {named(knee.curve)}",
+            _sizes(knee.curve),
+            interval(knee.regimes.critical_batch_size),
+            f"{knee.regimes.best['k']:.2g}",
+            f"{knee.regimes.best['a']:.2g}",
+            f"{knee.regimes.best['noise']:.1%}",
+            knee.why_not or "yes",
         ]
-        for one in every
+        for knee in every
     ]
     parts = [_HEAD, _link("knees", "Every curve by its own knee"), table(heads, rows), _BESIDE]
-    parts += [_link("workloads", "Published and own points of one workload"), *_said(every), ""]
+    parts += [
+        _link("workloads", "Published and own points of one workload"),
+        *_own_points(every),
+        "",
+    ]
     return "\n".join(parts)
 
 
@@ -132,49 +136,45 @@ def _sizes(curve: Curve) -> str:
     return f"{min(curve.batch_sizes):,}–{max(curve.batch_sizes):,} ({len(curve.batch_sizes)})"
 
 
-def _words(one: Interval) -> str:
-    return interval(one.value, one.low, one.high)
-
-
-def _said(every: Sequence[Shown]) -> Iterator[str]:
+def _own_points(every: Sequence[Knee]) -> Iterator[str]:
     """What own points each panel has."""
     for workload in BOTH:
         _, own = _pair(every, workload)
         if not own:
             yield f"- {workload}: published points alone, none of its own is packaged yet."
-        for one in own:
-            at = ", ".join(f"{size:,}" for size in one.curve.batch_sizes)
+        for knee in own:
+            at = ", ".join(f"{size:,}" for size in knee.curve.batch_sizes)
             yield (
-                f"- {workload}, {one.curve.group.get('optimizer')}: own points at {at}, the best "
-                f"of {one.curve.trials}"
+                f"- {workload}, {knee.curve.group.get('optimizer')}: own points at {at}, the best "
+                f"of {knee.curve.trials}"
             )
 
 
-def _pair(every: Sequence[Shown], workload: str) -> tuple[list[Shown], list[Shown]]:
+def _pair(every: Sequence[Knee], workload: str) -> tuple[list[Knee], list[Knee]]:
     """The published curves of a workload, and the own ones at the same target."""
-    mine = [one for one in every if one.curve.group.get("workload") == workload]
-    published = [one for one in mine if one.source != OWN]
-    targets = {str(one.curve.target) for one in published}
-    own = [one for one in mine if one.source == OWN and str(one.curve.target) in targets]
+    of_workload = [knee for knee in every if knee.curve.group.get("workload") == workload]
+    published = [knee for knee in of_workload if knee.source != OWN]
+    targets = {str(knee.curve.target) for knee in published}
+    own = [knee for knee in of_workload if knee.source == OWN and str(knee.curve.target) in targets]
     return published, own
 
 
-def knees(every: Sequence[Shown]) -> Figure:
+def knees(every: Sequence[Knee]) -> Figure:
     """Every curve by its own knee, and how far it lies off the knee of bend 1."""
     figure = Figure(figsize=(COLUMN * 1.6, COLUMN * 1.7), layout="constrained")
     ax, beneath = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": [3, 1.3]})
-    used = [one for one in every if one.why_not is None]
-    counts = Counter(one.source for one in used)
-    names = dict.fromkeys(one.source for one in every if one.source != OWN)
+    used = [knee for knee in every if knee.why_not is None]
+    counts = Counter(knee.source for knee in used)
+    names = dict.fromkeys(knee.source for knee in every if knee.source != OWN)
     looks = {**{name: look(i) for i, name in enumerate(names)}, OWN: _MINE}
     sides: list[float] = []
     tops: list[float] = []
-    for one in used:
-        size, steps, fitted = one.scaled()
+    for knee in used:
+        size, steps, fitted = knee.scaled()
         sides += size.tolist()
         tops += steps.tolist()
         for at, y in ((ax, steps), (beneath, steps / (1 + 1 / size))):
-            _dots(at, size, y, fitted, looks[one.source])
+            _dots(at, size, y, fitted, looks[knee.source])
     low, high = min(sides), max(sides)
     x = np.geomspace(low / 1.5, high * 1.5, 400)
     ax.plot(x, 1 + 1 / x, color=INK, linewidth=1.1, zorder=3)
@@ -209,24 +209,24 @@ def _curves(count: int) -> str:
     return f"{count} curve" + "s" * (count != 1)
 
 
-def _dots(ax: Axes, x: np.ndarray, y: np.ndarray, fitted: np.ndarray, one: Look) -> None:
-    for which, face in ((fitted, one.colour), (~fitted, "white")):
+def _dots(ax: Axes, x: np.ndarray, y: np.ndarray, fitted: np.ndarray, style: Look) -> None:
+    for which, face in ((fitted, style.colour), (~fitted, "white")):
         ax.plot(
-            x[which], y[which], marker=one.marker, linestyle="none", markersize=3.2, zorder=4,
-            color=one.colour, markerfacecolor=face, alpha=0.8,
-            markeredgecolor="white" if face == one.colour else one.colour, markeredgewidth=0.4,
+            x[which], y[which], marker=style.marker, linestyle="none", markersize=3.2, zorder=4,
+            color=style.colour, markerfacecolor=face, alpha=0.8,
+            markeredgecolor="white" if face == style.colour else style.colour, markeredgewidth=0.4,
         )  # fmt: skip
 
 
-def _handle(one: Look, text: str, *, hollow: bool = False, line: bool = False) -> Line2D:
+def _handle(style: Look, text: str, *, hollow: bool = False, line: bool = False) -> Line2D:
     return Line2D(
-        [], [], color=one.colour, marker=one.marker, linestyle=one.line if line else "none",
-        label=text, markerfacecolor="white" if hollow else one.colour,
-        markeredgecolor=one.colour if hollow else "white", markeredgewidth=0.8 if hollow else 0.5,
+        [], [], color=style.colour, marker=style.marker, linestyle=style.line if line else "none",
+        label=text, markerfacecolor="white" if hollow else style.colour,
+        markeredgecolor=style.colour if hollow else "white", markeredgewidth=0.8 if hollow else 0.5,
     )  # fmt: skip
 
 
-def workloads(every: Sequence[Shown]) -> Figure:
+def workloads(every: Sequence[Knee]) -> Figure:
     """A panel for each of ``BOTH``: published points and knees, with the own ones beside."""
     figure = Figure(figsize=(COLUMN * len(BOTH), COLUMN * 1.15), layout="constrained")
     for ax, workload in zip(figure.subplots(1, len(BOTH), squeeze=False)[0], BOTH, strict=True):
@@ -234,28 +234,28 @@ def workloads(every: Sequence[Shown]) -> Figure:
     return figure
 
 
-def _panel(ax: Axes, workload: str, published: Sequence[Shown], own: Sequence[Shown]) -> None:
+def _panel(ax: Axes, workload: str, published: Sequence[Knee], own: Sequence[Knee]) -> None:
     ax.set_xscale("log", base=2)
     ax.set_yscale("log", base=2)
     both = [*published, *own]
-    steps = [p.steps for one in both for p in one.curve.points if p.steps is not None]
-    sizes = [size for one in both for size in one.curve.batch_sizes]
+    steps = [p.steps for knee in both for p in knee.curve.points if p.steps is not None]
+    sizes = [size for knee in both for size in knee.curve.batch_sizes]
     ax.set_ylim(min(steps) / 1.7, max(steps) * 1.6)
     grid(ax)
     # A training algorithm has one colour, whoever measured it.
-    order = list(dict.fromkeys(str(one.curve.group.get("optimizer")) for one in both))
-    looks = [LOOKS[order.index(str(one.curve.group.get("optimizer")))] for one in both]
-    for one, style in zip(both, looks, strict=True):
-        _points(ax, one, style)
-    regimes: list[Regimes | None] = [one.found for one in both]
+    order = list(dict.fromkeys(str(knee.curve.group.get("optimizer")) for knee in both))
+    looks = [LOOKS[order.index(str(knee.curve.group.get("optimizer")))] for knee in both]
+    for knee, style in zip(both, looks, strict=True):
+        _points(ax, knee, style)
+    regimes: list[Regimes | None] = [knee.regimes for knee in both]
     strips.criticals(ax, regimes, looks)
     log2_axis(ax.xaxis, min(sizes), max(sizes))
     log2_axis(ax.yaxis, min(steps) / 1.7, max(steps) * 1.6, most=8)
     handles = [
-        _handle(style, f"{name}, {'own' if one.source == OWN else 'published'}",
-                hollow=one.source != OWN, line=True)
-        for one, style in zip(both, looks, strict=True)
-        for name in [str(one.curve.group.get("optimizer"))]
+        _handle(style, f"{name}, {'own' if knee.source == OWN else 'published'}",
+                hollow=knee.source != OWN, line=True)
+        for knee, style in zip(both, looks, strict=True)
+        for name in [str(knee.curve.group.get("optimizer"))]
     ]  # fmt: skip
     ax.legend(handles=handles, loc="upper right")
     if not own:
@@ -265,15 +265,15 @@ def _panel(ax: Axes, workload: str, published: Sequence[Shown], own: Sequence[Sh
     ax.set_ylabel("steps to target")
 
 
-def _points(ax: Axes, one: Shown, style: Look) -> None:
-    x = np.geomspace(*one.found.fitted_over, 200)
-    mine = one.source == OWN
-    ax.plot(x, one.found.steps(x), color=style.colour, linestyle=style.line, zorder=4,
-            linewidth=1.3 if mine else 0.9)  # fmt: skip
-    if mine:
-        marks.points(ax, one.curve, one.found, style)
+def _points(ax: Axes, knee: Knee, style: Look) -> None:
+    x = np.geomspace(*knee.regimes.fitted_over, 200)
+    filled = knee.source == OWN
+    ax.plot(x, knee.regimes.steps(x), color=style.colour, linestyle=style.line, zorder=4,
+            linewidth=1.3 if filled else 0.9)  # fmt: skip
+    if filled:
+        marks.points(ax, knee.curve, knee.regimes, style)
         return
-    for point in one.curve.points:
+    for point in knee.curve.points:
         if point.steps is not None:
             ax.plot(
                 [point.batch_size], [point.steps], marker=style.marker, color=style.colour,
@@ -281,7 +281,7 @@ def _points(ax: Axes, one: Shown, style: Look) -> None:
             )  # fmt: skip
 
 
-def pictures(folder: Path, every: Sequence[Shown]) -> list[Path]:
+def pictures(folder: Path, every: Sequence[Knee]) -> list[Path]:
     """Both pictures as files of a folder; what was written."""
     with context():
         return [

@@ -1,4 +1,4 @@
-"""The packaged curves and what is located on them, each computed once."""
+"""The packaged curves and their regimes, each computed once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pandas as pd
 import results
 from analysis import curves, regimes
 from analysis.curves.curve import Curve
-from analysis.fit.regimes import Regimes, TooFewBatchSizesError
+from analysis.fit.regimes import Interval, Regimes, TooFewBatchSizesError
 from results.storage.location import PACKAGED
 
 Located = tuple[Curve, Regimes]
@@ -38,8 +38,8 @@ def located(
         ResultsError: the source has none.
     """
     return tuple(
-        (curve, found)
-        for curve, found in _located(packaged, source, definition)
+        (curve, regimes)
+        for curve, regimes in _located(packaged, source, definition)
         if workload in (None, curve.group.get("workload"))
     )
 
@@ -47,20 +47,20 @@ def located(
 @cache
 def _located(packaged: str, source: str, definition: str | None) -> tuple[Located, ...]:
     rows, studies = trials(packaged), results.open(packaged).studies
-    mine = rows["source"] == source
-    found = []
-    for curve in curves(rows[mine], studies=studies[studies["source"] == source]):
+    of_source = studies[studies["source"] == source]
+    pairs = []
+    for curve in curves(rows[rows["source"] == source], studies=of_source):
         try:
-            found.append((curve, regimes(curve, definition=definition)))
+            pairs.append((curve, regimes(curve, definition=definition)))
         except TooFewBatchSizesError:
             continue
-    return tuple(found)
+    return tuple(pairs)
 
 
 def named(curve: Curve) -> str:
-    """A packaged curve in a few words: its workload and training algorithm."""
-    words = (curve.group.get("workload"), curve.group.get("optimizer"))
-    return ", ".join(str(word) for word in words if word)
+    """The label of a packaged curve: its workload and training algorithm."""
+    parts = (curve.group.get("workload"), curve.group.get("optimizer"))
+    return ", ".join(str(part) for part in parts if part)
 
 
 def short(number: float) -> str:
@@ -68,8 +68,9 @@ def short(number: float) -> str:
     return f"{float(f'{number:.3g}'):,g}"
 
 
-def interval(value: float | None, low: float | None, high: float | None) -> str:
+def interval(quantity: Interval) -> str:
     """``190 [150, 240]``, ``≥ 150``, ``≤ 240``, ``open``."""
+    value, low, high = quantity.value, quantity.low, quantity.high
     if low is not None and high is not None:
         ends = f"[{short(low)}, {short(high)}]"
         return ends if value is None else f"{short(value)} {ends}"

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from analysis.fit.knee import QUANTITIES
+
 PAGE = Path(__file__).parent.parent / "docs" / "truth.md"
 
 HEAD = """# Can the numbers be trusted?
@@ -25,13 +27,7 @@ standard deviation of log steps about the true curve, search luck and seeds toge
 runs at each batch size.
 """
 
-SHORT = {
-    "perfect_scaling_until": "perfect scaling until",
-    "maximal_parallelism_from": "maximal parallelism from",
-    "critical_batch_size": "critical batch size",
-    "min_steps": "least steps",
-    "min_examples": "least examples",
-}
+SHORT = {name: name.replace("_", " ").replace("min ", "least ") for name in QUANTITIES}
 """The five quantities as the page's tables name them."""
 
 

@@ -1,4 +1,4 @@
-"""What is said of curves that are known exactly: the noisy quadratic model, tuned."""
+"""The regimes of curves that are known exactly: the noisy quadratic model, tuned."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ NAMES = {"sgd": "SGD", "heavy_ball": "heavy ball", "ema": "averaged iterates"}
 @cache
 def steps(rule: str) -> tuple[int, ...]:
     """Exact steps to the goal at each of ``SIZES``, tuned over the paper's grids."""
-    found = nqm.tune(SIZES, rule)
-    counts = tuple(tuned.steps for tuned in found if tuned.steps is not None)
-    assert len(counts) == len(found)
+    counts = tuple(tuned.steps for tuned in nqm.tune(SIZES, rule) if tuned.steps is not None)
+    assert len(counts) == len(SIZES)
     return counts
 
 
 @cache
-def said(rule: str, every: int = 1) -> Regimes:
+def estimated(rule: str, every: int = 1) -> Regimes:
     """The regimes of the curve at every so-manyth of ``SIZES``."""
     points = tuple(
         Point(batch_size=size, steps=float(count), trials=1, middles=(float(count),))
@@ -43,8 +42,8 @@ def true(rule: str) -> dict[str, float]:
     """The quantities by their definitions, read off a monotone cubic through the exact curve."""
     x = np.log(SIZES)
     curve = exact.between(x, np.log(np.array(steps(rule), dtype=float)))
-    found = exact.quantities(curve, x[0], x[-1], TOLERANCE)
-    return {name: float(np.exp(value)) for name, value in found.items()}
+    quantities = exact.quantities(curve, x[0], x[-1], TOLERANCE)
+    return {name: float(np.exp(value)) for name, value in quantities.items()}
 
 
 def section(processes: int | None = None) -> str:  # noqa: ARG001
@@ -52,14 +51,10 @@ def section(processes: int | None = None) -> str:  # noqa: ARG001
     rows = []
     for name in true("sgd"):
         rows.append([f"exact `{name}`", *(short(true(rule)[name]) for rule in NAMES)])
-        each = (getattr(said(rule), name) for rule in NAMES)
-        rows.append(["what is said", *(interval(one.value, one.low, one.high) for one in each)])
-    rows.append(["notes", *("; ".join(said(rule).notes) or "none" for rule in NAMES)])
-    halved = [
-        f"{NAMES[rule]} {interval(one.value, one.low, one.high)}"
-        for rule in NAMES
-        for one in [said(rule, 2).critical_batch_size]
-    ]
+        each = (getattr(estimated(rule), name) for rule in NAMES)
+        rows.append(["what is said", *(interval(quantity) for quantity in each)])
+    rows.append(["notes", *("; ".join(estimated(rule).notes) or "none" for rule in NAMES)])
+    halved = [f"{NAMES[rule]} {interval(estimated(rule, 2).critical_batch_size)}" for rule in NAMES]
     return "\n".join(
         [
             _INTRODUCTION,

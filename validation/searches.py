@@ -12,14 +12,11 @@ import numpy as np
 import pandas as pd
 
 from analysis.curves.curve import Curve, curves
-from analysis.fit.estimate import QUANTITIES
-from analysis.fit.knee import Array
+from analysis.fit.knee import QUANTITIES, Array
 from validation import surface as surfaces
 from validation.page import SHORT, keep, kept, number, paragraphs, share, table
-from validation.pool import run
-from validation.surface import Surface
-from validation.tally import REGIMES, Drawn, analyse, claims, named, tally
-from validation.trained import sweep
+from validation.surface import Surface, sweep
+from validation.tally import REGIMES, Drawn, analyse, claims, named, run, tally
 
 DIMENSIONS = (1, 2, 3)
 TRIALS = (16, 64)
@@ -65,7 +62,7 @@ def truth(cell: Cell) -> dict[str, float]:
     return surfaces.truth(cell.surface, cell.trials)
 
 
-def searched(cell: Cell, number: int, sweeps: int) -> list[Curve]:
+def search(cell: Cell, number: int, sweeps: int) -> list[Curve]:
     """The curves of some sweeps, by the path that a results dataset takes."""
     rng = np.random.default_rng(
         [SEED, cell.dimensions, cell.trials, round(1000 * cell.noise), number]
@@ -74,9 +71,9 @@ def searched(cell: Cell, number: int, sweeps: int) -> list[Curve]:
     return curves(pd.concat(frames, ignore_index=True))
 
 
-def drawn(found: Sequence[Curve], truth: dict[str, float]) -> Drawn:
-    """What is fitted of ``found``, one a row as ``analysis.fit.regimes`` does it one by one."""
-    points = [curve.to_fit() for curve in found]
+def drawn(searched: Sequence[Curve], truth: dict[str, float]) -> Drawn:
+    """The points that are fitted of ``searched``, one curve a row."""
+    points = [curve.to_fit() for curve in searched]
     longest = max(len(sizes) for sizes, _ in points)
     x, y, weight = (np.zeros((len(points), longest)) for _ in range(3))
     for row, (sizes, steps) in enumerate(points):
@@ -93,17 +90,17 @@ def drawn(found: Sequence[Curve], truth: dict[str, float]) -> Drawn:
 def count(block: Block) -> dict[str, object]:
     """A row of counts."""
     cell = block.cell
-    found = searched(cell, block.number, block.sweeps)
-    measured = drawn(found, block.truth)
+    made = search(cell, block.number, block.sweeps)
+    measured = drawn(made, block.truth)
     answer = analyse(measured)
     row: dict[str, object] = {
         "dimensions": cell.dimensions,
         "trials": cell.trials,
         "noise": cell.noise,
         "block": block.number,
-        "censored": sum(len(curve.censored) for curve in found),
-        "infeasible": sum(point.infeasible for curve in found for point in curve.points),
-        "ran": sum(point.ran for curve in found for point in curve.points),
+        "censored": sum(len(curve.censored) for curve in made),
+        "infeasible": sum(point.infeasible for curve in made for point in curve.points),
+        "ran": sum(point.ran for curve in made for point in curve.points),
         "scatter": round(float(np.median(answer.fitted.noise)), 4),
     }
     for name in QUANTITIES:
@@ -133,13 +130,13 @@ BY = ["dimensions", "trials", "noise"]
 
 def render(frame: pd.DataFrame) -> str:
     """The section's Markdown from its counts."""
-    covered, said = [], []
-    for key, some in frame.groupby(BY, sort=False):
-        total, cells = some.sum(numeric_only=True), named(BY, key)
+    covered, estimates = [], []
+    for key, group in frame.groupby(BY, sort=False):
+        total, cells = group.sum(numeric_only=True), named(BY, key)
         covered.append(
             [
                 *cells,
-                f"{100 * some['scatter'].mean():.1f} %",
+                f"{100 * group['scatter'].mean():.1f} %",
                 *(
                     f"{share(total[f'covered:{name}'], total['curves'])} "
                     f"({round(100 * total[f'open:{name}'] / total['curves'])})"
@@ -149,13 +146,13 @@ def render(frame: pd.DataFrame) -> str:
         )
         claimed = []
         for name in REGIMES:
-            of = claims(some, name, 0)[1] + total[f"false:{name}"]
+            of = claims(group, name, 0)[1] + total[f"false:{name}"]
             claimed.append(share(of, total["curves"]))
-        said.append(
+        estimates.append(
             [
                 *cells,
                 *(
-                    f"{number(some[f'true:{name}'].iloc[0])} · {some[f'ratio:{name}'].mean():.2f}"
+                    f"{number(group[f'true:{name}'].iloc[0])} · {group[f'ratio:{name}'].mean():.2f}"
                     for name in QUANTITIES
                 ),
                 *claimed,
@@ -169,7 +166,7 @@ def render(frame: pd.DataFrame) -> str:
         table([*head, "scatter", *SHORT.values()], covered),
         "The truth · the median of the estimates (wherever they lie) over it; claims and censored "
         "points in per cent:",
-        table([*head, *SHORT.values(), *regimes], said),
+        table([*head, *SHORT.values(), *regimes], estimates),
     )
 
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.fit import quantities as q
-from analysis.fit.estimate import QUANTITIES, Estimate, estimate
-from analysis.fit.knee import Array, log_steps, theta
+from analysis.fit import knee as q
+from analysis.fit.estimate import Estimate, estimate
+from analysis.fit.knee import QUANTITIES, Array, log_steps, theta
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,16 +1,25 @@
-"""Estimates held against known answers: what covers, what is open, what is claimed."""
+"""Estimates compared with known answers, on many processes: what covers, what is open, what is
+claimed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
 
-from analysis.fit.estimate import BATCH_SIZES, QUANTITIES, Estimate, estimate
-from analysis.fit.knee import Array
+from analysis.fit.estimate import Estimate, estimate
+from analysis.fit.knee import BATCH_SIZES, QUANTITIES, Array
 from validation.page import SHORT, share, table
+
+Task = TypeVar("Task")
+Answer = TypeVar("Answer")
 
 TOLERANCE, LEVEL = 0.2, 0.9
 
@@ -43,14 +52,14 @@ def analyse(drawn: Drawn) -> Estimate:
     return estimate(drawn.x, drawn.y, drawn.weight, tolerance=TOLERANCE, level=LEVEL)
 
 
-def tally(found: Estimate, drawn: Drawn) -> dict[str, int]:
+def tally(estimate: Estimate, drawn: Drawn) -> dict[str, int]:
     """Counts: ``curves``; for each quantity ``covered:…``, ``open:…`` (at either end) and
     ``shut:…`` (covered with both ends given); for each regime ``absent:…``, those where it is not
     among the tested batch sizes, and ``false:…``, those of them that claim it; ``there:…:m`` and
     ``claimed:…:m`` likewise where the grid goes m to m + 1 doublings beyond it."""
     counts = {"curves": len(drawn.x)}
     for name in QUANTITIES:
-        low, high, true = found.low[name], found.high[name], drawn.truth[name]
+        low, high, true = estimate.low[name], estimate.high[name], drawn.truth[name]
         covered, both = ~(low > true) & ~(high < true), np.isfinite(low) & np.isfinite(high)
         counts[f"covered:{name}"] = int(covered.sum())
         counts[f"open:{name}"] = int((~both).sum())
@@ -68,8 +77,8 @@ def tally(found: Estimate, drawn: Drawn) -> dict[str, int]:
 def coverage_table(frame: pd.DataFrame, by: list[str], heads: list[str]) -> str:
     """Coverage in per cent, the share of open intervals in brackets, a row a value of ``by``."""
     rows = []
-    for key, some in frame.groupby(by, sort=False):
-        total = some.sum(numeric_only=True)
+    for key, group in frame.groupby(by, sort=False):
+        total = group.sum(numeric_only=True)
         cells = [
             f"{share(total[f'covered:{name}'], total['curves'])} "
             f"({round(100 * total[f'open:{name}'] / total['curves'])})"
@@ -79,23 +88,23 @@ def coverage_table(frame: pd.DataFrame, by: list[str], heads: list[str]) -> str:
     return table([*heads, "curves", *SHORT.values()], rows)
 
 
-def claims(some: pd.DataFrame, name: str, least: int) -> tuple[int, int]:
+def claims(counts: pd.DataFrame, name: str, least: int) -> tuple[int, int]:
     """How many curves go at least ``least`` doublings beyond the end of a regime, and how many of
     them claim it."""
     each = range(least, FAR + 1)
-    there = sum(int(some[f"there:{name}:{m}"].sum()) for m in each)
-    return there, sum(int(some[f"claimed:{name}:{m}"].sum()) for m in each)
+    there = sum(int(counts[f"there:{name}:{m}"].sum()) for m in each)
+    return there, sum(int(counts[f"claimed:{name}:{m}"].sum()) for m in each)
 
 
 def claims_table(frame: pd.DataFrame, by: list[str], heads: list[str]) -> str:
     """False claims, and regimes that are there but not claimed, in per cent of such curves."""
     rows = []
-    for key, some in frame.groupby(by, sort=False):
+    for key, group in frame.groupby(by, sort=False):
         cells = []
         for name in REGIMES:
-            cells.append(share(some[f"false:{name}"].sum(), some[f"absent:{name}"].sum()))
+            cells.append(share(group[f"false:{name}"].sum(), group[f"absent:{name}"].sum()))
             for least in (0, ENOUGH):
-                there, claimed = claims(some, name, least)
+                there, claimed = claims(group, name, least)
                 cells.append(share(there - claimed, there))
         rows.append([*named(by, key), *cells])
     kinds = ("falsely claimed", "missed, strictly", "missed, held")
@@ -108,3 +117,29 @@ def named(by: list[str], key: tuple[object, ...]) -> list[str]:
         f"{100 * float(str(value)):g} %" if name == "noise" else f"{value}"
         for name, value in zip(by, key, strict=True)
     ]
+
+
+def run(
+    work: Callable[[Task], Answer], tasks: Sequence[Task], name: str, processes: int | None = None
+) -> list[Answer]:
+    """``work`` of each task, in the tasks' order whoever does them.
+
+    ``work`` is a function of a module, and depends on nothing but its task: answers are the same
+    on any number of ``processes`` (None: one a core).
+    """
+    workers = len(os.sched_getaffinity(0)) if processes is None else processes
+    if workers == 1:
+        return list(_with_progress(map(work, tasks), len(tasks), name))
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        return list(_with_progress(pool.map(work, tasks), len(tasks), name))
+
+
+def _with_progress(answers: Iterable[Answer], count: int, name: str) -> Iterator[Answer]:
+    """The answers, and how many are there: on a terminal each, in a log every tenth of them."""
+    terminal = sys.stderr.isatty()
+    for done, answer in enumerate(answers, 1):
+        if terminal or done == count or done % max(1, count // 10) == 0:
+            text = f"{name}: {done}/{count}"
+            end = "\n" if done == count or not terminal else ""
+            print(f"\r{text}" if terminal else text, end=end, file=sys.stderr, flush=True)
+        yield answer

@@ -118,6 +118,18 @@ class Workload(metaclass=_WorkloadType):
         """
         return batch
 
+    def parameter_groups(
+        self,
+        named_parameters: Mapping[str, Tensor],  # noqa: ARG002
+    ) -> Mapping[str, Mapping[str, float]]:
+        """Options of some parameters: pattern of names -> metaparameters of the optimizer.
+
+        ``{"*.bias": {"weight_decay": 0}}``: no decay for biases. ``learning_rate_factor``
+        multiplies the learning rate. Of several patterns that match, the first counts; an option
+        that the optimizer does not have is passed over.
+        """
+        return {}
+
     def forward(self, model: nn.Module, batch: Batch) -> Any:
         """What ``loss`` and ``metrics`` get as ``output``."""
         return model(batch[0])

@@ -1,9 +1,9 @@
 """The best value of a metric that a search had within a budget, from measurements.
 
 Of each batch size the first N feasible trials count, N as of a curve: the most that all batch
-sizes share. The value is the best look of any of them at or before the budget's last step. One
-that was stopped before that (at its target, dominated, or by a budget of its own) may have had a
-better look later: the value is not known then, and the point says how many trials and why.
+sizes share. The value is the best evaluation of any of them at or before the budget's last step.
+One that was stopped before that (at its target, dominated, or by its smaller budget) may have had a
+better one later: the value is not known then, and the point says how many trials and why.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.curves.curve import prepared
-from analysis.curves.groups import Grouping, grouping, labels, target
+from analysis.curves.groups import grouping, labels, target
 from analysis.curves.limits import Limit, steps_within
 from analysis.curves.points import SEARCHED
 from analysis.curves.runs import Rows, Runs, number
-from analysis.curves.searches import chosen, searches, shared
+from analysis.curves.samples import largest, searches, shared
 from analysis.curves.thinned_evaluations import Evaluations
 from analysis.formatting import unit
 from results.dataset import retrying
@@ -35,7 +35,7 @@ DOMINATED = "dominated"
 SOONER = "budget ended sooner"
 DIVERGED = "diverged"
 UNMEASURED = "no measurements"
-TOO_SOON = "no look so soon"
+TOO_SOON = "no evaluation so soon"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,20 +46,20 @@ class BestPoint:
     value: float | None
     """None: not known, for ``why``."""
     bound: float | None
-    """The best that was seen: the value is this or better."""
+    """The best that was measured: the value is this or better."""
     limit: float | None
-    """The last step that counts; None where each trial's own budget is the limit."""
+    """The last step that counts; None where the budget of each trial is the limit."""
     trials: int
     """How many count."""
     trial: str | None = None
     step: float | None = None
-    """Where the best was seen first."""
+    """Where the best was measured first."""
     why: Mapping[str, int] = field(default_factory=dict)
     """Why the value is not known: trials by reason."""
 
     @property
-    def told(self) -> str:
-        """``why`` in words: "3 stopped at the target, 1 dominated"."""
+    def why_text(self) -> str:
+        """``why`` as text: "3 stopped at the target, 1 dominated"."""
         return ", ".join(f"{count} {reason}" for reason, count in self.why.items())
 
 
@@ -85,14 +85,27 @@ class BestCurve:
 
 @dataclass(frozen=True)
 class _Counted:
-    """Trials that count, of all curves: their places in ``Runs``, each limit's last step, and how
-    they ended; the best value so far and its step are (n, limits)."""
+    """The trials of a curve that count: at each batch size their places in ``Runs``."""
 
-    rows: Rows
+    group: dict[str, Any]
+    goal: Target
+    unit: str
+    by_size: dict[int, Rows]
+    n: int
+
+
+@dataclass(frozen=True)
+class _Bests:
+    """Of some trials the last step within each limit, their best value up to there and the step
+    that has it first, (n, limits) each; and whether there are measurements of the trial, (n,)."""
+
     last: Numbers
     best: Numbers
     step: Numbers
     measured: NDArray[np.bool_]
+
+    def take(self, rows: slice) -> _Bests:
+        return _Bests(self.last[rows], self.best[rows], self.step[rows], self.measured[rows])
 
 
 def best_metrics(
@@ -102,11 +115,11 @@ def best_metrics(
     *,
     by: Sequence[str] | None = None,
 ) -> list[BestCurve]:
-    """The best of each curve's metric under each limit; None is each trial's own budget.
+    """The best of each curve's metric under each limit; None is the budget of each trial.
 
     Curves are those of ``analysis.curves`` (``by`` too), without those of repeated runs alone and
     those of which no metric is recorded; the limits of one stand together, in their order.
-    Measurements are passed over once a metric, batch by batch.
+    Measurements are read once a metric, batch by batch.
 
     Raises:
         ResultsError: a limit in epochs, and a training set of unknown size.
@@ -114,93 +127,89 @@ def best_metrics(
     wide, _ = prepared(trials, by)
     groups = grouping(wide, by)
     runs = Runs.of(wide.frame)
-    parts = [
-        (group, rows[np.isin(runs.rows["role"][rows], SEARCHED)], goal)
-        for group, rows in groups.split(wide.frame)
-        if (goal := target(runs.rows, rows)) is not None
-    ]
-    parts = [part for part in parts if len(part[1])]
-    counted = [_first(runs, rows, groups) for _, rows, _ in parts]
-    texts = labels([group for group, _, _ in parts], [str(goal) for _, _, goal in parts])
-    found: list[BestCurve] = []
-    seen = _seen(
-        wide.frame, measured, limits, [(c, part[2]) for c, part in zip(counted, parts, strict=True)]
-    )
-    for (group, rows, goal), text, (sizes, n), one in zip(parts, texts, counted, seen, strict=True):
+    counted = []
+    for group, rows in groups.split(wide.frame):
+        search, goal = rows[np.isin(runs.rows["role"][rows], SEARCHED)], target(runs.rows, rows)
+        if goal is not None and len(search):
+            example_unit = unit(runs.rows["example_unit"][search])
+            counted.append(_Counted(group, goal, example_unit, *_first(runs, search, groups.over)))
+    texts = labels([each.group for each in counted], [str(each.goal) for each in counted])
+    bests = _bests(wide.frame, measured, limits, counted)
+    curves = []
+    for each, text, of_curve in zip(counted, texts, bests, strict=True):
+        ends = np.cumsum([len(rows) for rows in each.by_size.values()])
         for column, limit in enumerate(limits):
             points = [
-                _point(runs, one, size, mine, column, limit, goal) for size, mine in sizes.items()
-            ]
-            found.append(
+                _point(runs, size, rows, of_curve.take(slice(end - len(rows), end)), column,
+                       limit, each.goal)
+                for (size, rows), end in zip(each.by_size.items(), ends, strict=True)
+            ]  # fmt: skip
+            curves.append(
                 BestCurve(
-                    group=group, label=text, target=goal, limit=limit, points=tuple(points),
-                    trials=n, example_unit=unit(runs.rows["example_unit"][rows]),
+                    group=each.group, label=text, target=each.goal, limit=limit,
+                    points=tuple(points), trials=each.n, example_unit=each.unit,
                 )
             )  # fmt: skip
-    return found
+    return curves
 
 
-def _first(runs: Runs, rows: Rows, groups: Grouping) -> tuple[dict[int, Rows], int]:
+def _first(runs: Runs, rows: Rows, over: Sequence[str]) -> tuple[dict[int, Rows], int]:
     """The rows that count at each batch size, and N."""
-    parts = searches(runs, rows, groups.over)
+    parts = searches(runs, rows, over)
     many, n = shared(parts)
     return {
         size: np.concatenate(
             [
                 search.feasible(np.concatenate(search.first(n)))
-                for some in each.values()
-                for search in chosen(some, many)
+                for each in algorithms.values()
+                for search in largest(each, many)
             ]
         )
-        for size, each in parts.items()
+        for size, algorithms in parts.items()
     }, n
 
 
-def _seen(
+def _bests(
     frame: pd.DataFrame,
     measured: Evaluations,
     limits: Sequence[Limit | None],
-    counted: Sequence[tuple[tuple[dict[int, Rows], int], Target]],
-) -> list[_Counted]:
-    """Of each curve the best looks of its trials."""
-    rows = [np.concatenate([*sizes.values()]) for (sizes, _), _ in counted]
-    made: list[_Counted | None] = [None] * len(counted)
+    counted: Sequence[_Counted],
+) -> list[_Bests]:
+    """The best values of each curve's trials, in the order of ``by_size``."""
+    bests: dict[int, _Bests] = {}
     kinds: dict[tuple[str, bool], list[int]] = {}
-    for i, (_, goal) in enumerate(counted):
-        kinds.setdefault((goal.metric, goal.lower_is_better), []).append(i)
+    for i, each in enumerate(counted):
+        kinds.setdefault((each.goal.metric, each.goal.lower_is_better), []).append(i)
     for (metric, lower), which in kinds.items():
-        every = np.concatenate([rows[i] for i in which])
-        some = frame.iloc[every]
+        rows = [np.concatenate([*counted[i].by_size.values()]) for i in which]
+        trials = frame.iloc[np.concatenate(rows)]
         last = np.column_stack(
             [
-                np.full(len(every), np.inf) if one is None else steps_within(some, one)
-                for one in limits
+                np.full(len(trials), np.inf) if limit is None else steps_within(trials, limit)
+                for limit in limits
             ]
         )
-        best, step, known = _best_looks(
-            some["trial"].to_numpy(object), measured, metric, last, lower
-        )
-        ends = np.cumsum([len(rows[i]) for i in which])
-        for i, end in zip(which, ends, strict=True):
-            at = slice(end - len(rows[i]), end)
-            made[i] = _Counted(rows[i], last[at], best[at], step[at], known[at])
-    return [one for one in made if one is not None]
+        every = _read(trials["trial"].to_numpy(object), measured, metric, last, lower)
+        ends = np.cumsum([len(of_curve) for of_curve in rows])
+        for i, of_curve, end in zip(which, rows, ends, strict=True):
+            bests[i] = every.take(slice(end - len(of_curve), end))
+    return [bests[i] for i in range(len(counted))]
 
 
-def _best_looks(
+def _read(
     trials: NDArray[np.object_], measured: Evaluations, metric: str, last: Numbers, lower: bool
-) -> tuple[Numbers, Numbers, NDArray[np.bool_]]:
-    """The best value of each of ``trials`` up to each of its ``last`` steps (n, limits) and the
-    first step that has it; infinite and NaN where there is none; and whether any look has one."""
+) -> _Bests:
+    """The best values of ``trials`` up to each of their ``last`` steps (n, limits); infinite, and
+    the step NaN, where there is none."""
     names, place = np.unique(trials.astype(str), return_inverse=True)
-    # Rows of one trial ask for it under the same limits: its batch size is part of it.
+    # Rows of one trial have the same limits: its batch size is part of it.
     upto = np.full((len(names), last.shape[1]), np.inf)
     upto[place] = last
     sign = 1.0 if lower else -1.0
 
     def read() -> tuple[Numbers, Numbers, NDArray[np.bool_]]:
         best, step = np.full(upto.shape, np.inf), np.full(upto.shape, np.nan)
-        known = np.zeros(len(names), bool)
+        recorded = np.zeros(len(names), bool)
         for batch in measured.of(names.tolist(), metric) if len(names) else ():
             assert batch.value is not None
             batch = batch.rows(~np.isnan(batch.value))
@@ -208,7 +217,7 @@ def _best_looks(
                 continue
             assert batch.value is not None
             of, value = batch.by_row(batch.trial), sign * batch.value
-            known[batch.trial] = True
+            recorded[batch.trial] = True
             for column in range(upto.shape[1]):
                 early = np.flatnonzero(batch.step <= upto[of, column])
                 # The best of each trial first, and of equal ones the earliest.
@@ -219,43 +228,41 @@ def _best_looks(
                 better = (new < old) | ((new == old) & (at < when))
                 best[where[better], column] = new[better]
                 step[where[better], column] = at[better]
-        return sign * best, step, known
+        return sign * best, step, recorded
 
-    best, step, known = retrying(read)
-    return best[place], step[place], known[place]
+    best, step, recorded = retrying(read)
+    return _Bests(last, best[place], step[place], recorded[place])
 
 
 def _point(
-    runs: Runs, one: _Counted, size: int, rows: Rows, column: int, limit: Limit | None, goal: Target
+    runs: Runs, size: int, rows: Rows, bests: _Bests, column: int, limit: Limit | None, goal: Target
 ) -> BestPoint:
-    mine = np.flatnonzero(np.isin(one.rows, rows))
-    last, best = one.last[mine, column], one.best[mine, column]
+    last, best, step = (each[:, column] for each in (bests.last, bests.best, bests.step))
     why: Counter[str] = Counter()
-    for place, upto in zip(mine, last, strict=True):
-        reason = _unknown(runs, one.rows[place], upto) if one.measured[place] else UNMEASURED
+    for row, upto, measured in zip(rows, last, bests.measured, strict=True):
+        reason = _unknown(runs, row, upto) if measured else UNMEASURED
         why.update([reason] if reason else [])
-    some = np.isfinite(best)
-    if not why and not some.any():
-        why[TOO_SOON] = len(mine)
-    first = None
-    if some.any():
-        order = np.lexsort((one.step[mine, column], best if goal.lower_is_better else -best))
-        first = mine[order[0]]
-    bound = None if first is None else float(one.best[first, column])
+    first: np.intp | None = None
+    if np.isfinite(best).any():
+        first = np.lexsort((step, best if goal.lower_is_better else -best))[0]
+    elif not why:
+        why[TOO_SOON] = len(rows)
+    bound = None if first is None else float(best[first])
     return BestPoint(
         batch_size=size,
         value=None if why else bound,
         bound=bound,
         limit=None if limit is None or not len(last) else float(last[0]),
-        trials=len(mine),
-        trial=None if first is None else runs.rows["trial"][one.rows[first]],
-        step=None if first is None else float(one.step[first, column]),
+        trials=len(rows),
+        trial=None if first is None else runs.rows["trial"][rows[first]],
+        step=None if first is None else float(step[first]),
         why=dict(sorted(why.items())),
     )
 
 
 def _unknown(runs: Runs, row: np.intp, last: float) -> str | None:
-    """Why the looks of a trial up to the step ``last`` are not all there; None where they are."""
+    """Why the evaluations of a trial up to the step ``last`` are not all recorded; None where they
+    are."""
     ran = number(runs.steps_run[row])
     if ran is not None and ran >= last:
         return None

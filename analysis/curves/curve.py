@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.curves import edge_check, samples, search_points
-from analysis.curves.estimators import MEDIAN, MINIMUM, EstimatorError
+from analysis.curves import edges, samples
+from analysis.curves.estimators import MINIMUM, EstimatorError
 from analysis.curves.groups import Grouping, Wide, grouping, labels, target, widen
-from analysis.curves.points import SEARCHED, Point, of_runs, tabulate
+from analysis.curves.points import SEARCHED, Point, tabulate
 from analysis.curves.runs import Rows, Runs, number
+from analysis.curves.search_points import points
 from analysis.curves.thinned_evaluations import Evaluations, Frame, every_second
 from analysis.formatting import sizes, unit
 from results.counts import agreeing, count
@@ -39,7 +40,7 @@ class Curve:
     group: Mapping[str, Any]
     """Its group columns: workload, dataset, optimizer, schedule, … as they are in the results."""
     label: str
-    """What tells it from the other curves of the same call."""
+    """The values that distinguish it from the other curves of the same call."""
     target: Target | None
     points: tuple[Point, ...]
     """One a batch size, ascending; a batch size where nothing reached the target is among them."""
@@ -59,7 +60,7 @@ class Curve:
     example_unit: str = "example"
     notes: tuple[str, ...] = ()
     coarse: Curve | None = None
-    """The same curve with every second look dropped, where measurements are given."""
+    """The same curve with every second evaluation dropped, where measurements are given."""
 
     @property
     def batch_sizes(self) -> list[int]:
@@ -78,12 +79,12 @@ class Curve:
 
     def to_fit(self) -> tuple[np.ndarray, np.ndarray]:
         """Batch sizes and bracket middles in steps, one for each point of the fit; (n,) each."""
-        pairs = [(point.batch_size, at) for point in self.points for at in point.middles]
-        both = np.array(pairs, dtype=float).reshape(-1, 2)
-        return both[:, 0], both[:, 1]
+        pairs = [(point.batch_size, steps) for point in self.points for steps in point.middles]
+        columns = np.array(pairs, dtype=float).reshape(-1, 2)
+        return columns[:, 0], columns[:, 1]
 
     def to_frame(self) -> pd.DataFrame:
-        """A row a batch size: what is shown, and the error bar."""
+        """A row a batch size: its steps to target, and the error bar."""
         return pd.DataFrame([{**self.group, **row} for row in self.tabulate()])
 
     def tabulate(self) -> list[dict[str, Any]]:
@@ -117,8 +118,8 @@ def curves(
     Args:
         trials: rows with the columns of the trials table; absent ones are null.
         studies: their studies, for the edge check, tuned dimensions, and batch sizes not run yet.
-        measurements: theirs, so that ``regimes`` can drop every second look: a frame, or
-            ``results.targets.evaluations.Looks``, which holds a batch of them at a time.
+        measurements: theirs, so that ``regimes`` can drop every second evaluation: a frame, or
+            ``results.targets.evaluations.Evaluations``, which holds a batch of them at a time.
         by: columns of the training algorithm that make a curve of their own (default: all);
             the others are minimized over. Workload, data set, target and workload fields that
             vary always group.
@@ -137,8 +138,8 @@ def curves(
     if trials.empty:
         raise ResultsError("no trials to make a curve of", hint="see batchscale status")
     wide, note = prepared(trials, by)
-    chosen = sampled(wide.frame, studies, search, estimator)
-    wide = replace(wide, frame=chosen.trials)
+    sample = samples.sample(wide.frame, studies, scope=search, estimator=estimator)
+    wide = replace(wide, frame=sample.trials)
     if wide.frame.empty:
         raise ResultsError(
             "no trial belongs to the present search of its study: all of these "
@@ -146,61 +147,80 @@ def curves(
             hint="--search all counts all of them; batchscale status says how far each search is",
         )
     groups = grouping(wide, by)
-    _check_looks(wide.frame)
+    _check_evaluations(wide.frame)
     if studies is not None:
         studies = None if studies.empty else widen(studies).frame
-    found = _curves(wide, groups, studies, estimator)
-    _check_estimators(found)
+    made = _curves(wide, groups, studies, estimator)
+    _check_estimators(made)
     if isinstance(measurements, pd.DataFrame) and measurements.empty:
         measurements = None
     if measurements is not None:
         read = Frame(measurements) if isinstance(measurements, pd.DataFrame) else measurements
         thinned = every_second(wide.frame, read)
         if thinned is not None:
-            found = _with_coarse(found, replace(wide, frame=thinned), groups, estimator)
-    if note:
-        found = [replace(curve, notes=(*curve.notes, note)) for curve in found]
-    if chosen.left_out:
-        found = [_with_left_out(curve, chosen.left_out) for curve in found]
-    return found if baseline is None else _baseline_first(found, baseline)
+            made = _with_coarse(made, replace(wide, frame=thinned), groups, estimator)
+    further = [note] if note else []
+    made = [
+        replace(curve, notes=(*curve.notes, *further, *filter(None, [others])))
+        for curve in made
+        for others in [samples.note(sample.left_out, curve.studies)]
+    ]
+    if baseline is None:
+        return made
+    first = [curve for curve in made if is_baseline(curve, baseline)]
+    if not first:
+        raise ResultsError(
+            f"no curve is called {baseline!r}",
+            hint=f"curves: {', '.join(curve.label for curve in made)}",
+        )
+    return first + [curve for curve in made if curve not in first]
+
+
+def is_baseline(curve: Curve, baseline: str) -> bool:
+    """Whether ``baseline`` is its label, or a value of one of its columns."""
+    return baseline == curve.label or baseline in map(str, curve.group.values())
 
 
 def prepared(trials: pd.DataFrame, by: Sequence[str] | None) -> tuple[Wide, str | None]:
-    """``trials`` with every column that is read, those of the newest code alone, and a note if
-    others are left out."""
-    wide = widen(trials)
-    newest, note = _newest(wide.frame, by or ())
-    return replace(wide, frame=_in_order(newest)), note
+    """``trials`` with every column that is read, those of each workload's newest code alone, and a
+    note if others are left out.
 
-
-def sampled(
-    trials: pd.DataFrame, studies: pd.DataFrame | None, search: str, estimator: str | None
-) -> samples.Sample:
-    """The trials that count: see ``analysis.curves.samples``.
-
-    Raises:
-        ResultsError: no such searches.
+    Trials of an earlier version of the code answer another question; ``by`` may ask for each
+    version. A trial without a role is a search's; without an index the order is that of the rows.
     """
-    named = {name for name in trials["estimator"] if isinstance(name, str)}
-    every_seed = (estimator or (named.pop() if len(named) == 1 else None)) == MEDIAN
-    return samples.sample(trials, studies, scope=samples.check(search), every_seed=every_seed)
-
-
-def _with_left_out(curve: Curve, left_out: Mapping[str, int]) -> Curve:
-    text = samples.note(left_out, curve.studies)
-    return curve if text is None else replace(curve, notes=(*curve.notes, text))
+    wide, note = widen(trials), None
+    trials = wide.frame
+    if "workload_version" not in (by or ()) and trials["workload_version"].nunique() > 1:
+        code = trials["workload_version"].where(trials["workload_version"].notna(), "")
+        keys = [trials[name].astype(str) for name in ("workload", "dataset", "fields")]
+        by_version = trials.assign(code=code).groupby([*keys, "code"], sort=False, dropna=False)
+        latest = by_version["time"].transform("max")
+        earlier = latest < latest.groupby(keys, sort=False, dropna=False).transform("max")
+        if left_out := int(earlier.sum()):
+            are = agreeing(left_out, "are")
+            note = (
+                f"{count(left_out, 'trial')} of an earlier version of the workload's code {are} "
+                "left out"
+            )
+            trials = trials[~earlier].reset_index(drop=True)
+    index = pd.to_numeric(trials["index"]).astype(float)
+    trials = trials.assign(
+        role=trials["role"].where(trials["role"].notna(), "search"),
+        index=index.fillna(pd.Series(np.arange(len(trials), dtype=float), trials.index)),
+    )
+    return replace(wide, frame=trials), note
 
 
 def _with_coarse(
-    found: list[Curve], thinned: Wide, groups: Grouping, estimator: str | None
+    made: list[Curve], thinned: Wide, groups: Grouping, estimator: str | None
 ) -> list[Curve]:
     try:
         coarse = _curves(thinned, groups, None, estimator)
-    except EstimatorError:  # where thinned brackets leave too few known for it
-        return found
+    except EstimatorError:  # where thinned brackets leave too few order statistics for it
+        return made
     return [
         replace(curve, coarse=None if curve.repeats else other)
-        for curve, other in zip(found, coarse, strict=True)
+        for curve, other in zip(made, coarse, strict=True)
     ]
 
 
@@ -224,68 +244,79 @@ def _curve(
     rows: Rows,
     over: tuple[str, ...],
     studies: pd.DataFrame | None,
-    asked: str | None,
+    estimator: str | None,
 ) -> Curve:
     role = runs.rows["role"][rows]
-    search, repeats = rows[np.isin(role, SEARCHED)], rows[role == "repeat"]
-    notes: list[str] = []
-    estimator = search_points.estimator(runs, search, asked, notes)
-    reason = search_points.withheld(runs, search)
-    if not len(search):
-        points, trials = _repeated(runs, repeats), 1
-        if asked is not None:
-            notes.append(f"every run is a point of its own: {asked} has nothing to choose from")
-    else:
-        points, trials = search_points.points(
-            runs, search, over, notes, estimator=estimator, reason=reason
-        )
-        points = search_points.with_repeats(points, runs, repeats, over, notes)
-    dimensions = None
-    here = dict.fromkeys(study for study in runs.rows["study"][rows] if isinstance(study, str))
+    search = rows[np.isin(role, SEARCHED)]
+    made = points(runs, search, rows[role == "repeat"], over, estimator)
+    by_size, notes, dimensions = made.points, made.notes, None
+    names = dict.fromkeys(study for study in runs.rows["study"][rows] if isinstance(study, str))
     if studies is not None:
-        mine = edge_check.of_trials(studies[studies["study"].isin(here)], runs, rows)
-        space = edge_check.spaces(mine)
-        points = [edge_check.with_edges(point, runs, search, space) for point in points]
-        if "dimensions" in mine and mine["dimensions"].notna().any():
-            dimensions = int(mine["dimensions"].max())
-        notes += edge_check.notes(points)
-        notes += _said(mine)
-        waiting = _not_run(group, points, studies)
+        searched = studies[studies["study"].isin(names)]
+        if "search_id" in studies:  # a study may have been searched otherwise elsewhere
+            ids = {str(id_) for id_ in runs.rows["search_id"][rows] if isinstance(id_, str)}
+            searched = searched[searched["search_id"].isna() | searched["search_id"].isin(ids)]
+        spaces = edges.spaces(searched)
+        by_size = [_with_edges(point, runs, search, spaces) for point in by_size]
+        if "dimensions" in searched and searched["dimensions"].notna().any():
+            dimensions = int(searched["dimensions"].max())
+        notes += edges.notes((point.batch_size, point.edges) for point in by_size)
+        if "notes" in searched:
+            texts = searched["notes"].dropna().unique()
+            notes += dict.fromkeys(note for text in texts for note in json.loads(text))
+        waiting = _not_run(group, by_size, studies)
         if waiting:
             notes.append(f"not run yet: {sizes(waiting)}")
-    notes += _censored(points)
+    notes += _censored(by_size)
     ratios = runs.rows["evaluation_ratio"][rows]
     return Curve(
         group=group,
         label=text,
         target=target(runs.rows, rows),
-        points=tuple(points),
-        trials=trials,
+        points=tuple(by_size),
+        trials=made.trials,
         repeats=not len(search),
-        estimator=estimator,
-        withheld=reason,
+        estimator=made.estimator,
+        withheld=made.withheld,
         dimensions=dimensions,
-        studies=tuple(here),
-        evaluation_ratio=next((float(one) for one in ratios if number(one)), None),
+        studies=tuple(names),
+        evaluation_ratio=next((float(ratio) for ratio in ratios if number(ratio)), None),
         example_unit=unit(runs.rows["example_unit"][rows]),
         notes=tuple(notes),
     )
 
 
-def _repeated(runs: Runs, rows: Rows) -> list[Point]:
-    tested = runs.rows["batch_size"][rows].astype(np.int64)
-    return [of_runs(runs, int(size), rows[tested == size]) for size in np.unique(tested)]
+def _with_edges(point: Point, runs: Runs, rows: Rows, spaces: Mapping[str, str]) -> Point:
+    """``point`` with the edges of its study's space on which its best trial sits, or a near-best
+    one; ``rows``: the curve's trials of searches."""
+    if point.trial is None or point.study is None or point.study not in spaces:
+        return point
+    of_study = rows[runs.rows["study"][rows] == point.study]
+    sides = edges.of_best(spaces[point.study], runs, of_study, point.trial, point.best)
+    return replace(point, edges=sides)
+
+
+def _not_run(group: Mapping[str, Any], points: list[Point], studies: pd.DataFrame) -> list[int]:
+    """Batch sizes of studies of this curve that have no trial yet, and are still to have some."""
+    of_curve = pd.Series(current(studies) if "experiment_yaml" in studies else True, studies.index)
+    for name, value in group.items():
+        if name in studies:
+            cells = studies[name]
+            of_curve &= cells.isna() if value is None else cells.astype(object) == value
+    tested = {point.batch_size for point in points}
+    return sorted(set(map(int, studies.loc[of_curve, "batch_size"])) - tested)
 
 
 def _censored(points: Sequence[Point]) -> list[str]:
+    """Notes on batch sizes where nothing reached the target, or all did before the first step."""
     notes = []
-    lost = [point for point in points if point.censored and point.minimum is None]
-    hidden = [point.batch_size for point in lost if not point.exact]
+    missed = [point for point in points if point.censored and point.minimum is None]
+    hidden = [point.batch_size for point in missed if not point.exact]
     if hidden:
         notes.append(
             f"the best is not known at {sizes(hidden)}: these trials were dominated by others"
         )
-    censored = [point.batch_size for point in lost if point.batch_size not in hidden]
+    censored = [point.batch_size for point in missed if point.exact]
     if censored:
         notes.append(f"nothing reached the target at {sizes(censored)}")
     untrained = [
@@ -293,63 +324,13 @@ def _censored(points: Sequence[Point]) -> list[str]:
     ]
     if untrained:
         notes.append(
-            f"the target was met before the first step at {sizes(untrained)}: of that there is no "
-            "scaling, and a harder target says more"
+            f"the target was met before the first step at {sizes(untrained)}: there is no scaling "
+            "of that; take a harder target"
         )
     return notes
 
 
-def _said(studies: pd.DataFrame) -> list[str]:
-    """The notes of the studies themselves, each once."""
-    if "notes" not in studies:
-        return []
-    texts = studies["notes"].dropna().unique()
-    return list(dict.fromkeys(note for text in texts for note in json.loads(text)))
-
-
-def _not_run(group: Mapping[str, Any], points: list[Point], studies: pd.DataFrame) -> list[int]:
-    """Batch sizes of studies of this curve that have no trial yet, and are still to have some."""
-    asked = current(studies) if "experiment_yaml" in studies else True
-    mine = pd.Series(asked, studies.index)
-    for name, value in group.items():
-        if name in studies:
-            cells = studies[name]
-            mine &= cells.isna() if value is None else cells.astype(object) == value
-    tested = {point.batch_size for point in points}
-    return sorted(set(map(int, studies.loc[mine, "batch_size"])) - tested)
-
-
-def _in_order(trials: pd.DataFrame) -> pd.DataFrame:
-    """Without a role a row is a search's; without an index rows are in their own order."""
-    index = pd.to_numeric(trials["index"]).astype(float)
-    return trials.assign(
-        role=trials["role"].where(trials["role"].notna(), "search"),
-        index=index.fillna(pd.Series(np.arange(len(trials), dtype=float), trials.index)),
-    )
-
-
-def _newest(trials: pd.DataFrame, by: Sequence[str]) -> tuple[pd.DataFrame, str | None]:
-    """The trials of each workload's newest code, and a note if others are left out.
-
-    Trials of an earlier version answer another question. ``by`` may ask for each version.
-    """
-    if "workload_version" in by or trials["workload_version"].nunique() < 2:
-        return trials, None
-    code = trials["workload_version"].where(trials["workload_version"].notna(), "")
-    keys = [trials[name].astype(str) for name in ("workload", "dataset", "fields")]
-    each = trials.assign(code=code).groupby([*keys, "code"], sort=False, dropna=False)
-    latest = each["time"].transform("max")
-    old = latest < latest.groupby(keys, sort=False, dropna=False).transform("max")
-    if not old.any():
-        return trials, None
-    left_out = int(old.sum())
-    trials_left_out = count(left_out, "trial")
-    are = agreeing(left_out, "are")
-    note = f"{trials_left_out} of an earlier version of the workload's code {are} left out"
-    return trials[~old].reset_index(drop=True), note
-
-
-def _check_looks(trials: pd.DataFrame) -> None:
+def _check_evaluations(trials: pd.DataFrame) -> None:
     for keys, rows in trials.groupby(["workload", "dataset"], dropna=False, sort=False):
         ratios = Counter(rows["evaluation_ratio"].dropna().astype(float).round(12))
         if len(ratios) > 1:
@@ -361,31 +342,16 @@ def _check_looks(trials: pd.DataFrame) -> None:
             )
 
 
-def _check_estimators(found: Sequence[Curve]) -> None:
-    named: dict[Any, dict[str, str]] = {}
-    for curve in found:
+def _check_estimators(curves: Sequence[Curve]) -> None:
+    labels_of: dict[Any, dict[str, str]] = {}
+    for curve in curves:
         if not curve.repeats:
             key = curve.group.get("workload"), curve.group.get("dataset")
-            named.setdefault(key, {}).setdefault(curve.estimator, curve.label)
-    for (workload, _), each in named.items():
-        if len(each) > 1:
-            which = " and ".join(f"{name} ({label})" for name, label in each.items())
+            labels_of.setdefault(key, {}).setdefault(curve.estimator, curve.label)
+    for (workload, _), by_estimator in labels_of.items():
+        if len(by_estimator) > 1:
+            which = " and ".join(f"{name} ({label})" for name, label in by_estimator.items())
             raise UnequalEstimatorsError(
                 f"curves of {workload} are of unequal estimators, {which}",
                 hint="take one for all: --estimator minimum",
             )
-
-
-def is_baseline(curve: Curve, baseline: str) -> bool:
-    """Whether ``baseline`` is its label, or a value of one of its columns."""
-    return baseline == curve.label or baseline in map(str, curve.group.values())
-
-
-def _baseline_first(found: list[Curve], baseline: str) -> list[Curve]:
-    first = [curve for curve in found if is_baseline(curve, baseline)]
-    if not first:
-        raise ResultsError(
-            f"no curve is called {baseline!r}",
-            hint=f"curves: {', '.join(curve.label for curve in found)}",
-        )
-    return first + [curve for curve in found if curve not in first]

@@ -1,17 +1,21 @@
-"""Is the best trial of a study inside its search space, with room around it?
+"""Does the best trial of a study lie on the edge of its search space?
 
 An optimum on the edge says only that the space was too small (Shallue et al. 2019, §4: enlarge it
-and search again). Each tuned dimension is looked at in its scale's unit interval, in which the
-search draws evenly.
+and search again). Each tuned dimension is checked in its scale's unit interval, in which the search
+draws evenly.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import pandas as pd
+
+from analysis.curves.runs import Rows, Runs, number, parameters
+from analysis.formatting import sizes
 from results.user_tables.values import mapping
 
 MARGIN = 0.05
@@ -30,7 +34,7 @@ _NATURAL = {("linear", 0.0), ("integer", 0.0)}
 
 @dataclass(frozen=True, kw_only=True)
 class Edge:
-    """A tuned dimension whose optimum has no room on one side."""
+    """An end of a tuned dimension on which the optimum sits, or a near-best trial."""
 
     dimension: str
     side: Literal["low", "high"]
@@ -46,7 +50,7 @@ class Edge:
         return f"{self.dimension} at its {end} end {self.bound:g}"
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """The same, and whether it is not of the best trial itself."""
         return str(self) if self.verdict == "edge" else f"{self} (near-best)"
 
@@ -59,7 +63,7 @@ def edge(
     budget_steps: float | None = None,
     margin: float = MARGIN,
 ) -> list[Edge]:
-    """The dimensions of ``space`` on whose edge the optimum sits; empty when there is room.
+    """The ends of the dimensions of ``space`` on which the optimum sits; empty where there is none.
 
     Args:
         space: the study's search space, JSON text or a mapping, as
@@ -70,27 +74,37 @@ def edge(
         budget_steps: what a length in steps (of a decay, of warmup) is a share of.
     """
     parsed = mapping(space, "search_space") if isinstance(space, str) else space
-    found = []
+    edges: list[Edge] = []
     for name, dimension in parsed.items():
         if not isinstance(dimension, Mapping) or len(dimension) != 1:
             continue
         ((scale, bounds),) = dimension.items()
         if scale not in _UNIT:
             continue
-        places = [_place(name, scale, bounds, one, budget_steps) for one in (best, *near_best)]
-        if places[0] is None:
+        first, *others = (
+            _place(name, scale, bounds, trial, budget_steps) for trial in (best, *near_best)
+        )
+        if first is None:
             continue
-        others = [place for place in places if place is not None]
-        share = name not in best and name + _STEPS in best
-        found += _sides(name, scale, bounds, places[0], others, margin, share)
-    return found
-
-
-def parameters(text: Any) -> dict[str, Any]:
-    """Metaparameters as a mapping, from the JSON text of a trials row or a mapping."""
-    if isinstance(text, str):
-        return mapping(text, "metaparameters") if text else {}
-    return dict(text) if isinstance(text, Mapping) else {}
+        places = [first, *(place for place in others if place is not None)]
+        low, high = float(bounds[0]), float(bounds[1])
+        # A length that is a share of the budget cannot be longer than the budget.
+        whole_budget = name not in best and name + _STEPS in best and high == 1.0
+        if min(places) < margin and (scale, low) not in _NATURAL:
+            edges.append(
+                Edge(
+                    dimension=name, side="low", position=min(places), bound=low,
+                    verdict="edge" if first < margin else "near",
+                )
+            )  # fmt: skip
+        if max(places) > 1 - margin and not whole_budget:
+            edges.append(
+                Edge(
+                    dimension=name, side="high", position=max(places), bound=high,
+                    verdict="edge" if first > 1 - margin else "near",
+                )
+            )  # fmt: skip
+    return edges
 
 
 def near_best(
@@ -104,29 +118,42 @@ def near_best(
     return [metaparameters[i] for value, i in sorted(hits) if value <= NEAR * least]
 
 
-def _sides(
-    name: str,
-    scale: str,
-    bounds: Sequence[float],
-    best: float,
-    all_: list[float],
-    margin: float,
-    share: bool,
-) -> list[Edge]:
-    sides = []
-    low, high = float(bounds[0]), float(bounds[1])
-    if min(all_) < margin and (scale, low) not in _NATURAL:
-        verdict: Literal["edge", "near"] = "edge" if best < margin else "near"
-        sides.append(
-            Edge(dimension=name, side="low", verdict=verdict, position=min(all_), bound=low)
-        )
-    whole_budget = share and high == 1.0
-    if max(all_) > 1 - margin and not whole_budget:
-        verdict = "edge" if best > 1 - margin else "near"
-        sides.append(
-            Edge(dimension=name, side="high", verdict=verdict, position=max(all_), bound=high)
-        )
-    return sides
+def spaces(studies: pd.DataFrame) -> dict[str, str]:
+    """Each study's search space, of its latest row: where it was enlarged, the larger one."""
+    searched = studies[studies["search_space"].notna()]
+    searched = searched.sort_values("time", kind="stable", na_position="first")
+    return dict(zip(searched["study"], searched["search_space"], strict=True))
+
+
+def of_best(
+    space: str, runs: Runs, rows: Rows, trial: str, best: Mapping[str, Any]
+) -> tuple[Edge, ...]:
+    """The edges of the ``trial`` that is the best of the trials ``rows`` of one study, with the
+    metaparameters ``best``, and of the near-best ones."""
+    hits = rows[runs.steps[rows] <= runs.cutoff(rows, runs.kept(rows))]
+    near = near_best(
+        runs.steps[hits].tolist(), [parameters(text) for text in runs.rows["metaparameters"][hits]]
+    )
+    place = rows[runs.rows["trial"][rows] == trial][0]
+    budget = number(runs.rows["budget_steps"][place])
+    return tuple(edge(space, best, near, budget_steps=budget))
+
+
+def notes(edges: Iterable[tuple[int, Sequence[Edge]]]) -> list[str]:
+    """A sentence for each end of a dimension on which an optimum sits, or a near-best trial, from
+    each batch size and its edges."""
+    places: dict[tuple[str, str], list[int]] = {}
+    for batch_size, sides in edges:
+        for side in sides:
+            places.setdefault((side.verdict, str(side)), []).append(batch_size)
+    sentences = {
+        "edge": "the optimum sits on the edge of its search space",
+        "near": "near-best trials sit on the edge of their search space",
+    }
+    return [
+        f"{sentences[verdict]}, {where}, at {sizes(batch_sizes)}"
+        for (verdict, where), batch_sizes in sorted(places.items(), key=lambda item: item[0][0])
+    ]
 
 
 def _place(
@@ -136,6 +163,7 @@ def _place(
     metaparameters: Mapping[str, Any],
     budget_steps: float | None,
 ) -> float | None:
+    """Where a trial lies in a dimension's unit interval; None where it has no such number."""
     value = metaparameters.get(name)
     if value is None and budget_steps:
         steps = metaparameters.get(name + _STEPS)
@@ -145,20 +173,12 @@ def _place(
     return _UNIT[scale](float(value), float(bounds[0]), float(bounds[1]))
 
 
-def _linear(x: float, low: float, high: float) -> float:
-    return (x - low) / (high - low)
-
-
-def _integer(x: float, low: float, high: float) -> float:
-    return (x - low + 0.5) / (high - low + 1)
-
-
-def _log(x: float, low: float, high: float) -> float:
-    return math.log(x / low) / math.log(high / low)
-
-
-def _reverse_log(x: float, low: float, high: float) -> float:
-    return math.log((1 - x) / (1 - low)) / math.log((1 - high) / (1 - low))
-
-
-_UNIT = {"linear": _linear, "integer": _integer, "log": _log, "reverse_log": _reverse_log}
+_UNIT = {
+    "linear": lambda x, low, high: (x - low) / (high - low),
+    "integer": lambda x, low, high: (x - low + 0.5) / (high - low + 1),
+    "log": lambda x, low, high: math.log(x / low) / math.log(high / low),
+    "reverse_log": lambda x, low, high: (
+        math.log((1 - x) / (1 - low)) / math.log((1 - high) / (1 - low))
+    ),
+}
+"""From a value of each scale, and the ends of its dimension, to the unit interval."""

@@ -1,4 +1,4 @@
-"""What stands for a batch size: the estimators of steps to target, from exact order statistics.
+"""What stands for a batch size, and whether its trials were enough: from exact order statistics.
 
 - ``minimum``: X(1), the least of the N feasible trials.
 - ``best_of_10``: the expected best of ten trials, on log steps: the exponential of the mean, over
@@ -8,28 +8,47 @@
   within each search, and the median of these.
 
 They answer different questions: curves of unequal estimators are not compared.
+
+The j-th smallest of N, X(j), is the least of C(N - j, n - 1) of the subsets of n. Where only
+X(1) … X(r) are known, the least of C(N - r, n) of them is not: their share is the *censored
+weight*. Nothing is drawn at random: these are the exact U-statistics (Hoeffding 1948). With
+dominated stopping r is ``keep`` (and ties), else every trial that reached the target.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
+from math import ceil, exp, log
 from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.curves import subsets
 from analysis.curves.runs import Rows, Runs
-from results.counts import count
+from results.counts import agreeing, count
 from results.errors import ResultsError
+
+Array = NDArray[np.float64]
 
 MINIMUM, BEST_OF_10, MEDIAN = NAMES = ("minimum", "best_of_10", "median_of_searches")
 TEN = 10
 
-MOST_CENSORED = 0.35
+MOST_CENSORED_TENS = 0.35
 """Share of the subsets of ten whose least is not known, above which their mean says little."""
+
+MOST_CENSORED = 0.05
+"""Share of the subsets of n whose least is not known, above which the expected best of n is not
+given."""
+
+ENOUGH = 0.05
+"""How many more steps half of the trials may take, as a share, for N to be called enough."""
+
+ABOUT_HALF = 0.6
+"""The share of N up to which the least n that is given stands for half of the trials."""
+
+_MOST_NUMBERS = 256
+"""Numbers of trials for which the expected best is given, at most."""
 
 _NORMAL = 1.6448536269514722
 """Of a normal quantity 90 % lie within so many standard deviations."""
@@ -40,16 +59,16 @@ class EstimatorError(ResultsError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sample:
+class OrderStatistics:
     """N feasible trials, as far as their order statistics are exact."""
 
     trials: int
     """N."""
     hit: Rows
     """The trials at X(1) … X(r), the least first."""
-    steps: NDArray[np.float64]
+    steps: Array
     """X(1) … X(r), (r,)."""
-    middles: NDArray[np.float64]
+    middles: Array
     """The middles of their brackets in steps, (r,)."""
     cut: bool
     """Whether what lies beyond X(r) was cut off by dominated stopping, not by the budget."""
@@ -72,14 +91,14 @@ class Sample:
         return len(self.hit) if self.exact else 0
 
     @classmethod
-    def of(cls, runs: Runs, used: Rows, keep: int | None) -> Sample:
+    def of(cls, runs: Runs, used: Rows, keep: int | None) -> OrderStatistics:
         """The order statistics of the feasible trials ``used``, of studies with ``keep``."""
         cutoff = runs.cutoff(used, keep)
-        reached = used[np.isfinite(runs.steps[used])]
-        hit = reached[runs.steps[reached] <= cutoff]
+        finished = used[np.isfinite(runs.steps[used])]
+        hit = finished[runs.steps[finished] <= cutoff]
         exact = bool(len(hit) or not runs.dominated[used].any())
-        if not exact and len(reached):
-            hit = reached[[np.argmin(runs.steps[reached])]]
+        if not exact and len(finished):
+            hit = finished[[np.argmin(runs.steps[finished])]]
         hit = hit[np.argsort(runs.steps[hit], kind="stable")]
         steps = runs.steps[hit]
         return cls(
@@ -104,23 +123,8 @@ class Estimate:
     """Where it has one of its own: 90 % of a best of ten, the least and most of several minima."""
 
 
-def check(name: str) -> str:
-    """``name``, if there is such an estimator.
-
-    Raises:
-        EstimatorError: there is none.
-    """
-    if name not in NAMES:
-        near = get_close_matches(name, NAMES, n=1)
-        raise EstimatorError(
-            f"no estimator is called {name!r}",
-            hint=f"did you mean {near[0]}?" if near else f"estimators: {', '.join(NAMES)}",
-        )
-    return name
-
-
-def best_of_10(sample: Sample, batch_size: int) -> Estimate:
-    """The expected best of ten (``Sample.tens``), from the known order statistics.
+def best_of_10(sample: OrderStatistics, batch_size: int) -> Estimate:
+    """The expected best of ten (``OrderStatistics.tens``), from the known order statistics.
 
     Subsets of ten whose least is beyond X(r) count with X(r): that is the tightest bound below
     that the known part gives, and it makes the value a fixed weighted mean of log X(1) … log X(r)
@@ -132,48 +136,48 @@ def best_of_10(sample: Sample, batch_size: int) -> Estimate:
 
     Raises:
         EstimatorError: fewer than ten trials, or dominated stopping has left more than
-            ``MOST_CENSORED`` of the subsets without a known least.
+            ``MOST_CENSORED_TENS`` of the subsets without a known least.
     """
-    at = f"at batch size {batch_size}"
     first = sample.trials - sample.enlarged
     if first < TEN:
         raise EstimatorError(
-            f"best_of_10 takes ten feasible trials, and {at} there are {first}",
+            f"best_of_10 needs ten feasible trials, and at batch size {batch_size} there are "
+            f"{first}",
             hint="raise trials, or take --estimator minimum",
         )
     n = sample.tens
-    weight, censored = subsets.weights(sample.trials, n, sample.known)
-    if censored > MOST_CENSORED:
+    weight, censored = weights(sample.trials, n, sample.known)
+    if censored > MOST_CENSORED_TENS:
         if sample.cut or not sample.exact:
-            needed = subsets.least_known(sample.trials, n, MOST_CENSORED)
+            needed = least_known(sample.trials, n, MOST_CENSORED_TENS)
             raise EstimatorError(
-                f"best_of_10 of {count(sample.trials, 'trial')} takes the {needed} best of them, "
-                f"and {at} dominated stopping has left {sample.known}: of {censored:.0%} of the "
-                "tens the best is not known",
+                f"best_of_10 of {count(sample.trials, 'trial')} needs the {needed} best of them, "
+                f"and at batch size {batch_size} dominated stopping has left {sample.known}: the "
+                f"best is not known for {censored:.0%} of the subsets of ten",
                 hint=f"sweep with keep: {max(needed, TEN)}, or take --estimator minimum",
             )
         return Estimate(steps=None)
     logs = np.log(sample.steps)
     value = float(weight @ logs + censored * logs[-1])
-    inner = np.log(sample.middles)
+    log_middles = np.log(sample.middles)
     bar = None
     if sample.trials > n and len(logs) > 1:
         half = _NORMAL * _jackknife(logs, sample.trials, n)
         bar = float(np.exp(value - half)), float(np.exp(value + half))
     return Estimate(
         steps=float(np.exp(value)),
-        middle=float(np.exp(weight @ inner + censored * inner[-1])),
+        middle=float(np.exp(weight @ log_middles + censored * log_middles[-1])),
         bar=bar,
     )
 
 
-def _jackknife(logs: NDArray[np.float64], trials: int, n: int) -> float:
+def _jackknife(logs: Array, trials: int, n: int) -> float:
     """The delete-one standard error of a best of ten in log steps (Efron & Stein 1981).
 
     Of the N - 1 that are left r - 1 count as known, whichever was left out, so that the last known
     one varies as it does from search to search.
     """
-    weight, censored = subsets.weights(trials - 1, n, len(logs) - 1)
+    weight, censored = weights(trials - 1, n, len(logs) - 1)
     # Without the j-th, those before it keep their place and those after it move down by one.
     below = np.concatenate([[0.0], np.cumsum(weight * logs[:-1])])
     above = np.concatenate([np.cumsum((weight * logs[1:])[::-1])[::-1], [0.0]])
@@ -186,25 +190,167 @@ def _jackknife(logs: NDArray[np.float64], trials: int, n: int) -> float:
     return float(np.sqrt((trials - 1) / trials * (times @ np.square(values - mean))))
 
 
-def median_of_searches(samples: Sequence[Sample]) -> Estimate:
+def median_of_searches(samples: Sequence[OrderStatistics]) -> Estimate:
     """The median of the searches' minima; a search that never reached the target counts as one
     that takes longer than all. The bar reaches from the least of the minima to the most.
 
     A minimum that is not known exactly (its search was cut off by trials of another one) stands
     above those that are.
     """
-    known = [sample for sample in samples if sample.known]
-    steps = [float(sample.steps[0]) for sample in known]
-    inner = [float(sample.middles[0]) for sample in known]
-    lost = [float("inf")] * (len(samples) - len(known))
-    at = median([*steps, *lost])
-    if not np.isfinite(at):
+    exact = [sample for sample in samples if sample.known]
+    steps = [float(sample.steps[0]) for sample in exact]
+    missing = [float("inf")] * (len(samples) - len(exact))
+    value = median([*steps, *missing])
+    if not np.isfinite(value):
         return Estimate(steps=None)
-    bar = (min(steps), max([*steps, *lost])) if len(samples) > 1 else None
-    return Estimate(steps=at, middle=median([*inner, *lost]), bar=bar)
+    middle = median([*(float(sample.middles[0]) for sample in exact), *missing])
+    bar = (min(steps), max([*steps, *missing])) if len(samples) > 1 else None
+    return Estimate(steps=value, middle=middle, bar=bar)
 
 
-def middles(steps: NDArray[np.float64], last_miss: NDArray[np.float64]) -> NDArray[np.float64]:
+def middles(steps: Array, last_miss: Array) -> Array:
     """The middles of the brackets in which the target was passed, in steps; the steps themselves
     where no bracket is known."""
     return np.where(np.isnan(last_miss), steps, (last_miss + 1 + steps) / 2)
+
+
+def weights(trials: int, n: int | NDArray[np.intp], known: int) -> tuple[Array, Array]:
+    """With what weight X(1) … X(``known``) are the least of ``n`` of ``trials``, C(N - j, n - 1) /
+    C(N, n), (…, known), and the censored weight that is left, C(N - r, n) / C(N, n), (…), of each
+    of ``n`` (…).
+
+    Raises:
+        ValueError: not 1 <= n <= trials, or more known than there are.
+    """
+    n = np.asarray(n)
+    if not (np.all(n >= 1) and np.all(n <= trials) and 0 <= known <= trials):
+        raise ValueError(f"no {n} of N = {trials}, of which {known} are known")
+    # The j-th is in the subset with probability n / (N - j + 1) if none before it is.
+    inside = np.minimum(n[..., None] / (trials - np.arange(known)), 1.0)
+    after = np.cumprod(1.0 - inside, axis=-1)
+    none = np.concatenate([np.ones((*n.shape, 1)), after], axis=-1)
+    return none[..., :-1] * inside, none[..., -1]
+
+
+def fewest(trials: int, known: int, most: float) -> int | None:
+    """The least n whose censored weight is at most ``most``; None where no n has that (nothing
+    is known)."""
+    if not known:
+        return None
+    # The censored weight falls with n, to 0 at all of the trials.
+    low, high = 1, trials
+    while low < high:
+        n = (low + high) // 2
+        if weights(trials, n, known)[1] <= most * (1 + 1e-12):
+            high = n
+        else:
+            low = n + 1
+    return low
+
+
+def least_known(trials: int, n: int, most: float) -> int:
+    """How many order statistics bring the censored weight of ``n`` down to ``most``."""
+    return next(r for r in range(trials + 1) if weights(trials, n, r)[1] <= most)
+
+
+def expected(steps: Array, trials: int, n: NDArray[np.intp]) -> Array:
+    """The expected least of each of ``n`` (m,) trials of ``trials``, in steps, (m,).
+
+    ``steps``: X(1) … X(r), (r,), ascending. It is the mean over those subsets whose least is
+    among the r known ones (conditional on that: the sum is divided by one minus the censored
+    weight), and so a lower bound of the mean over all; equal to it where r = N.
+    """
+    weight, censored = weights(trials, n, len(steps))
+    return np.asarray(weight @ steps / (1.0 - censored))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """The expected best against the number of trials, at one batch size: was N enough?"""
+
+    trials: int
+    """N."""
+    known: int
+    """r: order statistics that are exact."""
+    n: tuple[int, ...]
+    """Numbers of trials whose censored weight is at most ``MOST_CENSORED``, up to N; ascending."""
+    expected: tuple[float, ...]
+    """The expected best of each, in steps; the last is X(1)."""
+    enlarged: int = 0
+    """How many of the N lie in what was added to the search space."""
+
+    @property
+    def first(self) -> int:
+        """N in the space as it was first given: what batch sizes share; of a space where nothing
+        stayed feasible before it was enlarged, all."""
+        return (self.trials - self.enlarged) or self.trials
+
+    @property
+    def shares(self) -> Array:
+        """``n`` as the trials that a search of that density has in that space."""
+        return np.array(self.n) * (self.first / self.trials)
+
+    @property
+    def fewest(self) -> int:
+        """The least n given."""
+        return self.n[0]
+
+    @property
+    def fewest_ratio(self) -> float:
+        """Steps of the expected best of ``fewest`` trials over those of the best of N."""
+        return self.expected[0] / self.expected[-1]
+
+    @property
+    def half_ratio(self) -> float | None:
+        """The same of half of the trials, or of the least n given where that is about half; None
+        where too few are known for that."""
+        half = max(ceil(self.trials / 2), self.fewest)
+        if self.trials < 2 or half > max(ABOUT_HALF * self.trials, ceil(self.trials / 2)):
+            return None
+        return float(np.interp(half, self.n, self.expected)) / self.expected[-1]
+
+
+def budget(sample: OrderStatistics) -> Budget | None:
+    """The expected best of fewer trials than ``sample`` has; None where nothing is known.
+
+    E[best of n] = sum_j X(j) C(N - j, n - 1) / C(N, n), over j up to r, divided by one minus the
+    censored weight C(N - r, n) / C(N, n): the mean over those subsets whose best is known. It
+    leaves out the at most 5 % of subsets whose best lies beyond X(r), and so errs downwards.
+    """
+    least = fewest(sample.trials, sample.known, MOST_CENSORED)
+    if least is None or not sample.steps[0] > 0:  # met before the first step: no ratio to that
+        return None
+    n = np.unique(np.linspace(least, sample.trials, _MOST_NUMBERS).round().astype(np.intp))
+    return Budget(
+        trials=sample.trials,
+        known=sample.known,
+        n=tuple(n.tolist()),
+        expected=tuple(expected(sample.steps, sample.trials, n).tolist()),
+        enlarged=sample.enlarged,
+    )
+
+
+def budget_note(budgets: Sequence[tuple[int, Budget]]) -> str | None:
+    """Whether N was enough, in a sentence: of each batch size its budget check.
+
+    N was enough if half of the trials would have cost at most ``ENOUGH`` more steps, by the
+    geometric mean over the batch sizes (one alone is as noisy as its best trial). Given only where
+    that is known of most of them.
+    """
+    if not budgets:
+        return None
+    half_ratios = [(each.half_ratio, size) for size, each in budgets]
+    ratios = [(ratio, size) for ratio, size in half_ratios if ratio is not None]
+    least, most = min(b.first for _, b in budgets), max(b.first for _, b in budgets)
+    trials = (f"{least} to " if least < most else "") + count(most, "trial")
+    if 2 * len(ratios) <= len(budgets):
+        exact = sorted(each.known for _, each in budgets)[len(budgets) // 2]
+        return (
+            f"whether {trials} {agreeing(most, 'were')} enough cannot be told: only {exact} of the "
+            f"best {agreeing(exact, 'are')} known, which says little of half as many"
+        )
+    mean = exp(sum(log(ratio) for ratio, _ in ratios) / len(ratios)) - 1
+    worst, where = max(ratios)
+    verdict = "were enough" if mean <= ENOUGH else "may be too few"
+    range_ = f" (at most {worst - 1:.0%}, at batch size {where})" if len(ratios) > 1 else ""
+    return f"{trials} {verdict}: the best of half as many takes {mean:.1%} more steps{range_}"

@@ -78,11 +78,22 @@ def grouping(wide: Wide, by: Sequence[str] | None) -> Grouping:
     """
     trials = wide.frame
     used = [name for name in ALGORITHM if trials[name].notna().any()]
-    fields = [name for name in wide.fields if _varies(trials[name])]
     always = [name for name in _ALWAYS if trials[name].notna().any()]
-    if _searched_twice(trials, [*always, *fields, *used, *_TARGET]):
+    fields = [
+        name for name in wide.fields if len({json.dumps(_plain(cell)) for cell in trials[name]}) > 1
+    ]
+    # Experiments that share out the batch sizes make one curve; two searches of one batch size are
+    # two answers, and a pool of them would be neither.
+    searched = trials[trials["role"].ne("repeat") & trials["study"].notna()]
+    cells = (searched[name] for name in ("study", "search_id", "search_seed"))
+    searched = searched.assign(sample=[str(each) for each in zip(*cells, strict=True)])
+    columns = [*always, *fields, *used, *_TARGET, "batch_size"]
+    if _several(searched, columns, ["sample", "experiment"]):
         used.append("experiment")
-    if _searched_otherwise(trials, [*always, *fields, *used, *_TARGET]):
+        columns.append("experiment")
+    # So are searches of one batch size by several methods.
+    searched = trials[trials["role"].isin(("search", "extension")) & trials["search"].notna()]
+    if _several(searched, columns, ["search"]):
         used.append("search")
     if by is None:
         return Grouping(always=(*always, *fields), by=tuple(used), over=())
@@ -100,26 +111,12 @@ def grouping(wide: Wide, by: Sequence[str] | None) -> Grouping:
     return Grouping(always=(*always, *fields), by=tuple(dict.fromkeys(rest)), over=tuple(over))
 
 
-def _searched_twice(trials: pd.DataFrame, columns: list[str]) -> bool:
-    """Whether two experiments searched one batch size of one curve, in unlike ways.
-
-    Experiments that share out the batch sizes make one curve; two searches of one batch size are
-    two answers, and a pool of them would be neither.
-    """
-    searches = trials[trials["role"].ne("repeat") & trials["study"].notna()]
-    keys = [searches[name].astype(str) for name in (*columns, "batch_size")]
-    cells = (searches[name] for name in ("study", "search_id", "search_seed"))
-    searches = searches.assign(sample=[str(each) for each in zip(*cells, strict=True)])
-    unlike = searches.groupby(keys, sort=False, dropna=False)[["sample", "experiment"]].nunique()
-    return bool((unlike > 1).all(axis=1).any())
-
-
-def _searched_otherwise(trials: pd.DataFrame, columns: list[str]) -> bool:
-    """Whether one batch size of one curve was searched by several methods: two answers again."""
-    searches = trials[trials["role"].isin(("search", "extension")) & trials["search"].notna()]
-    keys = [searches[name].astype(str) for name in (*columns, "batch_size")]
-    methods = searches.groupby(keys, sort=False, dropna=False)["search"].nunique()
-    return bool((methods > 1).any())
+def _several(trials: pd.DataFrame, columns: Sequence[str], names: list[str]) -> bool:
+    """Whether somewhere trials that are equal in ``columns`` have several values of each of
+    ``names``."""
+    keys = [trials[name].astype(str) for name in columns]
+    counts = trials.groupby(keys, sort=False, dropna=False)[names].nunique()
+    return bool((counts > 1).all(axis=1).any())
 
 
 _NOT_GROUPS = {"batch_size", "steps_to_target", "last_miss", "metaparameters", "fields"}
@@ -137,12 +134,12 @@ def widen(trials: pd.DataFrame) -> Wide:
         )
     missing = {name: None for name in COLUMNS if name not in trials}
     trials = trials.assign(**missing) if missing else trials
-    # Of a trial's several rows one that ended well says more than one that broke off.
-    broken = trials["status"].eq("INCOMPLETE") & trials["stop_reason"].ne("dominated")
-    which = ["source", "trial", *_TARGET[:2]]
-    first = trials.loc[broken.sort_values(kind="stable").index, which]
-    again = first.duplicated() & first["trial"].notna()
-    trials = trials.drop(index=again[again].index).reset_index(drop=True)
+    # Of a trial's several rows one that ended well counts before one that was interrupted.
+    interrupted = trials["status"].eq("INCOMPLETE") & trials["stop_reason"].ne("dominated")
+    columns = ["source", "trial", *_TARGET[:2]]
+    in_order = trials.loc[interrupted.sort_values(kind="stable").index, columns]
+    repeated = in_order.duplicated() & in_order["trial"].notna()
+    trials = trials.drop(index=repeated[repeated].index).reset_index(drop=True)
     names: dict[str, list[str]] = {}
     taken = {*TRIALS.names, *STUDIES.names} & {*trials.columns}
     for column in ("fields", "technique"):
@@ -163,106 +160,69 @@ def widen(trials: pd.DataFrame) -> Wide:
 
 
 COLUMNS = (
-    *_ALWAYS,
-    *ALGORITHM,
-    *_TARGET,
-    "study",
-    "trial",
-    "index",
-    "role",
-    "search",
-    "search_id",
-    "search_seed",
-    "other_searches",
-    "enlargement",
-    "estimator",
-    "experiment",
-    "workload_version",
-    "time",
-    "batch_size",
-    "fields",
-    "metaparameters",
-    "learning_rate",
-    "momentum",
-    "effective_learning_rate",
-    "status",
-    "stop_reason",
-    "steps_to_target",
-    "last_miss",
-    "refined_steps",
-    "refined_last_miss",
-    "steps_run",
-    "keep",
-    "evaluation_ratio",
-    "budget_steps",
-    "example_unit",
-    "tokens_per_example",
-)
+    *_ALWAYS, *ALGORITHM, *_TARGET,
+    "study", "trial", "index", "role", "search", "search_id", "search_seed", "other_searches",
+    "enlargement", "estimator", "experiment", "workload_version", "time", "batch_size", "fields",
+    "metaparameters", "learning_rate", "momentum", "effective_learning_rate", "status",
+    "stop_reason", "steps_to_target", "last_miss", "refined_steps", "refined_last_miss",
+    "steps_run", "keep", "evaluation_ratio", "budget_steps", "example_unit", "tokens_per_example",
+)  # fmt: skip
 """Columns of trials that the analysis reads; one that is absent is all null."""
 
 
 def label(group: Mapping[str, Any], names: Iterable[str]) -> str:
-    """A curve in a few words: its values of ``names``, and names where values say little."""
-    words = []
+    """A curve's values of ``names``, with the names of those that are numbers."""
+    parts = []
     for name in names:
         value = group.get(name)
         if value is None:
             continue
-        short = name.rpartition(".")[2]
-        if isinstance(value, str):
-            words.append(_pairs(value) if name == "technique" else value)
+        if not isinstance(value, str):
+            parts.append(f"{name.rpartition('.')[2]} {value:g}")
+        elif name == "technique":  # {"precision":"bfloat16"} as precision bfloat16
+            parts.append(", ".join(f"{key} {each}" for key, each in json.loads(value).items()))
         else:
-            words.append(f"{short} {value:g}")
-    return ", ".join(words)
+            parts.append(value)
+    return ", ".join(parts)
 
 
 def labels(groups: Sequence[Mapping[str, Any]], extra: Sequence[str] = ()) -> list[str]:
-    """What tells curves of these group columns apart, in a few words each; ``extra`` has a
-    further word a curve (its target).
+    """The values that distinguish curves of these group columns; ``extra`` has a further one a
+    curve (its target).
 
-    Beside curves with a ``source`` those of a sweep of one's own are ``OWN``. A curve that has
-    none of what tells the others apart is called by its training algorithm or workload.
+    Beside curves with a ``source`` those without are ``OWN``. A curve that has none of what
+    distinguishes the others is called by its training algorithm or workload.
     """
+
+    def values(name: str) -> set[str]:
+        return {str(group.get(name)) for group in groups}
+
+    def distinct(names: Sequence[str]) -> int:
+        return len({tuple(str(group.get(name)) for name in names) for group in groups})
+
     names = dict.fromkeys(name for group in groups for name in group)
-    telling = [name for name in names if len(_values(groups, name)) > 1]
-    for name in telling.copy():
-        # Of what a sweep knows of itself and a published figure does not, only what is needed.
-        fewer = [other for other in telling if other != name]
-        known = name not in _UNTOLD and not name.startswith("fields.")
-        if not known and len(_values(groups, name) - {"None"}) < 2:
-            telling = fewer if _told(groups, fewer) == _told(groups, telling) else telling
-    if "source" in telling:
+    varying = [name for name in names if len(values(name)) > 1]
+    for name in varying.copy():
+        # Of what a sweep records and a published figure does not, only what is needed.
+        often_empty = name in _OFTEN_EMPTY or name.startswith("fields.")
+        if often_empty and len(values(name) - {"None"}) < 2:
+            fewer = [other for other in varying if other != name]
+            varying = fewer if distinct(fewer) == distinct(varying) else varying
+    if "source" in varying:
         groups = [{**group, "source": group.get("source") or OWN} for group in groups]
-    more = list(extra) if len(set(extra)) > 1 else [""] * len(groups)
+    further = list(extra) if len(set(extra)) > 1 else [""] * len(groups)
     usual = [name for name in names if name in ("optimizer", "workload")][-1:]
-    words = [label(group, telling) or label(group, usual) for group in groups]
+    texts = [label(group, varying) or label(group, usual) for group in groups]
     return [
-        ", ".join(filter(None, pair)) or "steps to target" for pair in zip(words, more, strict=True)
+        ", ".join(filter(None, pair)) or "steps to target"
+        for pair in zip(texts, further, strict=True)
     ]
 
 
 OWN = "own"
 """The source of a curve that has none."""
-_UNTOLD = ("dataset", "model", "schedule", "technique")
+_OFTEN_EMPTY = ("dataset", "model", "schedule", "technique")
 """Columns that others' data often leaves empty; and fields named as columns of trials."""
-
-
-def _values(groups: Sequence[Mapping[str, Any]], name: str) -> set[str]:
-    return {str(group.get(name)) for group in groups}
-
-
-def _told(groups: Sequence[Mapping[str, Any]], names: Sequence[str]) -> int:
-    """How many of the curves ``names`` tell from each other."""
-    return len({tuple(str(group.get(name)) for name in names) for group in groups})
-
-
-def _pairs(text: str) -> str:
-    """``{"precision":"bfloat16"}`` as ``precision bfloat16``."""
-    return ", ".join(f"{name} {value}" for name, value in json.loads(text).items())
-
-
-def _varies(cells: pd.Series) -> bool:
-    return len({json.dumps(_plain(cell)) for cell in cells}) > 1
 
 
 def _mapping_text(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Budgets that results are asked under: "5000 steps", "10 epochs", "1e6 examples".
+"""Budgets under which results are compared: "5000 steps", "10 epochs", "1e6 examples".
 
 A search that trained on past its target has the answer for every smaller budget too. An epoch is
 what it is in the budget of an experiment: ``train_examples // batch_size`` steps, since the last
@@ -49,8 +49,10 @@ class Limit:
         unit = unit if unit.endswith("s") or not unit else f"{unit}s"
         if unit not in UNITS:
             near = get_close_matches(unit, UNITS, n=1)
-            said = f"{text!r} has no unit" if not unit else f"{match[3]!r} is no unit of a budget"
-            raise ResultsError(said, hint=f"did you mean {near[0]}?" if near else _EXAMPLE)
+            raise ResultsError(
+                f"{match[3]!r} is no unit of a budget" if unit else f"{text!r} has no unit",
+                hint=f"did you mean {near[0]}?" if near else _EXAMPLE,
+            )
         digits = re.sub("[,_]", "", match[1]) + match[2]
         if not 0 < float(digits) < np.inf:
             raise ResultsError(f"a budget of {text!r} is none", hint=_EXAMPLE)
@@ -63,17 +65,17 @@ class Limit:
 
         NaN where it is in epochs and the training set's size is NaN.
         """
-        pairs = list(zip(batch_size.tolist(), np.nan_to_num(train).tolist(), strict=True))
-        each = {pair: self._steps(*pair) for pair in dict.fromkeys(pairs)}
-        return np.array([each[pair] for pair in pairs], dtype=float)
 
-    def _steps(self, batch_size: float, train: float) -> float:
-        """As ``steps``, of one trial; 0 is a training set of unknown size."""
-        if self.unit == "examples":
-            return float(self.amount / Fraction(batch_size) // 1)
-        if self.unit == "steps":
-            return float(self.amount // 1)
-        return float(self.amount * steps_an_epoch(batch_size, train) // 1) if train else np.nan
+        def last(size: float, examples: float) -> float:
+            if self.unit == "examples":
+                return float(self.amount / Fraction(size) // 1)
+            if self.unit == "steps":
+                return float(self.amount // 1)
+            return float(self.amount * steps_an_epoch(size, examples) // 1) if examples else np.nan
+
+        pairs = list(zip(batch_size.tolist(), np.nan_to_num(train).tolist(), strict=True))
+        by_pair = {pair: last(*pair) for pair in dict.fromkeys(pairs)}
+        return np.array([by_pair[pair] for pair in pairs], dtype=float)
 
     def __str__(self) -> str:
         whole = self.amount.denominator == 1
@@ -93,18 +95,18 @@ def steps_within(trials: pd.DataFrame, limit: Limit) -> NDArray[np.float64]:
         ResultsError: the limit is in epochs, and the size of a training set is not recorded.
     """
     sizes = trials["batch_size"].to_numpy(dtype=float)
-    known = "train_examples" in trials
-    train = trials["train_examples"] if known else pd.Series(np.nan, trials.index)
-    found = limit.steps(sizes, pd.to_numeric(train).to_numpy(dtype=float, na_value=np.nan))
-    lacking = np.isnan(found)
+    recorded = "train_examples" in trials
+    train = trials["train_examples"] if recorded else pd.Series(np.nan, trials.index)
+    steps = limit.steps(sizes, pd.to_numeric(train).to_numpy(dtype=float, na_value=np.nan))
+    lacking = np.isnan(steps)
     if lacking.any():
         named = sorted({str(name) for name in trials["workload"][lacking].dropna()})
         of = f" of {', '.join(named[:3])}" if named else ""
         raise ResultsError(
             f"{limit}: the size of the training set{of} is not recorded",
-            hint='say it in examples: --under "1e6 examples"; or leave those out with --where',
+            hint='give it in examples: --under "1e6 examples"; or leave those out with --where',
         )
-    return found
+    return steps
 
 
 def within(trials: pd.DataFrame, limits: Sequence[Limit]) -> pd.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
@@ -10,16 +11,77 @@ from typing import Any
 import numpy as np
 
 from analysis.curves import estimators
-from analysis.curves.edges import Edge, parameters
-from analysis.curves.estimators import BEST_OF_10, MEDIAN, MINIMUM, Estimate, Sample
-from analysis.curves.order import BAR, error_bar, order_statistic
-from analysis.curves.repeats import Repeats
-from analysis.curves.runs import Rows, Runs, number
-from analysis.curves.searches import Search
-from analysis.curves.trial_outcomes import TrialOutcome, trial_outcomes
-from analysis.curves.trials_needed import Budget, budget
+from analysis.curves.edges import Edge
+from analysis.curves.estimators import (
+    BEST_OF_10,
+    MEDIAN,
+    MINIMUM,
+    Budget,
+    Estimate,
+    OrderStatistics,
+    budget,
+)
+from analysis.curves.runs import (
+    BAR,
+    Rows,
+    Runs,
+    TrialOutcome,
+    error_bar,
+    number,
+    order_statistic,
+    parameters,
+)
+from analysis.curves.samples import Search
 
 SEARCHED = ("search", "extension")
+"""Roles of the trials that are minimized over."""
+
+LEVEL = 0.9
+"""Coverage of the interval of a median of repeats where there are enough of them for it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repeats:
+    """Runs of one configuration, the best of a search, with fresh seeds.
+
+    The least of N trials is the least over N seeds too, so it lies below what its configuration
+    usually takes. Its repeats were not selected: their median has no such bias. Steps are steps to
+    target, infinite where it was not reached.
+    """
+
+    steps: tuple[float, ...]
+    """Each run's, ascending."""
+
+    @property
+    def median(self) -> float | None:
+        """Their median; None where half of them or more never reached the target."""
+        middle = float(np.median(self.steps)) if self.steps else math.inf
+        return middle if math.isfinite(middle) else None
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """From the k-th smallest to the k-th largest run: for any distribution the median of the
+        configuration's runs lies between with the probability ``level``."""
+        k = self._rank
+        return self.steps[k - 1], self.steps[-k]
+
+    @property
+    def level(self) -> float:
+        """Coverage of ``interval``: 1 - 2 P(Binomial(n, 1/2) < k), at least ``LEVEL`` from five
+        runs on; below, that of the least and the most."""
+        return self._coverage(self._rank)
+
+    @property
+    def _rank(self) -> int:
+        """The largest k whose interval has that coverage, or 1."""
+        ranks = range(2, len(self.steps) // 2 + 1)
+        return max([1, *(k for k in ranks if self._coverage(k) >= LEVEL)])
+
+    def _coverage(self, k: int) -> float:
+        runs = len(self.steps)
+        if runs < 2:
+            return 0.0
+        return 1.0 - 2.0 * sum(math.comb(runs, i) for i in range(k)) / 2.0**runs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,8 +146,7 @@ class Point:
     edges: tuple[Edge, ...] = ()
     """Tuned dimensions whose optimum sits on the edge of its search space, or near it."""
     trial_outcomes: tuple[TrialOutcome, ...] = field(default=(), compare=False, repr=False)
-    """Each trial that ran, those beyond the N too. Under dominated stopping what became of it
-    depends on the order of training."""
+    """Each trial that ran, those beyond the N too."""
 
     @property
     def censored(self) -> bool:
@@ -93,7 +154,7 @@ class Point:
 
     @property
     def bar(self) -> tuple[float, float] | None:
-        """The error bar in steps (see ``order`` and ``estimators``); of repeats, their
+        """The error bar in steps (see ``runs.error_bar`` and ``estimators``); of repeats, their
         least and most. None where the trials were not drawn alike."""
         if self.runs:
             return min(self.runs), max(self.runs)
@@ -121,91 +182,63 @@ def of_searches(
     The minimum is that of all of them. Any other estimator is taken of each training algorithm,
     and is that of the best.
     """
-    parts = {
-        name: _Part.of(runs, some, n, batch_size, estimator) for name, some in searches.items()
-    }
-    everything = [part.used for part in parts.values()]
-    used = np.concatenate(everything)
-    whole = Sample.of(runs, used, _kept(runs, searches.values()))
-    drawn = np.concatenate([part.drawn for part in parts.values()])
-    barren = np.concatenate([s.barren for some in searches.values() for s in some])
+    drawn: list[Rows] = []
+    feasible: list[Rows] = []
+    estimates: list[Estimate] = []
+    for each in searches.values():
+        first = [np.concatenate(search.first(n)) for search in each]
+        parts = [search.feasible(rows) for search, rows in zip(each, first, strict=True)]
+        drawn, feasible = drawn + first, feasible + parts
+        keep = runs.kept(np.concatenate([search.rows for search in each]))
+        if estimator == BEST_OF_10 and any(len(rows) for rows in parts):
+            sample = OrderStatistics.of(runs, np.concatenate(parts), keep)
+            estimates.append(estimators.best_of_10(sample, batch_size))
+        elif estimator == MEDIAN:
+            samples = [OrderStatistics.of(runs, rows, keep) for rows in parts]
+            estimates.append(estimators.median_of_searches(samples))
+    every = [search for each in searches.values() for search in each]
+    recorded, ran = np.concatenate([search.rows for search in every]), np.concatenate(drawn)
+    used = np.concatenate(feasible)
+    whole = OrderStatistics.of(runs, used, runs.kept(recorded))
+    infeasible = np.concatenate([search.infeasible for search in every])
     point = Point(
         batch_size=batch_size,
         steps=None,
         estimator=estimator,
         trials=len(used),
         enlarged=int((runs.enlargement[used] > 0).sum()),
-        searches=max(len(some) for some in searches.values()),
-        available=sum(search.available for some in searches.values() for search in some),
-        ran=len(drawn),
-        infeasible=int(np.isin(drawn, barren).sum()),
+        searches=max(len(each) for each in searches.values()),
+        available=sum(search.available for search in every),
+        ran=len(ran),
+        infeasible=int(np.isin(ran, infeasible).sum()),
         exact=whole.exact,
         exchangeable=exchangeable,
-        trial_outcomes=trial_outcomes(
-            runs, np.concatenate([s.rows for some in searches.values() for s in some])
-        ),
+        trial_outcomes=runs.outcomes(recorded),
     )
     if not len(whole.hit):
         return point
-    point = replace(point, **_least(runs, whole, over))
+    point = replace(point, **_of_best(runs, whole, over))
     # Of several algorithms no random n of the trials would be a search.
     if exchangeable and len(searches) == 1 and estimator != MEDIAN:
         point = replace(point, budget=budget(whole))
     if estimator == MINIMUM:
         return replace(point, steps=point.minimum, middles=(float(whole.middles[0]),))
-    values = [part.value for part in parts.values() if part.value.steps is not None]
-    if not values:
+    estimates = [estimate for estimate in estimates if estimate.steps is not None]
+    if not estimates:
         return point
-    best = min(values, key=lambda value: value.steps or 0.0)
-    assert best.steps is not None
+    best = min(estimates, key=lambda estimate: estimate.steps or 0.0)
     assert best.middle is not None
     return replace(point, steps=best.steps, middles=(best.middle,), spread=best.bar)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Part:
-    """The searches of one training algorithm."""
-
-    used: Rows
-    drawn: Rows
-    value: Estimate
-
-    @classmethod
-    def of(
-        cls, runs: Runs, searches: Sequence[Search], n: int, batch_size: int, estimator: str
-    ) -> _Part:
-        firsts = [(search, np.concatenate(search.first(n))) for search in searches]
-        used = [search.feasible(rows) for search, rows in firsts]
-        value = Estimate(steps=None)
-        keep = _kept(runs, [searches])
-        if estimator == BEST_OF_10 and any(len(rows) for rows in used):
-            sample = Sample.of(runs, np.concatenate(used), keep)
-            value = estimators.best_of_10(sample, batch_size)
-        elif estimator == MEDIAN:
-            samples = [Sample.of(runs, rows, keep) for rows in used]
-            value = estimators.median_of_searches(samples)
-        return cls(
-            used=np.concatenate(used),
-            drawn=np.concatenate([rows for _, rows in firsts]),
-            value=value,
-        )
-
-
-def _kept(runs: Runs, searches: Any) -> int | None:
-    return runs.kept(np.concatenate([search.rows for some in searches for search in some]))
-
-
-def _least(runs: Runs, sample: Sample, over: Sequence[str]) -> dict[str, Any]:
-    """What a point says of its best trial, whatever the estimator."""
+def _of_best(runs: Runs, sample: OrderStatistics, over: Sequence[str]) -> dict[str, Any]:
+    """The fields of a point that describe its best trial, whatever the estimator."""
     best = sample.hit[0]
     row = {name: cells[best] for name, cells in runs.rows.items()}
     algorithm = {name: row[name] for name in over if isinstance(row[name], str)}
-    refined, refined_last_miss = _refined(runs, sample)
-    return {
+    fields = {
         "minimum": float(sample.steps[0]),
         "last_miss": number(runs.last_miss[best]),
-        "refined": refined,
-        "refined_last_miss": refined_last_miss,
         "fourth": order_statistic(sample.steps[: sample.known], BAR),
         "hits": sample.known,
         "best": {**algorithm, **parameters(row["metaparameters"])},
@@ -213,47 +246,73 @@ def _least(runs: Runs, sample: Sample, over: Sequence[str]) -> dict[str, Any]:
         "study": row["study"] if isinstance(row["study"], str) else None,
         "learning_rate": number(row["learning_rate"]),
         "effective_learning_rate": number(row["effective_learning_rate"]),
-        "rates": runs.rates(sample.hit),
     }
-
-
-def _refined(runs: Runs, sample: Sample) -> tuple[float | None, float | None]:
-    """The least refined steps of the trials tied at X(1), and their last miss; None unless all of
-    them were refined, since the least may be any of theirs. Later brackets lie beyond."""
+    plain, effective = runs.rows["learning_rate"], runs.rows["effective_learning_rate"]
+    rates = [
+        number(plain[i]) if (rate := number(effective[i])) is None else rate
+        for i in sample.hit[:BAR]
+    ]
+    fields["rates"] = tuple(rate for rate in rates if rate is not None)
+    # The least refined steps of the trials tied at X(1), where all of them were refined: the least
+    # may be any of theirs. Later brackets lie beyond.
     tied = sample.hit[sample.steps == sample.steps[0]]
-    if not np.isfinite(runs.refined[tied]).all():
-        return None, None
-    first = tied[np.argmin(runs.refined[tied])]
-    return float(runs.refined[first]), number(runs.refined_last_miss[first])
+    if np.isfinite(runs.refined[tied]).all():
+        first = tied[np.argmin(runs.refined[tied])]
+        fields["refined"] = float(runs.refined[first])
+        fields["refined_last_miss"] = number(runs.refined_last_miss[first])
+    return fields
 
 
 def of_runs(runs: Runs, batch_size: int, rows: Rows) -> Point:
     """The point of repeated runs: never minimized over."""
     hit = rows[np.isfinite(runs.steps[rows])]
-    found = runs.steps[hit].tolist()
+    steps = runs.steps[hit].tolist()
     return Point(
         batch_size=batch_size,
-        steps=median(found) if found else None,
-        hits=len(found),
+        steps=median(steps) if steps else None,
+        hits=len(steps),
         trials=len(rows),
         available=len(rows),
         ran=len(rows),
-        runs=tuple(sorted(found)),
+        runs=tuple(sorted(steps)),
         middles=tuple(estimators.middles(runs.steps[hit], runs.last_miss[hit]).tolist()),
-        trial_outcomes=trial_outcomes(runs, rows),
+        trial_outcomes=runs.outcomes(rows),
     )
+
+
+def repeats_of_best(
+    runs: Runs, rows: Rows, best: Mapping[str, Any], study: Any
+) -> tuple[Repeats | None, int]:
+    """The repeats among ``rows`` whose study and metaparameters are those of the best trial, and
+    how many there are of other configurations.
+
+    A repeat that diverged never reached the target; one that was interrupted is not counted.
+    """
+    rows = rows[runs.ended[rows] & ~runs.dominated[rows]]
+    same = [
+        runs.rows["study"][row] == study and parameters(runs.rows["metaparameters"][row]) == best
+        for row in rows
+    ]
+    steps = runs.steps[rows[np.array(same, dtype=bool)]]
+    steps = np.sort(np.where(np.isnan(steps), np.inf, steps))
+    repeats = Repeats(steps=tuple(steps.tolist())) if len(steps) else None
+    return repeats, len(rows) - len(steps)
 
 
 def tabulate(point: Point) -> dict[str, Any]:
     """``point`` as columns: plain values, None where there is none."""
+
+    def finite(value: float | None) -> float | None:
+        return None if value is None or not np.isfinite(value) else value
+
     low, high = point.bar or (None, None)
-    again, fewer = point.repeats, point.budget
-    between = again.interval if again else (None, None)
+    repeats, fewer = point.repeats, point.budget
+    repeats_low, repeats_high = repeats.interval if repeats else (None, None)
     return {
         "batch_size": point.batch_size,
         "steps": point.steps,
         "low": low,
-        "high": _finite(high),
+        "high": finite(high),
         "minimum": point.minimum,
         "last_miss": point.last_miss,
         "refined_steps": point.refined,
@@ -266,17 +325,13 @@ def tabulate(point: Point) -> dict[str, Any]:
         "infeasible": point.infeasible,
         "learning_rate": point.learning_rate,
         "effective_learning_rate": point.effective_learning_rate,
-        "edges": "; ".join(edge.told for edge in point.edges),
+        "edges": "; ".join(edge.text for edge in point.edges),
         "fewest_trials": fewer.fewest if fewer else None,
         "fewest_trials_ratio": fewer.fewest_ratio if fewer else None,
         "half_trials_ratio": fewer.half_ratio if fewer else None,
-        "repeats": len(again.steps) if again else 0,
-        "repeats_median": again.median if again else None,
-        "repeats_low": _finite(between[0]),
-        "repeats_high": _finite(between[1]),
-        "repeats_level": again.level if again else None,
+        "repeats": len(repeats.steps) if repeats else 0,
+        "repeats_median": repeats.median if repeats else None,
+        "repeats_low": finite(repeats_low),
+        "repeats_high": finite(repeats_high),
+        "repeats_level": repeats.level if repeats else None,
     }
-
-
-def _finite(value: float | None) -> float | None:
-    return None if value is None or not np.isfinite(value) else value

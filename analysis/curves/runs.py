@@ -1,19 +1,41 @@
-"""Rows of trials as plain columns, and which of their numbers can be relied on."""
+"""Trials as plain columns: which of their numbers can be relied on, their order statistics, and
+what became of each."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf, isfinite
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.curves.order import BAR, last_exact
+from results.user_tables.values import mapping
 
 Rows = NDArray[np.intp]
 """Places in ``Runs``."""
+
+BAR = 4
+"""The order statistic that the error bar of a point rests on."""
+
+CLASSES = ("reached", "not reached", "dominated", "infeasible")
+"""What becomes of a trial. Under dominated stopping a trial that was stopped might have reached the
+target later: it is a class of its own, and how many there are depends on the order of training."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialOutcome:
+    """A trial that ran to an end. ``became`` is one of ``CLASSES``."""
+
+    trial: str | None
+    became: str
+    steps: float | None
+    """Steps to target."""
+    learning_rate: float | None
+    momentum: float | None
 
 
 @dataclass(frozen=True)
@@ -31,12 +53,13 @@ class Runs:
     steps_run: np.ndarray
     index: np.ndarray
     enlargement: np.ndarray
-    """Times the search space had been enlarged when the row was drawn."""
+    """How many times the search space had been enlarged when the trial was drawn."""
     keep: np.ndarray
     diverged: np.ndarray
     dominated: np.ndarray
     ended: np.ndarray
-    """COMPLETE, INFEASIBLE or dominated: errors and interruptions say nothing."""
+    """COMPLETE, INFEASIBLE or dominated. Trials with an error or an interruption carry no
+    information."""
 
     @classmethod
     def of(cls, trials: pd.DataFrame) -> Runs:
@@ -64,38 +87,82 @@ class Runs:
         )
 
     def kept(self, rows: Rows) -> int | None:
-        """The least ``keep`` of the rows' studies; None where stopping was off in all."""
-        known = self.keep[rows]
-        known = known[np.isfinite(known)]
-        return int(known.min()) if len(known) else None
+        """The least ``keep`` of the rows' studies; None where dominated stopping was off in all."""
+        keep = self.keep[rows]
+        keep = keep[np.isfinite(keep)]
+        return int(keep.min()) if len(keep) else None
 
     def cutoff(self, rows: Rows, keep: int | None) -> float:
         """Steps up to which the rows' order statistics are exact.
 
-        That is X(keep) of the rows: beyond it, what is known depends on the order of training. A
+        That is X(keep) of the rows: beyond it, what is recorded depends on the order of training. A
         row that was dominated by trials which are not among ``rows`` (the first n of a study, one
         of its searches) says that it takes more steps than it ran, and nothing beyond.
         """
-        unknown = rows[self.dominated[rows] & ~np.isfinite(self.steps[rows])]
-        ran = self.steps_run[unknown]
+        stopped = rows[self.dominated[rows] & ~np.isfinite(self.steps[rows])]
+        ran = self.steps_run[stopped]
         return min(last_exact(self.steps[rows], keep), float(np.nanmin(ran, initial=np.inf)))
 
-    def infeasible(self, rows: Rows, cutoff: float) -> NDArray[np.bool_]:
-        """A trial that diverged after the last exact order statistic would have been cut off
-        before, had it been trained later: it counts as feasible."""
-        return self.diverged[rows] & (np.nan_to_num(self.steps_run[rows]) <= cutoff)
-
-    def rates(self, hit: Rows) -> tuple[float, ...]:
-        """Learning rates of the best of the trials ``hit`` (best first), best first."""
-        pairs = (
-            (
-                number(self.rows["effective_learning_rate"][i]),
-                number(self.rows["learning_rate"][i]),
-            )
-            for i in hit[:BAR]
+    def outcomes(self, rows: Rows) -> tuple[TrialOutcome, ...]:
+        """What became of those of the trials ``rows`` that ended, in their order."""
+        ended = rows[self.ended[rows]]
+        became = np.select(
+            [np.isfinite(self.steps[ended]), self.diverged[ended], self.dominated[ended]],
+            ["reached", "infeasible", "dominated"],
+            "not reached",
         )
-        found = (plain if effective is None else effective for effective, plain in pairs)
-        return tuple(rate for rate in found if rate is not None)
+        return tuple(
+            TrialOutcome(
+                trial=self.rows["trial"][row],
+                became=str(name),
+                steps=number(self.steps[row]),
+                learning_rate=number(self.rows["learning_rate"][row]),
+                momentum=number(self.rows["momentum"][row]),
+            )
+            for row, name in zip(ended, became, strict=True)
+        )
+
+
+def shares(outcomes: Sequence[TrialOutcome]) -> dict[str, float]:
+    """The share of each class among the trials that ran; empty where none did."""
+    counts = Counter(outcome.became for outcome in outcomes)
+    return {name: counts[name] / len(outcomes) for name in CLASSES} if outcomes else {}
+
+
+def order_statistic(values: Iterable[float | None], r: int) -> float | None:
+    """X(r), the ``r``-th smallest of the steps to target; missing ones (None, NaN) are infinite.
+
+    Returns None when fewer than ``r`` trials reached the target.
+
+    Raises:
+        ValueError: ``r`` is below 1.
+    """
+    if r < 1:
+        raise ValueError(f"there is no order statistic {r}: the smallest is 1")
+    finite = sorted(float(value) for value in values if value is not None and isfinite(value))
+    return finite[r - 1] if len(finite) >= r else None
+
+
+def last_exact(values: Iterable[float | None], keep: int | None) -> float:
+    """X(keep), the largest steps to target that dominated stopping leaves exact; infinite when it
+    was off (``keep`` is None) or never set in. Later ones depend on the order of training, so
+    that every statistic censors again here."""
+    largest = None if keep is None else order_statistic(values, keep)
+    return inf if largest is None else largest
+
+
+def error_bar(first: float | None, fourth: float | None) -> tuple[float, float] | None:
+    """The error bar of a best of N, in steps: from X(1)² / X(4) to X(4).
+
+    In log steps it reaches as far below X(1) as X(4) lies above. With fewer than four hits
+    (``fourth`` is None) its upper end is infinite, and nothing is known of its lower one: it is
+    put at X(1). None without a hit.
+    """
+    if first is None:
+        return None
+    if fourth is None:
+        return first, inf
+    return first * first / fourth, fourth
 
 
 def number(value: Any) -> float | None:
@@ -103,3 +170,10 @@ def number(value: Any) -> float | None:
     if value is None or value is pd.NA or value != value:
         return None
     return float(value)
+
+
+def parameters(text: Any) -> dict[str, Any]:
+    """Metaparameters as a mapping, from the JSON text of a trials row or a mapping."""
+    if isinstance(text, str):
+        return mapping(text, "metaparameters") if text else {}
+    return dict(text) if isinstance(text, Mapping) else {}

@@ -1,9 +1,13 @@
-"""Which trials are the sample of a study: those of its present search.
+"""Which trials are the sample of a study: those of its present search, and the first n of each.
 
 A study whose range was narrowed, whose method or whose seed was changed has trials of several
 searches (``results.searches``). A pool of them is no search of any space: the least, the N and the
 order statistics are those of the present search alone, which the study's latest row names. Of a
 study that several experiments search in unlike ways each experiment has a sample of its own.
+
+A study may still be searched several times on purpose (with a ``search_seed`` or a ``search_id``
+each), and its space may be enlarged: rows of a later ``enlargement`` lie in a slab beside the space
+as it was, drawn at its density, so that all of a search's rows are one search of the larger space.
 """
 
 from __future__ import annotations
@@ -14,12 +18,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from analysis.curves.estimators import MEDIAN
+from analysis.curves.groups import label
+from analysis.curves.runs import Rows, Runs, number
 from results.errors import ResultsError
 from results.searches import belongs, rows_of
 
 PRESENT, ALL = SCOPES = ("present", "all")
+
+_NAMES = ["study", "experiment", "search_id", "search_seed"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +39,7 @@ class Sample:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Search:
+class _PresentSearch:
     """The present search of a study in one experiment; any null: not known."""
 
     experiment: Any
@@ -43,26 +51,12 @@ class _Search:
         return str(self.id), str(self.seed)
 
 
-def check(scope: str) -> str:
-    """``scope``, if it is one.
-
-    Raises:
-        ResultsError: it is not.
-    """
-    if scope not in SCOPES:
-        raise ResultsError(
-            f"no searches are called {scope!r}",
-            hint="present (the latest search of each study) or all (a pool of all of them)",
-        )
-    return scope
-
-
 def sample(
     trials: pd.DataFrame,
     studies: pd.DataFrame | None = None,
     *,
     scope: str = PRESENT,
-    every_seed: bool = False,
+    estimator: str | None = None,
 ) -> Sample:
     """The trials of each study's present search.
 
@@ -71,74 +65,67 @@ def sample(
         studies: their studies' latest rows, which name the present searches; without, and where
             they name none, a study's latest trial does.
         scope: ``all``: every recorded trial, whatever searched for it.
-        every_seed: searches that differ in their seed alone count too, as the median of searches
-            asks for.
+        estimator: what stands for a batch size, unless the trials name it. For the median of
+            searches those that differ in their seed alone count too.
+
+    Raises:
+        ResultsError: no such scope.
     """
-    several = trials["search_id"].notna().any() or _reseeded(trials)
-    if scope == ALL or not several:
+    if scope not in SCOPES:
+        raise ResultsError(
+            f"no searches are called {scope!r}",
+            hint="present (the latest search of each study) or all (a pool of all of them)",
+        )
+    seeds = trials["search_seed"].groupby(trials["study"], dropna=True).nunique()
+    searched_once = trials["search_id"].isna().all() and seeds.le(1).all()
+    if scope == ALL or searched_once:
         return Sample(trials=trials, left_out={})
+    named = {name for name in trials["estimator"] if isinstance(name, str)}
+    every_seed = (estimator or (named.pop() if len(named) == 1 else None)) == MEDIAN
     present = _present(trials, studies)
     parts: list[pd.DataFrame] = []
     left_out: dict[str, int] = {}
     for study, rows in trials.groupby("study", sort=False, dropna=False):
-        found = present.get(str(study), ())
-        masks = [belongs(rows, one.id, None if every_seed else one.seed) for one in found]
-        own = len({one.key for one in found}) > 1
+        searches = present.get(str(study), ())
+        if not searches:
+            parts.append(rows)
+            continue
+        masks = [belongs(rows, each.id, None if every_seed else each.seed) for each in searches]
+        several = len({each.key for each in searches}) > 1
         parts += [
-            _of_search(rows[mask], one, own) for mask, one in zip(masks, found, strict=True)
-        ] or [rows]
-        lost = int((~np.any(masks, axis=0)).sum()) if masks else 0
-        if lost:
-            left_out[str(study)] = lost
+            _of_search(rows[mask], each, several)
+            for mask, each in zip(masks, searches, strict=True)
+        ]
+        others = int((~np.any(masks, axis=0)).sum())
+        if others:
+            left_out[str(study)] = others
     kept = pd.concat(parts) if parts else trials
-    order: NDArray[np.intp] = np.argsort(kept.index.to_numpy(), kind="stable")
+    order: Rows = np.argsort(kept.index.to_numpy(), kind="stable")
     return Sample(trials=kept.iloc[order].reset_index(drop=True), left_out=left_out)
 
 
-def note(left_out: Mapping[str, int], studies: Sequence[str]) -> str | None:
-    """What to say of the trials of ``studies`` that do not count."""
-    lost = sum(left_out.get(study, 0) for study in studies)
-    if not lost:
-        return None
-    belong = "trial belongs" if lost == 1 else "trials belong"
-    return (
-        f"{lost:,} recorded {belong} to other searches of these studies (another space, method or "
-        "seed) and not to this sample: --search all counts them"
-    )
-
-
-def _reseeded(trials: pd.DataFrame) -> bool:
-    seeds = trials["search_seed"]
-    if not seeds.notna().any():
-        return False
-    return bool(seeds.groupby(trials["study"], dropna=True).nunique().gt(1).any())
-
-
-def _present(trials: pd.DataFrame, studies: pd.DataFrame | None) -> dict[str, tuple[_Search, ...]]:
+def _present(
+    trials: pd.DataFrame, studies: pd.DataFrame | None
+) -> dict[str, tuple[_PresentSearch, ...]]:
     """By study. Experiments that search it alike are one."""
-    found: dict[str, dict[tuple[str, str], _Search]] = {}
-    named = {"search_id", "search_seed"} <= set(() if studies is None else studies.columns)
-    if studies is not None and named:
-        rows = studies[studies["search_id"].notna()]
-        rows = rows.drop_duplicates(["experiment", "study"], keep="last")
+    present: dict[str, dict[tuple[str, str], _PresentSearch]] = {}
+
+    def add(rows: pd.DataFrame) -> None:
         for study, experiment, search, seed in rows[_NAMES].itertuples(index=False):
-            one = _Search(experiment=experiment, id=search, seed=seed)
-            found.setdefault(str(study), {}).setdefault(one.key, one)
-    rest = trials[~trials["study"].astype(str).isin(found.keys())]
+            each = _PresentSearch(experiment=experiment, id=search, seed=seed)
+            present.setdefault(str(study), {}).setdefault(each.key, each)
+
+    if studies is not None and {"search_id", "search_seed"} <= {*studies.columns}:
+        rows = studies[studies["search_id"].notna()]
+        add(rows.drop_duplicates(["experiment", "study"], keep="last"))
+    rest = trials[~trials["study"].astype(str).isin(present.keys())]
     searched = rest[rest["role"].ne("repeat")]
     latest = (searched if len(searched) else rest).sort_values("time", kind="stable")
-    for study, experiment, search, seed in latest.drop_duplicates("study", keep="last")[
-        _NAMES
-    ].itertuples(index=False):
-        one = _Search(experiment=experiment, id=search, seed=seed)
-        found.setdefault(str(study), {})[one.key] = one
-    return {study: tuple(each.values()) for study, each in found.items()}
+    add(latest.drop_duplicates("study", keep="last"))
+    return {study: tuple(each.values()) for study, each in present.items()}
 
 
-_NAMES = ["study", "experiment", "search_id", "search_seed"]
-
-
-def _of_search(rows: pd.DataFrame, search: _Search, own: bool) -> pd.DataFrame:
+def _of_search(rows: pd.DataFrame, search: _PresentSearch, several: bool) -> pd.DataFrame:
     """``rows`` in the order of this search's table; where the study's searches are several, as
     trials of the experiment that searches so."""
     changed: dict[str, Any] = {}
@@ -150,6 +137,132 @@ def _of_search(rows: pd.DataFrame, search: _Search, own: bool) -> pd.DataFrame:
         changed |= {"index": pd.to_numeric(index), "search_id": search.id}
     if isinstance(search.id, str):
         changed["other_searches"] = None
-    if own:
+    if several:
         changed["experiment"] = search.experiment
     return rows.assign(**changed) if changed else rows
+
+
+def note(left_out: Mapping[str, int], studies: Sequence[str]) -> str | None:
+    """A sentence on the trials of ``studies`` that do not count."""
+    trials = sum(left_out.get(study, 0) for study in studies)
+    if not trials:
+        return None
+    belong = "trial belongs" if trials == 1 else "trials belong"
+    return (
+        f"{trials:,} recorded {belong} to other searches of these studies (another space, method "
+        "or seed) and not to this sample: --search all counts them"
+    )
+
+
+Searches = dict[int, dict[str, list["Search"]]]
+"""By batch size, and by training algorithm where several are minimized over."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """The trials of one search, each part in its sequence's order."""
+
+    rows: Rows
+    """All of them, ended or not."""
+    original: Rows
+    """Those that ended in the space as it was first given, infeasible ones too."""
+    slabs: tuple[Rows, ...]
+    """Likewise in what each enlargement added."""
+    infeasible: Rows
+    """The infeasible ones of both. A trial that diverged after the last exact order statistic would
+    have been stopped before, had it been trained later: it counts as feasible."""
+
+    @classmethod
+    def of(cls, runs: Runs, rows: Rows) -> Search:
+        """The search that ``rows`` (of one study and one seed) are."""
+        rows = rows[np.argsort(runs.index[rows], kind="stable")]
+        ended = rows[runs.ended[rows]]
+        times = runs.enlargement[ended]
+        exact = np.nan_to_num(runs.steps_run[ended]) <= runs.cutoff(ended, runs.kept(rows))
+        return cls(
+            rows=rows,
+            original=ended[times == 0],
+            slabs=tuple(ended[times == each] for each in np.unique(times[times > 0])),
+            infeasible=ended[runs.diverged[ended] & exact],
+        )
+
+    def feasible(self, rows: Rows) -> Rows:
+        """Those of the search's ``rows`` that count towards N."""
+        return rows[~np.isin(rows, self.infeasible)]
+
+    @property
+    def available(self) -> int:
+        """Feasible trials of the space as it was first given."""
+        return len(self.feasible(self.original))
+
+    def first(self, n: int) -> tuple[Rows, Rows]:
+        """What a search that stopped at the ``n``-th feasible trial would have drawn: the rows of
+        the space as it was first given, and of its slabs.
+
+        Of the first they end with the ``n``-th feasible one. Of each slab, at the same density,
+        they are the first n / N of its rows, N the feasible trials of the first (to the nearest
+        whole row).
+        """
+        feasible = self.feasible(self.original)
+        if n >= len(feasible):
+            return self.original, np.concatenate([*self.slabs, self.original[:0]])
+        upto = int(np.flatnonzero(self.original == feasible[n - 1])[0]) + 1 if n > 0 else 0
+        shares = [slab[: int(len(slab) * n / len(feasible) + 0.5)] for slab in self.slabs]
+        return self.original[:upto], np.concatenate([*shares, self.original[:0]])
+
+
+def searches(runs: Runs, rows: Rows, over: Sequence[str]) -> Searches:
+    """Divide the ``rows`` of a curve: by batch size, by the training algorithms ``over`` that are
+    minimized over, and by search."""
+
+    def text(value: Any) -> str | None:
+        return value if isinstance(value, str) else None
+
+    of = [text(study) for study in runs.rows["study"][rows]]
+    seeds = [number(seed) for seed in runs.rows["search_seed"][rows]]
+    # Rows without a seed (of files that had no such column) belong to the least of their study's.
+    least: dict[str | None, float] = {}
+    for study, seed in zip(of, seeds, strict=True):
+        if seed is not None:
+            least[study] = min(seed, least.get(study, seed))
+    parts: dict[int, dict[str, dict[tuple[str, float], list[int]]]] = {}
+    for row, study, seed in zip(rows, of, seeds, strict=True):
+        algorithm = label({name: runs.rows[name][row] for name in over}, over)
+        key = (
+            text(runs.rows["search_id"][row]) or "",
+            least.get(study, 0.0) if seed is None else seed,
+        )
+        algorithms = parts.setdefault(int(runs.rows["batch_size"][row]), {})
+        algorithms.setdefault(algorithm, {}).setdefault(key, []).append(row)
+    return {
+        size: {
+            name: [Search.of(runs, np.array(each)) for _, each in sorted(by_key.items())]
+            for name, by_key in sorted(algorithms.items())
+        }
+        for size, algorithms in sorted(parts.items())
+    }
+
+
+def shared(parts: Searches) -> tuple[int, int]:
+    """How many searches a study, and how many feasible trials of each, all batch sizes have.
+
+    The pair with the most trials in all; a batch size without any feasible trial has no say.
+    """
+    counts = [
+        sorted((search.available for search in each), reverse=True)
+        for algorithms in parts.values()
+        for each in algorithms.values()
+    ]
+    counts = [each for each in counts if each[0]]
+    best = (1, 0)
+    for many in range(1, max((len(each) for each in counts), default=0) + 1):
+        n = min(each[many - 1] if len(each) >= many else 0 for each in counts)
+        if many * n > best[0] * best[1]:
+            best = (many, n)
+    return best
+
+
+def largest(searches: Sequence[Search], count: int) -> list[Search]:
+    """The ``count`` searches that have the most feasible trials, in their order."""
+    places = sorted(range(len(searches)), key=lambda i: -searches[i].available)[:count]
+    return [searches[i] for i in sorted(places)]

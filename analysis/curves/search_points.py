@@ -1,18 +1,24 @@
-"""The points of a curve's searches, and what has to be said of them."""
+"""The points of a curve from its searches or its repeated runs, with the notes on them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
 
 import numpy as np
 
-from analysis.curves import repeats as again
-from analysis.curves import trials_needed
-from analysis.curves.estimators import BEST_OF_10, MEDIAN, MINIMUM, EstimatorError, check
-from analysis.curves.points import Point, of_searches
+from analysis.curves.estimators import (
+    BEST_OF_10,
+    MEDIAN,
+    MINIMUM,
+    NAMES,
+    EstimatorError,
+    budget_note,
+)
+from analysis.curves.points import Point, Repeats, of_runs, of_searches, repeats_of_best
 from analysis.curves.runs import Rows, Runs
-from analysis.curves.searches import Searches, chosen, searches, shared
+from analysis.curves.samples import Searches, largest, searches, shared
 from analysis.formatting import sizes
 from results.counts import agreeing, count
 
@@ -20,23 +26,106 @@ _FEW = 4
 """Fewer trials than these say nothing of whether they were enough."""
 
 
-def estimator(runs: Runs, rows: Rows, asked: str | None, notes: list[str]) -> str:
-    """What stands for a batch size: what was asked for, else what all trials name, else the
-    minimum.
+@dataclass(frozen=True, kw_only=True)
+class CurvePoints:
+    """The points of one curve."""
+
+    points: list[Point]
+    """One a batch size, ascending."""
+    trials: int
+    """N: feasible trials a point; 1 where every run is a point of its own."""
+    estimator: str
+    withheld: str | None
+    """Why the trials are not drawn alike; None where they are."""
+    notes: list[str]
+
+
+def points(
+    runs: Runs, search: Rows, repeats: Rows, over: tuple[str, ...], requested: str | None
+) -> CurvePoints:
+    """The point of each batch size at the N that all share; without a search of repeated runs.
+
+    Args:
+        search, repeats: the curve's trials of searches, and its repeated runs.
+        over: columns of the training algorithm that are minimized over.
+        requested: the estimator; None: what the trials name.
 
     Raises:
-        EstimatorError: no such estimator.
+        EstimatorError: no such estimator, or the trials do not carry it.
     """
-    if asked is not None:
-        return check(asked)
+    notes: list[str] = []
+    estimator = _estimator(runs, search, requested, notes)
+    withheld = _withheld(runs, search)
+    if not len(search):
+        if requested is not None:
+            notes.append(f"every run is a point of its own: {requested} has nothing to choose from")
+        tested = runs.rows["batch_size"][repeats].astype(np.int64)
+        of_repeats = [
+            of_runs(runs, int(size), repeats[tested == size]) for size in np.unique(tested)
+        ]
+        return CurvePoints(
+            points=of_repeats, trials=1, estimator=estimator, withheld=withheld, notes=notes
+        )
+    if estimator == BEST_OF_10 and withheld is not None:
+        raise EstimatorError(
+            f"best_of_10 needs trials that were drawn alike, and {withheld}",
+            hint="take --estimator minimum",
+        )
+    parts = searches(runs, search, over)
+    many, n = shared(parts)
+    used = {
+        size: {name: largest(each, many) for name, each in algorithms.items()}
+        for size, algorithms in parts.items()
+    }
+    made = [
+        of_searches(
+            runs, size, algorithms, n, over, estimator=estimator, exchangeable=withheld is None
+        )
+        for size, algorithms in used.items()
+    ]
+    notes += _search_notes(parts, used, many, n, estimator)
+    if over:
+        notes += _minimized(over, used, n)
+    notes += _point_notes(made)
+    if withheld is not None:
+        notes.append(
+            f"point error bars and the budget check are withheld: {withheld}; the regimes' "
+            "intervals rest on the scatter of the batch sizes about the knee, and stand"
+        )
+    elif estimator == MINIMUM:
+        budgets = [(point.batch_size, point.budget) for point in made if point.budget]
+        text = budget_note([(size, each) for size, each in budgets if each.trials >= _FEW])
+        notes += [text] if text else []
+    largest_n = max((point.trials - point.enlarged for point in made), default=0)
+    return CurvePoints(
+        points=_with_repeats(made, runs, repeats, over, notes),
+        trials=n if estimator == MEDIAN else largest_n,
+        estimator=estimator,
+        withheld=withheld,
+        notes=notes,
+    )
+
+
+def _estimator(runs: Runs, rows: Rows, requested: str | None, notes: list[str]) -> str:
+    """What stands for a batch size: the requested estimator, else what all trials name, else the
+    minimum."""
     named = sorted({name for name in runs.rows["estimator"][rows] if isinstance(name, str)})
-    if len(named) > 1:
+    if requested is None and len(named) > 1:
         several = " and ".join(named)
         notes.append(f"the trials name several estimators, {several}: this is the minimum")
-    return check(named[0]) if len(named) == 1 else MINIMUM
+    estimator = named[0] if len(named) == 1 else MINIMUM
+    if requested is not None:
+        estimator = requested
+    if estimator not in NAMES:
+        near = get_close_matches(estimator, NAMES, n=1)
+        raise EstimatorError(
+            f"no estimator is called {estimator!r}",
+            hint=f"did you mean {near[0]}?" if near else f"estimators: {', '.join(NAMES)}",
+        )
+    return estimator
 
 
-def withheld(runs: Runs, rows: Rows) -> str | None:
+def _withheld(runs: Runs, rows: Rows) -> str | None:
     """Why the trials are not drawn alike, which intervals from single trials take for granted;
     None where they are."""
     methods = sorted({name for name in runs.rows["search"][rows] if isinstance(name, str)})
@@ -47,80 +136,51 @@ def withheld(runs: Runs, rows: Rows) -> str | None:
     return "the trials were chosen by hand, not drawn (points)" if "points" in methods else None
 
 
-def points(
-    runs: Runs,
-    rows: Rows,
-    over: tuple[str, ...],
-    notes: list[str],
-    *,
-    estimator: str,
-    reason: str | None,
-) -> tuple[list[Point], int]:
-    """The point of each batch size at the N that all share, and that N.
-
-    ``reason``: why the trials are not drawn alike, None where they are.
-
-    Raises:
-        EstimatorError: the trials do not carry the estimator.
-    """
-    if estimator == BEST_OF_10 and reason is not None:
-        raise EstimatorError(
-            f"best_of_10 takes trials that were drawn alike, and {reason}",
-            hint="take --estimator minimum",
-        )
-    parts = searches(runs, rows, over)
-    many, n = shared(parts)
-    used = {
-        size: {name: chosen(some, many) for name, some in each.items()}
-        for size, each in parts.items()
-    }
-    found = [
-        of_searches(runs, size, each, n, over, estimator=estimator, exchangeable=reason is None)
-        for size, each in used.items()
-    ]
-    notes += _several(parts, many, n, estimator)
-    notes += _cut_to(used, n)
-    if over:
-        notes += _minimized(over, used, n)
-    notes += _odd(found)
-    if reason is not None:
-        notes.append(
-            f"point error bars and the budget check are withheld: {reason}; the regimes' "
-            "intervals rest on the scatter of the batch sizes about the knee, and stand"
-        )
-    elif estimator == MINIMUM:
-        checked = [(point.batch_size, point.budget) for point in found if point.budget]
-        text = trials_needed.note([(size, b) for size, b in checked if b.trials >= _FEW])
-        notes += [text] if text else []
-    if estimator == MEDIAN:
-        return found, n
-    return found, max((point.trials - point.enlarged for point in found), default=0)
-
-
-def with_repeats(
-    found: Sequence[Point], runs: Runs, rows: Rows, over: Sequence[str], notes: list[str]
+def _with_repeats(
+    points: Sequence[Point], runs: Runs, rows: Rows, over: Sequence[str], notes: list[str]
 ) -> list[Point]:
     """The points with the repeats (``rows``) of their best configurations; never in a minimum."""
     if not len(rows):
-        return list(found)
+        return list(points)
     notes.append(f"{len(rows)} repeated runs are not part of the minima")
-    sizes_, others, seen = runs.rows["batch_size"][rows].astype(np.int64), 0, []
-    for point in found:
+    tested, others, with_repeats = runs.rows["batch_size"][rows].astype(np.int64), 0, []
+    for point in points:
         best = {name: value for name, value in point.best.items() if name not in over}
-        mine = rows[sizes_ == point.batch_size]
-        repeats, other = again.of_best(runs, mine, best, point.study)
+        repeats, other = repeats_of_best(runs, rows[tested == point.batch_size], best, point.study)
         others += other
-        seen.append(replace(point, repeats=repeats))
-    pairs = [(p.minimum, p.repeats) for p in seen if p.repeats is not None]
-    text = again.note([(least, each) for least, each in pairs if least is not None])
+        with_repeats.append(replace(point, repeats=repeats))
+    text = repeats_note(
+        [
+            (point.minimum, point.repeats)
+            for point in with_repeats
+            if point.minimum is not None and point.repeats is not None
+        ]
+    )
     notes += [text] if text else []
     if others:
         notes.append(f"{others} of the repeated runs are of other configurations than the best")
-    return seen
+    return with_repeats
 
 
-def _several(parts: Searches, many: int, n: int, estimator: str) -> list[str]:
-    """Notes on studies that were searched more than once."""
+def repeats_note(pairs: Sequence[tuple[float, Repeats]]) -> str | None:
+    """A sentence on what the minima owe to luck: of each batch size the least steps, and its
+    repeats."""
+    ratios = [each.median / least for least, each in pairs if each.median is not None]
+    if not ratios:
+        return None
+    usual = float(np.median(ratios))
+    batch_sizes = count(len(ratios), "batch size")
+    spread = f"the median of {batch_sizes}, {min(ratios):.2f} to {max(ratios):.2f}"
+    missed = len(pairs) - len(ratios)
+    return (
+        f"trained again with fresh seeds, the best configuration takes {usual:.2f} times its "
+        f"best trial's steps{f' ({spread})' if len(ratios) > 1 else ''}"
+        + (f"; at {missed} it mostly misses the target" if missed else "")
+    )
+
+
+def _search_notes(parts: Searches, used: Searches, many: int, n: int, estimator: str) -> list[str]:
+    """Notes on studies that were searched more than once, and on searches of unequal length."""
     notes = []
     if many > 1:
         what = "the median of their minima" if estimator == MEDIAN else "that of all their trials"
@@ -130,29 +190,26 @@ def _several(parts: Searches, many: int, n: int, estimator: str) -> list[str]:
         )
     elif estimator == MEDIAN:
         notes.append("each study was searched once: the median of the searches is its minimum")
-    left = sum(max(0, len(some) - many) for each in parts.values() for some in each.values())
-    if left:
-        which = count(left, "search")
+    left_out = sum(max(0, len(each) - many) for by in parts.values() for each in by.values())
+    if left_out:
+        which = count(left_out, "search")
         notes.append(f"{which} with too few trials to count at all batch sizes: left out")
+    available = {
+        size: [search.available for each in algorithms.values() for search in each]
+        for size, algorithms in used.items()
+    }
+    most = max((trials for each in available.values() for trials in each), default=0)
+    if most > n:
+        few = [size for size, each in available.items() if n in each]
+        notes.append(
+            f"each point is the best of the first {count(n, 'feasible trial')}: "
+            f"{sizes(few)} {agreeing(len(few), 'have')} no more, others up to {most}"
+        )
     return notes
 
 
-def _cut_to(used: Searches, n: int) -> list[str]:
-    counts = {
-        size: [search.available for some in each.values() for search in some]
-        for size, each in used.items()
-    }
-    most = max((trials for each in counts.values() for trials in each), default=0)
-    if most <= n:
-        return []
-    few = [size for size, each in counts.items() if n in each]
-    return [
-        f"each point is the best of the first {count(n, 'feasible trial')}: "
-        f"{sizes(few)} {agreeing(len(few), 'have')} no more, others up to {most}"
-    ]
-
-
 def _minimized(over: Sequence[str], used: Searches, n: int) -> list[str]:
+    """Notes on the training algorithms that are minimized over, with the trials of each."""
     algorithms = dict.fromkeys(name for each in used.values() for name in each)
     trials: Mapping[str, int] = {
         name: max(
@@ -168,13 +225,13 @@ def _minimized(over: Sequence[str], used: Searches, n: int) -> list[str]:
     return notes
 
 
-def _odd(found: Sequence[Point]) -> list[str]:
+def _point_notes(points: Sequence[Point]) -> list[str]:
     """Notes on points that are not what the others are."""
     notes = []
-    barren = [point.batch_size for point in found if not point.trials]
-    if barren:
-        notes.append(f"no trial stayed feasible at {sizes(barren)}")
-    larger = [point for point in found if point.enlarged]
+    without = [point.batch_size for point in points if not point.trials]
+    if without:
+        notes.append(f"no trial stayed feasible at {sizes(without)}")
+    larger = [point for point in points if point.enlarged]
     if larger:
         more = sorted({point.enlarged for point in larger})
         added = f"{more[0]} to " if len(more) > 1 else ""
@@ -183,21 +240,21 @@ def _odd(found: Sequence[Point]) -> list[str]:
             f"the search space was enlarged at {sizes([p.batch_size for p in larger])}: {added} "
             "there, at the same density"
         )
-    unsure = [p.batch_size for p in found if not p.exact and p.minimum is not None]
+    unsure = [p.batch_size for p in points if not p.exact and p.minimum is not None]
     if unsure:
         notes.append(
             f"the best of these trials may be lower at {sizes(unsure)}: trials among them were "
             "dominated by others that are not"
         )
-    rare = [point for point in found if point.censored and point.minimum is not None]
+    rare = [point.batch_size for point in points if point.censored and point.minimum is not None]
     if rare:
         notes.append(
-            f"searches like these would mostly miss the target at "
-            f"{sizes([point.batch_size for point in rare])}, where few trials reached it"
+            f"searches like these would mostly miss the target at {sizes(rare)}, where few trials "
+            "reached it"
         )
-    if any(point.refined is not None for point in found):
+    if any(point.refined is not None for point in points):
         notes.append(
-            "brackets that were walked again on a finer grid are in refined_steps: another "
-            "estimand, in no fit and no minimum"
+            "brackets that were refined on a finer grid are in refined_steps: another estimand, in "
+            "no fit and no minimum"
         )
     return notes

@@ -1,16 +1,17 @@
-"""Steps to target as they would be with every second look dropped.
+"""Steps to target as they would be with every second evaluation dropped.
 
-Finer looks find earlier lucky crossings, so the evaluation grid is part of a result. A regime that
-moves when the grid is thinned is the grid's, not the workload's.
+A finer evaluation grid finds earlier lucky crossings, so the grid is part of a result. A regime
+that moves when the grid is thinned depends on the grid and not on the workload alone.
 
-Measurements are passed over twice, batch by batch: for the looks of each study, and for the first
-kept looks of trials that went on after their target.
+Measurements are read twice, batch by batch: for the evaluations of each study, and for the first
+kept evaluations of trials that went on after their target.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,6 +23,8 @@ from results.targets.first_hits import Batch
 
 Places = NDArray[np.int64]
 Numbers = NDArray[np.floating[Any]]
+Grids = list[Places]
+"""The evaluated steps of each study, ascending."""
 
 
 class Evaluations(Protocol):
@@ -31,7 +34,8 @@ class Evaluations(Protocol):
         """Whether ``of`` gives the values of this metric."""
 
     def of(self, trials: Sequence[str], metric: str | None = None) -> Iterator[Batch]:
-        """The looks at ``trials``, by their places there, and with the values of ``metric``."""
+        """The evaluations of ``trials``, by their places there, and with the values of
+        ``metric``."""
 
 
 class Frame:
@@ -45,46 +49,50 @@ class Frame:
 
     def of(self, trials: Sequence[str], metric: str | None = None) -> Iterator[Batch]:
         place = pd.Index(trials).get_indexer(pd.Index(self._rows["trial"]))
-        mine = place >= 0
-        if not mine.any():
+        among = place >= 0
+        if not among.any():
             return
-        value = self._rows[metric].to_numpy(dtype=float)[mine] if metric else None
-        place, step = place[mine].astype(np.int64), self._rows["step"].to_numpy(np.int64)[mine]
+        value = self._rows[metric].to_numpy(dtype=float)[among] if metric else None
+        place, step = place[among].astype(np.int64), self._rows["step"].to_numpy(np.int64)[among]
         starts = np.flatnonzero(np.concatenate([[True], place[1:] != place[:-1]]))
         yield Batch(place[starts], starts, step, value)
 
 
 def every_second(trials: pd.DataFrame, measured: Evaluations) -> pd.DataFrame | None:
-    """``trials`` with steps_to_target and last_miss on the first, third, fifth … look of each
+    """``trials`` with steps_to_target and last_miss on the first, third, fifth … evaluation of each
     study; None if no trial with a bracket has measurements.
 
-    A trial that was stopped at a dropped look is taken to reach the target at the next one kept;
-    one that was trained on is asked. Trials without a bracket, or without measurements, stay. One
-    that was dominated cannot reach it before the kept look that follows: it counts as run to there.
+    A trial that was stopped at a dropped evaluation is taken to reach the target at the next one
+    kept; for one that was trained on the measurements decide. Trials without a bracket, or without
+    measurements, stay. One that was dominated cannot reach it before the kept evaluation that
+    follows: it counts as run to there.
     """
     hit = (trials["steps_to_target"].notna() & trials["last_miss"].notna()).to_numpy()
     study, studies = pd.factorize(trials["study"])
-    grids = _Grids.of(trials.loc[hit, "trial"], study[hit], len(studies), measured)
-    hit = hit & trials["trial"].isin(grids.measured).to_numpy()
+    once = np.flatnonzero(hit)[~trials.loc[hit, "trial"].duplicated().to_numpy()]
+    names = trials["trial"].to_numpy(object)[once]
+    grids, recorded = retrying(lambda: _grids(names, study[once], len(studies), measured))
+    hit = hit & trials["trial"].isin(recorded).to_numpy()
     if not hit.any():
         return None
-    steps = pd.to_numeric(trials["steps_to_target"]).astype(float).to_numpy(copy=True)
-    misses = pd.to_numeric(trials["last_miss"]).astype(float).to_numpy(copy=True)
-    ran = pd.to_numeric(trials["steps_run"]).astype(float).to_numpy(copy=True)
+    steps, misses, ran = (
+        pd.to_numeric(trials[name]).astype(float).to_numpy(copy=True)
+        for name in ("steps_to_target", "last_miss", "steps_run")
+    )
     dominated = trials["stop_reason"].eq("dominated").to_numpy() & np.isnan(steps)
-    cuts = _by_study(study, dominated)
+    dominated_places = _by_study(study, dominated)
     for which, places in _by_study(study, hit).items():
-        looks = grids.looks[which].astype(float)
-        if len(looks) < 2:
+        evaluated = grids[which].astype(float)
+        if len(evaluated) < 2:
             continue
-        places = places[np.isin(steps[places], looks)]
-        at = np.searchsorted(looks, steps[places])
+        places = places[np.isin(steps[places], evaluated)]
+        at = np.searchsorted(evaluated, steps[places])
         odd = at % 2 == 1
-        beyond = looks[-1] * looks[-1] / looks[-2]
-        grid = np.append(looks, np.ceil(beyond))
+        beyond = evaluated[-1] * evaluated[-1] / evaluated[-2]
+        grid = np.append(evaluated, np.ceil(beyond))
         steps[places] = grid[at + odd]
-        misses[places] = np.where(at < 2, np.where(odd, looks[0], 0.0), grid[at - 2 + odd])
-        cut = cuts.get(which, np.zeros(0, np.int64))
+        misses[places] = np.where(at < 2, np.where(odd, evaluated[0], 0.0), grid[at - 2 + odd])
+        cut = dominated_places.get(which, np.zeros(0, np.int64))
         kept = grid[::2]
         following = np.searchsorted(kept, ran[cut], side="right")
         ran[cut] = np.where(
@@ -92,11 +100,15 @@ def every_second(trials: pd.DataFrame, measured: Evaluations) -> pd.DataFrame | 
         )
     metrics = trials["target_metric"]
     for metric in filter(measured.has, metrics.dropna().unique()):
-        some = metrics.eq(metric).to_numpy(dtype=bool)
-        if not trials["trial"][some].duplicated().any():
-            rows = np.flatnonzero(some & hit)
-            asked = _Asked.of(trials.iloc[rows], study[rows], steps[rows], grids)
-            steps[rows], misses[rows] = asked.trained_on(measured, metric, misses[rows])
+        of_metric = metrics.eq(metric).to_numpy(dtype=bool)
+        if trials["trial"][of_metric].duplicated().any():
+            continue
+        rows = np.flatnonzero(of_metric & hit)
+        crossing = _Crossing.of(trials.iloc[rows], metric, study[rows], steps[rows], grids)
+        first, hits, before = retrying(partial(crossing.first, measured))
+        late = np.isfinite(hits) & (hits > first)
+        steps[rows] = np.where(late, hits, steps[rows])
+        misses[rows] = np.where(late, before, misses[rows])
     return trials.assign(steps_to_target=steps, last_miss=misses, steps_run=ran)
 
 
@@ -107,42 +119,23 @@ def _by_study(study: Places, mask: NDArray[np.bool_]) -> dict[int, Places]:
     return {int(which): places[codes == which] for which in pd.unique(codes)}
 
 
-@dataclass(frozen=True)
-class _Grids:
-    """The looks of each study, in steps and sorted, and the trials that have any."""
-
-    looks: list[Places]
-    measured: NDArray[np.object_]
-
-    @classmethod
-    def of(cls, trials: pd.Series, study: Places, count: int, measured: Evaluations) -> _Grids:
-        once = ~trials.duplicated().to_numpy()
-        names = trials.to_numpy(object)[once]
-        return retrying(lambda: cls._read(names, study[once], count, measured))
-
-    @classmethod
-    def _read(
-        cls, names: NDArray[np.object_], study: Places, count: int, read: Evaluations
-    ) -> _Grids:
-        looks = [np.zeros(0, np.int64) for _ in range(count)]
-        seen = np.zeros(len(names), bool)
-        for batch in read.of(names.tolist()) if len(names) else ():
-            seen[batch.trial] = True
-            for which, rows in _of_one_study(study[batch.trial], batch):
-                looks[which] = np.union1d(looks[which], pd.unique(batch.step[rows]))
-        return cls(looks, names[seen])
-
-    def kept(self, study: Places, batch: Batch) -> NDArray[np.bool_]:
-        """Whether a look is the first, third, fifth … of its study, by ``study`` of each stretch;
-        (n,)."""
-        kept = np.zeros(len(batch.step), bool)
-        for which, rows in _of_one_study(study, batch):
-            kept[rows] = np.searchsorted(self.looks[which], batch.step[rows]) % 2 == 0
-        return kept
+def _grids(
+    names: NDArray[np.object_], study: Places, count: int, measured: Evaluations
+) -> tuple[Grids, NDArray[np.object_]]:
+    """The grid of each of ``count`` studies, from the trials ``names`` and the ``study`` of each;
+    and those of the trials that have measurements."""
+    grids = [np.zeros(0, np.int64) for _ in range(count)]
+    recorded = np.zeros(len(names), bool)
+    for batch in measured.of(names.tolist()) if len(names) else ():
+        recorded[batch.trial] = True
+        for which, rows in _of_one_study(study[batch.trial], batch):
+            grids[which] = np.union1d(grids[which], pd.unique(batch.step[rows]))
+    return grids, names[recorded]
 
 
 def _of_one_study(study: Places, batch: Batch) -> Iterator[tuple[int, slice]]:
-    """Rows that stand together, with their study; ``study`` is that of each stretch, (k,)."""
+    """Consecutive rows of one study, with it; ``study`` is that of each of the batch's trials,
+    (k,)."""
     if not len(study):
         return
     firsts = np.flatnonzero(np.concatenate([[True], study[1:] != study[:-1]]))
@@ -153,20 +146,24 @@ def _of_one_study(study: Places, batch: Batch) -> Iterator[tuple[int, slice]]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Asked:
-    """Trials of one metric, each once: where one went on after its target, it is asked for the
-    first kept look from ``steps`` on that is better than it. (n,) each."""
+class _Crossing:
+    """Trials of one metric, each once, and the steps from which on they may cross their goals;
+    (n,) each."""
 
+    metric: str
     names: list[str]
     study: Places
     steps: Numbers
     goal: Numbers
     lower: NDArray[np.bool_]
-    grids: _Grids
+    grids: Grids
 
     @classmethod
-    def of(cls, trials: pd.DataFrame, study: Places, steps: Numbers, grids: _Grids) -> _Asked:
+    def of(
+        cls, trials: pd.DataFrame, metric: str, study: Places, steps: Numbers, grids: Grids
+    ) -> _Crossing:
         return cls(
+            metric=metric,
             names=trials["trial"].tolist(),
             study=study,
             steps=steps,
@@ -175,39 +172,32 @@ class _Asked:
             grids=grids,
         )
 
-    def trained_on(
-        self, measured: Evaluations, metric: str, misses: Numbers
-    ) -> tuple[Numbers, Numbers]:
-        """``steps`` and ``misses`` of all, renewed of those that missed at the next kept look."""
-        asked, found, before = retrying(lambda: self._first(measured, metric))
-        late = np.isfinite(found) & (found > asked)
-        return np.where(late, found, self.steps), np.where(late, before, misses)
-
-    def _first(self, measured: Evaluations, metric: str) -> tuple[Numbers, Numbers, Numbers]:
-        """The first kept look of each, the first that is better, and the last miss before that."""
-        asked, found = np.full((2, len(self.names)), np.inf)
+    def first(self, measured: Evaluations) -> tuple[Numbers, Numbers, Numbers]:
+        """The first kept evaluation of each from its steps on, the first of these that is better
+        than its goal, and the last miss before that; infinite and NaN where there is none."""
+        first, hits = np.full((2, len(self.names)), np.inf)
         misses = np.full(len(self.names), np.nan)
-        # What comes in the order of steps is done at once. Where a miss lies beyond what was found
-        # later, it did not.
+        # One pass does for evaluations in the order of steps. A miss that lies beyond a hit which
+        # was read later does not count: a second pass leaves it out.
         for _ in range(2):
-            for trial, step, better in self._kept(measured, metric):
-                np.minimum.at(asked, trial, step)
-                np.minimum.at(found, trial[better], step[better])
-                before = ~better & (step < found[trial])
+            for trial, step, better in self._kept(measured):
+                np.minimum.at(first, trial, step)
+                np.minimum.at(hits, trial[better], step[better])
+                before = ~better & (step < hits[trial])
                 np.fmax.at(misses, trial[before], step[before])
-            wrong = misses > found
-            if not wrong.any():
+            if not (misses > hits).any():
                 break
             misses = np.full(len(self.names), np.nan)
-        return asked, found, misses
+        return first, hits, misses
 
-    def _kept(
-        self, measured: Evaluations, metric: str
-    ) -> Iterator[tuple[Places, Places, NDArray[np.bool_]]]:
-        """The kept looks of the trials from their steps on, and which are better; (n,) each."""
-        for batch in measured.of(self.names, metric) if self.names else ():
+    def _kept(self, measured: Evaluations) -> Iterator[tuple[Places, Places, NDArray[np.bool_]]]:
+        """The trials' kept evaluations from their steps on, and which are better; (n,) each."""
+        for batch in measured.of(self.names, self.metric) if self.names else ():
             later = batch.rows(batch.step >= batch.by_row(self.steps[batch.trial]))
-            kept = later.rows(self.grids.kept(self.study[later.trial], later))
+            on_grid = np.zeros(len(later.step), bool)
+            for which, rows in _of_one_study(self.study[later.trial], later):
+                on_grid[rows] = np.searchsorted(self.grids[which], later.step[rows]) % 2 == 0
+            kept = later.rows(on_grid)
             assert kept.value is not None
             goal, lower = (kept.by_row(of[kept.trial]) for of in (self.goal, self.lower))
             better = np.where(lower, kept.value < goal, kept.value > goal)

@@ -14,8 +14,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from analysis.curves.curve import Curve
+from analysis.curves.estimators import ENOUGH, Budget
 from analysis.curves.groups import labels
-from analysis.curves.trials_needed import ENOUGH, Budget
 from analysis.figure_data import FigureData
 from analysis.figures.drawing.colours import faint, ink
 from analysis.figures.drawing.page import COLUMN, context, stroke

@@ -30,8 +30,8 @@ from analysis.figures.drawing.page import (
 )
 from analysis.figures.drawing.style import LOOKS, log2_axis, log10_axis
 from analysis.figures.drawing.text_fit import apart, fitted, within
-from analysis.fit.comparisons import Comparison, compare, words
-from analysis.fit.estimate import QUANTITIES
+from analysis.fit.comparisons import Comparison, compare, ratio_text
+from analysis.fit.knee import QUANTITIES
 from analysis.fit.regimes import Interval, Regimes
 from analysis.formatting import units
 from results.errors import ResultsError
@@ -239,7 +239,7 @@ def _ratios(ax: Axes, rows: Sequence[_Row], baseline: str) -> None:
     for at, _, one in found:
         _interval(ax, one, at, (low, high), colour=seen(_COLOUR), line=1.6, marker="o", size=4)
     ax.set_xlabel(f"critical batch size over {baseline}'s")
-    told = [(at, words(one) if one.low or one.high else "unknown") for at, _, one in found]
+    told = [(at, ratio_text(one) if one.low or one.high else "unknown") for at, _, one in found]
     bases = [at for at, row in _at(rows) if row.base]
     ax.plot([1] * len(bases), bases, linestyle="none", marker="o", markersize=mark(4),
             color=seen(_COLOUR), markerfacecolor=ground(), zorder=5)  # fmt: skip

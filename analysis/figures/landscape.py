@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 from analysis.curves.curve import Curve
 from analysis.curves.groups import labels
 from analysis.curves.points import Point
-from analysis.curves.trial_outcomes import TrialOutcome
+from analysis.curves.runs import TrialOutcome
 from analysis.figure_data import FigureData
 from analysis.figures.drawing.colours import faint, ink
 from analysis.figures.drawing.page import COLUMN, context, mark, stroke, unit

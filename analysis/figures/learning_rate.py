@@ -28,7 +28,7 @@ from analysis.figures.drawing.style import (
     tiles,
 )
 from analysis.figures.drawing.text_fit import within
-from analysis.fit.rates import LINEAR, SQUARE_ROOT, best_rates, level
+from analysis.fit.reference_lines import LINEAR, SQUARE_ROOT, best_rates, level
 from analysis.fit.regimes import Regimes
 from analysis.formatting import units
 from results.errors import ResultsError
@@ -93,7 +93,7 @@ def numbers(shown: FigureData) -> pd.DataFrame:
                 ],
                 "steps": [point.steps for point in points],
                 "trials": [point.trials for point in points],
-                "edges": ["; ".join(edge.told for edge in point.edges) for point in points],
+                "edges": ["; ".join(edge.text for edge in point.edges) for point in points],
             }
         )
         for name, power, _ in RULES:

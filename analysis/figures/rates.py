@@ -15,7 +15,7 @@ from matplotlib.ticker import PercentFormatter
 
 from analysis.curves.curve import Curve
 from analysis.curves.groups import labels
-from analysis.curves.trial_outcomes import CLASSES, shares
+from analysis.curves.runs import CLASSES, shares
 from analysis.figure_data import FigureData
 from analysis.figures.drawing.colours import faint, ground, ink, seen, tint
 from analysis.figures.drawing.page import context

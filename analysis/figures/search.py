@@ -16,7 +16,7 @@ from matplotlib.patheffects import withStroke
 
 from analysis.curves.groups import labels
 from analysis.curves.points import Point
-from analysis.curves.trial_outcomes import CLASSES, TrialOutcome
+from analysis.curves.runs import CLASSES, TrialOutcome
 from analysis.figure_data import FigureData
 from analysis.figures.drawing.colours import faint, grey, ground, ink, seen, tint
 from analysis.figures.drawing.page import COLUMN, context, room, scaled, stroke, tall, unit, width

@@ -36,7 +36,7 @@ from analysis.figures.drawing.style import (
     plain,
 )
 from analysis.figures.drawing.text_fit import apart, within
-from analysis.fit.regime_spans import perfect_examples
+from analysis.fit.reference_lines import perfect_examples
 from analysis.fit.regimes import Regimes
 from results.errors import ResultsError
 

@@ -17,8 +17,8 @@ from matplotlib.patches import Patch
 from analysis.curves.curve import Curve
 from analysis.curves.groups import labels
 from analysis.curves.points import Point
+from analysis.curves.runs import CLASSES
 from analysis.curves.thinned_evaluations import Evaluations
-from analysis.curves.trial_outcomes import CLASSES
 from analysis.figure_data import FigureData
 from analysis.figures.drawing.colours import faint, ground, ink, seen, tint
 from analysis.figures.drawing.page import context, mark, stroke, unit

@@ -1,4 +1,4 @@
-"""Curves against a baseline: ratios of what was found, with intervals.
+"""Curves against a baseline: ratios of their quantities, with intervals.
 
 Quantities are compared in natural logs, where a ratio is a difference d = q₁ - q₂. Its interval
 comes from the two curves' own profile-likelihood intervals [l, u] by the method of variance
@@ -8,8 +8,8 @@ estimates recovery (Zou & Donner 2008, doi:10.1002/sim.2931):
 
 Taken as a parabola on either side of its estimate, each curve's profile is one unit above its
 least at its ends, and these are the d at which the sum of the two profiles, minimized over q₂, is
-one unit above its own least: the profile likelihood of the ratio, with each curve's noise level
-its own. It asks that the two curves' errors are independent.
+one unit above its least: the profile likelihood of the ratio, with a noise level for each curve. It
+assumes that the two curves' errors are independent.
 
 Where a curve has no value (its estimate lies outside the tested batch sizes, or its interval is
 too wide) there is no centre to measure from: the ends are then l₁ - u₂ and u₁ - l₂, which is wider.
@@ -25,8 +25,7 @@ from typing import Any
 import numpy as np
 
 from analysis.curves.curve import Curve, is_baseline
-from analysis.fit.estimate import QUANTITIES
-from analysis.fit.knee import Array
+from analysis.fit.knee import QUANTITIES, Array
 from analysis.fit.regimes import Interval, Regimes
 from results.counts import count
 
@@ -47,13 +46,24 @@ class Comparison:
 
     @property
     def sentence(self) -> str:
-        """The answer in words: "the critical batch size of momentum is 3.1 [2.4, 4.0] times that
+        """The comparison as text: "the critical batch size of momentum is 3.1 [2.4, 4.0] times that
         of sgd; at the plateau momentum takes 2.0 [1.7, 2.3] times fewer steps"."""
         if self.baseline is None:
             return f"the baseline of {self.label} is not clear"
-        scaling = _scaling(self.label, self.baseline, self.ratios["critical_batch_size"])
-        plateau = _plateau(self.label, self.ratios["min_steps"])
-        return "; ".join(filter(None, (scaling, plateau)))
+        critical, plateau = self.ratios["critical_batch_size"], self.ratios["min_steps"]
+        both = f"the critical batch sizes of {self.label} and {self.baseline}"
+        if (critical.low is not None and critical.low > 1) or (
+            critical.high is not None and critical.high < 1
+        ):
+            scaling = (
+                f"the critical batch size of {self.label} is {ratio_text(critical)} times that of "
+                f"{self.baseline}"
+            )
+        elif critical.low is None and critical.high is None:
+            scaling = f"{both} are not known well enough"
+        else:
+            scaling = f"{both} are not told apart: their ratio is {ratio_text(critical)}"
+        return "; ".join(filter(None, (scaling, _plateau(self.label, plateau))))
 
     def to_dict(self) -> dict[str, Any]:
         """As ``regimes --json`` prints it under ``against``."""
@@ -64,9 +74,9 @@ class Comparison:
         }
 
 
-def log_ratio(one: Ends, other: Ends) -> Ends:
+def log_ratio(first: Ends, second: Ends) -> Ends:
     """The ratio of two quantities: see above."""
-    (value, low, high), (value_, low_, high_) = one, other
+    (value, low, high), (value_, low_, high_) = first, second
     middle = value - value_
     known = np.isfinite(middle)
     under = np.where(known, middle - np.hypot(value - low, high_ - value_), low - high_)
@@ -74,88 +84,82 @@ def log_ratio(one: Ends, other: Ends) -> Ends:
     return middle, under, over
 
 
-def ratio(one: Interval, other: Interval) -> Interval:
-    """``one`` over ``other``, of two curves whose errors are independent."""
-    numbers = (float(each) for each in log_ratio(_logs(one), _logs(other)))
+def ratio(first: Interval, second: Interval) -> Interval:
+    """``first`` over ``second``, of two curves whose errors are independent."""
+
+    def logs(interval: Interval) -> Ends:
+        ends = (interval.value, interval.low, interval.high)
+        value, low, high = (np.array(np.nan if end is None else np.log(end)) for end in ends)
+        return value, low, high
+
+    numbers = (float(each) for each in log_ratio(logs(first), logs(second)))
     value, low, high = (float(np.exp(x)) if np.isfinite(x) else None for x in numbers)
     return Interval(value=value, low=low, high=high)
 
 
 def compare(
-    curves: Sequence[Curve], found: Sequence[Regimes | None], baseline: str
+    curves: Sequence[Curve], regimes: Sequence[Regimes | None], baseline: str
 ) -> list[Comparison | None]:
     """Each curve against its baseline; None for a baseline, and where either was not fitted.
 
     A curve's baseline is the one, among those that ``baseline`` names (by label, or by a value of
-    a column), that shares most of its columns and its target: momentum at width 64 is held against
-    sgd at width 64. Where several share as many, it is held against none, and a note says so.
+    a column), that shares most of its columns and its target: momentum at width 64 is compared with
+    sgd at width 64. Where several share as many, it is compared with none, and a note names them.
     """
     bases = [i for i, curve in enumerate(curves) if is_baseline(curve, baseline)]
-    answers: list[Comparison | None] = []
-    for i, (curve, mine) in enumerate(zip(curves, found, strict=True)):
-        near = [] if i in bases or mine is None else _nearest(curves, i, bases)
-        answers.append(_against(curve, mine, curves, found, near) if mine and near else None)
-    return answers
+    comparisons: list[Comparison | None] = []
+    for i, (curve, of_curve) in enumerate(zip(curves, regimes, strict=True)):
+        comparison = None
+        if i not in bases and of_curve is not None and bases:
+            far = [len(_unlike(curve, curves[base])) for base in bases]
+            near = [base for base, unlike in zip(bases, far, strict=True) if unlike == min(far)]
+            base, of_base = curves[near[0]], regimes[near[0]]
+            if len(near) > 1:
+                comparison = _unclear(curve, [curves[place].label for place in near])
+            elif of_base is not None:
+                comparison = Comparison(
+                    label=curve.label,
+                    baseline=base.label,
+                    ratios={
+                        name: ratio(getattr(of_curve, name), getattr(of_base, name))
+                        for name in QUANTITIES
+                    },
+                    notes=tuple(_notes(curve, base)),
+                )
+        comparisons.append(comparison)
+    return comparisons
 
 
-def _against(
-    curve: Curve,
-    mine: Regimes,
-    curves: Sequence[Curve],
-    found: Sequence[Regimes | None],
-    near: Sequence[int],
-) -> Comparison | None:
-    if len(near) > 1:
-        unknown = Interval(value=None, low=None, high=None)
-        could = "; ".join(curves[each].label for each in near)
-        return Comparison(
-            label=curve.label,
-            baseline=None,
-            ratios=dict.fromkeys(QUANTITIES, unknown),
-            notes=(f"several curves could be the baseline of {curve.label}: {could}",),
-        )
-    theirs, base = found[near[0]], curves[near[0]]
-    if theirs is None:
-        return None
+def _unclear(curve: Curve, labels: Sequence[str]) -> Comparison:
+    unknown = Interval(value=None, low=None, high=None)
     return Comparison(
         label=curve.label,
-        baseline=base.label,
-        ratios={name: ratio(getattr(mine, name), getattr(theirs, name)) for name in QUANTITIES},
-        notes=tuple(_notes(curve, base)),
+        baseline=None,
+        ratios=dict.fromkeys(QUANTITIES, unknown),
+        notes=(f"several curves could be the baseline of {curve.label}: {'; '.join(labels)}",),
     )
 
 
-def _logs(interval: Interval) -> Ends:
-    ends = (interval.value, interval.low, interval.high)
-    value, low, high = (np.array(np.nan if end is None else np.log(end)) for end in ends)
-    return value, low, high
-
-
-def _nearest(curves: Sequence[Curve], mine: int, bases: Sequence[int]) -> list[int]:
-    """Of the baselines those that differ from the curve in the fewest columns."""
-    far = [len(_unlike(curves[mine], curves[base])) for base in bases]
-    return [base for base, count in zip(bases, far, strict=True) if count == min(far)]
-
-
-def _unlike(one: Curve, other: Curve) -> list[str]:
+def _unlike(curve: Curve, other: Curve) -> list[str]:
     """Columns in which two curves differ; ``target`` too."""
-    names = dict.fromkeys((*one.group, *other.group))
-    unlike = [name for name in names if one.group.get(name) != other.group.get(name)]
-    return unlike + ["target"] * (one.target != other.target)
+    names = dict.fromkeys((*curve.group, *other.group))
+    unlike = [name for name in names if curve.group.get(name) != other.group.get(name)]
+    return unlike + ["target"] * (curve.target != other.target)
 
 
 def _notes(curve: Curve, base: Curve) -> list[str]:
     notes = []
     unlike = _unlike(curve, base)
     if {"workload", "dataset", "target"} & {*unlike}:
-        notes.append(f"not like for like: {curve.label} and {base.label} differ in "
-                     + ", ".join(unlike))  # fmt: skip
-    mine, theirs = curve.dimensions, base.dimensions
-    if mine is not None and theirs is not None and mine != theirs:
-        tuned = f"{count(mine, 'metaparameter', 'were')} tuned for {curve.label} and {theirs}"
         notes.append(
-            f"{tuned} for {base.label}: the best of N trials costs more in more dimensions, so "
-            "that the ratio of plateau steps is of the searches too"
+            f"not like for like: {curve.label} and {base.label} differ in {', '.join(unlike)}"
+        )
+    dimensions, of_base = curve.dimensions, base.dimensions
+    if dimensions is not None and of_base is not None and dimensions != of_base:
+        tuned = f"{count(dimensions, 'metaparameter', 'were')} tuned for {curve.label}"
+        notes.append(
+            f"{tuned} and {of_base} for {base.label}: the best of N trials costs more in more "
+            "dimensions, so that the ratio of plateau steps is of the searches too"
         )
     if curve.trials != base.trials:
         notes.append(
@@ -165,41 +169,28 @@ def _notes(curve: Curve, base: Curve) -> list[str]:
     return notes
 
 
-def _scaling(label: str, baseline: str, ratio: Interval) -> str:
-    low, high = ratio.low, ratio.high
-    if (low is not None and low > 1) or (high is not None and high < 1):
-        return f"the critical batch size of {label} is {words(ratio)} times that of {baseline}"
-    both = f"the critical batch sizes of {label} and {baseline}"
-    if low is None and high is None:
-        return f"{both} are not known well enough"
-    return f"{both} are not told apart: their ratio is {words(ratio)}"
-
-
-def _plateau(label: str, ratio: Interval) -> str:
-    low, high = ratio.low, ratio.high
+def _plateau(label: str, steps: Interval) -> str:
+    """The sentence on a ratio of least steps; empty where an end is open on both sides of 1."""
+    value, low, high = steps.value, steps.low, steps.high
     if high is not None and high < 1:
-        return f"at the plateau {label} takes {words(_inverse(ratio))} times fewer steps"
+        value, low, high = (None if end is None else 1 / end for end in (value, high, low))
+        inverse = Interval(value=value, low=low, high=high)
+        return f"at the plateau {label} takes {ratio_text(inverse)} times fewer steps"
     if low is not None and low > 1:
-        return f"at the plateau {label} takes {words(ratio)} times the steps"
+        return f"at the plateau {label} takes {ratio_text(steps)} times the steps"
     if low is None or high is None:
         return ""
-    return f"steps at the plateau are not told apart: their ratio is {words(ratio)}"
+    return f"steps at the plateau are not told apart: their ratio is {ratio_text(steps)}"
 
 
-def words(found: Interval) -> str:
-    """``3.1 [2.4, 4.0]``, ``≥ 2.4``, ``≤ 4.0``."""
-    value, low, high = (None if x is None else _short(x) for x in
-                        (found.value, found.low, found.high))  # fmt: skip
+def ratio_text(ratio: Interval) -> str:
+    """``3.1 [2.4, 4.0]``, ``≥ 2.4``, ``≤ 4.0``: two significant digits."""
+
+    def short(number: float) -> str:
+        return f"{number:.1f}" if 1 <= number < 10 else f"{float(f'{number:.2g}'):,g}"
+
+    value, low, high = (None if x is None else short(x) for x in
+                        (ratio.value, ratio.low, ratio.high))  # fmt: skip
     if low is not None and high is not None:
         return " ".join(filter(None, (value, f"[{low}, {high}]")))
     return f"≥ {low}" if low is not None else f"≤ {high}"
-
-
-def _short(number: float) -> str:
-    """Two significant digits."""
-    return f"{number:.1f}" if 1 <= number < 10 else f"{float(f'{number:.2g}'):,g}"
-
-
-def _inverse(found: Interval) -> Interval:
-    value, low, high = (None if x is None else 1 / x for x in (found.value, found.high, found.low))
-    return Interval(value=value, low=low, high=high)

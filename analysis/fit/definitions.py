@@ -15,10 +15,8 @@ from difflib import get_close_matches
 
 import numpy as np
 
-from analysis.fit import quantities as q
-from analysis.fit.knee import BATCH, Array
-from analysis.fit.least_squares import Data, fit
-from analysis.fit.profile import ends, limit
+from analysis.fit.knee import BATCH, CRITICAL, Array
+from analysis.fit.least_squares import Data, ends, fit, limit
 from results.errors import ResultsError
 
 WIDEST = 100.0
@@ -41,8 +39,8 @@ class Definition:
 
 
 DEFINITIONS: Mapping[str, Definition] = {
-    one.name: one
-    for one in (
+    definition.name: definition
+    for definition in (
         Definition(
             name="mccandlish2018",
             source="McCandlish et al. 2018 (arXiv:1812.06162): E_min/S_min, where "
@@ -95,7 +93,7 @@ def beta(x: Array, y: Array, *, level: float = 0.9) -> tuple[Array, Array, Array
     none = np.zeros(len(x), dtype=bool)
     data = Data(x=x, y=y, weight=np.ones_like(x), bent=none, sloped=none, tolerance=0.2)
     params, sse = fit(data)
-    kind, at, top = np.full(len(x), q.CRITICAL), params[:, BATCH], limit(data, sse, level)
+    kind, at, top = np.full(len(x), CRITICAL), params[:, BATCH], limit(data, sse, level)
     low, high = (
         ends(data, kind, at, params, sse, top, at + sign * np.log(WIDEST))[0] for sign in (-1, 1)
     )
@@ -103,13 +101,13 @@ def beta(x: Array, y: Array, *, level: float = 0.9) -> tuple[Array, Array, Array
 
 
 def notes(definition: Definition, sizes: Array, form: str) -> list[str]:
-    """What to know of a curve's number: the ``form`` that its points show, batch sizes tested."""
-    said = []
+    """Notes on a curve's number, from the ``form`` of its points and the batch sizes tested."""
+    sentences = []
     if definition.anchor is not None and not min(sizes) <= definition.anchor <= max(sizes):
-        said.append(
+        sentences.append(
             f"{definition.name} measures from batch size {definition.anchor:g}, "
             "which lies outside the tested ones"
         )
     if form in ("bent knee", "knee with a slope of its own"):
-        said.append(f"{definition.name} takes a knee of bend 1, which these points exclude")
-    return said
+        sentences.append(f"{definition.name} assumes a knee of bend 1, which these points exclude")
+    return sentences

@@ -5,7 +5,7 @@ comparison says what a curve looks like, and whether something that no knee can 
 a knee is symmetric (perfect scaling's end times maximal parallelism's onset is B_crit²), so that
 the shape of the plateau pulls at the perfect-scaling end; a line of three segments is not.
 
-Two things are never said, since the fit itself would contradict them. Without the knee that the
+Two things are never stated, since the fit itself would contradict them. Without the knee that the
 fit uses there is no ranking: AICc is not defined for a form of p parameters at fewer than p + 3
 points. And a line that knees come arbitrarily close to (perfect scaling alone, a plateau alone) is
 not better than a knee where the intervals of the fit do not hold it: at six points the criterion's
@@ -21,14 +21,13 @@ from typing import Any
 import numpy as np
 
 from analysis.fit.knee import BATCH, BEND, SLOPE, STEPS, Array
-from analysis.fit.least_squares import Data, fit
-from analysis.fit.profile import limit
+from analysis.fit.least_squares import Data, fit, limit
 
 PERFECT, PLATEAU, SEGMENTS = "perfect scaling alone", "plateau alone", "three segments"
 SINGLE, BENT, SLOPED = "McCandlish's knee", "bent knee", "bent knee with a slope of its own"
 
 WORST = 0.3
-"""Scatter about a form, a standard deviation of log steps, beyond which it is not said to fit. The
+"""Scatter about a form, a standard deviation of log steps, beyond which it does not fit. The
 intervals are checked for noise up to 0.2; a published minimum of a hundred trials wobbles by 0.25
 at most (Shallue et al. 2019's plateaus)."""
 
@@ -70,13 +69,18 @@ class Form:
         """As ``regimes --json`` prints it: plain values, None where there is none."""
         numbers = {name: getattr(self, name) for name in ("noise", "criterion", "weight")}
         plain = {name: value if np.isfinite(value) else None for name, value in numbers.items()}
-        known = {"parameters": self.parameters, **plain, "excluded": self.excluded}
-        return {"form": self.name, **known, **self.where}
+        return {
+            "form": self.name,
+            "parameters": self.parameters,
+            **plain,
+            "excluded": self.excluded,
+            **self.where,
+        }
 
 
 def sentence(compared: Sequence[Form]) -> str | None:
-    """What is to be said of a curve's forms, best first; None where the best is a knee, or not
-    surely anything else."""
+    """A note on a curve's forms, best first; None where the best is a knee, or not surely anything
+    else."""
     tested = [form for form in compared if form.tested and np.isfinite(form.noise)]
     if tested and not any(form.fits for form in tested):
         nearest = min(tested, key=lambda form: form.noise)
@@ -106,11 +110,21 @@ def forms(data: Data, *, level: float = 0.9) -> tuple[Form, ...]:
     """
     used = data.weight[0] > 0
     x, y = data.x[0][used], data.y[0][used]
-    knees = [_knee(data, *how) for how in ((SINGLE, False, False), (BENT, True, False),
-                                           (SLOPED, True, True))]  # fmt: skip
+    kinds = ((SINGLE, False, False), (BENT, True, False), (SLOPED, True, True))
+    knees = [_knee(data, *kind) for kind in kinds]
     fitted = knees[int(data.bent[0]) + int(data.sloped[0])]
-    lines = [_beside(form, fitted, data, level) for form in (_perfect(x, y), _plateau(x, y))]
-    # Runs at one batch size tell nothing of a form: it needs more batch sizes than parameters.
+    lines = [_line(PERFECT, "min_examples", x + y), _line(PLATEAU, "min_steps", y)]
+    spare = data.points - data.parameters
+    if spare[0] >= 1:  # whether the intervals about the fitted knee exclude a line
+        top = limit(data, np.array([fitted.noise**2]) * spare, level)
+        lines = [
+            replace(
+                line,
+                excluded=bool((line.noise**2 * (data.points - line.parameters) > top)[0]),
+            )
+            for line in lines
+        ]
+    # Repeated runs at one batch size do not show a form: it needs more batch sizes than parameters.
     distinct = len(np.unique(x))
     compared = [
         form if form.parameters < distinct else replace(form, criterion=np.inf)
@@ -133,16 +147,6 @@ def forms(data: Data, *, level: float = 0.9) -> tuple[Form, ...]:
     return tuple(sorted(ranked, key=lambda form: form.criterion))
 
 
-def _beside(line: Form, knee: Form, data: Data, level: float) -> Form:
-    """``line`` with whether the intervals about the fitted ``knee`` exclude it."""
-    spare = data.points - data.parameters
-    if spare[0] < 1:
-        return line
-    top = limit(data, np.array([knee.noise**2]) * spare, level)
-    sse = line.noise**2 * (data.points - line.parameters)
-    return replace(line, excluded=bool((sse > top)[0]))
-
-
 def _form(name: str, parameters: int, points: int, sse: float, where: Mapping[str, float]) -> Form:
     spare, counted = points - parameters, parameters + 1
     sse = max(sse, points * 1e-12)  # an exact curve
@@ -157,18 +161,12 @@ def _form(name: str, parameters: int, points: int, sse: float, where: Mapping[st
     )
 
 
-def _perfect(x: Array, y: Array) -> Form:
-    """S = examples / B."""
-    examples = float((x + y).mean())
-    sse = float(np.square(x + y - examples).sum())
-    return _form(PERFECT, 1, len(x), sse, {"min_examples": float(np.exp(examples))})
-
-
-def _plateau(x: Array, y: Array) -> Form:
-    """S is the same at every batch size."""
-    steps = float(y.mean())
-    where = {"min_steps": float(np.exp(steps))}
-    return _form(PLATEAU, 1, len(x), float(np.square(y - steps).sum()), where)
+def _line(name: str, quantity: str, logs: Array) -> Form:
+    """The form on which ``logs`` are the same at every batch size: those of B·S under perfect
+    scaling, those of S on a plateau."""
+    mean = float(logs.mean())
+    sse = float(np.square(logs - mean).sum())
+    return _form(name, 1, len(logs), sse, {quantity: float(np.exp(mean))})
 
 
 def _knee(data: Data, name: str, bent: bool, sloped: bool) -> Form:
@@ -189,8 +187,8 @@ def _knee(data: Data, name: str, bent: bool, sloped: bool) -> Form:
 def _segments(x: Array, y: Array) -> Form:
     """Slope -1 up to one batch size, a slope between -1 and 0 up to another, then a plateau.
 
-    For two given batch sizes the plateau and the slope between are linear least squares; they are
-    looked for on a grid over the tested range, which is drawn closer about its best.
+    For two given batch sizes the plateau and the slope between are linear least squares; the batch
+    sizes are searched on a grid over the tested range, which is made narrower about its best.
     """
     low, high = np.array([x.min()] * 2), np.array([x.max()] * 2)
     best: tuple[float, float, float, float, float] | None = None
@@ -202,7 +200,11 @@ def _segments(x: Array, y: Array) -> Form:
         offset = np.maximum(first[:, None] - x, 0.0)
         run = last[:, None] - np.clip(x, first[:, None], last[:, None])
         rest = y - offset
-        slope = _slope(run, rest)
+        # The least-squares slope, kept between 0 and 1.
+        centred = run - run.mean(1, keepdims=True)
+        spread = np.square(centred).sum(1)
+        slope = (centred * rest).sum(1) / np.where(spread > 0, spread, 1.0)
+        slope = np.clip(np.where(spread > 0, slope, 0.0), 0.0, 1.0)
         level = (rest - slope[:, None] * run).mean(1)
         sums = np.square(rest - slope[:, None] * run - level[:, None]).sum(1)
         at = int(sums.argmin())
@@ -220,11 +222,3 @@ def _segments(x: Array, y: Array) -> Form:
         "slope": float(between),
     }
     return _form(SEGMENTS, 4, len(x), float(sse), where)
-
-
-def _slope(run: Array, rest: Array) -> Array:
-    """The least-squares slope of ``rest`` on ``run`` (G, n), kept between 0 and 1; (G,)."""
-    away = run - run.mean(1, keepdims=True)
-    spread = np.square(away).sum(1)
-    slope = (away * rest).sum(1) / np.where(spread > 0, spread, 1.0)
-    return np.clip(np.where(spread > 0, slope, 0.0), 0.0, 1.0)

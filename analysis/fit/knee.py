@@ -1,4 +1,4 @@
-"""The bendable knee: steps to target against batch size, and what is read off it.
+"""The bendable knee: steps to target against batch size, and the quantities read off it.
 
     S(B) = S_min (1 + (B_crit / B)^(a k))^(1 / k)
 
@@ -6,22 +6,63 @@ k bends the knee, a is minus the log-log slope at small batches. With a = k = 1 
 McCandlish et al. 2018 (arXiv:1812.06162), for which (S/S_min - 1)(E/E_min - 1) = 1. Everything is
 in natural logarithms: a parameter vector is ``(log S_min, log B_crit, log k, a)`` along the last
 axis, so that noise in log steps is additive and one code serves a single curve and thousands.
+
+Each quantity is a function of the parameters, and a constraint on them. A profile likelihood holds
+one quantity at a value and lets the rest of the curve adapt. That is done here by giving up one
+parameter: it is a function of the quantity's value and of the other parameters, with known
+derivatives, so that one least-squares solver serves all. Rows are independent: ``kind`` may differ
+from row to row.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+Rows = NDArray[np.intp]
+Mask = NDArray[np.bool_]
 
 STEPS, BATCH, BEND, SLOPE = range(4)
 """Places in a parameter vector: log S_min, log B_crit, log k, a."""
 
 BENDS = (0.4, 8.0)
 SLOPES = (0.5, 2.0)
+
+FREE = -1
+"""The kind of no quantity: nothing is held."""
+CRITICAL, MIN_STEPS, MIN_EXAMPLES, PERFECT, MAXIMAL, ONSET, SLOPE_ITSELF, BEND_ITSELF = range(8)
+"""Kinds of quantity. ONSET is where E passes (1 + tolerance) S_min B_crit: the end of perfect
+scaling if E's asymptote, rather than the least E tested, is the yardstick."""
+
+_GIVEN_UP = {
+    CRITICAL: BATCH,
+    MIN_STEPS: STEPS,
+    MIN_EXAMPLES: STEPS,
+    PERFECT: BATCH,
+    MAXIMAL: BATCH,
+    ONSET: BATCH,
+    SLOPE_ITSELF: SLOPE,
+    BEND_ITSELF: BEND,
+}
+"""The parameter that each kind gives up."""
+
+QUANTITIES: Mapping[str, int] = {
+    "perfect_scaling_until": PERFECT,
+    "maximal_parallelism_from": MAXIMAL,
+    "critical_batch_size": CRITICAL,
+    "min_steps": MIN_STEPS,
+    "min_examples": MIN_EXAMPLES,
+}
+"""The five quantities of a curve and the kind of each, in the order of ``regimes --json``."""
+BATCH_SIZES = tuple(QUANTITIES)[:3]
+"""The quantities that are batch sizes, and so must lie among the tested ones."""
+COLUMNS = tuple(tuple(QUANTITIES)[place] for place in (0, 2, 1, 3, 4))
+"""The quantities in the order of tables: the batch sizes as they lie along a curve."""
 
 
 def theta(min_steps: float, critical: float, bend: float = 1.0, slope: float = 1.0) -> Array:
@@ -85,3 +126,94 @@ def least_examples_at(params: Array, first: Array, last: Array) -> Array:
     steep = np.maximum(a, 1.0 + 1e-12)
     turn = params[..., BATCH] + np.log(steep - 1.0) / (a * np.exp(params[..., BEND]))
     return np.where(a > 1.0, np.clip(turn, first, last), first)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Range:
+    """What is tested, a row each: logs of the smallest and largest batch size, and tolerance."""
+
+    first: Array
+    last: Array
+    tolerance: float
+
+    def take(self, rows: Rows) -> Range:
+        return Range(first=self.first[rows], last=self.last[rows], tolerance=self.tolerance)
+
+
+def value(kind: int, params: Array, tested: Range, sloped: Mask) -> Array:
+    """The quantity in natural logarithms (slopes as they are), one a row of ``params`` (R, 4).
+
+    ``sloped``: the row's a is free, so that B·S has no asymptote and min_examples is the least
+    fitted B·S over the tested range; with a = 1 it is S_min B_crit.
+    """
+    over, _, half = excess(params, tested.tolerance)
+    if kind == MIN_EXAMPLES:
+        least_at = least_examples_at(params, tested.first, tested.last)
+        return np.where(
+            sloped,
+            least_at + jacobian(least_at[:, None], params)[0][:, 0],
+            params[:, STEPS] + params[:, BATCH],
+        )
+    if kind == MAXIMAL:
+        return params[:, BATCH] + half
+    if kind == ONSET:
+        return params[:, BATCH] - half
+    if kind == PERFECT:
+        # B^k = (1 + tolerance)^k (B_first^k + B_crit^k) - B_crit^k, never beyond B_crit.
+        k = np.exp(params[:, BEND])
+        grown = k * (np.log1p(tested.tolerance) + tested.first)
+        end = np.logaddexp(grown, over + k * params[:, BATCH]) / k
+        return np.minimum(end, params[:, BATCH])
+    return params[:, _GIVEN_UP[kind]]
+
+
+def given_up(kind: Rows) -> Mask:
+    """Which parameter each row gives up, (R, 4)."""
+    mask = np.zeros((len(kind), 4), dtype=bool)
+    for each, place in _GIVEN_UP.items():
+        mask[kind == each, place] = True
+    return mask
+
+
+def hold(kind: Rows, at: Array, params: Array, tested: Range, sloped: Mask) -> tuple[Array, Array]:
+    """``params`` (R, 4) with the parameter that each row gives up set so that its quantity is
+    ``at`` (R,), and that parameter's derivatives by the others (R, 4)."""
+    held, by = params.copy(), np.zeros_like(params)
+    for each in np.unique(kind):
+        if each != FREE:
+            rows = np.flatnonzero(kind == each)
+            held[rows, _GIVEN_UP[each]], by[rows] = _constraint(
+                each, at[rows], params[rows], tested.take(rows), sloped[rows]
+            )
+    return held, by
+
+
+def _constraint(
+    kind: int, at: Array, params: Array, tested: Range, sloped: Mask
+) -> tuple[Array, Array]:
+    """The parameter that a quantity of this kind gives up, and its derivatives, as ``hold``."""
+    by = np.zeros_like(params)
+    if kind == MIN_EXAMPLES:
+        where = least_examples_at(params, tested.first, tested.last)
+        fitted, slopes = jacobian(where[:, None], params)
+        # At the least E the place's own movement does not matter (or it stands at an end).
+        by = np.where(sloped[:, None], -slopes[:, 0], [0.0, -1.0, 0.0, 0.0])
+        by[:, STEPS] = 0.0
+        rest = where + fitted[:, 0] - params[:, STEPS]
+        return at - np.where(sloped, rest, params[:, BATCH]), by
+    if kind not in (MAXIMAL, ONSET, PERFECT):
+        return at, by
+    over, over_by_bend, half = excess(params, tested.tolerance)
+    if kind != PERFECT:  # log B_crit lies a half width from `at`
+        sign = -1.0 if kind == MAXIMAL else 1.0
+        scale = params[:, SLOPE] * np.exp(params[:, BEND])
+        by[:, BEND] = np.where(over < 0, sign * (over - over_by_bend) / scale, 0.0)
+        by[:, SLOPE] = -sign * half / params[:, SLOPE]
+        return at + sign * half, by
+    k = np.exp(params[:, BEND])
+    gap = np.minimum(k * (np.log1p(tested.tolerance) + tested.first - at), -1e-12)
+    beyond = (np.log(-np.expm1(gap)) - over) / k
+    first = gap * np.exp(gap) / np.expm1(gap)
+    capped = (gap >= -1e-12) | (over >= 0) | (beyond <= 0)
+    by[:, BEND] = np.where(capped, 0.0, (first - over_by_bend) / k - beyond)
+    return np.where(capped, at, at + beyond), by

@@ -2,7 +2,7 @@
 
     log q_i = log c + p log x_i + u_i + e_i
 
-q_i is what curve i says, e_i its own error, normal with the standard deviation s_i that its
+q_i is the quantity of curve i, e_i its error, normal with the standard deviation s_i that its
 interval has as a normal one, and u_i normal of unknown deviation t: how far curves lie from the law
 beyond what their intervals explain. t² is that of Paule & Mandel 1982 (weights 1/(s_i² + t²) for
 which the weighted squares sum to n - 2, or 0), intervals are Student's with n - 2 degrees of
@@ -22,8 +22,7 @@ import numpy as np
 
 from analysis.curves.curve import Curve
 from analysis.curves.groups import ALGORITHM
-from analysis.fit.estimate import QUANTITIES
-from analysis.fit.knee import Array
+from analysis.fit.knee import QUANTITIES, Array
 from analysis.fit.regimes import Interval, Regimes
 from results.counts import count
 from results.errors import ResultsError
@@ -47,7 +46,7 @@ class Law:
     coefficient: Interval
     """At size 1, which mostly lies far outside."""
     scatter: float
-    """t: standard deviation of log q about the law beyond the curves' own errors."""
+    """t: standard deviation of log q about the law beyond the errors of the curves."""
     sizes: tuple[float, ...]
     notes: tuple[str, ...] = ()
 
@@ -59,8 +58,8 @@ class Law:
         if self.exponent.value is None:
             return f"{name} against {self.against}: no law"
         return (
-            f"{name} = {_words(self.coefficient, '.2g')} · {self.against}^"
-            f"{_words(self.exponent, '.2f')}, of {count(len(self.sizes), 'curve')}"
+            f"{name} = {_text(self.coefficient, '.2g')} · {self.against}^"
+            f"{_text(self.exponent, '.2f')}, of {count(len(self.sizes), 'curve')}"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -100,8 +99,8 @@ def line(x: Array, y: Array, deviation: Array, *, level: float = 0.9) -> Line:
         weight = 1 / (deviation**2 + extra)
         design = np.stack([np.ones_like(x), x], 1)
         spread = np.asarray(np.linalg.inv(design.T @ (weight[:, None] * design)), dtype=np.float64)
-        found = spread @ (design.T @ (weight * y))
-        return found, spread, float(weight @ np.square(y - design @ found))
+        line = spread @ (design.T @ (weight * y))
+        return line, spread, float(weight @ np.square(y - design @ line))
 
     low, high = 0.0, float(np.square(y - y.mean()).sum()) + 1e-12
     if solved(0.0)[2] <= spare:
@@ -109,12 +108,12 @@ def line(x: Array, y: Array, deviation: Array, *, level: float = 0.9) -> Line:
     while high - low > 1e-9 * high:
         middle = 0.5 * (low + high)
         low, high = (middle, high) if solved(middle)[2] > spare else (low, middle)
-    found, spread, _ = solved(high)
+    (intercept, slope), spread, _ = solved(high)
     errors = np.sqrt(np.diag(spread))
     by = stdtrit(spare, 0.5 + level / 2) * errors
     return Line(
-        intercept=float(found[0]),
-        slope=float(found[1]),
+        intercept=float(intercept),
+        slope=float(slope),
         intercept_by=float(by[0]),
         slope_by=float(by[1]),
         slope_error=float(errors[1]),
@@ -124,7 +123,7 @@ def line(x: Array, y: Array, deviation: Array, *, level: float = 0.9) -> Line:
 
 def laws(
     curves: Sequence[Curve],
-    found: Sequence[Regimes | None],
+    regimes: Sequence[Regimes | None],
     against: str,
     *,
     quantity: str = "critical_batch_size",
@@ -134,7 +133,8 @@ def laws(
     """A law for each training algorithm, and the places of its curves.
 
     Args:
-        curves, found: and their regimes; where one has a ``definition``, that critical batch size.
+        curves, regimes: and their regimes; where one has a ``definition``, its critical batch
+            size by that.
         against: a column of the curves' groups (a field as ``width`` or ``fields.width``), or
             ``target``. Names that end in a number with k, m or b, as ``transformer_85m``, are that
             number.
@@ -154,22 +154,22 @@ def laws(
         )
     name = _column(curves, against)
     at = [_size(curve, name, sizes) for curve in curves]
-    answers = [
-        (_law(curves, found, at, rows, against, quantity, group, along, level), rows)
+    fitted = [
+        (_law(curves, regimes, at, rows, against, quantity, group, along, level), rows)
         for rows, group, along in _groups(curves, name, at)
     ]
-    if all(law.exponent.value is None for law, _ in answers):
-        (law, _), *_ = answers
+    if all(law.exponent.value is None for law, _ in fitted):
+        (law, _), *_ = fitted
         raise ResultsError(
             f"no law of {quantity} against {against}: {law.notes[-1]}",
-            hint="more sizes, or batch sizes that hold the knee between them",
+            hint="add sizes, or batch sizes on both sides of the knee",
         )
-    return answers
+    return fitted
 
 
 def _law(
     curves: Sequence[Curve],
-    found: Sequence[Regimes | None],
+    regimes: Sequence[Regimes | None],
     at: Sequence[float],
     rows: tuple[int, ...],
     against: str,
@@ -178,27 +178,31 @@ def _law(
     along: Sequence[str],
     level: float,
 ) -> Law:
-    held = {row: _interval(found[row], quantity) for row in rows}
-    used = [row for row, interval in held.items() if interval is not None]
-    lost = [curves[row].label for row in rows if row not in used]
+    intervals = {row: _interval(regimes[row], quantity) for row in rows}
+    intervals = {row: interval for row, interval in intervals.items() if interval is not None}
+    used = [*intervals]
+    left_out = [curves[row].label for row in rows if row not in used]
     notes = []
     if along:
         notes.append(f"{', '.join(along)} change along with {against}")
-    if lost:
+    if left_out:
         notes.append(
-            f"the law leaves out curves without a value and both ends, {', '.join(lost)}: "
+            f"the law leaves out curves without a value and both ends, {', '.join(left_out)}: "
             "where such curves are the largest or the smallest it leans"
         )
     unknown = Interval(value=None, low=None, high=None)
     exponent, coefficient, scatter = unknown, unknown, 0.0
-    known = len({at[row] for row in used})
-    if known < LEAST:
+    distinct = len({at[row] for row in used})
+    if distinct < LEAST:
         needed = count(LEAST, "size")
-        notes.append(f"a law needs {needed} with a known {quantity}, and there are {known}")
+        notes.append(f"a law needs {needed} with a known {quantity}, and there are {distinct}")
     else:
-        intervals = [interval for row in used if (interval := held[row]) is not None]
-        ends = np.log(np.array([[i.value, i.low, i.high] for i in intervals], dtype=np.float64))
-        width = (ends[:, 2] - ends[:, 1]) / (2 * _normal(level))
+        from scipy.special import ndtri  # a third of a second to import: not at start
+
+        normal = float(ndtri(0.5 + level / 2))
+        numbers = [[each.value, each.low, each.high] for each in intervals.values() if each]
+        ends = np.log(np.array(numbers, dtype=np.float64))
+        width = (ends[:, 2] - ends[:, 1]) / (2 * normal)
         fitted = line(np.log([at[row] for row in used]), ends[:, 0], width, level=level)
         p, p_by, c, c_by = fitted.slope, fitted.slope_by, fitted.intercept, fitted.intercept_by
         exponent = Interval(value=p, low=p - p_by, high=p + p_by)
@@ -211,13 +215,16 @@ def _law(
                 f"curves lie {np.expm1(scatter):.0%} off the law beyond what their intervals say"
             )
         else:
-            by = _normal(level) * fitted.slope_error
+            by = normal * fitted.slope_error
             notes.append(
-                f"if every curve lay on the law exactly, its exponent were {p:.2f} "
+                f"if every curve lay on the law exactly, its exponent would be {p:.2f} "
                 f"[{p - by:.2f}, {p + by:.2f}]: the curves do not contradict that"
             )
+    definitions = [each.definition for row in rows if (each := regimes[row]) is not None]
+    if quantity == "critical_batch_size" and definitions and definitions[0]:
+        quantity = f"{quantity}_{definitions[0]}"
     return Law(
-        quantity=_called(found, rows, quantity),
+        quantity=quantity,
         against=against,
         group=group,
         exponent=exponent,
@@ -228,14 +235,8 @@ def _law(
     )
 
 
-def _normal(level: float) -> float:
-    from scipy.special import ndtri
-
-    return float(ndtri(0.5 + level / 2))
-
-
 def _interval(regime: Regimes | None, quantity: str) -> Interval | None:
-    """What is known of a quantity if it has a value and both ends."""
+    """The interval of a quantity if it has a value and both ends."""
     if regime is None:
         return None
     interval: Interval = getattr(regime, quantity)
@@ -244,22 +245,16 @@ def _interval(regime: Regimes | None, quantity: str) -> Interval | None:
     return interval if interval.reached and interval.value is not None else None
 
 
-def _called(found: Sequence[Regimes | None], rows: Sequence[int], quantity: str) -> str:
-    names = [found[row].definition for row in rows if found[row] is not None]  # type: ignore[union-attr]
-    defined = quantity == "critical_batch_size" and names and names[0]
-    return f"{quantity}_{names[0]}" if defined else quantity
-
-
 def _column(curves: Sequence[Curve], against: str) -> str:
     names = dict.fromkeys(name for curve in curves for name in curve.group)
-    known = {name.removeprefix("fields."): name for name in (*names, "target")}
+    columns = {name.removeprefix("fields."): name for name in (*names, "target")}
     short = against.removeprefix("fields.")
-    if short in known:
-        return known[short]
-    near = get_close_matches(short, known, n=1)
+    if short in columns:
+        return columns[short]
+    near = get_close_matches(short, columns, n=1)
     raise ResultsError(
-        f"no column {against!r} tells these curves apart",
-        hint=f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}",
+        f"no column {against!r} distinguishes these curves",
+        hint=f"did you mean {near[0]}?" if near else f"columns: {', '.join(columns)}",
     )
 
 
@@ -288,19 +283,20 @@ def _number(value: Any) -> float | None:
 def _groups(
     curves: Sequence[Curve], name: str, at: Sequence[float]
 ) -> Iterator[tuple[tuple[int, ...], dict[str, Any], list[str]]]:
-    """Rows of each law, what tells it from the others, and the columns that go with its size."""
+    """Rows of each law, the columns that distinguish it from the others, and those that change
+    along with its size."""
     table = [{**curve.group, "target": str(curve.target)} for curve in curves]
     names = [n for n in dict.fromkeys(n for row in table for n in row) if n != name]
-
-    def several(column: str) -> bool:
-        pairs = {(size, str(row.get(column))) for size, row in zip(at, table, strict=True)}
-        return len(pairs) > len(set(at))
 
     def varies(column: str, rows: Sequence[int]) -> bool:
         return len({str(table[row].get(column)) for row in rows}) > 1
 
-    everywhere = range(len(curves))
-    splits = [n for n in names if varies(n, everywhere) and (n in ALGORITHM or several(n))]
+    def splits_curves(column: str) -> bool:
+        pairs = {(size, str(row.get(column))) for size, row in zip(at, table, strict=True)}
+        several = column in ALGORITHM or len(pairs) > len(set(at))
+        return several and varies(column, range(len(curves)))
+
+    splits = [n for n in names if splits_curves(n)]
     keys = [tuple(str(row.get(n)) for n in splits) for row in table]
     for key in dict.fromkeys(keys):
         rows = tuple(i for i, each in enumerate(keys) if each == key)
@@ -308,7 +304,7 @@ def _groups(
         yield rows, group, [n for n in names if n not in splits and varies(n, rows)]
 
 
-def _words(interval: Interval, form: str) -> str:
+def _text(interval: Interval, form: str) -> str:
     value, low, high = (
         f"{float(f'{end:{form}}'):,g}"
         for end in (interval.value, interval.low, interval.high)

@@ -1,9 +1,18 @@
-"""Least squares in log steps for many curves at once, freely or with one quantity held.
+"""Least squares in log steps for many curves at once, and profile-likelihood intervals by it.
 
-Levenberg-Marquardt on rows that do not know of each other (Marquardt 1963, doi:10.1137/0111030):
-a few numpy calls on arrays with a leading row dimension, so that a profile likelihood, which is
-hundreds of constrained fits, costs as much as a handful. Bounds are kept by clipping the step and
-freezing a parameter that pushes against its bound.
+Levenberg-Marquardt on independent rows (Marquardt 1963, doi:10.1137/0111030), freely or with one
+quantity held: a few numpy calls on arrays with a leading row dimension, so that a profile
+likelihood, which is hundreds of constrained fits, costs as much as a handful. Bounds are kept by
+clipping the step and freezing a parameter that pushes against its bound.
+
+The profile of a quantity at q is the least sum of squares among the curves on which the quantity
+is q. The interval holds the q with
+
+    profile(q) <= SSE · (1 + F(level; 1, n - p) / (n - p)),
+
+F the quantile of the F distribution, SSE and p of the free curve, n its points (Bates & Watts
+1988, Nonlinear Regression Analysis, §6.1): the likelihood-ratio interval for normal noise in log
+steps of unknown size. Where the profile never rises to that, the end is open.
 """
 
 from __future__ import annotations
@@ -11,13 +20,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from analysis.fit.knee import BATCH, BEND, BENDS, SLOPE, SLOPES, STEPS, Array, jacobian, log_steps
-from analysis.fit.quantities import FREE, Range, hold, slaved
-
-Rows = NDArray[np.intp]
-Mask = NDArray[np.bool_]
+from analysis.fit.knee import (
+    BATCH,
+    BEND,
+    BENDS,
+    FREE,
+    SLOPE,
+    SLOPES,
+    STEPS,
+    Array,
+    Mask,
+    Range,
+    Rows,
+    given_up,
+    hold,
+    jacobian,
+    log_steps,
+)
 
 REACH = np.log(1e6)
 """How far beyond the tested batch sizes B_crit may lie: far enough for pure lines to fit."""
@@ -27,6 +47,13 @@ _STARTS_BATCH = np.array([[-0.3, 0.0, 0.2, 0.4], [0.6, 0.8, 1.0, 1.3]])
 """As shares of the tested range: the best of each row is a start."""
 
 _ITERATIONS = 60
+
+NOISE_FLOOR = 1e-6
+"""Least noise in log steps that is believed: exact curves get intervals of six digits."""
+
+_CELLS = 5
+_ROUNDS = 3
+"""Rounds of the search for an end, and the cells that each divides the bracket into."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,13 +97,6 @@ class Data:
             tolerance=self.tolerance,
         )
 
-    def free(self) -> Mask:
-        """Free parameters a row, (R, 4)."""
-        free = np.ones((len(self.x), 4), dtype=bool)
-        free[:, BEND] = self.bent
-        free[:, SLOPE] = self.sloped
-        return free
-
 
 def bounds(data: Data) -> tuple[Array, Array]:
     """Lower and upper bounds of the parameters, (R, 4) each."""
@@ -89,10 +109,9 @@ def bounds(data: Data) -> tuple[Array, Array]:
     return low, high
 
 
-def fit(data: Data) -> tuple[Array, Array]:
-    """The best knee of every curve: parameters (R, 4) and the sum of squares (R,)."""
-    kind = np.full(len(data.x), FREE)
-    return constrained(data, kind, np.zeros(len(data.x)))
+def fit(data: Data, near: Array | None = None) -> tuple[Array, Array]:
+    """The best knee of every curve, as ``constrained`` with nothing held."""
+    return constrained(data, np.full(len(data.x), FREE), np.zeros(len(data.x)), near)
 
 
 def constrained(
@@ -109,10 +128,9 @@ def constrained(
     start = np.concatenate(starts, axis=1)
     count = start.shape[1]
     rows = np.repeat(np.arange(len(data.x)), count)
-    found, sse = _solve(data.take(rows), kind[rows], at[rows], start.reshape(-1, 4))
-    best = sse.reshape(-1, count).argmin(1)
-    pick = np.arange(len(data.x)) * count + best
-    return found[pick], sse[pick]
+    params, sse = _solve(data.take(rows), kind[rows], at[rows], start.reshape(-1, 4))
+    best = np.arange(len(data.x)) * count + sse.reshape(-1, count).argmin(1)
+    return params[best], sse[best]
 
 
 def residuals(data: Data, params: Array) -> Array:
@@ -136,7 +154,7 @@ def _scan(data: Data, kind: Rows, at: Array, *, most: int) -> Array:
     flat, _ = hold(kind[rows], at[rows], flat, tested.take(rows), many.sloped)
     off = residuals(many, flat)
     level = off.sum(1) / many.points
-    level[slaved(kind[rows])[:, STEPS]] = 0.0
+    level[given_up(kind[rows])[:, STEPS]] = 0.0
     flat[:, STEPS] += level
     off = (off - level[:, None]) * many.weight
     shape = (len(data.x), len(bends) * len(_STARTS_BATCH), _STARTS_BATCH.shape[1])
@@ -149,8 +167,10 @@ def _scan(data: Data, kind: Rows, at: Array, *, most: int) -> Array:
 
 def _solve(data: Data, kind: Rows, at: Array, start: Array) -> tuple[Array, Array]:
     tested, (low, high) = data.tested, bounds(data)
-    given = slaved(kind)
-    free = data.free() & ~given
+    given = given_up(kind)
+    free = ~given
+    free[:, BEND] &= data.bent
+    free[:, SLOPE] &= data.sloped
     low, high = np.where(given, -np.inf, low), np.where(given, np.inf, high)
     params, by = hold(kind, at, np.clip(start, low, high), tested, data.sloped)
     sse = np.square(residuals(data, params)).sum(1)
@@ -183,10 +203,72 @@ def _solve(data: Data, kind: Rows, at: Array, start: Array) -> tuple[Array, Arra
         better = new < sse[live]
         gain = np.where(better, sse[live] - new, 0.0)
         done = better & (gain <= 1e-7 * sse[live] + 1e-18)
-        taken = live[better]
-        params[taken], by[taken], sse[taken] = trial[better], by_trial[better], new[better]
+        improved = live[better]
+        params[improved], by[improved], sse[improved] = trial[better], by_trial[better], new[better]
         damping[live] = np.clip(np.where(better, damping[live] / 9, damping[live] * 7), 1e-9, 1e9)
         live = live[~(done | (damping[live] >= 1e4))]
         if not len(live):
             break
     return params, sse
+
+
+def limit(data: Data, sse: Array, level: float) -> Array:
+    """The sum of squares up to which a curve is within the interval, (R,)."""
+    from scipy.special import fdtri  # a third of a second to import: not at start
+
+    spare = data.points - data.parameters
+    floor = data.points * NOISE_FLOOR**2
+    return np.maximum(sse, floor) * (1.0 + fdtri(1.0, spare, level) / spare)
+
+
+def ends(
+    data: Data, kind: Rows, at: Array, params: Array, sse: Array, top: Array, edge: Array
+) -> tuple[Array, Mask]:
+    """One end of each row's interval: the outermost value between ``at`` and ``edge`` (R,) whose
+    profile is at most ``top``.
+
+    ``params`` (R, 4), ``sse``: the free fit. ``at``: where the search starts, at the estimate or
+    at the edge that lies between the estimate and it. Returns the end (R,), NaN if even ``edge``
+    is within (open); and whether ``at`` itself is beyond the interval already.
+    """
+    near = params[:, None]
+    sums, solved = _many(data, kind, np.stack([at, edge], 1), near)
+    beyond = sums[:, 0] > top
+    opened = (sums[:, 1] <= top) & ~beyond
+    out = np.where(opened, np.nan, at)
+    rows = np.flatnonzero(~opened & ~beyond & (at != edge))
+    if not len(rows):
+        return out, beyond
+    data, kind, sse, goal = data.take(rows), kind[rows], sse[rows], _root(top[rows], sse[rows])
+    inner, outer, each = at[rows], edge[rows], np.arange(len(rows))
+    roots = np.stack([_root(sums[rows, i], sse) for i in (0, 1)], 1)
+    guess = np.concatenate([near[rows], solved[rows]], 1)
+    for turn in range(_ROUNDS):
+        grid = inner[:, None] + np.linspace(0.0, 1.0, _CELLS + 1) * (outer - inner)[:, None]
+        sums, solved = _many(data, kind, grid[:, 1:-1], guess, scan=turn == 0)
+        root = np.concatenate([roots[:, :1], _root(sums, sse[:, None]), roots[:, 1:]], 1)
+        within = root <= goal[:, None]
+        within[:, 0], within[:, -1] = True, False
+        cell = _CELLS - within[:, ::-1].argmax(1)
+        inner, outer = grid[each, cell], grid[each, cell + 1]
+        roots = np.stack([root[each, cell], root[each, cell + 1]], 1)
+        solved = np.concatenate([guess[:, :1], solved, guess[:, -1:]], 1)
+        guess = np.stack([solved[each, cell], solved[each, cell + 1]], 1)
+    share = (goal - roots[:, 0]) / np.maximum(roots[:, 1] - roots[:, 0], 1e-300)
+    out[rows] = inner + np.clip(share, 0.0, 1.0) * (outer - inner)
+    return out, beyond
+
+
+def _root(sums: Array, sse: Array) -> Array:
+    """The signed-root profile (Bates & Watts' tau, up to scale): near linear in the quantity."""
+    return np.sqrt(np.maximum(sums - sse, 0.0))
+
+
+def _many(
+    data: Data, kind: Rows, grid: Array, near: Array, *, scan: bool = True
+) -> tuple[Array, Array]:
+    """Profiles at ``grid`` (R, g), and the curves they belong to (R, g, 4)."""
+    width = grid.shape[1]
+    rows = np.repeat(np.arange(len(grid)), width)
+    params, sums = constrained(data.take(rows), kind[rows], grid.ravel(), near[rows], scan=scan)
+    return sums.reshape(grid.shape), params.reshape(*grid.shape, 4)

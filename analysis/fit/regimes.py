@@ -10,12 +10,21 @@ import numpy as np
 
 from analysis.curves.curve import Curve
 from analysis.fit import definitions
-from analysis.fit import quantities as q
-from analysis.fit.estimate import BENT_FROM, QUANTITIES, Estimate, Fitted, estimate, fitted
+from analysis.fit.estimate import BENT_FROM, Estimate, Fitted, estimate, fitted
 from analysis.fit.forms import Form, forms, sentence
-from analysis.fit.knee import BATCH, BEND, SLOPE, SLOPES, STEPS, log_steps, sharp
-from analysis.fit.least_squares import residuals
-from analysis.fit.profile import ends, limit, profile
+from analysis.fit.knee import (
+    BATCH,
+    BEND,
+    BEND_ITSELF,
+    QUANTITIES,
+    SLOPE,
+    SLOPE_ITSELF,
+    SLOPES,
+    STEPS,
+    log_steps,
+    sharp,
+)
+from analysis.fit.least_squares import constrained, ends, limit, residuals
 from results.counts import count
 from results.errors import ResultsError
 from results.targets.target import Target
@@ -86,7 +95,7 @@ class Regimes:
     estimator: str
     """What stands for a batch size; ``run`` where every run is a point of its own."""
     points: tuple[Mapping[str, Any], ...]
-    """What is fitted and what is known of it, a row a batch size: ``Curve.tabulate``."""
+    """What is fitted and its columns, a row a batch size: ``Curve.tabulate``."""
     best: Mapping[str, Any]
     """The fitted form: ``form`` (a label), ``k``, ``a``, ``min_steps``, ``critical_batch_size``,
     ``noise`` (standard deviation of log steps), ``points``."""
@@ -100,8 +109,8 @@ class Regimes:
     @property
     def fitted_over(self) -> tuple[int, int]:
         """The least and the largest batch size at which the target was reached."""
-        seen = set(self.batch_sizes) - set(self.censored)
-        return min(seen), max(seen)
+        hit = set(self.batch_sizes) - set(self.censored)
+        return min(hit), max(hit)
 
     def steps(self, batch_sizes: Any) -> np.ndarray:
         """Fitted steps to target at ``batch_sizes`` (n,); (n,)."""
@@ -166,15 +175,18 @@ def regimes(
     answer = estimate(*points, tolerance=tolerance, level=level)
     lack = _lack_of_fit(answer.fitted)
     if lack is not None and lack < LACK_OF_FIT:
-        # What runs of a batch size share would count as often as there are runs.
-        points = _means(points)
+        # What runs of a batch size share would count as often as there are runs: one point a batch
+        # size, the mean log steps of its runs.
+        x, which, counts = np.unique(points[0][0], return_inverse=True, return_counts=True)
+        means = np.bincount(which, points[1][0]) / counts
+        points = x[None], means[None], np.ones((1, len(x)))
         answer = estimate(*points, tolerance=tolerance, level=level)
-    found, best = answer.fitted, _best(answer.fitted, level)
+    best = _best(answer.fitted, level)
     intervals = {name: _interval(answer, name) for name in QUANTITIES}
-    compared = forms(found.data, level=level)
-    notes = _notes(curve, found, intervals, level, lack)
-    if (said := sentence(compared)) is not None:
-        notes.append(said)
+    compared = forms(answer.fitted.data, level=level)
+    notes = _notes(curve, answer.fitted, intervals, level, lack)
+    if (form_note := sentence(compared)) is not None:
+        notes.append(form_note)
     notes += curve.notes
     if curve.coarse is not None:
         notes += _coarse_notes(curve.coarse, intervals, tolerance, level)
@@ -195,7 +207,7 @@ def regimes(
         target=curve.target,
         example_unit=curve.example_unit,
         censored=tuple(curve.censored),
-        left_out=_left_out(found),
+        left_out=_left_out(answer.fitted),
         estimator=curve.named,
         points=tuple(curve.tabulate()),
         best=best,
@@ -220,54 +232,48 @@ def _logs(curve: Curve) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.log(sizes)[None], np.log(steps)[None], np.ones((1, len(sizes)))
 
 
-def _means(points: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """One point a batch size, the mean log steps of its runs: (1, m) each of log batch sizes, log
-    steps and weights."""
-    x, y = points[0][0], points[1][0]
-    sizes, which, counts = np.unique(x, return_inverse=True, return_counts=True)
-    return sizes[None], (np.bincount(which, y) / counts)[None], np.ones((1, len(sizes)))
-
-
-def _interval(found: Estimate, name: str) -> Interval:
-    numbers = (found.value[name][0], found.low[name][0], found.high[name][0])
+def _interval(answer: Estimate, name: str) -> Interval:
+    numbers = (answer.value[name][0], answer.low[name][0], answer.high[name][0])
     value, low, high = (float(np.exp(x)) if np.isfinite(x) else None for x in numbers)
     return Interval(value=value, low=low, high=high)
 
 
-def _left_out(found: Fitted) -> tuple[int, ...]:
-    sizes = np.exp(found.data.x[found.left_out])
+def _left_out(curve: Fitted) -> tuple[int, ...]:
+    sizes = np.exp(curve.data.x[curve.left_out])
     return tuple(int(size) for size in np.unique(np.round(sizes)))
 
 
-def _best(found: Fitted, level: float) -> dict[str, Any]:
-    data, params = found.data, found.params
+def _best(curve: Fitted, level: float) -> dict[str, Any]:
+    data, params = curve.data, curve.params
     if data.sloped[0]:
         form = "knee with a slope of its own"
     elif not data.bent[0]:
         form = "knee of fixed bend"
     else:
-        one = profile(data, np.array([q.BEND_ITSELF]), np.zeros(1), params[:, None])
-        form = "McCandlish's knee" if one[0] <= limit(data, found.sse, level)[0] else "bent knee"
+        _, sse = constrained(data, np.array([BEND_ITSELF]), np.zeros(1), params[:, None])
+        straight = sse[0] <= limit(data, curve.sse, level)[0]
+        form = "McCandlish's knee" if straight else "bent knee"
     return {
         "form": form,
         "k": float(np.exp(params[0, BEND])),
         "a": float(params[0, SLOPE]),
         "min_steps": float(np.exp(params[0, STEPS])),
         "critical_batch_size": float(np.exp(params[0, BATCH])),
-        "noise": float(found.noise[0]),
+        "noise": float(curve.noise[0]),
         "points": int(data.points[0]),
     }
 
 
 def _notes(
     curve: Curve,
-    found: Fitted,
+    answer: Fitted,
     intervals: Mapping[str, Interval],
     level: float,
     lack: float | None,
 ) -> list[str]:
+    """What the fit alone says, in sentences."""
     notes = []
-    data, params = found.data, found.params
+    data, params = answer.data, answer.params
     if not data.bent[0]:
         few = len(np.unique(data.x[data.weight > 0]))
         notes.append(
@@ -275,7 +281,7 @@ def _notes(
             f"knee (that takes {BENT_FROM}), and the intervals hold only if it is 1"
         )
     if data.sloped[0]:
-        low, high = _slope(found, level)
+        low, high = _slope(answer, level)
         notes.append(
             f"no perfect scaling at small batches: steps fall as B^-{params[0, SLOPE]:.2f} "
             f"[{low:.2f}, {high:.2f}]"
@@ -284,14 +290,13 @@ def _notes(
         float(np.exp(params[0, BEND])), data.tolerance
     ):
         notes.append("sharp knee: no diminishing-returns region at this tolerance")
-    on_plateau = _few_beyond(found, intervals)
+    on_plateau = _few_beyond(answer, intervals)
     if on_plateau is not None:
         notes.append(on_plateau)
-    left_out = _left_out(found)
-    if left_out:
+    if left_out := _left_out(answer):
         sizes = ", ".join(map(str, left_out))
         notes.append(f"steps rise off the plateau at {sizes}: left out of the fit")
-    if any(point.steps is not None and point.steps < 1 for point in curve.points):
+    if curve.relative:
         notes.append("points below one step: min_steps is in a unit of the source's, not in steps")
     if any(len(point.runs) > 1 for point in curve.points):
         notes.append("every run is a point of its own: nothing is minimized over")
@@ -306,9 +311,9 @@ def _notes(
     return notes
 
 
-def _few_beyond(found: Fitted, intervals: Mapping[str, Interval]) -> str | None:
-    """What rests on one or two points: the plateau of a sharp knee, which nothing else shows."""
-    data, params = found.data, found.params
+def _few_beyond(answer: Fitted, intervals: Mapping[str, Interval]) -> str | None:
+    """A note where the plateau of a sharp knee rests on one or two points alone."""
+    data, params = answer.data, answer.params
     if data.sloped[0] or not sharp(float(np.exp(params[0, BEND])), data.tolerance):
         return None
     beyond = data.x[(data.weight > 0) & (data.x > params[0, BATCH])]
@@ -317,33 +322,32 @@ def _few_beyond(found: Fitted, intervals: Mapping[str, Interval]) -> str | None:
     )
     if not known or not 1 <= len(beyond) <= FEW_BEYOND:
         return None
-    many = len(np.unique(beyond))
-    lie = count(many, "batch size", "lie")
-    it = "it" if many == 1 else "them"
+    sizes = len(np.unique(beyond))
+    lie = count(sizes, "batch size", "lie")
+    it = "it" if sizes == 1 else "them"
     return f"sharp knee: only {lie} beyond it; maximal parallelism and min_steps rest on {it}"
 
 
-def _slope(found: Fitted, level: float) -> tuple[float, float]:
+def _slope(answer: Fitted, level: float) -> tuple[float, float]:
     """The interval of a, within its bounds."""
-    data = found.data
-    top = limit(data, found.sse, level)
-    kind, at = np.array([q.SLOPE_ITSELF]), found.params[:, SLOPE]
-    ends_ = [
-        ends(data, kind, at, found.params, found.sse, top, np.array([bound]))[0][0]
-        for bound in SLOPES
-    ]
-    low, high = (bound if np.isnan(end) else end for end, bound in zip(ends_, SLOPES, strict=True))
-    return float(low), float(high)
+    data, params, sse = answer.data, answer.params, answer.sse
+    kind, top = np.array([SLOPE_ITSELF]), limit(data, sse, level)
+
+    def end(bound: float) -> float:
+        at, _ = ends(data, kind, params[:, SLOPE], params, sse, top, np.array([bound]))
+        return bound if np.isnan(at[0]) else float(at[0])
+
+    return end(SLOPES[0]), end(SLOPES[1])
 
 
-def _lack_of_fit(found: Fitted) -> float | None:
+def _lack_of_fit(answer: Fitted) -> float | None:
     """The level of the F test of the curve against the scatter of repeated runs (Draper & Smith,
     §2.1); None without repeats, or with too few batch sizes to tell."""
     from scipy.special import fdtrc  # a third of a second to import: not at start
 
-    data = found.data
+    data = answer.data
     used = data.weight[0] > 0
-    x, off = data.x[0][used], residuals(data, found.params)[0][used]
+    x, off = data.x[0][used], residuals(data, answer.params)[0][used]
     _, which = np.unique(x, return_inverse=True)
     counts = np.bincount(which)
     pure_spare = len(x) - len(counts)
@@ -362,12 +366,13 @@ def _coarse_notes(
     coarse: Curve, intervals: Mapping[str, Interval], tolerance: float, level: float
 ) -> list[str]:
     try:
-        found = fitted(*_logs(coarse), tolerance=tolerance, level=level)
+        thinned = fitted(*_logs(coarse), tolerance=tolerance, level=level)
     except TooFewBatchSizesError:
         return []
-    moved = []
-    for name, interval in intervals.items():
-        value = float(np.exp(found.value(name)[0]))
-        if interval.value is not None and not interval.holds(value):
-            moved.append(f"{name} moves to {value:.4g}, out of its interval")
-    return [f"with every second look dropped, {text}" for text in moved]
+    values = {name: float(np.exp(thinned.value(name)[0])) for name in intervals}
+    return [
+        f"with every second evaluation dropped, {name} moves to {values[name]:.4g}, out of its "
+        "interval"
+        for name, interval in intervals.items()
+        if interval.value is not None and not interval.holds(values[name])
+    ]

@@ -13,10 +13,9 @@ import numpy as np
 
 from analysis.curves.curve import Curve
 from analysis.curves.points import Point, tabulate
-from analysis.curves.trial_outcomes import CLASSES
-from analysis.fit.estimate import QUANTITIES
-from analysis.fit.rates import LINEAR, SQUARE_ROOT, level
-from analysis.fit.regime_spans import perfect_examples, stretches
+from analysis.curves.runs import CLASSES
+from analysis.fit.knee import QUANTITIES
+from analysis.fit.reference_lines import LINEAR, SQUARE_ROOT, level, perfect_examples, regime_spans
 from analysis.fit.regimes import Regimes
 from analysis.formatting import units
 
@@ -73,16 +72,16 @@ def metaparameters(point: Point) -> str:
 
 def _located(curve: Curve, regimes: Regimes | None) -> dict[str, Any]:
     if regimes is None:
-        return {"fit": None, "regimes": None, "stretches": []}
+        return {"fit": None, "regimes": None, "regime_spans": []}
     fit = {name: regimes.best[name] for name in ("k", "a", "min_steps", "critical_batch_size")}
     return {
         "fit": compact(
             {**fit, "over": list(regimes.fitted_over), "perfect": perfect_examples(curve, regimes)}
         ),
         "regimes": {name: compact(getattr(regimes, name).to_dict()) for name in QUANTITIES},
-        "stretches": [
+        "regime_spans": [
             [span.regime, compact(span.low), compact(span.high), span.sure]
-            for span in stretches(regimes)
+            for span in regime_spans(regimes)
         ],
     }
 

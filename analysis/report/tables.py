@@ -6,20 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from analysis.curves.points import Point
-from analysis.fit.comparisons import Comparison
-from analysis.fit.comparisons import words as ratio_text
+from analysis.fit.comparisons import Comparison, ratio_text
+from analysis.fit.knee import COLUMNS
 from analysis.fit.regimes import Interval
 from analysis.formatting import interval, short, units
 from analysis.report.panels import View
 from analysis.report.series import compact, metaparameters
-
-_NAMES = {
-    "perfect_scaling_until": "perfect scaling until",
-    "critical_batch_size": "critical batch size",
-    "maximal_parallelism_from": "maximal parallelism from",
-    "min_steps": "min steps",
-    "min_examples": "min {}",
-}
 
 Cell = tuple[str, float | str | None]
 """A text, and what it sorts by (None: last)."""
@@ -32,7 +24,7 @@ def regimes(view: View) -> dict[str, Any]:
         label, sizes = curve.label, curve.batch_sizes
         many = f"{min(sizes):,}–{max(sizes):,} ({len(sizes)})"
         cells: list[Cell] = [(label, label), (many, len(sizes)), _whole(curve.trials)]
-        cells += [_interval(getattr(fit, name)) if fit else ("", None) for name in _NAMES]
+        cells += [_interval(getattr(fit, name)) if fit else ("", None) for name in COLUMNS]
         cells.append((str(fit.best["form"]), None) if fit else ("", None))
         rows.append(cells)
     names = ["curve", "batch sizes", "N", *_named(view), "fitted form"]
@@ -57,7 +49,7 @@ def ratios(view: View, comparisons: Sequence[Comparison | None]) -> dict[str, An
     for item in comparisons:
         if item is not None and item.baseline is not None:
             cells: list[Cell] = [(item.label, item.label), (item.baseline, item.baseline)]
-            rows.append([*cells, *(_ratio(item.ratios[name]) for name in _NAMES)])
+            rows.append([*cells, *(_ratio(item.ratios[name]) for name in COLUMNS)])
     names = ["curve", "over", *_named(view)]
     return _table("Ratios", names, rows, texts=("curve", "over"))
 
@@ -68,7 +60,7 @@ def _examples(view: View) -> str:
 
 def _named(view: View) -> list[str]:
     """The quantities as columns are called."""
-    return [name.format(_examples(view)) for name in _NAMES.values()]
+    return [name.replace("_", " ").replace("examples", _examples(view)) for name in COLUMNS]
 
 
 def _table(
@@ -122,5 +114,5 @@ def _point(point: Point) -> list[Cell]:
         ("" if share is None or point.runs else f"{share:.0%}", share),
         (metaparameters(point), None),
         (point.trial or "", None),
-        ("; ".join(edge.told for edge in point.edges), None),
+        ("; ".join(edge.text for edge in point.edges), None),
     ]

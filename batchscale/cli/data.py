@@ -34,7 +34,8 @@ def listing(
         str,
         typer.Argument(
             metavar="KIND",
-            help="workloads, optimizers, schedules, figures, experiments, imports or exports.",
+            help="workloads, optimizers, schedules, techniques, figures, experiments, imports or "
+            "exports.",
         ),
     ],
     format: Fmt = "table",

@@ -6,16 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from analysis.fit.knee import COLUMNS
 from analysis.formatting import interval, units
 from batchscale.output.tables import Format, as_json, render, text
 
-QUANTITIES = (
-    "perfect_scaling_until",
-    "critical_batch_size",
-    "maximal_parallelism_from",
-    "min_steps",
-    "min_examples",
-)
 _DEFINED = "critical_batch_size_"
 """Begins the column of a further definition."""
 _OTHERS = {
@@ -91,8 +85,8 @@ def regimes(curves: Sequence[Curve], format: Format) -> str:
 def _quantities(curve: Curve) -> list[str]:
     """The keys of ``curve`` that hold an interval; further definitions follow the usual one."""
     further = [name for name in curve if name.startswith(_DEFINED)]
-    at = QUANTITIES.index("critical_batch_size") + 1
-    return [*QUANTITIES[:at], *further, *QUANTITIES[at:]]
+    at = COLUMNS.index("critical_batch_size") + 1
+    return [*COLUMNS[:at], *further, *COLUMNS[at:]]
 
 
 def _cell(curve: Curve, name: str) -> str:
@@ -153,7 +147,7 @@ def _flat(curve: Curve) -> dict[str, Any]:
 def _flat_ratios(against: Mapping[str, Any] | None) -> dict[str, Any]:
     """The baseline's label, and each ratio with its ends; empty cells for the baseline itself."""
     flat = {"baseline": None if against is None else against["baseline"]}
-    for name in QUANTITIES:
+    for name in COLUMNS:
         ratio = {} if against is None else against["ratios"][name]
         for end in ("value", "low", "high"):
             suffix = "" if end == "value" else f"_{end}"

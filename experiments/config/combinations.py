@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import workloads
-from experiments import optimizers, schedules
+from experiments import optimizers, schedules, techniques
 from experiments.config.plain import WRITTEN, holds_key
 from experiments.config.points import HandPicked, Point
 from experiments.config.tuning import Search
@@ -20,14 +20,14 @@ from experiments.optimizers import Optimizer
 from experiments.plan import Value
 from experiments.schedules import Schedule
 from experiments.search.space import Dimension
+from experiments.techniques import SETTINGS
 from results.counts import count
 from workloads import Workload, WorkloadError
 
 if TYPE_CHECKING:
     from experiments.config.file import Experiment
 
-TECHNIQUE = ("precision", "ghost_batch")
-_KEYS = ("batch_size", "optimizer", "schedule", *TECHNIQUE)
+_KEYS = ("batch_size", "optimizer", "schedule", "technique", *SETTINGS)
 _MOST_STUDIES = 100_000
 _PRECISIONS = ("float32", "float64", "bfloat16")
 
@@ -41,7 +41,7 @@ class Combination:
     """Fields that the experiment sets."""
     optimizer: Optimizer
     schedule: Schedule
-    technique: Mapping[str, Value]
+    technique: Mapping[str, Any]
     space: Mapping[str, Dimension]
     fixed: Mapping[str, Value]
     points: tuple[Point, ...] = ()
@@ -121,7 +121,7 @@ def _field_names(experiment: Experiment, grid: Mapping[str, Sequence[Any]]) -> l
 def _values(experiment: Experiment, key: str, value: Any) -> Sequence[Any]:
     """The values of a key of the grid: a lone one is a list of one."""
     values = value if isinstance(value, (list, tuple)) else [value]
-    if key == "batch_size":
+    if key in ("batch_size", "technique"):
         return values
     path = ("grid", key)
     if not values:
@@ -204,11 +204,9 @@ def _once(experiment: Experiment, key: str) -> None:
         )
 
 
-def _techniques(
-    experiment: Experiment, grid: Mapping[str, Sequence[Any]]
-) -> list[dict[str, Value]]:
+def _techniques(experiment: Experiment, grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     axes: dict[str, Sequence[Any]] = {}
-    for key in TECHNIQUE:
+    for key in SETTINGS:
         if key in grid:
             _once(experiment, key)
         elif getattr(experiment, key) is not None:
@@ -233,7 +231,49 @@ def _techniques(
                 f"ghost_batch {ghost} does not divide micro_batch {experiment.micro_batch}",
                 "a micro-batch is made of whole ghost batches",
             )
-    return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+    settings = [
+        dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())
+    ]
+    if "technique" in grid:
+        _once(experiment, "technique")
+        values = grid["technique"]
+    else:
+        values = ["none" if experiment.technique is None else experiment.technique]
+    if not values:
+        raise experiment.error(
+            ("grid", "technique"), "grid.technique is an empty list", "leave the key out"
+        )
+    place = experiment.said("technique")
+    named = [_arguments(experiment, (*place, i), value) for i, value in enumerate(values)]
+    for i, arguments in enumerate(named):
+        if arguments in named[:i]:
+            raise experiment.error(
+                (*place, i), f"{dotted(place)}: {values[i]!r} is said twice", "keep one"
+            )
+    return [{**each, **arguments} for each, arguments in itertools.product(settings, named)]
+
+
+def _arguments(experiment: Experiment, path: Path, value: Any) -> dict[str, Any]:
+    """The arguments of the techniques of one value of the grid, in their shortest form."""
+    if value == "none":
+        return {}
+    described = {value: True} if isinstance(value, str) else value
+    if not isinstance(described, Mapping) or not described:
+        raise experiment.error(
+            path,
+            f"technique {value!r} is neither a name nor names with their arguments",
+            "for example: technique: {clip: 1.0}; or none",
+        )
+    for name in described:
+        try:
+            techniques.load({name: described[name]}, experiment.base)
+        except ExperimentError as error:
+            raise experiment.error((*path, name), str(error), error.hint) from None
+    try:
+        loaded = techniques.load(described, experiment.base)
+    except ExperimentError as error:
+        raise experiment.error(path, str(error), error.hint) from None
+    return {name: technique.written for name, technique in loaded.parts.items()}
 
 
 def _check_names(
@@ -247,7 +287,7 @@ def _check_names(
 ) -> None:
     """A name must mean one thing: a field of the workload, an argument, swept or tuned."""
     for schedule, optimizer in itertools.product(plans, used):
-        for name in sorted(optimizer.arguments & schedule.own):
+        for name in sorted(optimizer.arguments & schedule.specific_arguments):
             raise experiment.error(
                 (*experiment.said("schedule"), plans.index(schedule)),
                 f"schedule {schedule.label} and optimizer {optimizer.label} both have an argument "
@@ -280,7 +320,7 @@ def _combine(
     swept: Mapping[str, Any],
     optimizer: Optimizer,
     schedule: Schedule,
-    technique: Mapping[str, Value],
+    technique: Mapping[str, Any],
     entries: Mapping[str, Any],
 ) -> Combination:
     space = {n: e for n, e in entries.items() if isinstance(e, Dimension)}

@@ -24,7 +24,7 @@ from pydantic import (
 
 from experiments.config import searching, yaml_lines
 from experiments.config.budget import Budget, BudgetError
-from experiments.config.combinations import TECHNIQUE, Combination, combinations
+from experiments.config.combinations import Combination, combinations
 from experiments.config.errors import complaint
 from experiments.config.grid import BatchSize, GridError, batch_sizes
 from experiments.config.measures import check_directions
@@ -33,6 +33,7 @@ from experiments.config.tuning import Search
 from experiments.config.yaml_lines import Places
 from experiments.errors import ExperimentError
 from experiments.plan import Study
+from experiments.techniques import SETTINGS
 from results.counts import count
 from results.errors import ResultsError
 from results.targets.target import Target
@@ -77,6 +78,8 @@ class Experiment(BaseModel):
     points: Any = None
     """By hand, in the place of drawn ones: a list of mappings, or one for each optimizer."""
     schedule: StrictStr = "constant"
+    technique: Any = None
+    """A name, or names with their arguments: ``{clip: 1.0}``."""
     trials: Annotated[Count, Field(le=1_000_000)] = 64
     """Feasible points a study."""
     budget: Any = "50 epochs + 2000 steps"
@@ -97,6 +100,8 @@ class Experiment(BaseModel):
     seed: Whole = 0
     engine: Literal["auto", "module", "stacked"] = "auto"
     workers: Count = 1
+    layout: StrictStr | None = None
+    """How a model spreads over the workers; ``None``: data parallelism."""
     micro_batch: Count | None = None
     precision: Literal["float32", "float64", "bfloat16"] = "float32"
     ghost_batch: Count | None = None
@@ -267,7 +272,7 @@ class Experiment(BaseModel):
         return ("target", parsed.index(target)) if target in parsed else ("workload",)
 
     def _in_grid(self) -> set[str]:
-        return {key for key in ("schedule", *TECHNIQUE) if key in self.grid}
+        return {key for key in ("schedule", "technique", *SETTINGS) if key in self.grid}
 
     def said(self, key: str) -> yaml_lines.Path:
         """Where a key that may stand in the grid or beside it stands."""

@@ -10,13 +10,13 @@ from typing import Any
 import torch
 
 import workloads
-from experiments import optimizers, schedules
+from experiments import optimizers, schedules, techniques
 from experiments.errors import ExperimentError, nearest
 from workloads import Workload
 from workloads.registry import REGISTRY, name_of
 
 _GRID = ("batch_size", "optimizer")
-_EITHER = ("schedule", "precision", "ghost_batch")
+_EITHER = ("schedule", "technique", "precision", "ghost_batch")
 """Below ``grid`` where there are several, beside it where there is one."""
 
 
@@ -35,6 +35,8 @@ def mapping(values: Mapping[str, Any], keys: Iterable[str]) -> tuple[dict[str, A
     optimizer = [_optimizer(one, base) for one in _list(values.get("optimizer", []))]
     if "schedule" in values:
         values = {**values, "schedule": _schedules(values["schedule"], base)}
+    if "technique" in values:
+        values = {**values, "technique": _techniques(values["technique"], base)}
     legal = _arguments(optimizer, values, base)
     known = set(fields)
     if spec is not None:
@@ -102,6 +104,17 @@ def _schedules(value: Any, base: Path) -> Any:
         return value
     name = getattr(value, "name", None)
     return name if name in schedules.names() else _in_file(value, base)
+
+
+def _techniques(value: Any, base: Path) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_techniques(item, base) for item in value]
+    if isinstance(value, Mapping):
+        return {_techniques(name, base): arguments for name, arguments in value.items()}
+    if not isinstance(value, type):
+        return value
+    name = getattr(value, "name", None)
+    return name if name in techniques.names() else _in_file(value, base)
 
 
 def _in_file(kind: type, base: Path) -> str:

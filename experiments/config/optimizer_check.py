@@ -13,6 +13,7 @@ from experiments.optimizers.base import Named
 from experiments.optimizers.trial_run import OptimizerRun
 from experiments.optimizers.user_optimizer import UserOptimizer
 from experiments.plan import Value
+from workloads import Workload
 
 if TYPE_CHECKING:
     from experiments.config.file import Experiment
@@ -35,24 +36,26 @@ def check_optimizers(experiment: Experiment, combinations: Sequence[Combination]
             continue
         seen.add(optimizer.name)
         middle = {name: space.value(0.5) for name, space in combination.space.items()}
-        given = optimizer.own({**combination.fixed, **middle})
+        given = optimizer.arguments_in({**combination.fixed, **middle})
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             model = combination.workload.model()
         trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
         try:
-            _check_state(optimizer, given, trained)
+            _check_state(optimizer, given, trained, combination.workload)
         except ExperimentError as error:
             raise experiment.error(
                 ("grid", "optimizer", _place(experiment, optimizer.name)), str(error), error.hint
             ) from None
 
 
-def _check_state(optimizer: UserOptimizer, values: Mapping[str, Value], named: list[Named]) -> None:
-    whole = OptimizerRun(optimizer, values, named)
+def _check_state(
+    optimizer: UserOptimizer, values: Mapping[str, Value], named: list[Named], workload: Workload
+) -> None:
+    whole = OptimizerRun(optimizer, values, named, workload)
     for _ in range(2):
         whole.step()
-    resumed = OptimizerRun(optimizer, values, named)
+    resumed = OptimizerRun(optimizer, values, named, workload)
     resumed.save_and_load(whole)
     for tried in (whole, resumed):
         tried.step()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import workloads
-from experiments import identity, schedules
+from experiments import identity, parallel, schedules
 from experiments.config import budget
 from experiments.config.combinations import Combination
 from experiments.config.enlarged import Enlarged, enlarge
@@ -17,6 +17,7 @@ from experiments.config.grid import GridError, resolve
 from experiments.config.measures import check_metric
 from experiments.config.optimizer_check import check_optimizers
 from experiments.config.schedule_check import check_schedules
+from experiments.errors import ExperimentError
 from experiments.identity import TrialIds
 from experiments.plan import Layout, Role, Study, Trial, Value, WorkloadRef
 from experiments.schedules import Schedule
@@ -254,7 +255,7 @@ def _plan(
         workload=what,
         optimizer=identity.optimizer_identity(combination.optimizer, experiment.base),
         schedule=identity.schedule_identity(combination.schedule, experiment.base),
-        technique=combination.technique,
+        technique=identity.technique_identity(combination.technique, experiment.base),
         batch_size=batch_size,
         evaluation_ratio=experiment.evaluation_ratio,
     )
@@ -288,7 +289,7 @@ def _plan(
         refine=experiment.refine_ratio,
         estimator=experiment.estimator,
         engine=experiment.engine,
-        layout=Layout(workers=experiment.workers, micro_batch=experiment.micro_batch),
+        layout=_layout(experiment),
     )
     return StudyPlan(
         study=study,
@@ -298,6 +299,16 @@ def _plan(
         fixed=combination.fixed,
         points=combination.points,
     )
+
+
+def _layout(experiment: Experiment) -> Layout:
+    name = experiment.layout
+    if name is not None:
+        try:
+            name = parallel.get(name, experiment.base).name
+        except ExperimentError as error:
+            raise experiment.error(("layout",), str(error), error.hint) from None
+    return Layout(name=name, workers=experiment.workers, micro_batch=experiment.micro_batch)
 
 
 def _search_id(

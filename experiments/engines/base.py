@@ -17,7 +17,7 @@ from experiments.training.study_context import StudyContext
 
 
 class Engine(abc.ABC):
-    """Trains its trials step by step. What stops a trial is decided above (``Training``)."""
+    """Trains its trials step by step. What stops a trial is decided by ``TrainingLoop``."""
 
     kind: str
 
@@ -55,8 +55,8 @@ class Engine(abc.ABC):
         """What ``restore`` needs to take each of these trials back to where it stands now."""
 
     @abc.abstractmethod
-    def restore(self, row: int, held: Any) -> None:
-        """Take a trial back to where it stood when ``held`` was copied of it."""
+    def restore(self, row: int, state: Any) -> None:
+        """Take a trial back to where it stood when ``state`` was copied of it."""
 
     @abc.abstractmethod
     def weights(self, row: int) -> dict[str, Tensor]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
-
-from experiments.training.ranks import Ranks, share
 
 
 class MetricSums:
@@ -34,22 +32,21 @@ class MetricSums:
             self.sums[name] = total if held is None else held + total
             self.counts[name] = self.counts.get(name, 0) + count
 
-    def means(self, group: Ranks) -> list[dict[str, float]]:
-        """Each model's means over all chunks of all ranks."""
+    def means(self, all_reduce: Callable[[Tensor], Tensor]) -> list[dict[str, float]]:
+        """Each model's means over all chunks of all ranks, which ``all_reduce`` sums over."""
         names = sorted(self.sums)
         table = torch.stack(
             [torch.cat([self.sums[n], self.sums[n].new_tensor([self.counts[n]])]) for n in names]
         )
-        table = group.all_reduce_(table.contiguous())
+        table = all_reduce(table.contiguous())
         means = (table[:, :-1] / table[:, -1:]).T.tolist()
         return [dict(zip(names, row, strict=True)) for row in means]
 
 
-def chunks(size: int, chunk: int, group: Ranks) -> Iterator[Tensor]:
-    """This rank's part of ``size`` examples, as index chunks of at most ``chunk``.
+def chunks(part: slice, chunk: int) -> Iterator[Tensor]:
+    """The examples of ``part``, a rank's share of a split, as index chunks of at most ``chunk``.
 
     An empty part is one empty chunk: every rank has the names of all metrics.
     """
-    part = share(size, group.rank, group.size)
     for start in range(part.start, max(part.stop, part.start + 1), chunk):
         yield torch.arange(start, min(start + chunk, part.stop))

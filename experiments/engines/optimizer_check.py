@@ -31,23 +31,24 @@ def unstackable_optimizer(setup: StudyContext, trials: Sequence[Trial]) -> str |
     # What a user's optimizer does to views of a stack can fail in any way; the reason is reported.
     except Exception as error:
         return str(error).splitlines()[0] if str(error) else type(error).__name__
-    for row, tried in enumerate(reversed(alone)):
-        if tried.differs({name: view[row] for name, view in stack.views.items()}):
+    for row, alone_run in enumerate(reversed(alone)):
+        if alone_run.differs({name: view[row] for name, view in stack.views.items()}):
             return "its steps are others than alone (parameters change their place in memory)"
     return None
 
 
 def _alone(setup: StudyContext, trial: Trial, model: torch.nn.Module) -> OptimizerRun:
     trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-    tried = OptimizerRun(setup.optimizer, setup.optimizer.own(trial.metaparameters), trained)
+    values = setup.optimizer.arguments_in(trial.metaparameters)
+    alone_run = OptimizerRun(setup.optimizer, values, trained, setup.workload)
     for _ in range(2):
-        tried.step()
-    return tried
+        alone_run.step()
+    return alone_run
 
 
 def _step_twice(setup: StudyContext, pack: Sequence[Trial], stack: Stack) -> None:
     """The stack's rows stand in the reverse order afterwards."""
-    update = make_update(setup.optimizer, setup.schedule, pack, stack)
+    update = make_update(setup, pack, stack)
     start = stack.weights.clone()
     learning_rates = [[float(t.metaparameters.get("learning_rate", 1.0))] for t in pack]
     rates = torch.tensor(learning_rates, dtype=torch.float64, device=setup.device)

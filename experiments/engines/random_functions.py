@@ -1,7 +1,7 @@
 """The functions of torch that draw, by numbers that follow the example.
 
-Each takes the ``ExampleRandomness`` that is entered, the function in whose place it stands, and
-the arguments of that function.
+Each takes the hashes of the pass (``ExampleRandomness``), the function in whose place it stands,
+and the arguments of that function.
 """
 
 from __future__ import annotations
@@ -9,42 +9,47 @@ from __future__ import annotations
 import math
 import types
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-if TYPE_CHECKING:
-    from experiments.engines.randomness import ExampleRandomness
-
 _BITS = 24
 """Of a uniform number: as many as float32 holds exactly."""
 
 
-def _integers(of: ExampleRandomness, shape: Sequence[int], device: torch.device) -> Tensor:
+class Hashes(AbstractContextManager[Any], Protocol):
+    """Random bits of a forward pass; while it is entered, functions that draw are replaced."""
+
+    def hashes(self, shape: Sequence[int], device: torch.device) -> Tensor:
+        """64 random bits for each entry of ``shape``, int64."""
+
+
+def _integers(hashed: Hashes, shape: Sequence[int], device: torch.device) -> Tensor:
     """Uniform whole numbers below 2^24."""
-    return (of.hashes(shape, device) >> (64 - _BITS)) & (2**_BITS - 1)
+    return (hashed.hashes(shape, device) >> (64 - _BITS)) & (2**_BITS - 1)
 
 
-def _uniform(of: ExampleRandomness, like: Tensor) -> Tensor:
+def _uniform(hashed: Hashes, like: Tensor) -> Tensor:
     """In [0, 1), of the shape and type of ``like``."""
-    return _integers(of, like.shape, like.device).to(like.dtype) * 2.0**-_BITS
+    return _integers(hashed, like.shape, like.device).to(like.dtype) * 2.0**-_BITS
 
 
-def _normal(of: ExampleRandomness, like: Tensor) -> Tensor:
+def _normal(hashed: Hashes, like: Tensor) -> Tensor:
     """By Box and Muller (1958) from one hash: 24 bits for the radius, 24 others for the angle."""
-    z = of.hashes(like.shape, like.device)
+    z = hashed.hashes(like.shape, like.device)
     first = ((z >> (64 - _BITS)) & (2**_BITS - 1)).to(like.dtype) + 0.5
     second = (z & (2**_BITS - 1)).to(like.dtype)
     radius = (-2 * (first * 2.0**-_BITS).log()).sqrt()
     return radius * (second * (2 * math.pi * 2.0**-_BITS)).cos()
 
 
-def _kept(of: ExampleRandomness, shape: Sequence[int], p: float, like: Tensor) -> Tensor:
+def _kept(hashed: Hashes, shape: Sequence[int], p: float, like: Tensor) -> Tensor:
     """1 with probability 1 - p, else 0."""
     threshold = round(p * 2**_BITS)
-    return (_integers(of, shape, like.device) >= threshold).to(like.dtype)
+    return (_integers(hashed, shape, like.device) >= threshold).to(like.dtype)
 
 
 def _check_probability(p: float) -> None:
@@ -52,30 +57,28 @@ def _check_probability(p: float) -> None:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
 
 
-def _dropped(
-    of: ExampleRandomness, x: Tensor, p: float, inplace: bool, shape: Sequence[int]
-) -> Tensor:
+def _dropped(hashed: Hashes, x: Tensor, p: float, inplace: bool, shape: Sequence[int]) -> Tensor:
     _check_probability(p)
-    mask = _kept(of, shape, p, x) * (1 / (1 - p) if p < 1 else 0.0)
+    mask = _kept(hashed, shape, p, x) * (1 / (1 - p) if p < 1 else 0.0)
     return x.mul_(mask) if inplace else x * mask
 
 
 def _dropout(
-    of: ExampleRandomness,
+    hashed: Hashes,
     func: Any,  # noqa: ARG001
     input: Tensor,
     p: float = 0.5,
     training: bool = True,
     inplace: bool = False,
 ) -> Tensor:
-    return _dropped(of, input, p, inplace, input.shape) if training and p > 0 else input
+    return _dropped(hashed, input, p, inplace, input.shape) if training and p > 0 else input
 
 
 def _channels(dims: int) -> Callable[..., Tensor]:
     """Dropout of whole channels, as ``F.dropout1d`` … ``dropout3d`` have it."""
 
     def dropout(
-        of: ExampleRandomness,
+        hashed: Hashes,
         func: Any,  # noqa: ARG001
         input: Tensor,
         p: float = 0.5,
@@ -85,13 +88,13 @@ def _channels(dims: int) -> Callable[..., Tensor]:
         if not training or p == 0:
             return input
         lead = input.dim() - dims
-        return _dropped(of, input, p, inplace, (*input.shape[:lead], *[1] * dims))
+        return _dropped(hashed, input, p, inplace, (*input.shape[:lead], *[1] * dims))
 
     return dropout
 
 
 def _alpha_dropout(
-    of: ExampleRandomness,
+    hashed: Hashes,
     func: Any,
     input: Tensor,
     p: float = 0.5,
@@ -106,13 +109,13 @@ def _alpha_dropout(
     shape = (*input.shape[:2], *[1] * (input.dim() - 2)) if features else input.shape
     low = -1.7580993408473766
     scale = 1 / math.sqrt((low**2 * p + 1) * (1 - p)) if p < 1 else 0.0
-    mask = _kept(of, shape, p, input)
+    mask = _kept(hashed, shape, p, input)
     result = (input * mask + low * (1 - mask)) * scale - low * p * scale
     return input.copy_(result) if inplace else result
 
 
 def _attention(
-    of: ExampleRandomness,
+    hashed: Hashes,
     func: Any,
     query: Tensor,
     key: Tensor,
@@ -142,7 +145,7 @@ def _attention(
     elif attn_mask is not None:
         weights = weights + attn_mask
     weights = weights.softmax(-1)
-    return _dropped(of, weights, dropout_p, False, weights.shape) @ value
+    return _dropped(hashed, weights, dropout_p, False, weights.shape) @ value
 
 
 def _without_dispatch(function: Any) -> Any:
@@ -161,29 +164,29 @@ def _composite(function: Any) -> Callable[..., Any]:
     """A function that calls others that draw: those are met one by one."""
     written_out = _without_dispatch(function)
 
-    def run(of: ExampleRandomness, func: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ARG001
-        with of:
+    def run(hashed: Hashes, func: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ARG001
+        with hashed:
             return written_out(*args, **kwargs)
 
     return run
 
 
-def _like(draw: Callable[[ExampleRandomness, Tensor], Tensor]) -> Callable[..., Tensor]:
+def _like(draw: Callable[[Hashes, Tensor], Tensor]) -> Callable[..., Tensor]:
     """``torch.rand_like`` and ``randn_like``."""
 
-    def make(of: ExampleRandomness, func: Any, input: Tensor, **options: Any) -> Tensor:  # noqa: ARG001
-        return draw(of, torch.empty_like(input, **options))
+    def make(hashed: Hashes, func: Any, input: Tensor, **options: Any) -> Tensor:  # noqa: ARG001
+        return draw(hashed, torch.empty_like(input, **options))
 
     return make
 
 
-def _new(draw: Callable[[ExampleRandomness, Tensor], Tensor]) -> Callable[..., Tensor]:
+def _new(draw: Callable[[Hashes, Tensor], Tensor]) -> Callable[..., Tensor]:
     """``torch.rand`` and ``randn``."""
 
-    def make(of: ExampleRandomness, func: Any, *size: Any, **options: Any) -> Tensor:
+    def make(hashed: Hashes, func: Any, *size: Any, **options: Any) -> Tensor:
         if options.get("generator") is not None:
             return func(*size, **options)
-        return draw(of, torch.empty(*size, **options))
+        return draw(hashed, torch.empty(*size, **options))
 
     return make
 
@@ -191,26 +194,26 @@ def _new(draw: Callable[[ExampleRandomness, Tensor], Tensor]) -> Callable[..., T
 def _fill(values: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """A method of a tensor that fills it in place."""
 
-    def fill(of: ExampleRandomness, func: Any, self: Tensor, *args: Any, **options: Any) -> Tensor:
+    def fill(hashed: Hashes, func: Any, self: Tensor, *args: Any, **options: Any) -> Tensor:
         if options.get("generator") is not None:
             return func(self, *args, **options)
-        return self.copy_(values(of, self, *args, **options))
+        return self.copy_(values(hashed, self, *args, **options))
 
     return fill
 
 
-def _bernoulli_of(of: ExampleRandomness, like: Tensor, p: Tensor | float) -> Tensor:
+def _bernoulli_of(hashed: Hashes, like: Tensor, p: Tensor | float) -> Tensor:
     dtype = like.dtype if like.is_floating_point() else torch.float32
-    uniform = _integers(of, like.shape, like.device).to(dtype) * 2.0**-_BITS
+    uniform = _integers(hashed, like.shape, like.device).to(dtype) * 2.0**-_BITS
     return (uniform < p).to(like.dtype)
 
 
 def _bernoulli(
-    of: ExampleRandomness, func: Any, input: Tensor, p: float | None = None, **options: Any
+    hashed: Hashes, func: Any, input: Tensor, p: float | None = None, **options: Any
 ) -> Tensor:
     if options.get("generator") is not None:
         return func(input, **options) if p is None else func(input, p, **options)
-    return _bernoulli_of(of, input, input if p is None else p)
+    return _bernoulli_of(hashed, input, input if p is None else p)
 
 
 EMPTY = {torch.empty, torch.empty_like, torch.Tensor.new_empty}
@@ -232,15 +235,17 @@ REPLACED: dict[Any, Callable[..., Any]] = {
     torch.randn_like: _like(_normal),
     torch.bernoulli: _bernoulli,
     torch.Tensor.bernoulli: _bernoulli,
-    torch.Tensor.bernoulli_: _fill(lambda of, like, p=0.5: _bernoulli_of(of, like, p)),
+    torch.Tensor.bernoulli_: _fill(lambda hashed, like, p=0.5: _bernoulli_of(hashed, like, p)),
     torch.Tensor.uniform_: _fill(
-        lambda of, like, low=0.0, high=1.0, **named: (
-            _uniform(of, like) * (named.get("to", high) - named.get("from", low))
+        lambda hashed, like, low=0.0, high=1.0, **named: (
+            _uniform(hashed, like) * (named.get("to", high) - named.get("from", low))
             + named.get("from", low)
         )
     ),
-    torch.Tensor.normal_: _fill(lambda of, like, mean=0.0, std=1.0: _normal(of, like) * std + mean),
+    torch.Tensor.normal_: _fill(
+        lambda hashed, like, mean=0.0, std=1.0: _normal(hashed, like) * std + mean
+    ),
     torch.Tensor.exponential_: _fill(
-        lambda of, like, lambd=1.0: -torch.log1p(-_uniform(of, like)) / lambd
+        lambda hashed, like, lambd=1.0: -torch.log1p(-_uniform(hashed, like)) / lambd
     ),
 }

@@ -21,6 +21,7 @@ from torch.overrides import TorchFunctionMode, resolve_name
 
 from experiments.engines.random_functions import EMPTY, REPLACED
 from experiments.seeds import derive
+from experiments.techniques import Techniques
 from experiments.training.study_context import StudyContext
 from workloads import Workload, WorkloadError
 from workloads.ghost import has_batch_norm
@@ -72,18 +73,23 @@ class RandomDraws:
 
     @classmethod
     def of(
-        cls, setup: StudyContext, model: nn.Module, workload: Workload | None = None
+        cls,
+        setup: StudyContext,
+        model: nn.Module,
+        workload: Workload | None = None,
+        techniques: Techniques | None = None,
     ) -> RandomDraws:
         """Try ``model`` on batches of two sizes; its buffers stay as they are.
 
         Args:
             workload: as the trial has it, where it tunes fields.
+            techniques: as the trial has them.
         """
-        workload = workload or setup.workload
+        workload, techniques = workload or setup.workload, techniques or setup.techniques
         unit = setup.ghost_batch or (32 if has_batch_norm(model) else 1)
         buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
         sizes = (2 * unit, 3 * unit)
-        recorded = [_Recorder.record(setup, workload, model, size) for size in sizes]
+        recorded = [_Recorder.record(setup, workload, techniques, model, size) for size in sizes]
         for name, buffer in model.named_buffers():
             buffer.copy_(buffers[name])
         reason = next((each.foreign for each in recorded if each.foreign), None)
@@ -227,7 +233,12 @@ class _Recorder(ExampleRandomness):
 
     @classmethod
     def record(
-        cls, setup: StudyContext, workload: Workload, model: nn.Module, examples: int
+        cls,
+        setup: StudyContext,
+        workload: Workload,
+        techniques: Techniques,
+        model: nn.Module,
+        examples: int,
     ) -> _Recorder:
         """One training forward and loss of so many examples."""
         recorder = cls(setup.device)
@@ -237,7 +248,7 @@ class _Recorder(ExampleRandomness):
             torch.manual_seed(0)
             before = recorder._state()
             with recorder:
-                workload.loss(workload.forward(model.train(), batch), batch)
+                techniques.loss(workload, model.train(), batch)
             if recorder.foreign is None and not torch.equal(before, recorder._state()):
                 recorder.foreign = "a function that is not one of torch's"
         return recorder

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -26,8 +26,9 @@ from experiments.engines.optimizer_check import unstackable_optimizer
 from experiments.engines.randomness import RandomDraws
 from experiments.engines.stacked import StackedEngine
 from experiments.errors import ExperimentError
-from experiments.identity import optimizer_identity
+from experiments.identity import optimizer_identity, technique_identity
 from experiments.plan import Trial
+from experiments.training.splits import sampled
 from experiments.training.study_context import StudyContext
 from workloads.checks import check_metrics, check_per_example
 from workloads.ghost import has_batch_norm
@@ -65,7 +66,7 @@ class Arithmetic:
     @classmethod
     def of(cls, setup: StudyContext, model: nn.Module) -> Arithmetic:
         """Count them in one forward pass of ``model``."""
-        batch = setup.few()
+        batch = setup.small_batch()
         with torch.random.fork_rng(), torch.no_grad(), _Counter() as counter:
             setup.workload.forward(model, batch)
         return cls(products=counter.products, multiply_adds=counter.flops / 2 / len(batch[0]))
@@ -141,13 +142,24 @@ def stackable(setup: StudyContext, trials: Sequence[Trial]) -> str | None:
     that a forward pass changes (batch norm) or that differs between models. Whatever else
     ``torch.func`` cannot do is found by trying.
     """
+    if not setup.layout.stacks:
+        return f"layout {setup.layout.name} trains one model at a time"
     if any(setup.tuned_fields(t) for t in trials):
         return "a tuned metaparameter is a field of the workload"
     study = setup.study
     identity = json.dumps(workloads.identity(setup.workload), sort_keys=True)
-    technique = json.dumps(dict(study.technique), sort_keys=True)
+    if reason := setup.techniques.unstackable(trials[0].metaparameters):
+        return reason
+    technique = technique_identity(study.technique, study.workload.base)
     optimizer = json.dumps(optimizer_identity(setup.optimizer, study.workload.base))
-    key = (identity, technique, optimizer, study.batch_size, study.layout, setup.device)
+    key = (
+        identity,
+        json.dumps(technique, sort_keys=True),
+        optimizer,
+        study.batch_size,
+        study.layout,
+        setup.device,
+    )
     if key not in _refusals:
         _refusals[key] = _refusal(setup, trials)
     return _refusals[key]
@@ -168,7 +180,8 @@ def _refusal(setup: StudyContext, trials: Sequence[Trial]) -> str | None:
     try:
         engine = StackedEngine(setup, trials)
         engine.advance(1)
-        engine.setup = setup.sampled(setup.evaluated[0])
+        few = sampled(setup.splits, setup.evaluated[0])
+        engine.setup = replace(setup, splits=few)
         engine.evaluate(setup.evaluated[0])
     # What the user's model does under vmap can fail in any way; the reason is reported.
     except Exception as error:
@@ -183,9 +196,10 @@ def check_contract(setup: StudyContext, trial: Trial) -> None:
         WorkloadError: they are not.
     """
     workload, model = setup.workload_of(trial), setup.model(trial)
-    batch = setup.few()
+    batch = setup.small_batch()
     count = len(batch[0])
     with torch.random.fork_rng(), torch.no_grad(), setup.autocast():
         output = workload.forward(model, batch)
-        check_per_example(workload.loss(output, batch), count, "loss", workload)
+        loss = setup.techniques_of(trial).loss(workload, model, batch)
+        check_per_example(loss, count, "loss", workload)
         check_metrics(workload.metrics(output, batch), count, workload)

@@ -22,6 +22,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 import workloads
 from experiments.engines.randomness import ExampleRandomness, RandomDraws
+from experiments.identity import technique_identity
 from experiments.training.study_context import StudyContext
 from workloads import Batch
 
@@ -96,11 +97,11 @@ class Stack:
         return ends
 
     def _views(self, of: Tensor) -> dict[str, Tensor]:
-        found = {}
+        views = {}
         for name, shape, start in zip(self.names, self.shapes, self.offsets, strict=False):
             flat = of[:, start : start + shape.numel()]
-            found[name] = flat.view(len(of), *shape)
-        return found
+            views[name] = flat.view(len(of), *shape)
+        return views
 
     @property
     def views(self) -> dict[str, Tensor]:
@@ -136,7 +137,7 @@ class _Loss(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         with self.setup.autocast():
-            return self.setup.workload.loss(self.setup.workload.forward(self.model, batch), batch)
+            return self.setup.techniques.loss(self.setup.workload, self.model, batch)
 
 
 class _Metrics(_Loss):
@@ -155,21 +156,21 @@ class StackedStep:
         self.setup, self.stack, self.draws = setup, stack, draws
         self.loss, self.measured = _Loss(setup, base), _Metrics(setup, base)
         self.base = base
-        self._held: tuple[int, dict[str, Tensor], list[Tensor]] | None = None
+        self._cached_views: tuple[int, dict[str, Tensor], list[Tensor]] | None = None
         self._graphs: dict[Any, _Trace] = {}
         self._counts: dict[str, int | None] = {}
         self._owner = object()
 
     def _views(self) -> tuple[dict[str, Tensor], list[Tensor]]:
         """Weights by name and the trainable gradients, made again when the stack has moved."""
-        if self._held is None or self._held[0] != self.stack.weights.data_ptr():
+        if self._cached_views is None or self._cached_views[0] != self.stack.weights.data_ptr():
             gradients = self.stack.gradient_views
-            self._held = (
+            self._cached_views = (
                 self.stack.weights.data_ptr(),
                 self.stack.views,
                 [gradients[n] for n in self.stack.trainable],
             )
-        return self._held[1], self._held[2]
+        return self._cached_views[1], self._cached_views[2]
 
     def add_gradient(self, batch: Batch, random: Batch = ()) -> Tensor:
         """Add each model's gradient of (its loss sum / the global batch) to the stack's.
@@ -186,12 +187,12 @@ class StackedStep:
         if batch[0].shape[1] == 0:
             return torch.zeros(self.stack.width, device=self.setup.device)
         graph, _ = self._graph("gradient", self._gradient, views, (*random, *batch))
-        found = graph(*views.values(), *random, *batch)
-        torch._foreach_add_(into, found[:-1])
-        total: Tensor = found[-1]
-        return total
+        *gradients, total = graph(*views.values(), *random, *batch)
+        torch._foreach_add_(into, gradients)
+        loss_sums: Tensor = total
+        return loss_sums
 
-    def _one(
+    def _loss_of_model(
         self, trained: dict[str, Tensor], frozen: dict[str, Tensor], batch: Batch, random: Batch
     ) -> Any:
         named = {f"model.{k}": v for k, v in (trained | frozen).items()}
@@ -214,7 +215,7 @@ class StackedStep:
         drawn = 2 if self.draws else 0
         random, batch = flat[count : count + drawn], flat[count + drawn :]
         # Keys are the models' own; the place of the first example is that of all.
-        each = vmap(grad(self._one, has_aux=True), in_dims=(0, 0, 0, (0, None)[:drawn]))
+        each = vmap(grad(self._loss_of_model, has_aux=True), in_dims=(0, 0, 0, (0, None)[:drawn]))
         gradients, total = each(trained, frozen, batch, random)
         return [*(gradients[n] for n in self.stack.trainable), total]
 
@@ -231,46 +232,46 @@ class StackedStep:
         self.base.eval()
         graph, counts = self._graph("metrics", self._metrics, views, batch)
         self.base.train()
-        found = graph(*views.values(), *batch)
+        values = graph(*views.values(), *batch)
         return {
             name: value if count is None else (value, count)
-            for (name, count), value in zip(counts.items(), found, strict=True)
+            for (name, count), value in zip(counts.items(), values, strict=True)
         }
 
     def _metrics(self, *flat: Tensor) -> list[Tensor]:
         number = len(self.stack.names)
         batch = flat[number:]
 
-        def one(*parameters: Tensor) -> list[Tensor]:
+        def of_model(*parameters: Tensor) -> list[Tensor]:
             named = zip(self.stack.names, parameters, strict=True)
-            found = functional_call(self.measured, {f"model.{k}": v for k, v in named}, (batch,))
+            metrics = functional_call(self.measured, {f"model.{k}": v for k, v in named}, (batch,))
             # What is not a tensor, a count, leaves here: it is the same for every model.
             self._counts = {
                 name: int(value[1]) if isinstance(value, tuple) else None
-                for name, value in found.items()
+                for name, value in metrics.items()
             }
-            plain = (v[0] if isinstance(v, tuple) else v for v in found.values())
+            plain = (v[0] if isinstance(v, tuple) else v for v in metrics.values())
             return [torch.as_tensor(v) for v in plain]
 
-        return list(vmap(one)(*flat[:number]))
+        return list(vmap(of_model)(*flat[:number]))
 
     def _graph(
         self, what: str, function: Callable[..., Any], views: dict[str, Tensor], batch: Batch
     ) -> _Trace:
         """``function`` traced for these shapes: from this process's store if it has it."""
         shapes = tuple((x.shape, x.dtype) for x in batch)
-        mine = (what, len(next(iter(views.values()))), shapes)
-        if mine in self._graphs:
-            return self._graphs[mine]
+        local_key = (what, len(next(iter(views.values()))), shapes)
+        if local_key in self._graphs:
+            return self._graphs[local_key]
         study = self.setup.study
         # A model's buffers are constants of the trace, so only models without any share one.
         owner = self._owner if dict(self.base.named_buffers()) else None
         key = (
-            *mine,
+            *local_key,
             owner,
             json.dumps(workloads.identity(self.setup.workload), sort_keys=True),
             study.batch_size,
-            str(study.technique),
+            json.dumps(technique_identity(study.technique, study.workload.base), sort_keys=True),
             self.setup.device,
             self.setup.dtype,
         )
@@ -285,5 +286,5 @@ class StackedStep:
             while len(_traces) > _TRACES:
                 _traces.popitem(last=False)
         _traces.move_to_end(key)
-        self._graphs[mine] = _traces[key]
+        self._graphs[local_key] = _traces[key]
         return _traces[key]

@@ -18,9 +18,11 @@ from experiments.engines.base import Engine, gather
 from experiments.engines.metric_sums import MetricSums, chunks
 from experiments.engines.randomness import RandomDraws, key_of
 from experiments.engines.stack import Stack, StackedStep, width_of
+from experiments.engines.stacked_techniques import StackedTechniques
 from experiments.engines.updates import Update, make_update
 from experiments.plan import Trial
 from experiments.training.batch_order import BatchOrder
+from experiments.training.micro_batch import chunk_size, micro_batch
 from experiments.training.study_context import StudyContext
 from workloads import Batch
 
@@ -45,15 +47,18 @@ class StackedEngine(Engine):
         self.stack = Stack.of(models, width_of(len(trials)))
         self.draws = RandomDraws.of(setup, self.base)
         self.stepper = StackedStep(setup, self.base, self.stack, self.draws)
-        self.micro = setup.micro_batch(self.base, MODELS)
-        self.chunk = setup.chunk(self.base, MODELS)
+        self.micro = micro_batch(setup, self.base, MODELS)
+        self.chunk = chunk_size(setup, self.base, MODELS)
         # Rows up to the stack's width are the last trial again, their results unread.
         self._rows = [*trials, *[trials[-1]] * (self.stack.width - len(trials))]
         orders = {t.id: self._order(t) for t in trials}
         self._orders = [orders[t.id] for t in self._rows]
         self._steps = [0] * self.stack.width
         self._ahead = 1
-        self.update: Update = make_update(setup.optimizer, setup.schedule, self._rows, self.stack)
+        self.update: Update = make_update(setup, self._rows, self.stack)
+        self.techniques = StackedTechniques(
+            [setup.techniques_of(t) for t in self._rows], self.stack
+        )
         self.loss_sum = torch.zeros(self.stack.width, dtype=torch.float64, device=setup.device)
 
     def _order(self, trial: Trial) -> BatchOrder:
@@ -70,6 +75,7 @@ class StackedEngine(Engine):
         constant = all(schedule.is_constant(t.metaparameters) for t in self._rows)
         factors = schedule.factors_of([t.metaparameters for t in self._rows])
         rates = self._rates()
+        has_techniques = setup.techniques.define("gradient", "after_step")
         for done, batch in self._batches(steps):
             mine = batch[0].shape[1]
             self.stack.gradient.zero_()
@@ -78,12 +84,19 @@ class StackedEngine(Engine):
                 if mine > self.micro:
                     part = tuple(x[:, low : low + self.micro] for x in batch)
                 self.loss_sum.add_(self.stepper.add_gradient(part, self._random(done, low)))
-            setup.group.all_reduce_(self.stack.gradient)
+            setup.layout.reduce_gradients([self.stack.gradient])
+            if has_techniques:
+                steps_made = torch.tensor(
+                    [step + done for step in self._steps], device=setup.device
+                )
+                self.techniques.gradient(steps_made)
             if not constant:
                 scale = factors([step + done for step in self._steps])
                 self.update.step(rates * scale.to(setup.device))
             else:
                 self.update.step(rates)
+            if has_techniques:
+                self.techniques.after_step(steps_made)
         self._steps = [step + steps for step in self._steps]
 
     def _random(self, done: int, low: int) -> Batch:
@@ -126,8 +139,8 @@ class StackedEngine(Engine):
             indices = torch.stack(drawn_indices, dim=1)  # (steps, models, share)
             batch = split.fetch(indices.reshape(-1), training=True)
             # Many small batches are fetched at once: a gather costs as much as a small step.
-            held = sum(x.numel() * x.element_size() for x in batch) // count
-            self._ahead = max(1, min(256, _PREFETCH_BYTES // max(held, 1)))
+            size_of_step = sum(x.numel() * x.element_size() for x in batch) // count
+            self._ahead = max(1, min(256, _PREFETCH_BYTES // max(size_of_step, 1)))
             for i, of_step in enumerate(
                 zip(*(x.view(count, width, size, *x.shape[1:]) for x in batch), strict=True)
             ):
@@ -136,22 +149,24 @@ class StackedEngine(Engine):
 
     @torch.no_grad()
     def evaluate(self, split: str, rows: Sequence[int] | None = None) -> list[dict[str, float]]:
-        data, group = self.setup.splits[split], self.setup.group
+        data, layout = self.setup.splits[split], self.setup.layout
         asked = range(len(self.trials)) if rows is None else rows
         width, views = width_of(len(asked)), None
         if width < self.stack.width:  # a few of them: a narrow stack costs as much less
             picked = [*asked, *[asked[-1]] * (width - len(asked))]
-            views = self.stack.cut(torch.tensor(picked, device=self.setup.device))
+            views = self.techniques.evaluated(torch.tensor(picked, device=self.setup.device))
+        elif self.setup.techniques.define("evaluated"):
+            views = self.techniques.evaluated(torch.arange(width, device=self.setup.device))
         sums = MetricSums(self.stack.width if views is None else width, self.setup.device)
-        for indices in chunks(len(data), self.chunk, group):
+        for indices in chunks(layout.share(len(data)), self.chunk):
             batch = data.fetch(indices, training=False)
             sums.add(self.stepper.metrics(batch, views), len(indices))
-        means = sums.means(group)
+        means = sums.means(layout.all_reduce)
         return [means[row] for row in asked] if views is None else means[: len(asked)]
 
     @torch.no_grad()
     def finite(self) -> list[bool]:
-        losses = self.setup.group.all_reduce_(self.loss_sum.clone()).isfinite()
+        losses = self.setup.layout.all_reduce(self.loss_sum.clone()).isfinite()
         ok = losses & self.stack.weights.isfinite().all(dim=1)
         found: list[bool] = ok[: len(self.trials)].tolist()
         return found
@@ -166,9 +181,11 @@ class StackedEngine(Engine):
     def add(self, trials: Sequence[Trial]) -> None:
         active, before = len(self.trials), self.stack.width
         fresh = Stack.of([self.setup.model(trial) for trial in trials], len(trials))
-        update = make_update(self.setup.optimizer, self.setup.schedule, trials, fresh)
+        update = make_update(self.setup, trials, fresh)
         self.stack.add(fresh)
         self.update.add(update)
+        techniques = [self.setup.techniques_of(trial) for trial in trials]
+        self.techniques.add(StackedTechniques(techniques, fresh))
         self.loss_sum = torch.cat([self.loss_sum, self.loss_sum.new_zeros(len(trials))])
         self.trials += trials
         self._rows += trials
@@ -188,6 +205,7 @@ class StackedEngine(Engine):
         where = torch.tensor(picked, device=self.setup.device)
         self.stack.keep(where)
         self.update.keep(where)
+        self.techniques.keep(where)
         self.loss_sum = self.loss_sum[where]
         self._rows = [self._rows[i] for i in picked]
         self._orders = [self._orders[i] for i in picked]
@@ -205,7 +223,13 @@ class StackedEngine(Engine):
             strict=True,
         )
         return [
-            {"step": self._steps[row], "weights": weights, "loss": loss, "update": update}
+            {
+                "step": self._steps[row],
+                "weights": weights,
+                "loss": loss,
+                "update": update,
+                "techniques": self.techniques.copy(row),
+            }
             for row, weights, loss, update in parts
         ]
 
@@ -217,6 +241,7 @@ class StackedEngine(Engine):
         self.stack.weights[row].copy_(held["weights"])
         self.loss_sum[row].copy_(held["loss"])
         self.update.restore(row, held["update"])
+        self.techniques.restore(row, held.get("techniques", {}))
 
     def weights(self, row: int) -> dict[str, Tensor]:
         named = {name: view[row].clone() for name, view in self.stack.views.items()}
@@ -228,6 +253,7 @@ class StackedEngine(Engine):
             "weights": self.stack.weights,
             "update": self.update.state(),
             "loss": self.loss_sum,
+            "techniques": self.techniques.state,
         }
         copied: dict[str, Any] = gather(held, torch.device("cpu"))
         return copied
@@ -237,4 +263,5 @@ class StackedEngine(Engine):
         self._steps = list(state["steps"])
         self.stack.weights.copy_(state["weights"])
         self.update.load(state["update"])
+        self.techniques.load(state.get("techniques", {}))
         self.loss_sum.copy_(state["loss"])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -12,9 +13,11 @@ from torch import Tensor, nn
 from experiments.engines.base import gather
 from experiments.engines.stack import Stack
 from experiments.optimizers import Optimizer, StackedUpdate
-from experiments.optimizers.rates import Rates
+from experiments.optimizers.base import RATE_FACTOR, Options
+from experiments.optimizers.groups import Rates, parameter_options
 from experiments.plan import Trial
 from experiments.schedules import Schedule
+from experiments.training.study_context import StudyContext
 
 
 class Update(Protocol):
@@ -32,8 +35,8 @@ class Update(Protocol):
     def copy(self, rows: Tensor) -> list[Any]:
         """What ``restore`` needs of each of these rows."""
 
-    def restore(self, row: int, held: Any) -> None:
-        """Take a row back to what it was when ``held`` was copied of it."""
+    def restore(self, row: int, saved: Any) -> None:
+        """Take a row back to what it was when ``saved`` was copied of it."""
 
     def state(self) -> dict[str, Any]:
         """What ``load`` needs."""
@@ -45,10 +48,13 @@ class Update(Protocol):
 class FusedUpdate:
     """All models in a few whole-stack operations."""
 
-    def __init__(self, form: StackedUpdate, stack: Stack) -> None:
-        self.form, self.stack = form, stack
+    def __init__(self, form: StackedUpdate, stack: Stack, rate_factor: Tensor | None) -> None:
+        """``rate_factor``: of the learning rate at each number of a row, where it is not 1."""
+        self.form, self.stack, self.rate_factor = form, stack, rate_factor
 
     def step(self, rates: Tensor) -> None:
+        if self.rate_factor is not None:
+            rates = rates * self.rate_factor
         self.form.step(self.stack.weights, self.stack.gradient, rates.to(self.stack.weights.dtype))
 
     def keep(self, rows: Tensor) -> None:
@@ -58,11 +64,11 @@ class FusedUpdate:
         self.form.add(other.form)
 
     def copy(self, rows: Tensor) -> list[Any]:
-        held = {name: value[rows].unbind() for name, value in self.form.state.items()}
-        return [{name: of[i] for name, of in held.items()} for i in range(len(rows))]
+        states = {name: value[rows].unbind() for name, value in self.form.state.items()}
+        return [{name: of_rows[i] for name, of_rows in states.items()} for i in range(len(rows))]
 
-    def restore(self, row: int, held: Any) -> None:
-        for name, value in held.items():
+    def restore(self, row: int, saved: Any) -> None:
+        for name, value in saved.items():
             self.form.state[name][row].copy_(value)
 
     def state(self) -> dict[str, Any]:
@@ -102,17 +108,23 @@ class SeparateUpdate:
     """
 
     def __init__(
-        self, optimizer: Optimizer, schedule: Schedule, trials: Sequence[Trial], stack: Stack
+        self,
+        optimizer: Optimizer,
+        schedule: Schedule,
+        trials: Sequence[Trial],
+        stack: Stack,
+        options: Mapping[str, Options],
     ) -> None:
         self.optimizer, self.schedule, self.stack = optimizer, schedule, stack
+        self.options = options
         self.trials = list(trials)
         self.models = [self._made(trial, row) for row, trial in enumerate(trials)]
 
     def _made(self, trial: Trial, row: int) -> _Model:
         views = self.stack.views
         parameters = {name: nn.Parameter(views[name][row]) for name in self.stack.trainable}
-        values = self.optimizer.own(trial.metaparameters)
-        made = self.optimizer.module(parameters.items(), values)
+        values = self.optimizer.arguments_in(trial.metaparameters)
+        made = self.optimizer.module(parameters.items(), values, self.options)
         constant = self.schedule.is_constant(trial.metaparameters)
         model = _Model(
             parameters=parameters,
@@ -156,27 +168,43 @@ class SeparateUpdate:
     def copy(self, rows: Tensor) -> list[Any]:
         return [gather(self.models[row].torch.state_dict()) for row in rows.tolist()]
 
-    def restore(self, row: int, held: Any) -> None:
+    def restore(self, row: int, saved: Any) -> None:
         # An optimizer keeps what it is given and changes it in place.
-        self.models[row].torch.load_state_dict(gather(held))
+        self.models[row].torch.load_state_dict(gather(saved))
 
     def state(self) -> dict[str, Any]:
         return {"models": [model.torch.state_dict() for model in self.models]}
 
     def load(self, state: dict[str, Any]) -> None:
-        for row, held in enumerate(state["models"]):
-            self.restore(row, held)
+        for row, saved in enumerate(state["models"]):
+            self.restore(row, saved)
 
 
-def make_update(
-    optimizer: Optimizer, schedule: Schedule, trials: Sequence[Trial], stack: Stack
-) -> Update:
+def make_update(setup: StudyContext, trials: Sequence[Trial], stack: Stack) -> Update:
     """The fused form where the optimizer has one.
 
     ``trials``: one a row of the stack.
     """
-    own = [optimizer.own(t.metaparameters) for t in trials]
-    form = optimizer.stacked(own, stack.weights)
+    optimizer = setup.optimizer
+    parameters = {name: stack.views[name][0] for name in stack.trainable}
+    options = parameter_options(optimizer, setup.workload, parameters)
+    values = [optimizer.arguments_in(t.metaparameters) for t in trials]
+    vectors = _vectors(stack, options)
+    form = optimizer.stacked(values, stack.weights, vectors)
     if form is None:
-        return SeparateUpdate(optimizer, schedule, trials, stack)
-    return FusedUpdate(form, stack)
+        return SeparateUpdate(optimizer, setup.schedule, trials, stack, options)
+    factor = vectors.get(RATE_FACTOR)
+    return FusedUpdate(form, stack, None if factor is None else factor.nan_to_num(nan=1.0))
+
+
+def _vectors(stack: Stack, options: Mapping[str, Options]) -> dict[str, Tensor]:
+    """Each option at each number of a row, float64; NaN where a parameter does not have it."""
+    vectors: dict[str, Tensor] = {}
+    for name, start, shape in zip(stack.names, stack.offsets, stack.shapes, strict=False):
+        for option, value in options.get(name, {}).items():
+            if option not in vectors:
+                vectors[option] = stack.weights.new_full(
+                    (stack.size,), math.nan, dtype=torch.float64
+                )
+            vectors[option][start : start + shape.numel()] = value
+    return vectors

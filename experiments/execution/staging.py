@@ -45,7 +45,17 @@ class Staged:
         ref = replace(ref, spec=self.specs.get(ref.spec, ref.spec), base=self._here())
         optimizer = self.specs.get(study.optimizer, study.optimizer)
         schedule = self.specs.get(study.schedule, study.schedule)
-        return replace(study, workload=ref, optimizer=optimizer, schedule=schedule)
+        technique = {self.specs.get(name, name): v for name, v in study.technique.items()}
+        name = study.layout.name
+        layout = replace(study.layout, name=name and self.specs.get(name, name))
+        return replace(
+            study,
+            workload=ref,
+            optimizer=optimizer,
+            schedule=schedule,
+            technique=technique,
+            layout=layout,
+        )
 
     def _here(self) -> str:
         for folder in (os.getcwd(), *sys.path, self.folder):
@@ -63,7 +73,8 @@ def staged(base: str | None, specs: Iterable[str], files: Iterable[str]) -> Iter
 
     Args:
         base: the folder that relative paths start from; the current one unless given.
-        specs: of workloads, optimizers and schedules; registered names need no file.
+        specs: of workloads, optimizers, schedules, techniques and layouts; packaged names need no
+            file.
         files: more files and folders, as the experiment file lists them: data, and modules whose
             names no import statement says.
 

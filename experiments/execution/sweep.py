@@ -311,13 +311,19 @@ class _Sweep:
         return reproducing(trial, self.root, folder)
 
     def _specs_of_files(self) -> list[str]:
-        """Workloads, optimizers and schedules that are named by their files."""
+        """Workloads, optimizers, schedules and layouts that are named by their files."""
         specs = [
             spec
             for study in (state.study for state in self.states)
-            for spec in (study.workload.spec, study.optimizer, study.schedule)
+            for spec in (
+                study.workload.spec,
+                study.optimizer,
+                study.schedule,
+                *study.technique,
+                study.layout.name,
+            )
         ]
-        return [spec for spec in specs if ".py" in spec]
+        return [spec for spec in specs if spec and ".py" in spec]
 
     def _claims(self) -> list[Mapping[str, Any]]:
         """Packs that somebody is training. This sweep's own are known to the dispatcher."""

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from experiments.encoding import MalformedError
 from experiments.execution.heartbeat import At, Heartbeat, Pace
 from experiments.execution.ledger import Ledger
+from experiments.parallel.ranks import SOLO, Ranks
 from experiments.plan import Measurement, Outcome, Pack, Trial
 from experiments.records.rows import (
     device_name,
@@ -31,14 +32,13 @@ from experiments.scheduling import saved
 from experiments.scheduling.failures import Failure
 from experiments.scheduling.jobs import Channel, Ended, Job, NotKept, PackEnd, Started
 from experiments.scheduling.refill import Refill
-from experiments.training.ranks import SOLO, Ranks
 from results.errors import ResultsError
 
 __all__ = ["MakeTrainer", "Pace", "Trainer", "run_pack", "training"]
 
 
 class Trainer(Protocol):
-    """What trains a pack: ``experiments.training.loop.Training``, or a stand-in in tests."""
+    """What trains a pack: ``Training``, or a stand-in in tests."""
 
     engine: str
     paused: dict[str, bytes]
@@ -52,7 +52,7 @@ class Trainer(Protocol):
     def active(self) -> tuple[str, ...]: ...
     def know(self, steps_to_target: Iterable[int]) -> None: ...
     def add(self, trials: Sequence[Trial]) -> None: ...
-    def resume(self, held: Mapping[str, bytes]) -> Collection[str]: ...
+    def resume(self, paused: Mapping[str, bytes]) -> Collection[str]: ...
     def run(self, should_stop: Callable[[], bool]) -> Iterator[list[Measurement | Outcome]]: ...
     def snapshot(self) -> bytes | None: ...
 
@@ -63,7 +63,7 @@ MakeTrainer = Callable[..., Trainer]
 
 def training(pack: Pack, **how: Any) -> Trainer:
     """The real trainer (torch is imported here, not before)."""
-    from experiments.training.loop import Training
+    from experiments.training.pack_training import Training
 
     return Training(pack, **how)
 

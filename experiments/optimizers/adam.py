@@ -6,14 +6,13 @@ AdamW first shrinks w by (1 - lr · weight_decay), Adam adds weight_decay · w t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from experiments.optimizers.base import (
-    Named,
     Optimizer,
     StackedUpdate,
     columns,
@@ -29,10 +28,11 @@ class _StackedAdam(StackedUpdate):
         self,
         metaparameters: Sequence[Mapping[str, Value]],
         like: Tensor,
+        options: Mapping[str, Tensor],
         weight_decay: float,
         decoupled: bool,
     ) -> None:
-        values = columns(metaparameters, {**_DEFAULTS, "weight_decay": weight_decay})
+        values = columns(metaparameters, {**_DEFAULTS, "weight_decay": weight_decay}, options)
         self.decoupled = decoupled
         complement = {f"1-{b}": 1 - values[b] for b in ("beta1", "beta2")}
         super().__init__({**values, **complement}, like)
@@ -67,7 +67,7 @@ class Adam(Optimizer):
     """Weight decay goes into the gradient."""
 
     name = "adam"
-    kind: ClassVar[type[torch.optim.Optimizer]] = torch.optim.Adam
+    kind: type[torch.optim.Optimizer] = torch.optim.Adam
     weight_decay = 0.0
 
     def __init__(self) -> None:
@@ -75,29 +75,30 @@ class Adam(Optimizer):
         self.arguments = frozenset(self.defaults)
         self.space = {"learning_rate": {"log": [1e-4, 1]}}
 
-    def module(
-        self, named_parameters: Iterable[Named], metaparameters: Mapping[str, Value]
-    ) -> torch.optim.Optimizer:
+    def torch_arguments(self, metaparameters: Mapping[str, Value]) -> dict[str, Any]:
         m = {**_DEFAULTS, "weight_decay": self.weight_decay, **metaparameters}
-        return self.kind(  # type: ignore[call-arg]
-            [parameter for _, parameter in named_parameters],
-            lr=float(m["learning_rate"]),
-            betas=(float(m["beta1"]), float(m["beta2"])),
-            eps=float(m["epsilon"]),
-            weight_decay=float(m["weight_decay"]),
-        )
+        return {
+            "lr": float(m["learning_rate"]),
+            "betas": (float(m["beta1"]), float(m["beta2"])),
+            "eps": float(m["epsilon"]),
+            "weight_decay": float(m["weight_decay"]),
+        }
 
     def stacked(
-        self, metaparameters: Sequence[Mapping[str, Value]], like: Tensor
-    ) -> StackedUpdate | None:
-        return _StackedAdam(metaparameters, like, self.weight_decay, self.name == "adamw")
+        self,
+        metaparameters: Sequence[Mapping[str, Value]],
+        like: Tensor,
+        options: Mapping[str, Tensor],
+    ) -> StackedUpdate:
+        decoupled = self.name == "adamw"
+        return _StackedAdam(metaparameters, like, options, self.weight_decay, decoupled)
 
 
 class AdamW(Adam):
     """Decoupled weight decay."""
 
     name = "adamw"
-    kind: ClassVar[type[torch.optim.Optimizer]] = torch.optim.AdamW
+    kind: type[torch.optim.Optimizer] = torch.optim.AdamW
     weight_decay = 0.01
 
     def __init__(self) -> None:

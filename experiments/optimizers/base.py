@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -21,6 +22,10 @@ Space = Mapping[str, Any]
 """Metaparameter name -> a range as written in an experiment file, or a fixed value."""
 Named = tuple[str, torch.nn.Parameter]
 """A parameter with its name in the model."""
+Options = Mapping[str, float]
+"""Of one parameter: metaparameters, and perhaps ``RATE_FACTOR``."""
+RATE_FACTOR = "learning_rate_factor"
+"""The option of a parameter by which its learning rate is multiplied."""
 
 
 class StackedUpdate(abc.ABC):
@@ -32,7 +37,8 @@ class StackedUpdate(abc.ABC):
     """
 
     def __init__(self, values: Mapping[str, Tensor], like: Tensor) -> None:
-        """``values``: ``(models, 1)`` float64 each; ``like``: the weights ``(models, size)``."""
+        """``like``: the weights ``(models, size)``; ``values``: ``(models, 1)`` float64 each, or
+        ``(models, size)`` where parameters have options of their own."""
         self.values = {name: v.to(like) for name, v in values.items()}
         self.decays = "weight_decay" in values and bool(values["weight_decay"].any())
         self.state: dict[str, Tensor] = {}
@@ -70,19 +76,71 @@ class Optimizer(abc.ABC):
         """What tables, figures and messages call it: without a display name its class."""
         return self.display_name or class_name(self.name)
 
+    kind: Any
+    """The class of torch's optimizer."""
+
     @abc.abstractmethod
+    def torch_arguments(self, metaparameters: Mapping[str, Value]) -> dict[str, Any]:
+        """Metaparameters as ``kind``'s constructor takes them."""
+
     def module(
-        self, named_parameters: Iterable[Named], metaparameters: Mapping[str, Value]
+        self,
+        named_parameters: Iterable[Named],
+        metaparameters: Mapping[str, Value],
+        options: Mapping[str, Options] = MappingProxyType({}),
     ) -> torch.optim.Optimizer:
-        """The optimizer of one model, over its trainable parameters."""
+        """The optimizer of one model, over its trainable parameters; ``options``: of some, by
+        name."""
+        parameters = self._groups(list(named_parameters), metaparameters, options, named=False)
+        made: torch.optim.Optimizer = self.kind(parameters, **self.torch_arguments(metaparameters))
+        return made
+
+    def _groups(
+        self,
+        pairs: Sequence[Named],
+        metaparameters: Mapping[str, Value],
+        options: Mapping[str, Options],
+        *,
+        named: bool,
+    ) -> list[Any]:
+        """What the constructor gets: parameters, or groups of them with what is theirs alone."""
+        if not options:
+            return [pair if named else pair[1] for pair in pairs]
+        groups: dict[tuple[tuple[str, float], ...], list[Any]] = {}
+        for pair in pairs:
+            key = tuple(sorted(options.get(pair[0], {}).items()))
+            groups.setdefault(key, []).append(pair if named else pair[1])
+        common = self.torch_arguments(metaparameters)
+        made = []
+        for key, members in groups.items():
+            values = {**metaparameters, **dict(key)}
+            if (factor := values.pop(RATE_FACTOR, None)) is not None:
+                rate = values.get("learning_rate", self.defaults.get("learning_rate", 1.0))
+                values["learning_rate"] = float(rate) * float(factor)
+            arguments = self.torch_arguments(values)
+            changed = {k: v for k, v in arguments.items() if common.get(k) != v}
+            made.append({"params": members, **changed})
+        return made
 
     def stacked(
         self,
         metaparameters: Sequence[Mapping[str, Value]],  # noqa: ARG002 - a hook
         like: Tensor,  # noqa: ARG002
+        options: Mapping[str, Tensor],  # noqa: ARG002
     ) -> StackedUpdate | None:
-        """The fused form for one model a row of ``like``, or ``None``: there is none."""
+        """The fused form for one model a row of ``like``, or ``None``: there is none.
+
+        ``options``: by metaparameter, what it is at each number of a row, float64; NaN where it is
+        the model's.
+        """
         return None
+
+    def parameter_groups(
+        self,
+        named_parameters: Mapping[str, Tensor],  # noqa: ARG002 - a hook
+    ) -> Mapping[str, Mapping[str, float]]:
+        """Options of some parameters: pattern of names -> metaparameters."""
+        return {}
 
     def effective_learning_rate(
         self,
@@ -91,21 +149,28 @@ class Optimizer(abc.ABC):
         """learning rate / (1 - momentum), or ``None`` where that has no meaning."""
         return None
 
-    def own(self, metaparameters: Mapping[str, Value]) -> dict[str, Value]:
+    def arguments_in(self, metaparameters: Mapping[str, Value]) -> dict[str, Value]:
         """The part of a trial's metaparameters that this optimizer takes."""
         return {k: v for k, v in metaparameters.items() if k in self.arguments}
 
 
 def columns(
-    metaparameters: Sequence[Mapping[str, Value]], defaults: Mapping[str, float]
+    metaparameters: Sequence[Mapping[str, Value]],
+    defaults: Mapping[str, float],
+    options: Mapping[str, Tensor],
 ) -> dict[str, Tensor]:
-    """One ``(models, 1)`` float64 column a metaparameter of ``defaults``."""
-    return {
+    """One ``(models, 1)`` float64 column a metaparameter of ``defaults``; ``(models, size)`` where
+    ``options`` has it."""
+    values = {
         name: torch.tensor(
             [[float(m.get(name, default))] for m in metaparameters], dtype=torch.float64
         )
         for name, default in defaults.items()
     }
+    for name in values.keys() & options.keys():
+        option = options[name].cpu()
+        values[name] = torch.where(option.isnan(), values[name], option)
+    return values
 
 
 def decay_into_gradient(weights: Tensor, gradient: Tensor, weight_decay: Tensor) -> None:

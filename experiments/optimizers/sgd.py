@@ -6,13 +6,13 @@ w <- w - lr (m v + g). The forms of Shallue et al. 2019 §4.2 and of ``torch.opt
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from experiments.optimizers.base import (
-    Named,
     Optimizer,
     StackedUpdate,
     columns,
@@ -23,9 +23,13 @@ from experiments.plan import Value
 
 class _StackedSGD(StackedUpdate):
     def __init__(
-        self, metaparameters: Sequence[Mapping[str, Value]], like: Tensor, kind: str
+        self,
+        metaparameters: Sequence[Mapping[str, Value]],
+        like: Tensor,
+        options: Mapping[str, Tensor],
+        kind: str,
     ) -> None:
-        values = columns(metaparameters, {"momentum": 0.0, "weight_decay": 0.0})
+        values = columns(metaparameters, {"momentum": 0.0, "weight_decay": 0.0}, options)
         super().__init__(values, like)
         self.kind = kind
         if kind != "sgd":
@@ -48,6 +52,7 @@ class SGD(Optimizer):
     """Without momentum; the others derive from it."""
 
     name = "sgd"
+    kind = torch.optim.SGD
 
     def __init__(self) -> None:
         self.defaults = {"learning_rate": 1e-3, "weight_decay": 0.0}
@@ -57,21 +62,23 @@ class SGD(Optimizer):
     def _momentum(self, metaparameters: Mapping[str, Value]) -> float:  # noqa: ARG002
         return 0.0
 
-    def module(
-        self, named_parameters: Iterable[Named], metaparameters: Mapping[str, Value]
-    ) -> torch.optim.Optimizer:
+    def torch_arguments(self, metaparameters: Mapping[str, Value]) -> dict[str, Any]:
         momentum = self._momentum(metaparameters)
-        return torch.optim.SGD(
-            [parameter for _, parameter in named_parameters],
-            lr=float(metaparameters["learning_rate"]),
-            momentum=momentum,
-            weight_decay=float(metaparameters.get("weight_decay", 0.0)),
-            nesterov=self.name == "nesterov" and momentum > 0,
-        )
+        return {
+            "lr": float(metaparameters["learning_rate"]),
+            "momentum": momentum,
+            "weight_decay": float(metaparameters.get("weight_decay", 0.0)),
+            "nesterov": self.name == "nesterov" and momentum > 0,
+        }
 
-    def stacked(self, metaparameters: Sequence[Mapping[str, Value]], like: Tensor) -> StackedUpdate:
+    def stacked(
+        self,
+        metaparameters: Sequence[Mapping[str, Value]],
+        like: Tensor,
+        options: Mapping[str, Tensor],
+    ) -> StackedUpdate:
         values = [{**m, "momentum": self._momentum(m)} for m in metaparameters]
-        return _StackedSGD(values, like, self.name)
+        return _StackedSGD(values, like, options, self.name)
 
     def effective_learning_rate(self, metaparameters: Mapping[str, Value]) -> float | None:
         return float(metaparameters["learning_rate"]) / (1 - self._momentum(metaparameters))

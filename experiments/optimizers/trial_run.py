@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 
 from experiments.optimizers.base import Optimizer
+from experiments.optimizers.groups import parameter_options
 from experiments.plan import Value
+from workloads import Workload
 
 GRADIENTS = (1.0, -0.5, 0.25)
 """Of the steps of a trial run, in multiples of the parameters' first values."""
@@ -23,11 +25,16 @@ class OptimizerRun:
     """An optimizer over copies of some parameters; ``step`` takes the steps of ``GRADIENTS``."""
 
     def __init__(
-        self, optimizer: Optimizer, values: Mapping[str, Value], named: Iterable[tuple[str, Tensor]]
+        self,
+        optimizer: Optimizer,
+        values: Mapping[str, Value],
+        named: Iterable[tuple[str, Tensor]],
+        workload: Workload,
     ) -> None:
         self.start = {name: value.detach().clone() for name, value in named}
         self.parameters = {n: torch.nn.Parameter(v.clone()) for n, v in self.start.items()}
-        self.torch = optimizer.module(self.parameters.items(), values)
+        options = parameter_options(optimizer, workload, self.start)
+        self.torch = optimizer.module(self.parameters.items(), values, options)
         self.steps = 0
 
     def step(self) -> None:
@@ -53,5 +60,5 @@ class OptimizerRun:
         return apart > _APART * way
 
 
-def _distance(one: Tensor, other: Tensor) -> float:
-    return float((one.detach() - other.detach()).abs().max()) if one.numel() else 0.0
+def _distance(first: Tensor, second: Tensor) -> float:
+    return float((first.detach() - second.detach()).abs().max()) if first.numel() else 0.0

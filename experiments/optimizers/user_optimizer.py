@@ -3,19 +3,22 @@
 Its constructor's arguments are its metaparameters (``learning_rate`` is ``lr``; ``beta1`` and
 ``beta2`` are ``betas``, ``epsilon`` is ``eps``); an optional class attribute ``space`` is its
 default search space. It gets a model's parameters, which it may put into groups as it likes; with
-their names, if its first argument, or a further one, is called ``named_parameters``.
+their names, if its first argument, or a further one, is called ``named_parameters``. A static
+method ``parameter_groups`` gives some of them options (``experiments.optimizers.groups``).
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from experiments.errors import ExperimentError
-from experiments.optimizers.base import Named, Optimizer
+from experiments.optimizers.base import Named, Optimizer, Options
 from experiments.plan import Value
 
 _ALIASES = {"lr": ("learning_rate",), "betas": ("beta1", "beta2"), "eps": ("epsilon",)}
@@ -57,7 +60,7 @@ class UserOptimizer(Optimizer):
         values = tuple(default) if argument == "betas" and _is_pair(default) else (default,)
         return values if all(isinstance(v, (bool, int, float, str)) for v in values) else ()
 
-    def constructor_arguments(self, metaparameters: Mapping[str, Value]) -> dict[str, Any]:
+    def torch_arguments(self, metaparameters: Mapping[str, Value]) -> dict[str, Any]:
         """Metaparameters under the constructor's own names.
 
         Raises:
@@ -86,16 +89,43 @@ class UserOptimizer(Optimizer):
         )
 
     def module(
-        self, named_parameters: Iterable[Named], metaparameters: Mapping[str, Value]
+        self,
+        named_parameters: Iterable[Named],
+        metaparameters: Mapping[str, Value],
+        options: Mapping[str, Options] = MappingProxyType({}),
     ) -> torch.optim.Optimizer:
         pairs = list(named_parameters)
         self._check_shapes(pairs)
-        arguments = self.constructor_arguments(metaparameters)
+        arguments = self.torch_arguments(metaparameters)
         if self._pairs_too:
             arguments[_NAMED] = list(pairs)
-        return self.kind(
-            pairs if self._pairs_first else [parameter for _, parameter in pairs], **arguments
-        )
+        groups = self._groups(pairs, metaparameters, options, named=self._pairs_first)
+        if not options:
+            return self.kind(groups, **arguments)
+        changed = sorted({name for group in groups for name in group} - {"params"})
+        try:
+            made = self.kind(groups, **arguments)
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            raise ExperimentError(
+                f"optimizer {self.label} cannot be made with groups of parameters, which "
+                f"parameter_groups asks for: {error}",
+                hint="hand what the constructor gets to torch.optim.Optimizer's, which takes "
+                "[{'params': [...], 'weight_decay': 0}, ...]",
+            ) from error
+        for name in changed:
+            if any(name not in group for group in made.param_groups):
+                raise ExperimentError(
+                    f"optimizer {self.label} keeps no {name!r} in its parameter groups, which "
+                    "parameter_groups could change",
+                    hint="hand it to torch.optim.Optimizer's constructor in the defaults",
+                )
+        return made
+
+    def parameter_groups(
+        self, named_parameters: Mapping[str, Tensor]
+    ) -> Mapping[str, Mapping[str, float]]:
+        groups: Any = getattr(self.kind, "parameter_groups", None)
+        return {} if groups is None else groups(named_parameters)
 
     def _check_shapes(self, pairs: list[Named]) -> None:
         """torch's own Muon says so too, but not of which parameter, nor what to do."""

@@ -30,7 +30,7 @@ def study_columns(study: Study, workload: Workload) -> dict[str, Any]:
         "model": workload.model_name,
         "optimizer": study.optimizer_label,
         "schedule": study.schedule_label,
-        "technique": dict(study.technique),
+        "technique": study.technique_by_label,
         "batch_size": study.batch_size,
         "example_unit": workload.example_unit,
         "tokens_per_example": workload.tokens_per_example,

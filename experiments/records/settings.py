@@ -29,6 +29,7 @@ def settings_hash(study: Study) -> str:
     del content["optimizer_name"], content["schedule_name"]
     # The study's id holds the code; the path is another one where a staged copy stands.
     content["schedule"] = PurePosixPath(study.schedule).name
+    content["technique"] = {PurePosixPath(n).name: v for n, v in study.technique.items()}
     del content["workload"]["base"]  # a staged copy stands elsewhere
     del content["workload"]["spec"]
     text = json.dumps(content, sort_keys=True, default=str)

@@ -57,12 +57,12 @@ class Schedule:
             for p in list(inspect.signature(self.shape).parameters.values())[1:]
             if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
         ]
-        self._own = tuple(p.name for p in parameters)
+        self._shape_arguments = tuple(p.name for p in parameters)
         self.defaults: Mapping[str, Value] = {
             p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty
         }
         """What an argument is where nothing says it; a required one has none."""
-        lengths = [name for name in (*self._own, _WARMUP) if name.endswith(_STEPS)]
+        lengths = [name for name in (*self._shape_arguments, _WARMUP) if name.endswith(_STEPS)]
         self._lengths = frozenset(lengths)
         self.shares = {name.removesuffix(_STEPS): name for name in lengths}
         """Names of shares of the budget -> those of the same lengths in steps."""
@@ -73,9 +73,9 @@ class Schedule:
             **{name: _domain(ends) for name, ends in self.ranges.items()},
         }
         """Legal values of the arguments, by name."""
-        self.arguments = frozenset({*self._own, *lengths, *self.shares})
+        self.arguments = frozenset({*self._shape_arguments, *lengths, *self.shares})
         """Legal metaparameter names, as written in an experiment file."""
-        self.own = self.arguments - {*WARMUP}
+        self.specific_arguments = self.arguments - {*WARMUP}
         """Those that not every schedule has."""
 
     def shape(self, *arguments: Any, **values: Any) -> float:
@@ -94,7 +94,7 @@ class Schedule:
     @property
     def required(self) -> tuple[str, ...]:
         """Arguments of ``shape`` without a default."""
-        return tuple(name for name in self._own if name not in self.defaults)
+        return tuple(name for name in self._shape_arguments if name not in self.defaults)
 
     def counterpart(self, name: str) -> str | None:
         """The same length as ``name``, in steps for a share and the other way round."""
@@ -137,7 +137,7 @@ class Schedule:
         warmup = int(metaparameters.get(_WARMUP, 0))
         values = {
             name: int(metaparameters[name]) if name in self._lengths else metaparameters[name]
-            for name in self._own
+            for name in self._shape_arguments
             if name in metaparameters
         }
         shape = self.shape

@@ -28,10 +28,10 @@ from experiments.plan import Study
 from experiments.scheduling import rounds
 from experiments.scheduling.dispatch import LARGEST_PACK
 from experiments.search import block
-from experiments.training.evaluation_grid import looks
-from experiments.training.memory import saved_bytes
+from experiments.training.evaluation_grid import evaluation_steps
+from experiments.training.micro_batch import chunk_size, saved_bytes
 from experiments.training.study_context import StudyContext
-from experiments.training.threads import one_thread
+from experiments.training.threads import single_thread
 
 PROBE_SECONDS = 6.0
 """For all probes of a sweep together, about."""
@@ -73,7 +73,7 @@ def forecast(plans: Sequence[StudyPlan], device: str) -> dict[str, Forecast]:
         families.setdefault(plan.study.shape, []).append(plan)
     until = time.perf_counter() + PROBE_SECONDS
     found: dict[str, Forecast] = {}
-    with one_thread():
+    with single_thread():
         parts = [part for family in families.values() for part in _parts(family, device)]
         for place, part in enumerate(parts):
             allowed = max(0.0, until - time.perf_counter()) / (len(parts) - place)
@@ -90,7 +90,7 @@ def packs(study: Study) -> list[int]:
 
 
 def _forecast(study: Study, costs: _Costs) -> Forecast:
-    count = len(looks(study.evaluation_ratio, study.budget_steps))
+    count = len(evaluation_steps(study.evaluation_ratio, study.budget_steps))
     sizes = packs(study)
     evaluation = sum(count * costs.evaluation(models) for models in sizes)
     steps = sum(study.budget_steps * costs.step(study.batch_size, models) for models in sizes)
@@ -166,8 +166,8 @@ class _Part:
             engine=self.engine,
             setup=self.setup,
             state=0.0,
-            saved=saved_bytes(self.setup.workload, model, self.setup.few()),
-            at_once=self.setup.chunk(model, MODELS if self.engine == "stacked" else 1),
+            saved=saved_bytes(self.setup.workload, model, self.setup.small_batch()),
+            at_once=chunk_size(self.setup, model, MODELS if self.engine == "stacked" else 1),
         )
         work = Arithmetic.of(self.setup, model).multiply_adds
         for place, (batch_size, models) in enumerate(self._places()):

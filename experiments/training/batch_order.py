@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from experiments.seeds import derive
-from experiments.training.shuffle import Shuffle
 
 _DRAWN_WHOLE = 2**20
 """Up to so many examples an epoch's permutation is drawn as a whole, 8 MiB at the most."""
+Numbers = NDArray[np.uint64]
+_ROUNDS = 8
+_MULTIPLIERS = tuple(np.uint64(m) for m in (0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+_SHIFTS = tuple(np.uint64(s) for s in (30, 27, 31))
 
 
 class BatchOrder:
@@ -39,7 +43,7 @@ class BatchOrder:
 
     def _rows(self, epoch: int, first: int, count: int) -> Tensor:
         """``count`` batches of an epoch, from its batch ``first`` on."""
-        if self.batch_size == self.examples:  # the full training set: its order means nothing
+        if self.batch_size == self.examples:  # the full training set: its order does not matter
             return torch.arange(self.examples).view(1, -1)
         if self.examples > _DRAWN_WHOLE:
             places = np.arange(first * self.batch_size, (first + count) * self.batch_size)
@@ -51,3 +55,48 @@ class BatchOrder:
             self._permutation = torch.from_numpy(used).view(self.per_epoch, self.batch_size)
             self._epoch = epoch
         return self._permutation[first : first + count]
+
+
+class Shuffle:
+    """A pseudo-random permutation of ``0 … size - 1``, drawn by ``parts`` (``seeds.derive``).
+
+    It is computed where it is read: no table of all examples, random access. A Feistel network
+    (Luby & Rackoff 1988) of keyed hashes permutes all numbers of so many bits; a number outside the
+    range is permuted again until it is inside, which is a permutation of the range (*cycle
+    walking*, Black & Rogaway 2002, "Ciphers with arbitrary finite domains"). Mitchell et al. 2022
+    ("Bandwidth-optimal random shuffling for GPUs") shuffle so too. Integers alone decide: it is the
+    same on every machine.
+    """
+
+    def __init__(self, size: int, *parts: int | str) -> None:
+        """``size``: from 1 to 2^62."""
+        bits = max(2, (size - 1).bit_length())
+        self.size = np.uint64(size)
+        self._low = np.uint64(bits // 2)
+        self._masks = [np.uint64((1 << half) - 1) for half in (bits // 2, bits - bits // 2)]
+        self._keys = [np.uint64(derive(*parts, "shuffle", i)) for i in range(_ROUNDS)]
+
+    def __getitem__(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """What stands at ``places``, each of them within ``0 … size - 1``."""
+        numbers = self._permuted(places.astype(np.uint64))
+        outside = np.flatnonzero(numbers >= self.size)
+        while len(outside):  # fewer than half of them, each time
+            numbers[outside] = self._permuted(numbers[outside])
+            outside = outside[numbers[outside] >= self.size]
+        return numbers.astype(np.int64)
+
+    def _permuted(self, numbers: Numbers) -> Numbers:
+        """A permutation of the numbers of that many bits: halves take turns in changing."""
+        halves = [numbers & self._masks[0], numbers >> self._low]
+        for i, key in enumerate(self._keys):
+            changing, other = i % 2, 1 - i % 2
+            change = _hash(halves[other] ^ key) & self._masks[changing]
+            halves[changing] = halves[changing] ^ change
+        return halves[0] | (halves[1] << self._low)
+
+
+def _hash(numbers: Numbers) -> Numbers:
+    """The finalizer of splitmix64 (Steele, Lea & Flood 2014, Stafford's mix 13)."""
+    for multiplier, shift in zip(_MULTIPLIERS, _SHIFTS, strict=False):
+        numbers = (numbers ^ (numbers >> shift)) * multiplier
+    return numbers ^ (numbers >> _SHIFTS[-1])

@@ -1,7 +1,6 @@
-"""Does a workload keep its contract? Each finding is one line of what was tried and what came out.
+"""Does a workload keep its contract? Each finding is one line: what was tried, and the result.
 
-The comparisons train in float64, where a difference beyond rounding is a broken promise and not
-noise.
+The comparisons train in float64, where a difference beyond rounding is an error and not noise.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from experiments.engines.module import ModuleEngine
 from experiments.errors import ExperimentError
 from experiments.plan import Layout, Study, Trial, Value, WorkloadRef
 from experiments.seeds import derive
+from experiments.training.splits import sampled
 from experiments.training.study_context import StudyContext
 from results.counts import count, plural
 from results.targets.target import Target
@@ -34,7 +34,7 @@ _USUAL: Mapping[str, Value] = {"learning_rate": 0.01}
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One check. ``passed`` is ``None`` where it is a fact, not a promise."""
+    """One check. ``passed`` is ``None`` where it is a fact, and not a part of the contract."""
 
     check: str
     passed: bool | None
@@ -54,7 +54,7 @@ def check(
         ref: the workload.
         batch_size: examples a step; 64, or the training set where it is smaller, unless given.
         device: where it trains.
-        observer: told of each check that begins.
+        observer: called with the name of each check that begins.
 
     Raises:
         ExperimentError: the training set has no such batch.
@@ -68,57 +68,50 @@ def _findings(
     ref: WorkloadRef, batch_size: int | None, device: str, observer: Callable[[str], None]
 ) -> Iterator[Finding]:
     observer("loading the workload and its data")
-    setup, trial = _setup(ref, batch_size, device)
+    context, trial = _context(ref, batch_size, device), _trial(0)
     observer("trying its model, loss and metrics")
-    check_contract(setup, trial)
-    sizes = ", ".join(f"{name} {len(split):,}" for name, split in setup.splits.items())
+    check_contract(context, trial)
+    sizes = ", ".join(f"{name} {len(split):,}" for name, split in context.splits.items())
     yield Finding(
-        check="data", passed=None, finding=f"{sizes} {plural(setup.workload.example_unit)}"
+        check="data", passed=None, finding=f"{sizes} {plural(context.workload.example_unit)}"
     )
-    yield Finding(
-        check="model",
-        passed=None,
-        finding=f"{count(_parameters(setup, trial), 'parameter')}, {device}",
-    )
+    size = count(sum(p.numel() for p in context.model(trial).parameters()), "parameter")
+    yield Finding(check="model", passed=None, finding=f"{size}, {device}")
     yield Finding(check="loss and metrics", passed=True, finding="one value an example")
-    yield _initialization(setup, trial)
+    yield _initialization(context, trial)
     observer("training it whole and in micro-batches")
-    yield _micro_batches(setup, trial)
+    yield _micro_batches(context, trial)
     observer("evaluating it in several ways")
-    yield _evaluation(setup, trial)
+    yield _evaluation(context, trial)
     observer("stacking it")
-    reason = stackable(*_trials(ref, setup.study.batch_size, device))
+    in_float32 = _context(ref, context.study.batch_size, device, "float32")
+    reason = stackable(in_float32, [_trial(0), _trial(1)])
     yield Finding(
         check="stackable", passed=None, finding=f"no: {reason}" if reason else "yes, by torch.func"
     )
     kinds = ["module"] if reason else ["module", "stacked"]
     for kind in kinds:
         observer(f"timing the {kind} engine")
-        yield _rate(kind, ref, setup.study.batch_size, device)
+        yield _rate(kind, in_float32)
 
 
-def _setup(
+def _context(
     ref: WorkloadRef, batch_size: int | None, device: str, precision: str = "float64"
-) -> tuple[StudyContext, Trial]:
+) -> StudyContext:
     if batch_size is not None and batch_size < 1:
         raise ExperimentError(f"batch size {batch_size} is below 1")
-    setup = StudyContext.load(_study(ref, batch_size or 1, precision), device)
-    if batch_size is not None and batch_size > len(setup.train):
+    context = StudyContext.load(_study(ref, batch_size or 1, precision), device)
+    if batch_size is not None and batch_size > len(context.train):
         raise ExperimentError(
             f"batch size {batch_size:,} is over the training set "
-            f"({count(len(setup.train), 'example')})"
+            f"({count(len(context.train), 'example')})"
         )
     if batch_size is None:
-        ghost = setup.ghost_batch or 32
-        size = min(64, len(setup.train))
+        ghost = context.ghost_batch or 32
+        size = min(64, len(context.train))
         size = size // ghost * ghost or size
-        setup = dataclasses.replace(setup, study=_study(ref, size, precision))
-    return setup, _trial(0)
-
-
-def _trials(ref: WorkloadRef, batch_size: int, device: str) -> tuple[StudyContext, list[Trial]]:
-    setup, _ = _setup(ref, batch_size, device, "float32")
-    return setup, [_trial(i) for i in range(2)]
+        context = dataclasses.replace(context, study=_study(ref, size, precision))
+    return context
 
 
 def _study(ref: WorkloadRef, batch_size: int, precision: str) -> Study:
@@ -147,13 +140,9 @@ def _trial(index: int) -> Trial:
     )
 
 
-def _parameters(setup: StudyContext, trial: Trial) -> int:
-    return sum(p.numel() for p in setup.model(trial).parameters())
-
-
-def _initialization(setup: StudyContext, trial: Trial) -> Finding:
-    one, two = (dict(setup.model(trial).named_parameters()) for _ in range(2))
-    same = all(torch.equal(value, two[name]) for name, value in one.items())
+def _initialization(context: StudyContext, trial: Trial) -> Finding:
+    first, again = (dict(context.model(trial).named_parameters()) for _ in range(2))
+    same = all(torch.equal(value, again[name]) for name, value in first.items())
     return Finding(
         check="initialization",
         passed=same,
@@ -163,9 +152,9 @@ def _initialization(setup: StudyContext, trial: Trial) -> Finding:
     )
 
 
-def _micro_batches(setup: StudyContext, trial: Trial) -> Finding:
-    size, name = setup.study.batch_size, "micro-batches"
-    whole = ModuleEngine(setup, [trial])
+def _micro_batches(context: StudyContext, trial: Trial) -> Finding:
+    size, name = context.study.batch_size, "micro-batches"
+    whole = ModuleEngine(context, [trial])
     draws = whole.runs[0].draws
     if draws.unsupported:
         return Finding(
@@ -174,12 +163,12 @@ def _micro_batches(setup: StudyContext, trial: Trial) -> Finding:
             finding="random numbers of the forward pass depend on how a batch is divided "
             f"({draws.unsupported}): use torch.nn.Dropout, which follows the example",
         )
-    unit = setup.ghost_batch or 1
+    unit = context.ghost_batch or 1
     part = max(unit, size // 4 // unit * unit)
     if part >= size:
         return Finding(check=name, passed=None, finding=f"not compared: one part of {size} at most")
-    layout = dataclasses.replace(setup.study, layout=Layout(micro_batch=part))
-    parts = ModuleEngine(dataclasses.replace(setup, study=layout), [trial])
+    layout = dataclasses.replace(context.study, layout=Layout(micro_batch=part))
+    parts = ModuleEngine(dataclasses.replace(context, study=layout), [trial])
     for engine in (whole, parts):
         engine.advance(_STEPS)
     apart = _distance(whole.weights(0), parts.weights(0))
@@ -195,19 +184,21 @@ def _micro_batches(setup: StudyContext, trial: Trial) -> Finding:
     )
 
 
-def _evaluation(setup: StudyContext, trial: Trial) -> Finding:
-    split = setup.evaluated[0]
-    whole = len(setup.splits[split])
-    engine = ModuleEngine(setup.sampled(split), [trial])
+def _evaluation(context: StudyContext, trial: Trial) -> Finding:
+    split = context.evaluated[0]
+    whole = len(context.splits[split])
+    engine = ModuleEngine(
+        dataclasses.replace(context, splits=sampled(context.splits, split)), [trial]
+    )
     examples = len(engine.setup.splits[split])
-    unit = setup.ghost_batch or 1
-    found = []
+    unit = context.ghost_batch or 1
+    ways: list[dict[str, float]] = []
     for chunk in dict.fromkeys((examples, max(unit, examples // 3), max(unit, 7))):
         engine.chunk = chunk
-        found.append(engine.evaluate(split)[0])
-    first = found[0]
+        ways.append(engine.evaluate(split)[0])
+    first = ways[0]
     apart = {
-        name: max(abs(other[name] - value) for other in found) / max(abs(value), 1.0)
+        name: max(abs(other[name] - value) for other in ways) / max(abs(value), 1.0)
         for name, value in first.items()
     }
     worst = max(apart, key=lambda name: apart[name])
@@ -216,39 +207,38 @@ def _evaluation(setup: StudyContext, trial: Trial) -> Finding:
     return Finding(
         check="evaluation",
         passed=passed,
-        finding=f"{part} in {len(found)} ways of cutting it up: equal to {apart[worst]:.0e}"
+        finding=f"{part} in {len(ways)} ways of cutting it up: equal to {apart[worst]:.0e}"
         if passed
         else f"{split}_{worst} differs by {apart[worst]:.0e} with the evaluation's batch size: "
         "return one value an example, or (sum, count)",
     )
 
 
-def _distance(one: Mapping[str, Tensor], two: Mapping[str, Tensor]) -> float:
+def _distance(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> float:
     """Largest difference of weights, relative to the largest weight."""
-    floats = [name for name, value in one.items() if value.is_floating_point()]
-    scale = max((float(one[name].abs().max()) for name in floats if one[name].numel()), default=1.0)
-    apart = [float((one[n] - two[n]).abs().max()) for n in floats if one[n].numel()]
+    floats = [name for name, value in a.items() if value.is_floating_point()]
+    scale = max((float(a[name].abs().max()) for name in floats if a[name].numel()), default=1.0)
+    apart = [float((a[n] - b[n]).abs().max()) for n in floats if a[n].numel()]
     return max(apart, default=0.0) / max(scale, 1e-12)
 
 
-def _rate(kind: str, ref: WorkloadRef, batch_size: int, device: str) -> Finding:
+def _rate(kind: str, context: StudyContext) -> Finding:
     """Steps a second in an engine, of all models together."""
-    setup, _ = _setup(ref, batch_size, device, "float32")
     models = 1 if kind == "module" else _STACK
-    engine = make_engine(kind, setup, [_trial(i) for i in range(models)])
+    engine = make_engine(kind, context, [_trial(i) for i in range(models)])
     engine.advance(2)
     steps, spent = 1, 0.0
     while spent < _RATE_SECONDS / 2:
         steps *= 2
         began = time.perf_counter()
         engine.advance(steps)
-        if setup.device.type == "cuda":
-            torch.cuda.synchronize(setup.device)
+        if context.device.type == "cuda":
+            torch.cuda.synchronize(context.device)
         spent = time.perf_counter() - began
     rate = steps * models / spent
     many = f" ({count(models, 'model')} at once)" if models > 1 else ""
     return Finding(
         check=f"{kind} engine",
         passed=None,
-        finding=f"{rate:,.0f} model steps/s at batch {batch_size}{many}",
+        finding=f"{rate:,.0f} model steps/s at batch {context.study.batch_size}{many}",
     )

@@ -1,7 +1,7 @@
 """The evaluation grid: the steps at which a trial is measured.
 
 A geometric grid, since a fixed interval is most of the answer at large batches. Its ratio is part
-of a result's definition: finer looks find earlier lucky crossings.
+of a result's definition: finer evaluations find earlier lucky crossings.
 """
 
 from __future__ import annotations
@@ -12,38 +12,41 @@ from functools import cache
 
 
 @cache
-def looks(ratio: float, budget_steps: int) -> tuple[int, ...]:
+def evaluation_steps(ratio: float, budget_steps: int) -> tuple[int, ...]:
     """Steps 1 … ``budget_steps``: each the last times ``ratio`` rounded up, and the budget.
 
-    Without the budget the grid does not depend on it: raising the budget adds looks at the end.
+    Without the budget the grid does not depend on it: raising the budget adds steps at the end.
     """
     steps, step = [], 1
     while step < budget_steps:
         steps.append(step)
-        step = max(step + 1, math.ceil(step * ratio))
+        step = _following(step, ratio)
     return (*steps, budget_steps)
 
 
 def count(ratio: float, budget_steps: int) -> float:
-    """About how many looks there are; of a ratio next to 1, which has as many as steps, at once."""
+    """About how many evaluations there are, without making the grid: for a ratio next to 1 it has
+    nearly as many as steps."""
     single = min(1 / (ratio - 1), budget_steps)
     """Steps that the ratio takes one by one."""
     return single + math.log(budget_steps / single) / math.log(ratio)
 
 
 def next_evaluation(step: int, ratio: float, budget_steps: int) -> int:
-    """The first look later than ``step``; the budget, if there is none."""
-    grid = looks(ratio, budget_steps)
+    """The first evaluation later than ``step``; the budget, if there is none."""
+    grid = evaluation_steps(ratio, budget_steps)
     return grid[min(bisect_right(grid, step), len(grid) - 1)]
 
 
 def bracket(last_miss: int, hit: int, ratio: float) -> tuple[int, ...]:
-    """Finer looks strictly between two looks: from ``last_miss``, each the last times ``ratio``.
-
-    Never closer than one step. ``hit`` itself is the last of the finer grid, and is known.
-    """
-    steps, step = [], max(last_miss + 1, math.ceil(last_miss * ratio))
+    """Finer steps strictly between two evaluations: from ``last_miss``, each the last times
+    ``ratio``, and never closer than one step."""
+    steps, step = [], _following(last_miss, ratio)
     while step < hit:
         steps.append(step)
-        step = max(step + 1, math.ceil(step * ratio))
+        step = _following(step, ratio)
     return tuple(steps)
+
+
+def _following(step: int, ratio: float) -> int:
+    return max(step + 1, math.ceil(step * ratio))

@@ -1,374 +1,184 @@
-"""A pack in training: look by look, what was measured and which trials have ended.
+"""The training loop: it takes steps, evaluates, and records measurements and steps to target.
 
-This is the whole life of a trial. Two clocks are kept apart, training and evaluation, and the
-device is waited for before either is read; what is left is the pack's other time.
+How a trial is trained is read in four files, in this order:
+
+1. ``experiments/training/study_context.py``: the workload, its data, a freshly initialized model;
+2. ``experiments/engines/module.py``: how one model takes its steps and is evaluated;
+3. ``experiments/training/stopping.py``: where a trial stands, and when it stops;
+4. ``experiments/training/loop.py``: this file.
+
+Everything else watches the loop as an ``Observer``, or drives it from outside
+(``experiments/training/pack_training.py``): bracket refinement, paused trials, trials that join
+while others train, snapshots.
 """
 
 from __future__ import annotations
 
-import time
-from bisect import insort
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
-from experiments.encoding import MalformedError, UnencodableError
-from experiments.engines import Engine, check_contract, make_engine
-from experiments.engines.base import gather
-from experiments.plan import Measurement, Outcome, Pack, Status, StopReason, Trial
-from experiments.training import paused_trials
+from experiments.engines.base import Engine
+from experiments.plan import Measurement, Outcome, StopReason, Trial
+from experiments.training.clock import Clock
 from experiments.training.evaluation_grid import next_evaluation
-from experiments.training.ranks import SOLO, Ranks
-from experiments.training.refine import Refinement
-from experiments.training.snapshot import Snapshot
-from experiments.training.study_context import StudyContext
-from experiments.training.trial_progress import TrialProgress
+from experiments.training.stopping import (
+    STATUS,
+    Evaluation,
+    StudyHits,
+    TrialProgress,
+    stopping_rules,
+)
 
 _HEARTBEAT_SECONDS = 2.0
-_STATUS: dict[StopReason, Status] = {
-    "target": "COMPLETE",
-    "budget": "COMPLETE",
-    "diverged": "INFEASIBLE",
-    "dominated": "INCOMPLETE",
-}
-_MINIMA = ("search", "extension")
-"""Roles of the trials that a study's smallest steps to target are taken over."""
 
 Event = Measurement | Outcome
 
 
-class Training:
-    """Trains the trials of a pack until each has a reason to stop; others may join meanwhile.
+class Observer:
+    """What else happens to trials when they are evaluated. The loop knows no observer by name."""
 
-    A trial stops at its target (unless the study says not to), when it diverged, at its budget,
-    or *dominated*: it has run as many steps as the study's ``keep``-th smallest steps to target
-    and can no longer be among the ``keep`` smallest, nor tie with them.
+    def takes(self, trial: str) -> bool:  # noqa: ARG002 - a hook
+        """Whether a trial is this observer's for now: not measured, and under no stopping rule."""
+        return False
 
-    Where the study refines, a trial whose hit is the study's earliest so far, or ties with it, is
-    taken back to its last miss and walks the bracket again with finer looks, up to its first finer
-    hit. Its measurements and its bracket are what they are without.
-    """
+    def evaluated(self, evaluations: Sequence[Evaluation]) -> None:
+        """Called after the stopping rules, while trials that have ended are still in the engine.
+
+        An observer may give an evaluation an outcome, or take it back.
+        """
+
+
+class TrainingLoop:
+    """Trains the trials of an engine until each has a reason to stop; others may join meanwhile."""
 
     def __init__(
-        self,
-        pack: Pack,
-        *,
-        device: str = "cpu",
-        group: Ranks = SOLO,
-        snapshot: bytes | None = None,
-        keep_weights: bool = False,
+        self, engine: Engine, hits: StudyHits, clock: Clock, observers: Sequence[Observer] = ()
     ) -> None:
-        """Load the workload, make the models; continue from ``snapshot`` if there is one.
+        self.engine, self.hits, self.clock, self.observers = engine, hits, clock, observers
+        self.context = engine.setup
+        self.study = self.context.study
+        self.rules = stopping_rules(self.study, hits)
+        self.progress: dict[str, TrialProgress] = {}
+        self.step = 0
+        """The most steps that a trial in training has taken."""
+        self.steps = 0
+        """Steps that this loop has taken, of all its trials together."""
+        self.begin(engine.trials)
 
-        ``keep_weights``: ``final`` holds the weights of trials that have ended, by id.
-
-        Raises:
-            ExperimentError: the study names something that is not there or cannot be.
-            WorkloadError: the workload cannot be loaded, or breaks its contract.
-            MalformedError: ``snapshot`` is none of this pack.
-        """
-        named = {t.id: t for t in pack.trials}
-        held = Snapshot.decode(snapshot, named) if snapshot is not None else None
-        self._started = time.perf_counter()
-        self.pack = pack
-        self.setup = StudyContext.load(pack.study, device, group)
-        self.group = group
-        trials = list(pack.trials)
-        if held:
-            trials = [named[trial] for trial in held.courses]
-        kind = held.engine if held else pack.engine
-        if trials:
-            check_contract(self.setup, trials[0])
-        self._engine: Engine = make_engine(kind, self.setup, trials)
-        self.engine = self._engine.kind
-        self._courses = {t.id: TrialProgress(next=self._look_after(0)) for t in trials}
-        self._refinement = Refinement(pack.study)
-        self._keep_weights = keep_weights
-        self.final: dict[str, dict[str, torch.Tensor]] = {}
-        self.paused: dict[str, bytes] = {}
-        """Where the pack pauses dominated trials: what ``resume`` needs of each, by id. Its
-        owner takes them out."""
-        self.not_kept: str | None = None
-        """Why nothing that a trial needs to go on can be kept, once that is known."""
-        self._known = sorted(pack.known)
-        self._least = self._known[0] if self._known else pack.study.budget_steps
-        self._reached: list[int] = []
-        self._step = 0
-        self._train_seconds = 0.0
-        self._evaluation_seconds = 0.0
-        self._other_before = 0.0
-        self._steps = 0
-        if held:
-            with _fitting():
-                self._engine.load(held.state)
-            self._courses = held.courses
-            self._reached = held.reached
-            self._known = sorted([*self._known, *self._reached])
-            self._least = min(self._least, held.least)
-            self._step = max(self._engine.steps, default=0)
-            self._train_seconds, self._evaluation_seconds, self._other_before = held.seconds
-
-    @property
-    def step(self) -> int:
-        """The most steps that an active trial has trained."""
-        return self._step
-
-    @property
-    def steps(self) -> int:
-        """Steps that this training has taken, of all its trials together."""
-        return self._steps
-
-    @property
-    def active(self) -> tuple[str, ...]:
-        """Ids of the trials still training."""
-        return tuple(t.id for t in self._engine.trials)
-
-    def know(self, steps_to_target: Iterable[int]) -> None:
-        """Results of the study's trials found elsewhere since the pack began."""
-        for steps in steps_to_target:
-            self._know(steps)
-
-    def _know(self, steps: int) -> None:
-        insort(self._known, steps)
-        self._least = min(self._least, steps)
-
-    def add(self, trials: Sequence[Trial]) -> None:
-        """Let further trials of the study begin here; valid between what ``run`` yields.
-
-        Each trains as it does alone. Where no trial was left, ``run`` has ended: call it again.
-        """
-        self._engine.add(trials)
-        self._courses |= {t.id: TrialProgress(next=self._look_after(0)) for t in trials}
-        self.pack = replace(self.pack, trials=(*self.pack.trials, *trials))
-
-    def resume(self, held: Mapping[str, bytes]) -> set[str]:
-        """Take trials that have not trained yet to where another pack paused them, by id.
-
-        That pack had the same engine. Returns those that are there: what cannot be read, or does
-        not fit, leaves its trial at its beginning.
-        """
-        resumed = set()
-        for row, trial in enumerate(self._engine.trials):
-            if trial.id not in held:
-                continue
-            beginning = self._engine.copy([row])[0]
-            try:
-                course, state = paused_trials.read(held[trial.id])
-                with _fitting():
-                    self._engine.restore(row, gather(state, self.setup.device))
-            except MalformedError:
-                self._engine.restore(row, beginning)
-                continue
-            self._courses[trial.id] = course
-            self._refinement.hold(self._engine, {row: course}, self._least)
-            resumed.add(trial.id)
-        self._step = max(self._engine.steps, default=0)
-        return resumed
+    def begin(self, trials: Sequence[Trial]) -> None:
+        """Let trials of the engine that have taken no step begin."""
+        self.progress |= {t.id: TrialProgress(next=self._next_evaluation(0)) for t in trials}
 
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> Iterator[list[Event]]:
-        """Train; one list a look, an empty one as a heartbeat between distant looks.
+        """Train; one list for each evaluation, an empty one as a heartbeat between distant ones.
 
-        Ends when no trial is active, or, without outcomes for those that are, once
-        ``should_stop()`` (rank 0's, heard by all ranks at every heartbeat) is true.
-        What the user's own code raises passes through.
+        Ends when no trial is left, or, without outcomes for those that are, once ``should_stop()``
+        (rank 0's, which all ranks follow at every heartbeat) is true. What the user's own code
+        raises passes through.
         """
         chunk = 1
-        while self._engine.trials:
-            stop, chunk = self.group.agree((should_stop(), chunk))
+        while self.engine.trials:
+            stop, chunk = self.context.layout.ranks.agree((should_stop(), chunk))
             if stop:
                 return
-            took = self._advance(min(chunk, self._ahead()))
-            chunk = _next_chunk(chunk, took)
-            # A snapshot is never taken between reaching a look and looking.
-            yield self._look()
+            seconds = self._train(min(chunk, self._steps_to_evaluation()))
+            chunk = _next_chunk(chunk, seconds)
+            # A snapshot is never taken between the last step before an evaluation and the latter.
+            yield self._evaluate()
 
-    def _ahead(self) -> int:
-        """Steps until a trial stands at a look."""
-        steps = self._engine.steps
-        nexts = [self._courses[t.id].next for t in self._engine.trials]
-        return min(look - step for look, step in zip(nexts, steps, strict=True))
+    def _steps_to_evaluation(self) -> int:
+        trials, steps = self.engine.trials, self.engine.steps
+        return min(self.progress[t.id].next - step for t, step in zip(trials, steps, strict=True))
 
-    def _look_after(self, step: int) -> int:
-        study = self.pack.study
-        return next_evaluation(step, study.evaluation_ratio, study.budget_steps)
+    def _next_evaluation(self, step: int) -> int:
+        return next_evaluation(step, self.study.evaluation_ratio, self.study.budget_steps)
 
-    def _advance(self, steps: int) -> float:
-        began = time.perf_counter()
+    def _train(self, steps: int) -> float:
+        before = self.clock.train
         # An optimizer's averages of a gradient that has become zero decay into denormal numbers,
         # on which a processor is ten times slower; below 1e-38 they mean nothing.
         torch.set_flush_denormal(True)
         try:
-            self._engine.advance(steps)
+            with self.clock.timed("train", self.context.device):
+                self.engine.advance(steps)
         finally:
             torch.set_flush_denormal(False)
-        self._wait()
-        took = time.perf_counter() - began
-        self._train_seconds += took
-        self._step = max(self._engine.steps)
-        self._steps += steps * len(self._engine.trials)
-        return took
+        self.step = max(self.engine.steps)
+        self.steps += steps * len(self.engine.trials)
+        return self.clock.train - before
 
-    def _wait(self) -> None:
-        if self.setup.device.type == "cuda":
-            torch.cuda.synchronize(self.setup.device)
+    def _evaluate(self) -> list[Event]:
+        """Evaluate the trials that stand at their next evaluation, and stop those that end."""
+        evaluations = self._measure()
+        recorded = [e for e in evaluations if not any(o.takes(e.trial.id) for o in self.observers)]
+        measurements = [self._record(e) for e in recorded if e.finite]
+        for e in recorded:
+            reasons = (rule.reason(e) for rule in self.rules)
+            if reason := next((r for r in reasons if r is not None), None):
+                e.outcome = self._outcome(e, reason)
+        for observer in self.observers:
+            observer.evaluated(evaluations)
+        outcomes = {e.row: e.outcome for e in evaluations if e.outcome is not None}
+        if outcomes:
+            self.engine.keep([i for i in range(len(self.engine.trials)) if i not in outcomes])
+            for outcome in outcomes.values():
+                del self.progress[outcome.trial]
+        return [*measurements, *outcomes.values()]
 
-    def _look(self) -> list[Event]:
-        """Measure the trials that stand at a look; say what was found and who has ended."""
-        trials, steps = list(self._engine.trials), self._engine.steps
-        courses = [self._courses[t.id] for t in trials]
-        rows = [i for i, course in enumerate(courses) if course.next == steps[i]]
+    def _measure(self) -> list[Evaluation]:
+        trials, steps, target = list(self.engine.trials), self.engine.steps, self.study.targets[-1]
+        progress = [self.progress[t.id] for t in trials]
+        rows = [i for i, step in enumerate(steps) if progress[i].next == step]
         if not rows:
             return []
-        finite, measured = self._measure(rows, courses)
-        looking = [i for i in rows if courses[i].walk is None]
-        events: list[Event] = []
-        reasons: dict[int, StopReason] = {}
-        hits = []
-        for i in looking:
-            if not finite[i]:
-                reasons[i] = "diverged"
-                continue
-            events.append(self._measurement(trials[i], steps[i], measured[i]))
-            if courses[i].hit is None and self._hit(measured[i]):
-                courses[i].hit = (steps[i], courses[i].last)
-                hits.append(i)
-                self._found(trials[i], steps[i])
-                if self.pack.study.stop_at_target:
-                    reasons[i] = "target"
-            courses[i].last, courses[i].next = steps[i], self._look_after(steps[i])
-        for i in looking:
-            if i not in reasons and self._dominated(steps[i]):
-                reasons[i] = "dominated"
-            if i not in reasons and steps[i] == self.pack.study.budget_steps:
-                reasons[i] = "budget"
-        walks = [i for i in hits if self._refinement.settle(courses[i], self._least)]
-        ended = {i: self._outcome(trials[i], steps[i], reason) for i, reason in reasons.items()}
-        if self._keep_weights:
-            self.final.update({trials[i].id: self._engine.weights(i) for i in ended})
-        for i in (i for i in rows if i not in looking):
-            end = self._refinement.look(self._engine, i, courses[i], self._hit(measured[i]))
-            ended |= {i: end} if end else {}
-        for i in walks:
-            self._refinement.begin(self._engine, i, courses[i], ended.pop(i, None))
-        left = {i: courses[i] for i in looking if i not in ended and i not in walks}
-        self._refinement.hold(self._engine, left, self._least)
-        self._set_aside([i for i, reason in reasons.items() if reason == "dominated"])
-        if ended:
-            self._engine.keep([i for i in range(len(trials)) if i not in ended])
-            for i in ended:
-                del self._courses[trials[i].id]
-        return [*events, *(ended[i] for i in sorted(ended))]
+        metrics: dict[int, dict[str, float]] = {i: {} for i in rows}
+        with self.clock.timed("evaluation", self.context.device):
+            finite = self.engine.finite()
+            for split in self.context.evaluated if any(finite[i] for i in rows) else ():
+                for i, means in zip(rows, self.engine.evaluate(split, rows), strict=True):
+                    metrics[i] |= {f"{split}_{name}": value for name, value in means.items()}
+        return [
+            Evaluation(
+                row=i,
+                trial=trials[i],
+                step=steps[i],
+                progress=progress[i],
+                finite=finite[i],
+                metrics=metrics[i],
+                hit=target.metric in metrics[i] and target.hit(metrics[i][target.metric]),
+            )
+            for i in rows
+        ]
 
-    def _set_aside(self, rows: Sequence[int]) -> None:
-        """Hold what dominated trials need to go on, where a later round may ask for it."""
-        for row in rows if self.pack.keep_paused else ():
-            trial = self._engine.trials[row].id
-            try:
-                held = paused_trials.write(self._courses[trial], self._engine.copy([row])[0])
-            except UnencodableError as error:
-                held, self.not_kept = None, str(error)
-            if held is None:
-                return  # the others are as large, and of the same kind
-            self.paused[trial] = held
-
-    def _measure(
-        self, rows: Sequence[int], courses: Sequence[TrialProgress]
-    ) -> tuple[list[bool], dict[int, dict[str, float]]]:
-        """Which trials are finite, and the metrics of ``rows``; of one that walks its target's."""
-        began = time.perf_counter()
-        target = self.pack.study.targets[-1].metric
-        finite = self._engine.finite()
-        measured: dict[int, dict[str, float]] = {i: {} for i in rows}
-        for split in self.setup.evaluated if any(finite[i] for i in rows) else ():
-            asked = [i for i in rows if courses[i].walk is None or target.startswith(f"{split}_")]
-            found = self._engine.evaluate(split, asked) if asked else []
-            for i, metrics in zip(asked, found, strict=True):
-                measured[i].update({f"{split}_{k}": v for k, v in metrics.items()})
-        self._wait()
-        self._evaluation_seconds += time.perf_counter() - began
-        return finite, measured
-
-    def _hit(self, metrics: Mapping[str, float]) -> bool:
-        target = self.pack.study.targets[-1]
-        return target.metric in metrics and target.hit(metrics[target.metric])
-
-    def _found(self, trial: Trial, steps: int) -> None:
-        """A trial has reached the target; those of other roles are not what a study is for."""
-        if trial.role in _MINIMA:
-            self._reached.append(steps)
-            self._know(steps)
-
-    def _dominated(self, step: int) -> bool:
-        """Whether a trial that has not reached the target by now is out of the ``keep`` best."""
-        study = self.pack.study
-        if study.keep is None or not study.stop_at_target or len(self._known) < study.keep:
-            return False
-        return step >= self._known[study.keep - 1]
-
-    def _measurement(self, trial: Trial, step: int, metrics: dict[str, float]) -> Measurement:
+    def _record(self, evaluation: Evaluation) -> Measurement:
+        progress, step = evaluation.progress, evaluation.step
+        if evaluation.hit and progress.hit is None:
+            progress.hit, evaluation.first_hit = (step, progress.last), True
+            self.hits.add_own(evaluation.trial, step)
+        progress.last, progress.next = step, self._next_evaluation(step)
         return Measurement(
-            trial=trial.id,
+            trial=evaluation.trial.id,
             step=step,
-            examples=step * self.pack.study.batch_size,
-            train_seconds=self._train_seconds,
-            metrics=metrics,
+            examples=step * self.study.batch_size,
+            train_seconds=self.clock.train,
+            metrics=evaluation.metrics,
         )
 
-    def _outcome(self, trial: Trial, step: int, reason: StopReason) -> Outcome:
-        course = self._courses[trial.id]
-        spent = time.perf_counter() - self._started + self._other_before
-        hit, refined = course.hit or (None, None), course.refined or (None, None)
+    def _outcome(self, evaluation: Evaluation, reason: StopReason) -> Outcome:
+        steps_to_target, last_miss = evaluation.progress.hit or (None, None)
         return Outcome(
-            trial=trial.id,
-            status=_STATUS[reason],
+            trial=evaluation.trial.id,
+            status=STATUS[reason],
             stop_reason=reason,
-            steps_run=step,
-            examples_run=step * self.pack.study.batch_size,
-            steps_to_target=hit[0],
-            last_miss=hit[1],
-            refined_steps=refined[0],
-            refined_last_miss=refined[1],
-            train_seconds=self._train_seconds,
-            evaluation_seconds=self._evaluation_seconds,
-            other_seconds=max(0.0, spent - self._train_seconds - self._evaluation_seconds),
+            steps_run=evaluation.step,
+            examples_run=evaluation.step * self.study.batch_size,
+            steps_to_target=steps_to_target,
+            last_miss=last_miss,
+            train_seconds=self.clock.train,
+            evaluation_seconds=self.clock.evaluation,
+            other_seconds=self.clock.other,
         )
-
-    def weights(self, trial: str) -> dict[str, torch.Tensor]:
-        """A copy of an active trial's parameters and buffers by name."""
-        return self._engine.weights(self.active.index(trial))
-
-    def snapshot(self) -> bytes | None:
-        """All that is needed to continue exactly; valid between what ``run`` yields.
-
-        ``None`` where it cannot be kept: ``not_kept`` says why.
-        """
-        spent = time.perf_counter() - self._started + self._other_before
-        held = Snapshot(
-            engine=self.engine,  # type: ignore[arg-type]
-            state=self._engine.state(),
-            courses={trial: self._courses[trial] for trial in self.active},
-            reached=self._reached,
-            least=self._least,
-            seconds=(self._train_seconds, self._evaluation_seconds, spent),
-        )
-        try:
-            return held.encode()
-        except UnencodableError as error:
-            self.not_kept = str(error)
-            return None
-
-
-@contextmanager
-def _fitting() -> Iterator[None]:
-    """What an engine says of a state of another form than its own."""
-    try:
-        yield
-    except torch.OutOfMemoryError:
-        raise
-    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        raise MalformedError("a state of another engine or pack") from error
 
 
 def _next_chunk(chunk: int, seconds: float) -> int:

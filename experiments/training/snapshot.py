@@ -1,35 +1,47 @@
-"""A pack that is being trained, as bytes: all that it takes to go on exactly."""
+"""Training as bytes: a snapshot of a pack, and one paused trial; strictly read, never unpickled."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import torch
+
 from experiments.encoding import MalformedError, decode, encode, from_fields, to_fields
-from experiments.training.trial_progress import TrialProgress
+from experiments.engines.base import gather
+from experiments.training.refinement import RefinementState
+from experiments.training.stopping import TrialProgress
+
+LARGEST_BYTES = 32 * 2**20
+"""Of one paused trial. Half of a study's trials may be paused at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """What a ``Training`` holds besides its pack, as CPU tensors and plain values."""
+    """All that a pack needs to go on exactly, as CPU tensors and plain values."""
 
     engine: Literal["module", "stacked"]
     state: dict[str, Any]
-    """The engine's, of the trials in ``courses``."""
-    courses: dict[str, TrialProgress]
+    """The engine's, of the trials in ``progress``."""
+    progress: dict[str, TrialProgress]
     """Of the trials still training, in the engine's order."""
-    reached: list[int]
+    refinement: RefinementState
+    hits: list[int]
+    """Steps to target of the pack's own trials."""
     least: int
     seconds: tuple[float, float, float]
+    """Of training, of evaluation, and all."""
 
     def encode(self) -> bytes:
         """
         Raises:
             UnencodableError: the state holds what cannot be kept.
         """
-        courses = {trial: course.to_plain() for trial, course in self.courses.items()}
-        return encode({**to_fields(self), "courses": courses})
+        progress = {trial: to_fields(each) for trial, each in self.progress.items()}
+        plain = {**to_fields(self), "progress": progress, "refinement": self.refinement.to_plain()}
+        return encode(plain)
 
     @classmethod
     def decode(cls, data: bytes, trials: Collection[str]) -> Snapshot:
@@ -39,8 +51,59 @@ class Snapshot:
             MalformedError: it is none.
         """
         content = decode(data)
-        courses = content.get("courses") if isinstance(content, dict) else None
-        if not isinstance(courses, dict) or not courses or not courses.keys() <= set(trials):
+        progress = content.get("progress") if isinstance(content, dict) else None
+        if not isinstance(progress, dict) or not progress or not progress.keys() <= set(trials):
             raise MalformedError("not a snapshot of these trials")
-        read = {trial: TrialProgress.from_plain(course) for trial, course in courses.items()}
-        return from_fields(cls, {**content, "courses": read})
+        read = {trial: from_fields(TrialProgress, each) for trial, each in progress.items()}
+        refinement = RefinementState.from_plain(content.get("refinement"), progress)
+        return from_fields(cls, {**content, "progress": read, "refinement": refinement})
+
+
+@dataclass(frozen=True, kw_only=True)
+class PausedTrial:
+    """A trial that was dominated in a round that is not the last, with all that it needs to go on.
+
+    Where a later round's smallest steps to target lie further, it goes on from here; else it stays
+    as it ended. A trial that was too large to keep, or whose file was lost, is trained again from
+    the start, with the same result.
+    """
+
+    progress: TrialProgress
+    state: Any
+    """What its engine copied of it; no other kind can restore that."""
+
+    def encode(self) -> bytes | None:
+        """``None`` if the bytes are too many.
+
+        Raises:
+            UnencodableError: the state holds what cannot be kept.
+        """
+        state = gather(self.state, torch.device("cpu"))
+        data = encode({"progress": to_fields(self.progress), "state": state})
+        return data if len(data) <= LARGEST_BYTES else None
+
+    @classmethod
+    def decode(cls, data: bytes) -> PausedTrial:
+        """
+        Raises:
+            MalformedError: ``encode`` did not write it.
+        """
+        content = decode(data)
+        if not isinstance(content, dict) or content.keys() != {"progress", "state"}:
+            raise MalformedError("not a paused trial")
+        return cls(progress=from_fields(TrialProgress, content["progress"]), state=content["state"])
+
+
+@contextmanager
+def fitting() -> Iterator[None]:
+    """What an engine raises of a state of another form than its own.
+
+    Raises:
+        MalformedError: in its place.
+    """
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        raise MalformedError("a state of another engine or pack") from error

@@ -9,15 +9,25 @@ that batch is laid out over workers and micro-batches.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.data import default_collate
 
+import workloads
+from experiments.plan import WorkloadRef
 from experiments.seeds import derive
+from experiments.training.batch_order import BatchOrder
 from workloads import Batch, Workload
+from workloads.checks import check_splits
+
+_PREFETCH_BYTES = 2**20
+_SAMPLE = 1024
+"""Examples of a streamed split that a probe reads."""
 
 
 def _cast(batch: Batch, dtype: torch.dtype) -> Batch:
@@ -54,6 +64,26 @@ class Split:
     def fetch(self, indices: Tensor, *, training: bool) -> Batch:
         """The examples ``indices`` (any order), transformed, floats in the trial's precision."""
         return self._finish(self._raw(indices), training=training)
+
+    def batches(
+        self, order: BatchOrder, steps: range, part: slice, seed: int
+    ) -> Iterator[tuple[int, Batch]]:
+        """``part`` of a trial's global batches at ``steps``, each with its step."""
+        if self.random:
+            for step in steps:
+                yield step, self.fetch_random(order.batches(step, 1)[0], part, seed, step)
+            return
+        step, ahead, size = steps.start, 1, part.stop - part.start
+        while step < steps.stop:
+            count = min(ahead, steps.stop - step)
+            indices = order.batches(step, count)[:, part]
+            batch = self.fetch(indices.reshape(-1), training=True)
+            # Many small batches are fetched at once: a gather costs as much as a small step.
+            batch_bytes = sum(x.nbytes for x in batch) // count
+            ahead = max(1, min(256, _PREFETCH_BYTES // max(batch_bytes, 1)))
+            by_step = (x.view(count, size, *x.shape[1:]).unbind() for x in batch)
+            yield from enumerate(zip(*by_step, strict=True), start=step)
+            step += count
 
     def fetch_random(self, indices: Tensor, part: slice, seed: int, step: int) -> Batch:
         """``part`` of the global batch ``indices`` of one trial's step, augmented.
@@ -94,3 +124,36 @@ class Split:
         return _cast(
             self.workload.transform(_cast(batch, self.dtype), training=training), self.dtype
         )
+
+
+def load_splits(
+    ref: WorkloadRef, device: str, dtype: torch.dtype
+) -> tuple[Workload, dict[str, Split]]:
+    """A workload and its splits, loaded once a process and shared by all packs that it trains.
+
+    Raises:
+        WorkloadError: the workload cannot be loaded, or breaks its contract.
+    """
+    identity = workloads.identity(workloads.load(ref.spec, ref.fields, ref.base))
+    fields, code = (json.dumps(dict(d), sort_keys=True) for d in (ref.fields, identity))
+    return _load(ref.spec, fields, ref.base, code, device, dtype)
+
+
+@lru_cache(maxsize=8)
+def _load(
+    spec: str, fields: str, base: str | None, identity: str, device: str, dtype: torch.dtype
+) -> tuple[Workload, dict[str, Split]]:
+    del identity  # part of the key: an edited file is loaded again
+    workload = workloads.load(spec, json.loads(fields), base)
+    data = workload.data()
+    check_splits(data, workload)
+    where = torch.device(device)
+    return workload, {name: Split(d, workload, where, dtype) for name, d in data.items()}
+
+
+def sampled(splits: Mapping[str, Split], *names: str) -> dict[str, Split]:
+    """The same with few examples of the splits ``names``, where they are streamed: for probes."""
+    return {
+        name: split.head(_SAMPLE) if name in names and not split.resident else split
+        for name, split in splits.items()
+    }

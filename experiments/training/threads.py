@@ -9,7 +9,7 @@ import torch
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
+def single_thread() -> Iterator[None]:
     """Within, torch computes on one thread."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -1,4 +1,4 @@
-"""Trials that were not drawn alike, and brackets that were walked again: what is withheld."""
+"""Trials that were not drawn alike, and brackets that were refined: what is withheld."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def test_a_trial_that_was_cut_short_leaves_a_gap(
     point = one(trials, looks, limit).points[0]
     assert point.value is None
     assert point.why == {reason: 1}
-    assert point.told == f"1 {reason}"
+    assert point.why_text == f"1 {reason}"
     assert point.bound == 0.5
     assert one(trials, looks, "10 steps").points[0].value == 0.5
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis import Curve, Interval, compare, regimes
-from analysis.fit.comparisons import log_ratio, ratio, words
+from analysis.fit.comparisons import log_ratio, ratio, ratio_text
 from results.targets.target import Target
 from validation import nqm
 from validation.simulate import Cell, doubling, simulate, true_value
@@ -183,4 +183,4 @@ def test_what_is_not_alike_is_said(plain_curve: Plain) -> None:
 )
 def test_words(found, said: str) -> None:
     value, low, high = found
-    assert words(Interval(value=value, low=low, high=high)) == said
+    assert ratio_text(Interval(value=value, low=low, high=high)) == said

@@ -69,7 +69,7 @@ def test_a_bend_that_the_definition_does_not_have_is_said(plain_curve: Plain) ->
     sizes = np.array([2.0**i for i in range(12)])
     found = regimes(plain_curve(sizes, 100 * (1 + (40 / sizes) ** 3) ** (1 / 3)),
                     definition="mccandlish2018")  # fmt: skip
-    assert any("takes a knee of bend 1" in note for note in found.notes)
+    assert any("assumes a knee of bend 1" in note for note in found.notes)
 
 
 def test_its_interval_covers_where_the_bend_is_one() -> None:

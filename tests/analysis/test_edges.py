@@ -37,10 +37,10 @@ def test_a_near_best_trial_on_the_edge_is_told_from_the_best() -> None:
     best, others = {"learning_rate": 0.5}, [{"learning_rate": 0.99}]
     (found,) = edge(space, best, others)
     assert (found.verdict, found.side) == ("near", "high")
-    assert found.told == "learning_rate at its upper end 1 (near-best)"
+    assert found.text == "learning_rate at its upper end 1 (near-best)"
     (found,) = edge(space, others[0], [best])
     assert found.verdict == "edge"
-    assert str(found) == found.told == "learning_rate at its upper end 1"
+    assert str(found) == found.text == "learning_rate at its upper end 1"
 
 
 def test_shares_of_the_budget() -> None:

@@ -12,17 +12,22 @@ import pytest
 from scipy.stats.qmc import Sobol
 
 from analysis import EstimatorError, TooFewBatchSizesError, UnequalEstimatorsError, curves, regimes
-from analysis.curves import subsets
-from analysis.curves.estimators import NAMES, Sample, best_of_10, median_of_searches
+from analysis.curves.estimators import (
+    NAMES,
+    OrderStatistics,
+    best_of_10,
+    median_of_searches,
+    weights,
+)
 from analysis.curves.estimators import middles as middle_of
 
 Make = Callable[..., pd.DataFrame]
 
 
-def sample(steps: list[float], trials: int | None = None, *, cut: bool = False) -> Sample:
+def sample(steps: list[float], trials: int | None = None, *, cut: bool = False) -> OrderStatistics:
     """The known order statistics of ``trials`` trials."""
     found = np.array(sorted(steps))
-    return Sample(
+    return OrderStatistics(
         trials=len(steps) if trials is None else trials,
         hit=np.arange(len(steps)),
         steps=found,
@@ -86,7 +91,7 @@ def test_too_little_known_is_refused_with_what_would_do() -> None:
         best_of_10(sample([9.0] * 4, 48, cut=True), 8)
     assert e.value.hint == "sweep with keep: 10, or take --estimator minimum"
     assert best_of_10(sample([9.0] * 4, 16, cut=True), 8).steps == pytest.approx(9.0)
-    with pytest.raises(EstimatorError, match=r"takes ten feasible trials, .* size 8 .* 9"):
+    with pytest.raises(EstimatorError, match=r"needs ten feasible trials, .* size 8 .* 9"):
         best_of_10(sample([9.0] * 9), 8)
 
 
@@ -118,7 +123,7 @@ def test_the_median_of_searches_is_that_of_their_minima() -> None:
     assert median_of_searches([*three[:2], lost]).steps == 7
     assert median_of_searches([*three[:2], lost]).bar == (5, np.inf)
     assert median_of_searches([three[0], lost]).steps is None
-    unsure = Sample(
+    unsure = OrderStatistics(
         trials=4, hit=np.array([0]), steps=np.array([1.0]), middles=np.array([1.0]), cut=True,
         exact=False,
     )  # fmt: skip
@@ -132,7 +137,7 @@ def test_best_of_10_about_halves_the_noise_of_the_minimum() -> None:
     independent points, whose own scatter is in both, there is little to win.
     """
     rng = np.random.default_rng(6)
-    weight, left = subsets.weights(64, 10, 10)
+    weight, left = weights(64, 10, 10)
 
     def ratio(dimensions: int, noise: float, *, sobol: bool) -> float:
         shape = (400, 64, dimensions)
@@ -178,7 +183,7 @@ def test_curves_run_on_the_estimator(search: Make) -> None:
         assert ten.minimum == one.steps
         assert ten.trial == one.trial
         middles = np.sort(middle_of(mine["steps_to_target"], mine["last_miss"]))
-        weight, _ = subsets.weights(24, 10, 24)
+        weight, _ = weights(24, 10, 24)
         assert ten.middles[0] == pytest.approx(np.exp(weight @ np.log(middles)))
         assert ten.bar is not None
         assert ten.bar[0] < ten.steps < ten.bar[1]  # type: ignore[operator]

@@ -7,7 +7,7 @@ import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.curves.estimators import Sample
+from analysis.curves.estimators import OrderStatistics
 from analysis.curves.runs import Runs
 
 BUDGET = 60
@@ -58,8 +58,8 @@ def train(true: list[float], order: list[int], keep: int | None, pack: int) -> p
     )
 
 
-def sample(frame: pd.DataFrame, n: int, keep: int | None) -> Sample:
-    return Sample.of(Runs.of(frame), np.arange(n), keep)
+def sample(frame: pd.DataFrame, n: int, keep: int | None) -> OrderStatistics:
+    return OrderStatistics.of(Runs.of(frame), np.arange(n), keep)
 
 
 @given(tables)

@@ -121,17 +121,17 @@ def test_every_line_has_its_own_colour_marker_and_dashes() -> None:
 
 
 def test_regimes_that_are_only_bounded_are_hatched(plain_curve: Callable[..., Curve]) -> None:
-    from analysis.fit.regime_spans import stretches
+    from analysis.fit.reference_lines import regime_spans
 
     sizes = [2.0**i for i in range(12)]
     wide = regimes(plain_curve(sizes, [1e4 / size for size in sizes[:-1]] + [5.2]))
     assert wide.maximal_parallelism_from.high is None
-    assert [one.sure for one in stretches(wide) if one.regime == 0] == [
+    assert [one.sure for one in regime_spans(wide) if one.regime == 0] == [
         wide.perfect_scaling_until.reached
     ]
     rng = np.random.default_rng(0)
     steps = [100 * (1 + 40 / size) * np.exp(rng.normal(0, 0.02)) for size in sizes]
-    whole = stretches(regimes(plain_curve(sizes, steps)))
+    whole = regime_spans(regimes(plain_curve(sizes, steps)))
     assert [one.regime for one in whole] == [0, 1, 2]
     assert all(one.sure for one in whole)
     assert whole[0].high == whole[1].low

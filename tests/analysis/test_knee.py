@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.fit import quantities as q
+from analysis.fit import knee as q
 from analysis.fit.knee import jacobian, log_steps, sharp, theta
 
 X = np.log(2.0) * np.arange(12.0)
@@ -59,12 +59,12 @@ def test_a_held_quantity_has_the_value_it_is_held_at(
 
 
 @given(knees, st.sampled_from(KINDS), st.floats(0.05, 0.95))
-def test_derivatives_of_the_slaved_parameter(params: np.ndarray, kind: int, share: float) -> None:
+def test_derivatives_of_the_given_up_parameter(params: np.ndarray, kind: int, share: float) -> None:
     sloped = np.array([params[3] != 1.0])
     if kind == q.PERFECT and sloped[0]:
         return
     at, kinds = np.array([share * X[-1]]), np.array([kind])
-    place = q.slaved(kinds)[0].argmax()
+    place = q.given_up(kinds)[0].argmax()
     _, by = q.hold(kinds, at, params[None], span(), sloped)
     free = [i for i in (range(4) if sloped[0] else range(3)) if i != place]
     for i in free:

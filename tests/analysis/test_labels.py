@@ -67,7 +67,7 @@ def test_a_target_met_before_the_first_step_is_told(search: Make) -> None:
     trials.loc[trials.index[:2], ["steps_to_target", "last_miss"]] = 0.0
     (curve,) = curves(trials)
     assert curve.points[0].steps == 0
-    assert any("met before the first step at batch size 1: of that" in n for n in curve.notes)
+    assert any("met before the first step at batch size 1: there is" in n for n in curve.notes)
     assert not any("first step" in note for note in curves(search())[0].notes)
     assert curve.tabulate()[0]["half_trials_ratio"] is None
     found = regimes(curve)

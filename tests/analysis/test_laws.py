@@ -102,7 +102,7 @@ def test_zhang_and_others_law(plain_curve: Plain) -> None:
     assert law.exponent.value == pytest.approx(0.47, abs=0.01)
     assert law.exponent.low < 0.47 < law.exponent.high  # type: ignore[operator]
     assert law.notes == (
-        "if every curve lay on the law exactly, its exponent were 0.47 [0.41, 0.54]: "
+        "if every curve lay on the law exactly, its exponent would be 0.47 [0.41, 0.54]: "
         "the curves do not contradict that",
     )
     millions = {f"transformer_{name.lower()}": float(name[:-1]) for name in THEIRS}
@@ -154,7 +154,7 @@ def test_bounded_curves_are_left_out_and_named(plain_curve: Plain) -> None:
     ("against", "message", "hint"),
     [
         ("widht", "no column 'widht'", "did you mean width?"),
-        ("depth_of_it", "no column 'depth_of_it'", "there are: optimizer, width, target"),
+        ("depth_of_it", "no column 'depth_of_it'", "columns: optimizer, width, target"),
         ("optimizer", "optimizer of sgd 16 is 'sgd', not a size", "transformer_85m"),
         ("target", "target of sgd 16 is None", "a number"),
     ],

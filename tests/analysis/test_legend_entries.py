@@ -13,7 +13,7 @@ from matplotlib.legend import Legend
 
 from analysis import Curve, Point, figures
 from analysis.curves.estimators import MEDIAN
-from analysis.curves.repeats import Repeats
+from analysis.curves.points import Repeats
 from tests.analysis.legible import faults
 
 pytestmark = pytest.mark.usefixtures("closed_figures")

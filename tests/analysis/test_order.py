@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.curves.order import error_bar, last_exact, order_statistic
+from analysis.curves.runs import error_bar, last_exact, order_statistic
 
 
 def test_missing_values_are_beyond_every_other() -> None:

@@ -14,7 +14,7 @@ import pytest
 import results
 from analysis import compare, curves, figures
 from analysis.figure_data import FigureData, Query
-from analysis.fit.comparisons import words
+from analysis.fit.comparisons import ratio_text
 from results.errors import ResultsError
 from tests.analysis.measured import GOAL, SIZES, TRIALS, measured
 from tests.analysis.reference import hold
@@ -88,7 +88,7 @@ def test_ratios_of_the_forest_are_the_comparisons(own: FigureData) -> None:
     for one in compare(own.curves, own.regimes, "sgd"):
         if one is None:
             continue
-        assert words(one.ratios["critical_batch_size"]) in said
+        assert ratio_text(one.ratios["critical_batch_size"]) in said
         for name, ratio in one.ratios.items():
             row = frame.loc[(one.label, name)]
             found = [row[f"ratio_{end}"] for end in ("value", "low", "high")]

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy.stats import f as f_distribution
 
-from analysis.fit.estimate import QUANTITIES, estimate
-from analysis.fit.knee import log_steps, theta
+from analysis.fit.estimate import estimate
+from analysis.fit.knee import QUANTITIES, log_steps, theta
 
 X = np.log(2.0) * np.arange(12.0)
 

@@ -181,7 +181,7 @@ def test_what_runs_of_a_batch_size_share_is_in_the_intervals() -> None:
     assert 0.85 <= held["means"] <= 0.95
 
 
-def test_dropping_every_second_look(
+def test_dropping_every_second_evaluation(
     search: Callable[..., pd.DataFrame], looks: Callable[..., np.ndarray]
 ) -> None:
     trials = search(noise=0.02)
@@ -203,11 +203,13 @@ def test_dropping_every_second_look(
     pairs = list(zip(curve.coarse.points, curve.points, strict=True))
     assert all(thin.steps >= fine.steps for thin, fine in pairs)  # type: ignore[operator]
     assert any(thin.steps > fine.steps for thin, fine in pairs)  # type: ignore[operator]
-    assert not any("second look" in note for note in regimes(curve).notes)
+    assert not any("second evaluation" in note for note in regimes(curve).notes)
     coarse = measured[measured["step"].isin([1, *grid[::40], grid[-1]])]
     hits = measured[measured["validation_error"] < 0.5]
     (curve,) = curves(trials, measurements=pd.concat([coarse, hits]).drop_duplicates())
-    assert any(note.startswith("with every second look dropped") for note in regimes(curve).notes)
+    assert any(
+        note.startswith("with every second evaluation dropped") for note in regimes(curve).notes
+    )
 
 
 def test_wrong_arguments(plain_curve: Plain) -> None:

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis import curves
-from analysis.curves.repeats import Repeats, note
+from analysis.curves.points import Repeats
+from analysis.curves.search_points import repeats_note
 
 Make = Callable[..., pd.DataFrame]
 
@@ -121,10 +122,10 @@ def test_one_that_broke_off_says_nothing_and_one_that_diverged_never_arrived(
 
 def test_what_they_say_of_the_minima() -> None:
     pairs = [(100.0, Repeats(steps=(110.0, 120, 130))), (50.0, Repeats(steps=(50.0,)))]
-    assert note(pairs) == (
+    assert repeats_note(pairs) == (
         "trained again with fresh seeds, the best configuration takes 1.10 times its best trial's "
         "steps (the median of 2 batch sizes, 1.00 to 1.20)"
     )
     lost = (9.0, Repeats(steps=(np.inf,)))
-    assert str(note([*pairs, lost])).endswith("; at 1 it mostly misses the target")
-    assert note([lost]) is None
+    assert str(repeats_note([*pairs, lost])).endswith("; at 1 it mostly misses the target")
+    assert repeats_note([lost]) is None

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from analysis import Curve, curves, figures
-from analysis.curves.trial_outcomes import shares
+from analysis.curves.runs import shares
 from results.errors import ResultsError
 
 Make = Callable[..., pd.DataFrame]

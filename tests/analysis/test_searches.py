@@ -13,7 +13,7 @@ import pytest
 from analysis import Curve, curves
 from analysis.curves.groups import widen
 from analysis.curves.runs import Runs
-from analysis.curves.searches import Search
+from analysis.curves.samples import Search
 
 Make = Callable[..., pd.DataFrame]
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.curves.subsets import expected, fewest, least_known, weights
+from analysis.curves.estimators import expected, fewest, least_known, weights
 
 counts = st.integers(1, 60).flatmap(
     lambda trials: st.tuples(st.just(trials), st.integers(1, trials), st.integers(0, trials))

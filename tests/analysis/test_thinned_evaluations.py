@@ -1,4 +1,4 @@
-"""Steps to target with every second look dropped."""
+"""Steps to target with every second evaluation dropped."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from results.reader import Results
 from results.store import Store
 from results.targets.evaluations import Evaluations
 from results.targets.first_hits import Batch
-from tests.analysis import plain_looks
+from tests.analysis import plain_thinning
 
 LOOKS = [1, 2, 4, 8, 16, 32]  # kept: 1, 4, 16
 
@@ -176,7 +176,7 @@ def test_it_drops_what_the_plain_way_drops(
     places = list(range(len(measured)))
     random.shuffle(places)
     measured = measured.iloc[places].reset_index(drop=True)
-    expected = plain_looks.every_second(trials, measured)
+    expected = plain_thinning.every_second(trials, measured)
     found = thinned_evaluations.every_second(trials, _Pieces(measured, size))
     if found is None:
         assert expected["steps_to_target"].equals(trials["steps_to_target"].astype(float))
@@ -218,7 +218,7 @@ def test_a_results_folder_is_passed_over_not_held(
 ) -> None:
     run = _dataset(tmp_path / "runs")
     measured = run.read_measurements(["study", "trial", "step", "validation_error"])
-    expected = plain_looks.every_second(run.trials, measured)
+    expected = plain_thinning.every_second(run.trials, measured)
     assert not expected["steps_to_target"].equals(run.trials["steps_to_target"])
     monkeypatch.setattr("results.store._ROW_GROUP", 7)
     monkeypatch.setattr(Results, "read_measurements", None)

@@ -10,15 +10,14 @@ import pandas as pd
 import pytest
 
 from analysis import curves, regimes
-from analysis.curves.estimators import Sample
-from analysis.curves.trials_needed import Budget, budget, note
+from analysis.curves.estimators import Budget, OrderStatistics, budget, budget_note
 
 Make = Callable[..., pd.DataFrame]
 
 
-def sample(steps: list[float], trials: int) -> Sample:
+def sample(steps: list[float], trials: int) -> OrderStatistics:
     found = np.array(sorted(steps))
-    return Sample(
+    return OrderStatistics(
         trials=trials, hit=np.arange(len(steps)), steps=found, middles=found, cut=True
     )  # fmt: skip
 
@@ -67,7 +66,7 @@ def test_the_rule_on_searches_whose_answer_is_known() -> None:
             found.append((size, best))
         left = np.mean([each.expected[-1] for _, each in found]) / 100 - 1
         half = np.mean([each.expected[31] for _, each in found]) / 100 - 1
-        text = note(found)
+        text = budget_note(found)
         assert text is not None
         assert half / left == pytest.approx(2 ** (2 / dimensions), rel=0.15)
         cost = (half - left) / (1 + left)
@@ -76,19 +75,22 @@ def test_the_rule_on_searches_whose_answer_is_known() -> None:
 
 def test_the_sentence() -> None:
     enough = [(8, made(64, 4, 1.02)), (16, made(64, 4, 1.06))]
-    assert note(enough) == (
+    assert budget_note(enough) == (
         "64 trials were enough: the best of half as many takes 4.0% more steps (at most 6%, at "
         "batch size 16)"
     )
     few = [(8, made(64, 4, 1.3))]
-    assert note(few) == "64 trials may be too few: the best of half as many takes 30.0% more steps"
+    assert (
+        budget_note(few)
+        == "64 trials may be too few: the best of half as many takes 30.0% more steps"
+    )
     unknown = [(8, budget(sample([9.0], 48))), (16, budget(sample([9.0], 48)))]
-    text = note([(size, each) for size, each in unknown if each is not None])
+    text = budget_note([(size, each) for size, each in unknown if each is not None])
     assert text == (
         "whether 48 trials were enough cannot be told: only 1 of the best is known, which says "
         "little of half as many"
     )
-    assert note([]) is None
+    assert budget_note([]) is None
 
 
 def test_of_an_enlarged_space_the_first_part_is_counted() -> None:
@@ -97,7 +99,7 @@ def test_of_an_enlarged_space_the_first_part_is_counted() -> None:
     assert (found.trials, found.first) == (96, 24)
     assert found.shares[-1] == 24
     assert found.shares[0] == found.n[0] / 4
-    assert str(note([(8, found)])).startswith("24 trials ")
+    assert str(budget_note([(8, found)])).startswith("24 trials ")
 
 
 def test_points_have_it_as_columns_and_regimes_as_a_note(search: Make) -> None:

@@ -138,7 +138,7 @@ def test_a_law_across_curves(command: Command, here: Path) -> None:
     assert mended.status == 1
     assert (
         mended.err
-        == "error: no column 'wdith' tells these curves apart\nhint: did you mean width?\n"
+        == "error: no column 'wdith' distinguishes these curves\nhint: did you mean width?\n"
     )
 
 
@@ -251,6 +251,7 @@ def test_a_query_without_rows_says_so(command: Command, small: Path) -> None:
         ("workloads", "digits-mlp"),
         ("optimizers", "nesterov"),
         ("schedules", "cosine"),
+        ("layouts", "data"),
         ("figures", "learning_rate"),
         ("experiments", "digits-small"),
     ],

@@ -26,7 +26,7 @@ PAGES = ["README.md", *DOCS]
 LANGUAGES = {"python", "yaml", "csv", "sh", "text"}
 
 
-_SWEPT = ("docs/first-hour.md", "docs/optimizers.md", "docs/running.md")
+_SWEPT = ("docs/first-hour.md", "docs/optimizers.md", "docs/running.md", "docs/techniques.md")
 UNPROBED = dict.fromkeys(_SWEPT, ("--set", "engine=module"))
 """Of many short studies most of the time would go into asking which engine is faster."""
 

@@ -17,8 +17,8 @@ from analysis.fit.estimate import fitted
 from batchscale.run import Run
 from experiments import optimizers
 from experiments.training.batch_order import BatchOrder
-from experiments.training.evaluation_grid import looks
-from experiments.training.threads import one_thread
+from experiments.training.evaluation_grid import evaluation_steps
+from experiments.training.threads import single_thread
 from tests.batchscale.conftest import ignore
 from tests.docs.conftest import program
 from workloads.digits import DigitsMLP, splits
@@ -39,7 +39,7 @@ class Measured(NamedTuple):
 @pytest.fixture(scope="module")
 def minimal() -> Iterator[Any]:
     """What docs/minimal.py defines."""
-    with one_thread():
+    with single_thread():
         yield program("minimal")
 
 
@@ -111,7 +111,7 @@ def test_batches_are_those_of_the_platform(minimal: Any, batch_size: int) -> Non
 
 @pytest.mark.parametrize("budget", [1, 2, 100, 4001])
 def test_the_evaluation_grid_is_that_of_the_platform(minimal: Any, budget: int) -> None:
-    assert tuple(minimal.evaluation_grid(budget)) == looks(1.05, budget)
+    assert tuple(minimal.evaluation_grid(budget)) == evaluation_steps(1.05, budget)
 
 
 def test_target_and_search_space_are_the_defaults_of_the_platform(minimal: Any) -> None:

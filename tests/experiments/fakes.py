@@ -12,15 +12,17 @@ import os
 import queue
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from experiments.encoding import MalformedError
+from experiments.parallel.ranks import SOLO, Ranks
 from experiments.plan import Measurement, Outcome, Pack, Study, Trial, WorkloadRef
 from experiments.search import History
-from experiments.training.evaluation_grid import looks
-from experiments.training.ranks import SOLO, Ranks
+from experiments.training.evaluation_grid import evaluation_steps
 from results.targets.target import Target
 
 TARGET = Target.parse("validation_error < 0.05")
@@ -77,7 +79,7 @@ def points(count: int, *, seed: int = 0, diverging: float = 0.2) -> list[float]:
 
 
 class FakeTraining:
-    """As ``experiments.training.loop.Training``, for points.
+    """As ``experiments.training.pack_training.Training``, for points.
 
     ``FAKE_SECONDS`` is slept at each look, and the first one waits for the file ``FAKE_GATE``; what
     ``FAKE_RAISE`` names (the id's end) raises at its third look; the ids that begin to train are
@@ -97,20 +99,29 @@ class FakeTraining:
         self.engine = "module" if pack.engine == "auto" else pack.engine
         self.paused: dict[str, bytes] = {}
         self.not_kept: str | None = None
-        self.step, self.steps, self._known = 0, 0, sorted(pack.known)
+        self.step, self.steps, self._clock = 0, 0, 0
+        self._known = sorted(pack.known)
         self._left = [t.id for t in pack.trials]
         self._last: dict[str, int] = dict.fromkeys(self._left, 0)
         self._born: dict[str, int] = dict.fromkeys(self._left, 0)
-        if snapshot is not None:
-            self.step, self._left, self._last, self._born, reached = json.loads(snapshot)
-            self._known = sorted([*self._known, *reached])
         self._reached: list[int] = []
+        if snapshot is not None:
+            held = _read(snapshot)
+            if not isinstance(held, list) or len(held) != 5:
+                raise MalformedError("not a snapshot of a fake")
+            clock, self._left, self._last, self._born, self._reached = held
+            self._known = sorted([*self._known, *self._reached])
+            self._advance(clock)
         self._log(self._left, self.step)
 
     def _log(self, trials: Sequence[str], step: int) -> None:
         if log := os.environ.get("FAKE_LOG"):
             with open(log, "a") as stream:
                 stream.writelines(f"{trial} {step}\n" for trial in trials)
+
+    def _advance(self, clock: int) -> None:
+        self._clock = clock
+        self.step = max((clock - self._born[trial] for trial in self._left), default=0)
 
     @property
     def active(self) -> tuple[str, ...]:
@@ -123,28 +134,32 @@ class FakeTraining:
         self.pack = replace(self.pack, trials=(*self.pack.trials, *trials))
         for trial in trials:
             self._left.append(trial.id)
-            self._last[trial.id], self._born[trial.id] = 0, self.step
+            self._last[trial.id], self._born[trial.id] = 0, self._clock
         self._log([trial.id for trial in trials], 0)
 
-    def resume(self, held: Mapping[str, bytes]) -> set[str]:
-        for trial, data in held.items():
-            self._last[trial] = json.loads(data)
-            self._born[trial] = self.step - self._last[trial]
-            self._log([trial], self._last[trial])
-        return set(held)
+    def resume(self, paused: Mapping[str, bytes]) -> set[str]:
+        resumed = set()
+        for trial, data in paused.items():
+            with suppress(MalformedError):
+                self._last[trial] = _read(data)
+                resumed.add(trial)
+                self._born[trial] = self._clock - self._last[trial]
+                self._log([trial], self._last[trial])
+        self._advance(self._clock)
+        return resumed
 
     def snapshot(self) -> bytes | None:
-        held = (self.step, self._left, self._last, self._born, self._reached)
+        held = (self._clock, self._left, self._last, self._born, self._reached)
         return json.dumps(held).encode()
 
     def run(
         self, should_stop: Callable[[], bool] = lambda: False
     ) -> Iterator[list[Measurement | Outcome]]:
-        grid = looks(self.pack.study.evaluation_ratio, self.pack.study.budget_steps)
+        grid = evaluation_steps(self.pack.study.evaluation_ratio, self.pack.study.budget_steps)
         while self._left:
             # Each trial looks at steps of its own, counted from where it joined.
             ahead = [
-                self._born[t] + min(look for look in grid if look > self.step - self._born[t])
+                self._born[t] + min(look for look in grid if look > self._clock - self._born[t])
                 for t in self._left
             ]
             if seconds := float(os.environ.get("FAKE_SECONDS", "0")):
@@ -153,12 +168,12 @@ class FakeTraining:
                 time.sleep(0.02)
             if should_stop():
                 return
-            self.steps += len(self._left) * (min(ahead) - self.step)
-            self.step = min(ahead)
+            self.steps += len(self._left) * (min(ahead) - self._clock)
+            self._advance(min(ahead))
             at = {
-                t: self.step - self._born[t]
+                t: self._clock - self._born[t]
                 for t, next_ in zip(self._left, ahead, strict=True)
-                if next_ == self.step
+                if next_ == self._clock
             }
             if len(grid) > 3:
                 self._raise([trial for trial, step in at.items() if step == grid[3]])
@@ -209,6 +224,13 @@ class FakeTraining:
         elif step == study.budget_steps:
             self._left.remove(trial.id)
             yield end
+
+
+def _read(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except ValueError as error:
+        raise MalformedError("a fake did not write it") from error
 
 
 def _open() -> bool:

@@ -14,7 +14,7 @@ from experiments.execution.sweep import sweep
 from experiments.execution.worker import Pace
 from experiments.plan import Measurement, Outcome
 from experiments.scheduling.events import Event
-from experiments.training.loop import Training
+from experiments.training.pack_training import Training
 from tests.experiments.fakes import FakeTraining
 
 GIVEN = ("FAKE_SECONDS", "FAKE_GATE", "REAL_SECONDS")

@@ -11,7 +11,7 @@ import torch
 from experiments.engines import Engine
 from experiments.engines.base import gather
 from experiments.plan import Outcome, Pack, Study, Trial
-from experiments.training.loop import Training
+from experiments.training.pack_training import Training
 from tests.problems import (
     OPTIMIZERS,
     SCHEDULES,

@@ -7,7 +7,7 @@ import json
 import math
 import pickle
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from experiments.encoding import (
     to_fields,
 )
 from experiments.plan import Measurement, Outcome
-from experiments.training.trial_progress import BracketRefinement, TrialProgress
+from experiments.training.refinement import BracketRefinement, RefinementState
 
 scalars = (
     st.none()
@@ -328,28 +328,35 @@ def test_a_field_of_another_type_is_refused(change: dict[str, Any]) -> None:
             from_fields(Point, other)
 
 
-def test_measurements_and_courses_with_all_they_hold() -> None:
-    ended = Outcome(
+def test_measurements_and_the_state_of_a_refinement() -> None:
+    outcome = Outcome(
         trial="a", status="COMPLETE", stop_reason="target", steps_run=3, examples_run=24
     )
-    walk = BracketRefinement(steps=(2, 3), hit=4, miss=1, ended=ended, after={"step": 4})
-    course = TrialProgress(
-        next=2, last=1, hit=(4, 1), held={"weights": torch.arange(3.0)}, walk=walk
+    bracket = BracketRefinement(
+        steps=(2, 3), hit=4, miss=1, outcome=outcome, state={"w": torch.ones(2)}
     )
-    read = TrialProgress.from_plain(decode(encode(course.to_plain())))
-    assert read.walk == walk
-    assert same(read.held, course.held)
-    assert (read.next, read.last, read.hit, read.refined) == (2, 1, (4, 1), None)
+    state = RefinementState(
+        misses={"b": {"weights": torch.arange(3.0)}},
+        brackets={"a": bracket, "b": replace(bracket, outcome=None, state=None)},
+        refined={"b": (4, 3)},
+    )
+    plain = state.to_plain()
+    read = RefinementState.from_plain(decode(encode(plain)), ["a", "b"])
+    assert same(read.to_plain(), plain)
+    assert (read.brackets["a"].outcome, read.brackets["b"].outcome) == (outcome, None)
     point = Measurement(
         trial="a", step=1, examples=8, train_seconds=0.5, metrics={"e": math.inf, "f": 0.1}
     )
     assert from_fields(Measurement, decode(encode(to_fields(point)))) == point
-    plain = course.to_plain()
+    bracket_of_a = plain["brackets"]["a"]
     for wrong in (
-        {**plain, "next": "2"},
-        {**plain, "walk": {**plain["walk"], "hit": None}},
-        {**plain, "walk": {**plain["walk"], "ended": {"trial": "a"}}},
-        {**plain, "walk": 1},
+        None,
+        {**plain, "misses": None},
+        {**plain, "brackets": 1},
+        {**plain, "brackets": {"a": {**bracket_of_a, "hit": None}}},
+        {**plain, "brackets": {"a": {**bracket_of_a, "outcome": {"trial": "a"}}}},
+        {**plain, "refined": {"b": (4, "3")}},
+        {**plain, "refined": {"c": (4, 3)}},
     ):
         with pytest.raises(MalformedError):
-            TrialProgress.from_plain(wrong)
+            RefinementState.from_plain(wrong, ["a", "b"])

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from experiments.engines.metric_sums import MetricSums, chunks
+from experiments.parallel.ranks import SOLO
 from experiments.plan import WorkloadRef
-from experiments.training.ranks import SOLO
 from tests.problems import engine, study, trials
 
 OWN = """
@@ -52,16 +52,16 @@ def test_a_mean_of_batch_means_would_differ() -> None:
     """The last short chunk weighs what it holds: 3 examples, not a whole chunk."""
     sums = MetricSums(1, torch.device("cpu"))
     values = torch.tensor([0.0] * 10 + [1.0] * 3)
-    for indices in chunks(13, 10, SOLO):
+    for indices in chunks(slice(0, 13), 10):
         sums.add({"error": values[indices]}, len(indices))
-    assert sums.means(SOLO) == [{"error": 3 / 13}]
+    assert sums.means(SOLO.all_reduce_) == [{"error": 3 / 13}]
 
 
 def test_float32_values_are_summed_in_float64() -> None:
     sums = MetricSums(1, torch.device("cpu"))
     sums.add({"loss": torch.full((10_000,), 1e8, dtype=torch.float32)}, 10_000)
     sums.add({"loss": torch.ones(1, dtype=torch.float32)}, 1)
-    assert sums.means(SOLO)[0]["loss"] == (1e12 + 1) / 10_001
+    assert sums.means(SOLO.all_reduce_)[0]["loss"] == (1e12 + 1) / 10_001
 
 
 @pytest.mark.parametrize("kind", ["module", "stacked"])

@@ -8,12 +8,12 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.training.evaluation_grid import looks
+from experiments.training.evaluation_grid import evaluation_steps
 
 
 @given(ratio=st.floats(1.001, 2), budget=st.integers(1, 20_000))
 def test_the_grid_rises_geometrically_to_the_budget(ratio: float, budget: int) -> None:
-    grid = looks(ratio, budget)
+    grid = evaluation_steps(ratio, budget)
     assert grid[0] == 1
     assert grid[-1] == budget
     for before, after in itertools.pairwise(grid):
@@ -22,9 +22,12 @@ def test_the_grid_rises_geometrically_to_the_budget(ratio: float, budget: int) -
 
 @given(ratio=st.floats(1.01, 2), budget=st.integers(1, 5000), more=st.integers(1, 5000))
 def test_raising_the_budget_moves_no_look(ratio: float, budget: int, more: int) -> None:
-    assert looks(ratio, budget + more)[: len(looks(ratio, budget)) - 1] == looks(ratio, budget)[:-1]
+    assert (
+        evaluation_steps(ratio, budget + more)[: len(evaluation_steps(ratio, budget)) - 1]
+        == evaluation_steps(ratio, budget)[:-1]
+    )
 
 
 def test_about_one_look_every_five_percent() -> None:
-    assert looks(1.05, 30)[:22] == (*range(1, 22), 23)
-    assert len(looks(1.05, 65_000)) < 200
+    assert evaluation_steps(1.05, 30)[:22] == (*range(1, 22), 23)
+    assert len(evaluation_steps(1.05, 65_000)) < 200

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from experiments.config.file import load
 from experiments.scheduling import forecast as module
 from experiments.scheduling.forecast import PROBE_SECONDS, Forecast, forecast, packs
-from experiments.training.evaluation_grid import looks
+from experiments.training.evaluation_grid import evaluation_steps
 from tests.problems import study
 
 
@@ -56,7 +56,7 @@ def test_each_batch_size_takes_what_the_machine_takes(machine: Machine) -> None:
     found = _forecasts("grid.batch_size=1..1024")
     assert 2 <= len(machine.probes) <= 4
     for size, (of, cost) in found.items():
-        count = len(looks(1.05, of.budget_steps))
+        count = len(evaluation_steps(1.05, of.budget_steps))
         evaluations = sum(count * models * machine.evaluation for models in (16, 16, 32))
         steps = sum(of.budget_steps * machine.step("stacked", size, m) for m in (16, 16, 32))
         assert cost.evaluation_seconds == pytest.approx(evaluations)

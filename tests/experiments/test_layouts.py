@@ -15,12 +15,20 @@ import torch.multiprocessing as mp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.plan import Pack, WorkloadRef
-from experiments.training.loop import Training
-from experiments.training.ranks import TorchRanks, share
+from experiments import parallel
+from experiments.config.file import load
+from experiments.engines import make_engine, stackable
+from experiments.errors import ExperimentError
+from experiments.execution.staging import staged
+from experiments.parallel.data import DataParallel
+from experiments.parallel.ranks import SingleRank, TorchRanks
+from experiments.plan import Layout, Pack, Study, WorkloadRef
+from experiments.records.rows import layout_columns
+from experiments.training.pack_training import Training
+from experiments.training.study_context import StudyContext
 from results.targets.target import Target
 from tests.forked import METHOD
-from tests.problems import engine, largest_difference, outcomes, study, train, trials
+from tests.problems import engine, largest_difference, outcomes, study, trials
 
 WALKED = "validation_error < 0.07"
 AUGMENTED = """
@@ -127,10 +135,17 @@ def test_ghost_batches_do_not_depend_on_micro_batches(own) -> None:
         assert largest_difference(a.weights(row), b.weights(row)) < 1e-8
 
 
+class Rank(SingleRank):
+    """A rank of a group that never communicates."""
+
+    def __init__(self, rank: int, size: int) -> None:
+        self.rank, self.size = rank, size
+
+
 @given(batch=st.integers(1, 5000), size=st.integers(1, 9), unit=st.sampled_from([1, 2, 8, 32]))
 def test_shares_are_a_partition_in_whole_units(batch: int, size: int, unit: int) -> None:
     batch *= unit
-    parts = [share(batch, rank, size, unit) for rank in range(size)]
+    parts = [DataParallel().join(Rank(rank, size)).share(batch, unit) for rank in range(size)]
     assert parts[0].start == 0
     assert parts[-1].stop == batch
     for before, after in itertools.pairwise(parts):
@@ -140,6 +155,110 @@ def test_shares_are_a_partition_in_whole_units(batch: int, size: int, unit: int)
     assert max(lengths) - min(lengths) <= unit
 
 
+LAYOUTS = """
+import torch
+from torch import nn
+import torch.distributed as dist
+from batchscale import ParallelLayout
+
+
+class Gathered(ParallelLayout):
+    # Each gradient by itself, gathered on every rank and added there.
+    stacks = True
+
+    def reduce_gradients(self, gradients):
+        for gradient in gradients:
+            parts = [torch.empty_like(gradient) for _ in range(self.ranks.size)]
+            dist.all_gather(parts, gradient)
+            gradient.copy_(sum(parts))
+
+    def all_reduce(self, sums):
+        return self.ranks.all_reduce_(sums)
+
+
+class Summed(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x, ranks):
+        context.ranks = ranks
+        return ranks.all_reduce_(x.clone())
+
+    @staticmethod
+    def backward(context, gradient):
+        return gradient, None
+
+
+class Copied(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x, ranks):
+        context.ranks = ranks
+        return x
+
+    @staticmethod
+    def backward(context, gradient):
+        return context.ranks.all_reduce_(gradient.clone()), None
+
+
+class Columns(nn.Module):
+    # A share of the inputs of a linear layer; the outputs of all ranks are added.
+    def __init__(self, linear, ranks):
+        super().__init__()
+        self.ranks, width = ranks, linear.in_features // ranks.size
+        self.part = slice(ranks.rank * width, (ranks.rank + 1) * width)
+        self.weight = nn.Parameter(linear.weight.detach()[:, self.part].clone())
+        self.bias = nn.Parameter(linear.bias.detach().clone())
+
+    def forward(self, x):
+        x = Copied.apply(x, self.ranks)[:, self.part]
+        return Summed.apply(x @ self.weight.T, self.ranks) + self.bias
+
+
+class Split(ParallelLayout):
+    # Every rank has a share of the last linear layer and sees the whole global batch.
+    summary = "the last layer, by its inputs"
+
+    @property
+    def model_ranks(self):
+        return self.ranks.size
+
+    def wrap(self, model):
+        model[-1] = Columns(model[-1], self.ranks)
+        return model
+
+    def reduce_gradients(self, gradients):
+        pass
+
+    def all_reduce(self, sums):
+        return sums
+
+    def all_true(self, flags):
+        return self.ranks.all_reduce_(flags.int()) == self.ranks.size
+
+    def state(self, model, optimizer):
+        whole, layer = dict(model.state_dict()), model[-1]
+        weight = whole[f"{len(model) - 1}.weight"]
+        parts = weight.new_zeros(len(weight), weight.shape[1] * self.ranks.size)
+        parts[:, layer.part] = weight
+        whole[f"{len(model) - 1}.weight"] = self.ranks.all_reduce_(parts)
+        return {"model": whole, "optimizer": optimizer.state_dict()}
+
+    def load(self, model, optimizer, state):
+        name, layer = f"{len(model) - 1}.weight", model[-1]
+        part = state["model"][name][:, layer.part]
+        super().load(model, optimizer, {**state, "model": {**state["model"], name: part}})
+"""
+
+
+@pytest.fixture
+def layout(tmp_path: Path):
+    (tmp_path / "layouts.py").write_text(LAYOUTS)
+
+    def of(spec: str, **changes) -> Study:
+        base = study(workload=WorkloadRef(spec="digits-mlp", base=str(tmp_path)), **changes)
+        return replace(base, layout=Layout(name=f"layouts.py:{spec}"))
+
+    return of
+
+
 def _worker(rank: int, size: int, port: int, jobs, folder: str) -> None:
     torch.set_num_threads(1)
     dist.init_process_group(
@@ -147,41 +266,22 @@ def _worker(rank: int, size: int, port: int, jobs, folder: str) -> None:
     )
     group = TorchRanks()
     for number, (of, some, kind) in enumerate(jobs):
-        training = Training(Pack(id="p", study=of, trials=some, engine=kind), group=group)
-        events = [event for look in training.run() for event in look]
+        pack = Pack(id="p", study=of, trials=some, engine=kind)
+        training = Training(pack, group=group, keep_weights=True)
+        events = [event for part in training.run() for event in part]
         if rank == 0:
-            torch.save(events, f"{folder}/{number}.pt")
+            torch.save((events, training.final), f"{folder}/{number}.pt")
     dist.destroy_process_group()
 
 
-def test_two_workers_give_what_one_gives(own, tmp_path: Path, monkeypatch) -> None:
+def check_against_one_worker(jobs, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two workers give the outcomes, the losses and the weights of one, which has no layout."""
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
-    jobs = []
-    for kind in ("module", "stacked"):
-        for batch_size in (1, 63):
-            of = study(
-                precision="float64", optimizer="momentum", batch_size=batch_size, budget_steps=15
-            )
-            jobs.append((of, trials(of, 3), kind))
-        for name in ("Noisy", "Streamed", "Dropped"):
-            of = study(workload=own(name), precision="float64", batch_size=23, budget_steps=15)
-            jobs.append((of, trials(of, 2), kind))
-        walks = study(precision="float64", optimizer="adam", budget_steps=60, refine=1.001)
-        walks = replace(walks, evaluation_ratio=1.6, targets=(Target.parse(WALKED),))
-        jobs.append((walks, trials(walks, 3, learning_rate=0.1), kind))
-    normed = study(
-        workload=own("Normed"),
-        precision="float64",
-        batch_size=24,
-        technique={"ghost_batch": 8},
-        budget_steps=15,
-    )
-    jobs.append((normed, trials(normed, 2), "module"))
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
     workers = mp.start_processes(
-        _worker, (2, port, jobs, str(tmp_path)), nprocs=2, join=False, start_method=METHOD
+        _worker, (2, port, jobs, str(folder)), nprocs=2, join=False, start_method=METHOD
     )
     deadline = time.monotonic() + 300
     try:
@@ -192,8 +292,11 @@ def test_two_workers_give_what_one_gives(own, tmp_path: Path, monkeypatch) -> No
             if process.is_alive():
                 process.kill()
     for number, (of, some, kind) in enumerate(jobs):
-        alone = train(of, some, kind)
-        together = torch.load(tmp_path / f"{number}.pt", weights_only=False)
+        plain = replace(of, layout=replace(of.layout, name=None))
+        pack = Pack(id="pack", study=plain, trials=some, engine=kind)
+        training = Training(pack, keep_weights=True)
+        alone = [event for part in training.run() for event in part]
+        together, weights = torch.load(folder / f"{number}.pt", weights_only=False)
         ends = [
             {t: (o.status, o.steps_to_target, o.refined_steps) for t, o in outcomes(e).items()}
             for e in (alone, together)
@@ -206,3 +309,107 @@ def test_two_workers_give_what_one_gives(own, tmp_path: Path, monkeypatch) -> No
                 assert a.metrics["validation_cross_entropy"] == pytest.approx(
                     b.metrics["validation_cross_entropy"], rel=1e-6
                 )
+        for trial in ends[0]:
+            assert largest_difference(weights[trial], training.final[trial]) < 1e-6
+
+
+def test_two_workers_give_what_one_gives(own, tmp_path: Path, monkeypatch) -> None:
+    jobs = []
+    for kind in ("module", "stacked"):
+        for batch_size in (1, 63):
+            of = study(
+                precision="float64", optimizer="momentum", batch_size=batch_size, budget_steps=15
+            )
+            jobs.append((of, trials(of, 3), kind))
+        for name in ("Noisy", "Streamed", "Dropped"):
+            of = study(workload=own(name), precision="float64", batch_size=23, budget_steps=15)
+            jobs.append((of, trials(of, 2), kind))
+        clipped = study(precision="float64", technique={"clip": 0.05, "ema": 0.5}, budget_steps=15)
+        jobs.append((clipped, trials(clipped, 2), kind))
+        walks = study(precision="float64", optimizer="adam", budget_steps=60, refine=1.001)
+        walks = replace(walks, evaluation_ratio=1.6, targets=(Target.parse(WALKED),))
+        jobs.append((walks, trials(walks, 3, learning_rate=0.1), kind))
+    normed = study(
+        workload=own("Normed"),
+        precision="float64",
+        batch_size=24,
+        technique={"ghost_batch": 8},
+        budget_steps=15,
+    )
+    jobs.append((normed, trials(normed, 2), "module"))
+    check_against_one_worker(jobs, tmp_path, monkeypatch)
+
+
+def test_a_layout_of_a_users_file_gives_what_one_worker_gives(
+    layout, tmp_path: Path, monkeypatch
+) -> None:
+    """Data ranks that add gradients in another way, and model ranks that share a layer."""
+    jobs = []
+    for spec, kind in (("Gathered", "module"), ("Gathered", "stacked"), ("Split", "module")):
+        of = layout(spec, precision="float64", batch_size=63, budget_steps=60, refine=1.001)
+        of = replace(of, evaluation_ratio=1.6, targets=(Target.parse("validation_error < 0.2"),))
+        jobs.append((of, trials(of, 3, learning_rate=0.5), kind))
+    check_against_one_worker(jobs, tmp_path, monkeypatch)
+
+
+def test_a_layout_that_splits_models_is_not_stacked(layout) -> None:
+    of = layout("Split")
+    context = StudyContext.load(of)
+    assert stackable(context, trials(of, 2)) == "layout layouts.py:Split trains one model at a time"
+    assert make_engine("auto", context, trials(of, 2)).kind == "module"
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("dat", "unknown layout 'dat'"),
+        ("layouts.py:Columns", "is not a class of batchscale.ParallelLayout"),
+        ("layouts.py:Halves", "does not define all_reduce"),
+    ],
+)
+def test_what_is_no_layout_is_refused(layout, tmp_path: Path, spec: str, message: str) -> None:
+    of = layout("Split")
+    with (tmp_path / "layouts.py").open("a") as file:
+        file.write("\n\nclass Halves(ParallelLayout):\n    def reduce_gradients(self, g): pass\n")
+    with pytest.raises(ExperimentError, match=message):
+        StudyContext.load(replace(of, layout=Layout(name=spec)))
+
+
+def test_an_experiment_names_its_layout(layout, tmp_path: Path) -> None:
+    layout("Gathered")
+    path = tmp_path / "my.yaml"
+    text = "workload: digits-softmax\ngrid: {{batch_size: 8, optimizer: sgd}}\n{}"
+    path.write_text(text.format(""))
+    (plain,) = load(path).plans()
+    path.write_text(text.format("layout: layouts.py:Gathered\nworkers: 2"))
+    (plan,) = load(path).plans()
+    assert plan.study.layout == Layout(name="layouts.py:Gathered", workers=2)
+    assert replace(plan.study, layout=Layout()) == plain.study  # its identity among the rest
+    assert "name" not in layout_columns(plain.study.layout)
+    assert layout_columns(plan.study.layout)["name"] == "layouts.py:Gathered"
+    with staged(str(tmp_path), ["layouts.py:Gathered"], []) as files:
+        local = files.localize(plan.study)
+        assert isinstance(StudyContext.load(local).layout, parallel.ParallelLayout)
+        assert (Path(files.folder) / "layouts.py").exists()
+    path.write_text(text.format("layout: layouts.py:Gatherd"))
+    with pytest.raises(ExperimentError, match=r"my.yaml:3: layouts.py has no class 'Gatherd'"):
+        load(path).plans()
+
+
+@pytest.mark.parametrize("name", parallel.names())
+def test_every_packaged_layout_on_one_rank_is_the_plain_thing(name: str) -> None:
+    layout = parallel.get(name)
+    assert layout.summary
+    assert layout.data_ranks == layout.model_ranks == 1
+    assert layout.share(10) == slice(0, 10)
+    values = [torch.arange(3.0), torch.ones(2)]
+    layout.reduce_gradients(values)
+    assert layout.all_reduce(torch.ones(1)) == 1
+    assert torch.equal(values[0], torch.arange(3.0))
+    of = study()
+    plain, named = (
+        engine("module", replace(of, layout=Layout(name=n)), trials(of, 1)) for n in (None, name)
+    )
+    for each in (plain, named):
+        each.advance(3)
+    assert largest_difference(plain.weights(0), named.weights(0)) == 0

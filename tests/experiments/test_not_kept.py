@@ -14,7 +14,7 @@ from experiments.execution.sweep import sweep
 from experiments.execution.worker import Pace, run_pack
 from experiments.plan import Pack
 from experiments.scheduling.events import Event, Note, PackStarted
-from experiments.training.loop import Training
+from experiments.training.pack_training import Training
 from tests import problems
 from tests.experiments.test_paused_trials import by_trial, coarse, ends, job, looks, run, some_of
 from tests.experiments.test_untrusted_files import StopsAfter

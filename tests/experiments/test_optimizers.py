@@ -18,7 +18,7 @@ def test_every_registered_optimizer_has_a_default_space_of_its_arguments(name: s
     assert one.name == name
     assert "learning_rate" in one.space
     assert set(one.space) <= one.arguments
-    assert one.own({"learning_rate": 1.0, "decay_steps": 3}) == {"learning_rate": 1.0}
+    assert one.arguments_in({"learning_rate": 1.0, "decay_steps": 3}) == {"learning_rate": 1.0}
 
 
 def test_effective_learning_rate() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from experiments.plan import Pack
-from experiments.training.loop import Training
+from experiments.training.pack_training import Training
 from tests.problems import OPTIMIZERS, engine, outcomes, study, train, trials
 
 pytestmark = pytest.mark.usefixtures("one_thread")

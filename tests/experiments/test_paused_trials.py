@@ -17,8 +17,8 @@ from experiments.execution.ledger import FolderLedger
 from experiments.execution.worker import Pace, run_pack
 from experiments.plan import Outcome, Pack, Study, Trial
 from experiments.scheduling.jobs import Channel, Control, Job
-from experiments.training import paused_trials
-from experiments.training.loop import Training
+from experiments.training import snapshot
+from experiments.training.pack_training import Training
 from tests import problems
 from tests.experiments.fakes import FakeTraining, Pair, Plan, points
 from tests.experiments.fakes import study as fake_study
@@ -89,7 +89,7 @@ def test_a_trial_set_aside_goes_on_bit_for_bit(
 
 def test_models_that_are_too_large_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     of = coarse()
-    monkeypatch.setattr(paused_trials, "_LARGEST_BYTES", 1000)
+    monkeypatch.setattr(snapshot, "LARGEST_BYTES", 1000)
     held, events = first_round(of, some_of(of, 5), "stacked")
     assert held == {}
     assert any(o.stop_reason == "dominated" for o in problems.outcomes(events).values())

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from experiments.engines.randomness import Draw, ExampleRandomness, RandomDraws, key_of
 from experiments.errors import ExperimentError
 from experiments.plan import Pack, WorkloadRef
-from experiments.training.loop import Training
+from experiments.training.pack_training import Training
 from experiments.training.study_context import StudyContext
 from tests.problems import engine, largest_difference, study, trials
 from workloads import WorkloadError

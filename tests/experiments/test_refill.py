@@ -33,7 +33,7 @@ from experiments.scheduling.jobs import (
 from experiments.scheduling.refill import Refill
 from experiments.scheduling.saved import unpack_snapshot
 from experiments.scheduling.study_state import StudyState
-from experiments.training.loop import Training
+from experiments.training.pack_training import Training
 from tests import problems
 from tests.experiments.fakes import FakeTraining, Pair, Plan, points, study
 from tests.experiments.test_worker import results

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.plan import Outcome, Pack, Study, Trial
-from experiments.training.evaluation_grid import bracket, looks, next_evaluation
-from experiments.training.loop import Training
+from experiments.training.evaluation_grid import bracket, evaluation_steps, next_evaluation
+from experiments.training.pack_training import Training
 from tests.problems import engine, measurements, outcomes, study, train, trials
 
 KINDS = ["module", "stacked"]
@@ -89,7 +89,7 @@ def test_the_finer_grid_lies_within_the_bracket(last: int, width: int, ratio: fl
 
 @given(ratio=st.floats(1.01, 2.0), budget=st.integers(1, 4000), step=st.integers(0, 3999))
 def test_the_next_look_is_the_grids(ratio: float, budget: int, step: int) -> None:
-    later = [look for look in looks(ratio, budget) if look > step]
+    later = [look for look in evaluation_steps(ratio, budget) if look > step]
     assert next_evaluation(step, ratio, budget) == (later[0] if later else budget)
 
 
@@ -193,7 +193,7 @@ def test_a_walk_goes_on_from_any_snapshot(kind: str, stops: bool) -> None:
         events += look
         if not training.active:
             break
-        walking += any(c.walk is not None for c in training._courses.values())
+        walking += bool(training._refinement.state.brackets)
         training = Training(pack, snapshot=training.snapshot())
     assert walking > 5
 

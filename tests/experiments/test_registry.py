@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments import optimizers, schedules
+from experiments import optimizers, parallel, schedules
 from experiments.registry import Registry
 
 FILES = {
@@ -28,11 +28,22 @@ class Square(Schedule):
 class _Helper(Schedule):
     pass
 """,
+    "parallel": """
+from experiments.parallel.data import DataParallel
+
+class Halved(DataParallel):
+    name = "halved"
+""",
 }
 
 
 @pytest.mark.parametrize(
-    ("registry", "name"), [(optimizers.OPTIMIZERS, "sign-sgd"), (schedules.SCHEDULES, "square")]
+    ("registry", "name"),
+    [
+        (optimizers.OPTIMIZERS, "sign-sgd"),
+        (schedules.SCHEDULES, "square"),
+        (parallel.LAYOUTS, "halved"),
+    ],
 )
 def test_a_packaged_entry_is_one_file(
     registry: Registry, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -40,7 +51,7 @@ def test_a_packaged_entry_is_one_file(
     before = registry.names()  # before the folder has another file: they are read once
     folder = registry.package.rpartition(".")[2]
     (tmp_path / "added_by_a_test.py").write_text(FILES[folder])
-    package = {"optimizers": optimizers, "schedules": schedules}[folder]
+    package = {"optimizers": optimizers, "schedules": schedules, "parallel": parallel}[folder]
     monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
     monkeypatch.delitem(vars(registry), "packaged")
     assert sorted(registry.names()) == sorted([*before, name])

@@ -10,7 +10,7 @@ from torch import nn
 from experiments.engines import selection
 from experiments.engines.selection import LIMITS, Arithmetic, choose, stackable
 from experiments.plan import Pack, WorkloadRef
-from experiments.training.loop import Training
+from experiments.training.pack_training import Training
 from experiments.training.study_context import StudyContext
 from tests.problems import study, trials
 

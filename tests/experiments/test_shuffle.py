@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.training.shuffle import Shuffle
+from experiments.training.batch_order import Shuffle
 
 
 @given(size=st.integers(1, 3000), seed=st.integers(0, 2**62))

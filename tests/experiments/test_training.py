@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from experiments.plan import Pack, WorkloadRef
-from experiments.training.evaluation_grid import looks
-from experiments.training.loop import Training
+from experiments.training.evaluation_grid import evaluation_steps
+from experiments.training.pack_training import Training
 from tests.problems import measurements, outcomes, study, train, trials
 from workloads import WorkloadError
 
@@ -20,7 +20,7 @@ def test_a_pack_ends_every_trial_once_with_its_bracket() -> None:
     events = train(of, some, "stacked")
     ended = outcomes(events)
     assert set(ended) == {t.id for t in some}
-    grid = looks(1.05, 400)
+    grid = evaluation_steps(1.05, 400)
     for trial in some:
         seen = [m for m in measurements(events) if m.trial == trial.id]
         end = ended[trial.id]

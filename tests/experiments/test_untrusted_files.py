@@ -22,7 +22,7 @@ from experiments.plan import Pack
 from experiments.records.recorded import forget_snapshots, snapshots
 from experiments.records.settings import settings_hash
 from experiments.scheduling import saved
-from experiments.training.loop import Training
+from experiments.training.pack_training import Training
 from results.run_state.checkpoints import Checkpoints
 from results.store import Store
 from tests import problems
@@ -164,7 +164,7 @@ def smaller(state: dict[str, Any]) -> dict[str, Any]:
     return {**state, "model": {name: value[:1] for name, value in state["model"].items()}}
 
 
-@pytest.mark.parametrize("kind", ["whole", "body", "training", "state", "courses", "engine"])
+@pytest.mark.parametrize("kind", ["whole", "body", "training", "state", "progress", "engine"])
 def test_a_pack_goes_on_over_a_crafted_snapshot(
     stopped: tuple[Any, Path], tmp_path: Path, kind: str
 ) -> None:
@@ -180,7 +180,7 @@ def test_a_pack_goes_on_over_a_crafted_snapshot(
         "body": crafted,
         "training": saved.encode_body(crafted, points),
         "state": saved.encode_body(encode({**content, "state": smaller(content["state"])}), points),
-        "courses": saved.encode_body(encode({**content, "courses": {trial: {}}}), points),
+        "progress": saved.encode_body(encode({**content, "progress": {trial: {}}}), points),
         "engine": saved.encode_body(encode({**content, "engine": "stacked"}), points),
     }
     kept.save("pack", saved.pack_snapshot(header, bodies[kind]))

@@ -13,7 +13,7 @@ from experiments.execution.worker import Pace, run_pack
 from experiments.plan import Pack, WorkloadRef
 from experiments.scheduling.jobs import Channel, Control, Ended, Job, Message, PackEnd, Started
 from experiments.scheduling.saved import unpack_snapshot
-from experiments.training.loop import Training
+from experiments.training.pack_training import Training
 from tests import problems
 from tests.experiments.fakes import FakeTraining, Plan, points, study
 

@@ -16,13 +16,12 @@ from matplotlib.path import Path
 from analysis.curves.curve import Curve
 from analysis.curves.edges import Edge
 from analysis.curves.estimators import MEDIAN
-from analysis.curves.points import Point
-from analysis.curves.repeats import Repeats
+from analysis.curves.points import Point, Repeats
 from analysis.figures.drawing.colours import faint, grey, ground, ink, tint
 from analysis.figures.drawing.page import mark, scaled, stroke
 from analysis.figures.drawing.strips import HATCH, strips_are_open
 from analysis.figures.drawing.style import Look
-from analysis.fit.regime_spans import stretches
+from analysis.fit.reference_lines import regime_spans
 from analysis.fit.regimes import Regimes
 
 _BESIDE = 0.22
@@ -193,7 +192,7 @@ def explained(
     if strips and any(found is not None for found in regimes):
         ends = {"linestyle": "-", "linewidth": 0.7, "color": ink(), "markersize": 3.5}
         handles.append(key(f"ends of regimes, {_level(regimes)}", "|", **ends))
-        if not all(one.sure for found in regimes if found for one in stretches(found)):
+        if not all(one.sure for found in regimes if found for one in regime_spans(found)):
             handles.append(
                 Patch(
                     hatch=HATCH,

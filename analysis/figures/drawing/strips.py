@@ -11,7 +11,7 @@ from matplotlib.patheffects import withStroke
 from analysis.figures.drawing.colours import ground, ink, tint
 from analysis.figures.drawing.page import mark, stroke, unit
 from analysis.figures.drawing.style import Look, inches
-from analysis.fit.regime_spans import stretches
+from analysis.fit.reference_lines import regime_spans
 from analysis.fit.regimes import Interval, Regimes
 
 SHADES = (0.50, 0.24, 0.08)
@@ -40,7 +40,7 @@ def strips(
             ax.text(0.5, row, "too few batch sizes", transform=ax.get_yaxis_transform(),
                     ha="center", va="center", fontsize="x-small")  # fmt: skip
             continue
-        for one in stretches(found):
+        for one in regime_spans(found):
             ax.barh(
                 row, one.high - one.low, left=one.low, height=0.84, zorder=2,
                 color=tint(look.colour, SHADES[one.regime]),
@@ -127,7 +127,7 @@ def headings(ax: Axes, found: Regimes, row: float) -> None:
     """The regimes' names over the strip at ``row``, where they have room."""
     low, high = ax.get_xlim()
     width, _ = inches(ax)
-    for one in stretches(found):
+    for one in regime_spans(found):
         room = width * np.log2(one.high / one.low) / np.log2(high / low)
         fitting = [name for name in NAMES[one.regime] if len(name) * _LETTER * unit() < room]
         if fitting:
@@ -140,7 +140,7 @@ def headings(ax: Axes, found: Regimes, row: float) -> None:
 def shade(ax: Axes, found: Regimes) -> None:
     """The regimes of one curve as the shade of its panel, with the critical batch size."""
     grey = "#5b7fa3"
-    for one in stretches(found):
+    for one in regime_spans(found):
         ax.axvspan(
             one.low, one.high, zorder=0, linewidth=0,
             facecolor=tint(grey, SHADES[one.regime] * 0.5),

@@ -25,7 +25,7 @@ def line_of(curve: BestCurve, label: str) -> Line:
                     "best_seen": point.bound,
                     "step": point.step,
                     "trial": point.trial,
-                    "note": point.told,
+                    "note": point.why_text,
                 },
             )
             for point in curve.points

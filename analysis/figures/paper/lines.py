@@ -8,7 +8,7 @@ from typing import Any
 from analysis.curves.curve import Curve
 from analysis.figures.drawing import marks
 from analysis.figures.paper.panel import Dot, Line
-from analysis.fit.regime_spans import perfect_examples
+from analysis.fit.reference_lines import perfect_examples
 from analysis.fit.regimes import Regimes, TooFewBatchSizesError, regimes
 
 SOURCES = {

@@ -83,7 +83,7 @@ class OfBest:
                 self.dimension: held,
                 "steps": point.steps,
                 "trials": point.trials,
-                "edges": "; ".join(e.told for e in point.edges if e.dimension == self.dimension),
+                "edges": "; ".join(e.text for e in point.edges if e.dimension == self.dimension),
             },
         )
 

@@ -12,7 +12,7 @@ from analysis.figures.learning_rate import RULES, measure
 from analysis.figures.paper import sheet
 from analysis.figures.paper.compared import titles
 from analysis.figures.paper.panel import Dot, Line, Panel, Rule
-from analysis.fit.rates import level
+from analysis.fit.reference_lines import level
 from analysis.formatting import units
 from results.errors import ResultsError
 

@@ -15,7 +15,7 @@ from experiments.execution.worker import MakeTrainer, Pace, run_pack, training
 from experiments.plan import Layout
 from experiments.scheduling.dispatch import Dispatcher
 from experiments.scheduling.jobs import Channel, Control, More
-from experiments.training.threads import one_thread
+from experiments.training.threads import single_thread
 from results.errors import ResultsError
 from results.run_state import processes
 from results.storage.location import Location
@@ -85,7 +85,7 @@ class InProcess:
                 continue
             known.pop(job.pack.id, None)
             given.pop(job.pack.id, None)
-            with one_thread():
+            with single_thread():
                 run_pack(job, self._ledger, wire, trainer=self._trainer, pace=self._pace)
             if failed:
                 raise failed[0]

@@ -21,8 +21,8 @@ from experiments.execution.executors.demand import worker_resources
 from experiments.execution.executors.mailbox import wire
 from experiments.execution.executors.ray_tune import WorkerContext, guarded, summary
 from experiments.execution.worker import run_pack
+from experiments.parallel.ranks import TorchRanks
 from experiments.scheduling.jobs import PackEnd
-from experiments.training.ranks import TorchRanks
 
 _TIMEOUT_SECONDS = 600
 """Of a collective: longer than any evaluation that one rank may have to wait for."""

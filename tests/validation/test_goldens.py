@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.analysis.test_definitions import THEIRS
-from validation import goldens, run_noise
+from validation import goldens
 from validation.goldens import Golden, scatter
 
 DISAGREE = {"regimes lm1b-lstm, nesterov"}
@@ -57,14 +57,14 @@ def test_scatter_about_the_knee_of_bend_one() -> None:
 def test_run_noise_of_known_runs() -> None:
     rng = np.random.default_rng(4)
     parts = [scale * (1 + 0.1 * rng.normal(size=400)) for scale in (1.0, 10.0, 100.0)]
-    found = run_noise.of(parts)
+    found = goldens.noise_of(parts)
     assert found.low < 10 < found.high
     assert found.high - found.low < 1.5
     assert found.least <= found.value <= found.most
     assert (found.sizes, found.runs) == (3, 1200)
-    same = run_noise.of([np.full(5, 3.0), np.full(4, 2.0)])
+    same = goldens.noise_of([np.full(5, 3.0), np.full(4, 2.0)])
     assert (same.value, same.low, same.high) == (0, 0, 0)
 
 
 def test_the_outlier_is_no_run() -> None:
-    assert run_noise.noise("gpt3").most < 10
+    assert goldens.noise("gpt3").most < 10

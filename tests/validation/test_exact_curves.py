@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from validation import quadratic
-from validation.quadratic import SIZES, said, steps, true
+from validation.quadratic import SIZES, estimated, steps, true
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_critical_batch_sizes(
     exact = [size * count for size, count in zip(SIZES, steps(rule), strict=True)]
     assert min(exact) / min(steps(rule)) == pytest.approx(truth, rel=0.03)
     assert true(rule)["critical_batch_size"] == pytest.approx(truth, rel=0.03)
-    found = said(rule).critical_batch_size
+    found = estimated(rule).critical_batch_size
     assert (found.value, found.low, found.high) == pytest.approx(critical, rel=0.01)
 
 
@@ -49,7 +49,7 @@ def test_where_the_regimes_lie(
 ) -> None:
     """Where the exact curve crosses the tolerance, and what is said: the symmetric knee puts the
     plateau a quarter to a third too early, and SGD's end of perfect scaling a sixth."""
-    regime = said(rule)
+    regime = estimated(rule)
     ends = (regime.perfect_scaling_until, regime.maximal_parallelism_from)
     names = ("perfect_scaling_until", "maximal_parallelism_from")
     assert [true(rule)[name] for name in names] == pytest.approx([perfect[0], maximal[0]], rel=0.01)
@@ -76,7 +76,7 @@ def test_momentum_extends_perfect_scaling() -> None:
     sgd, ball = steps("sgd"), steps("heavy_ball")
     assert sgd[-1] / ball[-1] == pytest.approx(41, rel=0.01)
     assert sgd[0] / ball[0] == pytest.approx(1.13, rel=0.01)
-    plain, heavy = said("sgd"), said("heavy_ball")
+    plain, heavy = estimated("sgd"), estimated("heavy_ball")
     ratios = [
         plain.min_steps.value / heavy.min_steps.value,  # type: ignore[operator]
         plain.min_examples.value / heavy.min_examples.value,  # type: ignore[operator]
@@ -88,7 +88,7 @@ def test_momentum_extends_perfect_scaling() -> None:
 def test_an_average_saves_examples_and_no_steps_at_the_plateau() -> None:
     """The knee of ema is not the family's: a small-batch slope is claimed that is not there (B·S
     is level within 6 % up to 64), so that it is said never to scale perfectly."""
-    sgd, ema = said("sgd"), said("ema")
+    sgd, ema = estimated("sgd"), estimated("ema")
     assert sgd.min_examples.value / ema.min_examples.value > 6  # type: ignore[operator]
     assert ema.min_steps.value / sgd.min_steps.value == pytest.approx(1.0, abs=0.03)  # type: ignore[operator]
     assert ema.perfect_scaling_until.value is None
@@ -97,7 +97,7 @@ def test_an_average_saves_examples_and_no_steps_at_the_plateau() -> None:
 
 def test_every_second_batch_size_says_the_same() -> None:
     for rule, critical in (("sgd", 817), ("heavy_ball", 28_800), ("ema", 120)):
-        half = said(rule, 2)
+        half = estimated(rule, 2)
         assert half.critical_batch_size.value == pytest.approx(critical, rel=0.01)
         assert half.perfect_scaling_until.reached
 

@@ -1,4 +1,4 @@
-"""The workers that train a pack together: one alone, or a ``torch.distributed`` process group."""
+"""The processes that train a pack together: a single one, or a ``torch.distributed`` group."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Ranks(Protocol):
 
 
 class SingleRank:
-    """A group of one."""
+    """One process."""
 
     rank = 0
     size = 1
@@ -51,18 +51,6 @@ class TorchRanks:
         return tensor
 
     def agree(self, value: Any) -> Any:
-        box = [value]
-        dist.broadcast_object_list(box, src=0, device=self.device)
-        return box[0]
-
-
-def share(batch_size: int, rank: int, size: int, unit: int = 1) -> slice:
-    """The part of a global batch that ``rank`` of ``size`` trains.
-
-    Contiguous, as equal as whole units of ``unit`` examples (a ghost batch) allow; a rank beyond
-    the number of units gets an empty share.
-    """
-    units = batch_size // unit
-    low, high = units * rank // size, units * (rank + 1) // size
-    end = batch_size if rank == size - 1 else high * unit
-    return slice(low * unit, end)
+        values = [value]
+        dist.broadcast_object_list(values, src=0, device=self.device)
+        return values[0]

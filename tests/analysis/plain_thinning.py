@@ -1,4 +1,4 @@
-"""Every second look dropped the plain way, from one frame of all measurements: the twin of
+"""Every second evaluation dropped the plain way, from one frame of all measurements: the twin of
 ``analysis.curves.thinned_evaluations``, which passes over batches of them."""
 
 from __future__ import annotations

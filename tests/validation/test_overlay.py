@@ -12,7 +12,7 @@ from matplotlib import image
 from analysis import Curve, regimes
 from results.targets.target import Target
 from validation import overlay
-from validation.overlay import BOTH, OWN, Shown
+from validation.overlay import BOTH, OWN, Knee
 
 Plain = Callable[..., Curve]
 SIZES = [2.0**i for i in range(12)]
@@ -20,35 +20,35 @@ MNIST = {"workload": "mnist-simple-cnn", "dataset": "mnist"}
 GOAL = Target(metric="validation_error", value=0.01)
 
 
-def one(plain: Plain, source: str = OWN, *, knee: float = 40, **fields: object) -> Shown:
+def one(plain: Plain, source: str = OWN, *, knee: float = 40, **fields: object) -> Knee:
     steps = [100 * (1 + knee / size) for size in SIZES]
     given = {"group": {**MNIST, "optimizer": "sgd"}, "target": GOAL, **fields}
     curve = plain(SIZES, steps, **given)
-    return Shown(source=source, curve=curve, found=regimes(curve))
+    return Knee(source=source, curve=curve, regimes=regimes(curve))
 
 
 @pytest.fixture(scope="module")
-def every(plain_curve: Plain) -> list[Shown]:
+def every(plain_curve: Plain) -> list[Knee]:
     other = {"group": {"workload": BOTH[1], "optimizer": "sgd"}}
     flat = plain_curve(SIZES, [1000 / size for size in SIZES])
     return [
         one(plain_curve, "shallue_2019_digitized", knee=70),
         one(plain_curve, "shallue_2019_digitized", **other),
-        Shown(source="mlperf_rcp", curve=flat, found=regimes(flat)),
+        Knee(source="mlperf_rcp", curve=flat, regimes=regimes(flat)),
         one(plain_curve),
     ]
 
 
-def test_exact_knees_lie_on_the_line(every: list[Shown]) -> None:
-    for shown in (every[0], every[3]):
-        size, steps, used = shown.scaled()
+def test_exact_knees_lie_on_the_line(every: list[Knee]) -> None:
+    for knee in (every[0], every[3]):
+        size, steps, used = knee.scaled()
         assert steps == pytest.approx(1 + 1 / size, rel=1e-4)
         assert used.all()
     assert every[0].scaled()[0][0] == pytest.approx(1 / 70, rel=1e-4)
 
 
-def test_only_curves_with_a_critical_batch_size_are_in_the_picture(every: list[Shown]) -> None:
-    assert [shown.why_not for shown in every] == [None, None, "no critical batch size", None]
+def test_only_curves_with_a_critical_batch_size_are_in_the_picture(every: list[Knee]) -> None:
+    assert [knee.why_not for knee in every] == [None, None, "no critical batch size", None]
     figure = overlay.knees(every)
     legend = figure.axes[0].get_legend()
     assert legend is not None
@@ -60,7 +60,7 @@ def test_only_curves_with_a_critical_batch_size_are_in_the_picture(every: list[S
     assert drawn == 3 * len(SIZES)
 
 
-def test_a_panel_says_where_no_own_points_are(every: list[Shown]) -> None:
+def test_a_panel_says_where_no_own_points_are(every: list[Knee]) -> None:
     with_own, without = overlay.workloads(every).axes
     assert "no own points yet" not in [text.get_text() for text in with_own.texts]
     assert "no own points yet" in [text.get_text() for text in without.texts]
@@ -79,7 +79,7 @@ def test_own_points_at_another_target_are_not_beside(plain_curve: Plain) -> None
     assert "own points at" not in overlay.render(every)
 
 
-def test_both_pictures_are_drawn(every: list[Shown], tmp_path: Path) -> None:
+def test_both_pictures_are_drawn(every: list[Knee], tmp_path: Path) -> None:
     for path in overlay.pictures(tmp_path, every):
         pixels = image.imread(path)
         assert pixels.shape[0] > 500

@@ -12,14 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis import curves, regimes
-from analysis.fit import quantities as q
-from analysis.fit.estimate import QUANTITIES
-from analysis.fit.knee import log_steps, theta
+from analysis.fit import knee as q
+from analysis.fit.knee import QUANTITIES, log_steps, theta
 from validation import __main__ as command
-from validation import exact, grids, page, pool, searches, shapes, surface
-from validation.surface import Surface
-from validation.tally import REGIMES, analyse, tally
-from validation.trained import search, sweep, train
+from validation import coverage, exact, outside, page, searches, surface
+from validation.surface import Surface, search, sweep, train
+from validation.tally import REGIMES, analyse, run, tally
 
 LOG2 = math.log(2.0)
 SURFACE = Surface(dimensions=2, noise=0.05)
@@ -51,11 +49,11 @@ def test_mccandlishs_knee_by_hand() -> None:
 
 
 def test_without_perfect_scaling_there_is_none_however_far_down() -> None:
-    found = exact.quantities(shapes.sloped(0.8), 0.0, 13 * LOG2, 0.2)
+    found = exact.quantities(outside.sloped(0.8), 0.0, 13 * LOG2, 0.2)
     assert found["perfect_scaling_until"] == -np.inf
-    least = shapes.LEAST * (1 + shapes.CRITICAL**0.8)
+    least = outside.LEAST * (1 + outside.CRITICAL**0.8)
     assert np.exp(found["min_examples"]) == pytest.approx(least, rel=1e-6)
-    assert np.exp(found["critical_batch_size"]) == pytest.approx(shapes.CRITICAL, rel=1e-3)
+    assert np.exp(found["critical_batch_size"]) == pytest.approx(outside.CRITICAL, rel=1e-3)
 
 
 def test_a_curve_that_never_levels_has_no_plateau() -> None:
@@ -65,12 +63,12 @@ def test_a_curve_that_never_levels_has_no_plateau() -> None:
 
 
 def test_the_plateau_of_a_rise_begins_where_its_least_says() -> None:
-    steps = shapes.rising(3, 0.1)
+    steps = outside.rising(3, 0.1)
     found = exact.quantities(steps, 0.0, 13 * LOG2, 0.2)
-    turn = np.log(8 * shapes.CRITICAL)
-    assert found["min_steps"] == pytest.approx(np.log(shapes.LEAST * 9 / 8), abs=1e-4)
+    turn = np.log(8 * outside.CRITICAL)
+    assert found["min_steps"] == pytest.approx(np.log(outside.LEAST * 9 / 8), abs=1e-4)
     assert steps(np.array([turn + 3 * LOG2]))[0] == pytest.approx(
-        np.log(shapes.LEAST * (1 + 1 / 64) * 1.1**3)
+        np.log(outside.LEAST * (1 + 1 / 64) * 1.1**3)
     )
     at = np.array([found["maximal_parallelism_from"]])
     assert steps(at)[0] == pytest.approx(np.log(1.2) + found["min_steps"], abs=1e-6)
@@ -78,7 +76,7 @@ def test_the_plateau_of_a_rise_begins_where_its_least_says() -> None:
 
 @pytest.mark.parametrize("share", [0.25, 0.75])
 def test_two_corners_have_three_slopes(share: float) -> None:
-    steps, at = shapes.two_corners(share, 20.0, bend=3.0), np.log(shapes.CRITICAL)
+    steps, at = outside.two_corners(share, 20.0, bend=3.0), np.log(outside.CRITICAL)
     first = at - (1 - share) * 20 * LOG2
     for middle, slope in ((first - 8, -1.0), (first + 10 * LOG2, share - 1), (first + 22, 0.0)):
         low, high = steps(np.array([middle - 0.5, middle + 0.5]))
@@ -89,15 +87,15 @@ def test_two_corners_have_three_slopes(share: float) -> None:
 
 @settings(max_examples=30)
 @given(
-    kind=st.sampled_from(grids.KINDS),
+    kind=st.sampled_from(coverage.KINDS),
     bend=st.sampled_from([0.6, 1.0, 3.0]),
     seed=st.integers(0, 1000),
 )
 def test_grids_reach_what_their_names_say(kind: str, bend: float, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    half = grids.half_width(theta(1.0, 1.0, bend))
-    x = grids.grid(rng, kind, half) / LOG2
-    assert len(x) >= grids.FEWEST
+    half = coverage.half_width(theta(1.0, 1.0, bend))
+    x = coverage.grid(rng, kind, half) / LOG2
+    assert len(x) >= coverage.FEWEST
     assert np.allclose(np.diff(x), 0.5 if kind == "none" and -half < x[0] < half else 1.0)
     reaches = {
         "both": x[0] <= -half and x[-1] >= half,
@@ -110,7 +108,7 @@ def test_grids_reach_what_their_names_say(kind: str, bend: float, seed: int) -> 
 
 
 def test_counts_add_up() -> None:
-    drawn = grids.draw(np.random.default_rng(0), 12, "both", bend=1.0, noise=0.05, repeats=1)
+    drawn = coverage.draw(np.random.default_rng(0), 12, "both", bend=1.0, noise=0.05, repeats=1)
     found = analyse(drawn)
     counts = tally(found, drawn)
     for name in REGIMES:
@@ -145,9 +143,9 @@ def test_a_search_has_n_feasible_trials_and_looks_are_the_sweeps() -> None:
     trials = search(SURFACE, 64, 16, rng)
     assert sum(trial.diverges is None for trial in trials) == 16
     assert trials[-1].diverges is None
-    assert surface.looks(30).tolist() == [*range(1, 22), 23, 25, 27, 29, 30]
+    assert surface.evaluation_grid(30).tolist() == [*range(1, 22), 23, 25, 27, 29, 30]
     (row,) = train(trials[-1:], 10**6, None)
-    grid = surface.looks(10**6)
+    grid = surface.evaluation_grid(10**6)
     at = int(np.flatnonzero(grid == row["steps_to_target"])[0])
     assert grid[at - 1] < trials[-1].time <= grid[at]
     assert row["last_miss"] == grid[at - 1]
@@ -155,7 +153,7 @@ def test_a_search_has_n_feasible_trials_and_looks_are_the_sweeps() -> None:
 
 def test_many_searches_at_once_are_what_regimes_says_of_each() -> None:
     cell = searches.Cell(dimensions=3, trials=16, noise=0.05)
-    found = searches.searched(cell, 0, 2)
+    found = searches.search(cell, 0, 2)
     answer = analyse(searches.drawn(found, dict.fromkeys(QUANTITIES, 4.0)))
     for row, curve in enumerate(found):
         one = regimes(curve)
@@ -179,7 +177,7 @@ def test_the_median_search_without_noise_is_the_least_excess() -> None:
 
 def test_work_comes_back_in_order_from_any_number_of_processes() -> None:
     tasks = [3, 1, 4, 1, 5]
-    one, two = (pool.run(math.factorial, tasks, "", processes) for processes in (1, 2))
+    one, two = (run(math.factorial, tasks, "", processes) for processes in (1, 2))
     assert one == two == [6, 1, 24, 1, 120]
 
 

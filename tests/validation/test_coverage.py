@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.fit.estimate import QUANTITIES, fitted
+from analysis.fit.estimate import fitted
+from analysis.fit.knee import QUANTITIES
 from validation import coverage, outside, searches
 from validation.coverage import Block
 from validation.page import PAGE, kept, sections

@@ -1,0 +1,122 @@
+"""The hooks of a study's techniques on all models of a stack at once, by ``torch.func.vmap``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+from experiments.engines.stack import Stack
+from experiments.techniques import Techniques
+
+
+class StackedTechniques:
+    """The techniques of each row of ``stack``, with what they remember of it."""
+
+    def __init__(self, rows: Sequence[Techniques], stack: Stack) -> None:
+        self.stack, self.techniques = stack, rows[0]
+        self._arguments = {
+            name: {argument: self._column(rows, name, argument) for argument in arguments}
+            for name, arguments in self.techniques.tuned.items()
+        }
+        """Of arguments that the search tunes, each model's value."""
+        self.state: dict[str, Any] = {}
+        if self.techniques.parts:
+            self.state = self._each(Techniques.start, self._trained(stack.views))
+
+    def _column(self, rows: Sequence[Techniques], name: str, argument: str) -> Tensor:
+        values = [float(row.tuned[name][argument]) for row in rows]
+        return torch.tensor(values, dtype=torch.float64).to(self.stack.weights)
+
+    def _trained(self, views: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {name: views[name] for name in self.stack.trainable}
+
+    def _each(
+        self, hook: Callable[..., Any], *inputs: Any, arguments: dict[str, Any] | None = None
+    ) -> Any:
+        """``hook`` of each model's techniques; ``inputs`` have the models as first dimension."""
+
+        def of_model(arguments: dict[str, Any], *inputs: Any) -> Any:
+            return hook(self.techniques.with_arguments(arguments), *inputs)
+
+        return vmap(of_model)(self._arguments if arguments is None else arguments, *inputs)
+
+    def gradient(self, steps: Tensor) -> None:
+        """Change the stack's gradient; ``steps``: updates made, of each model."""
+
+        def hook(
+            techniques: Techniques, gradients: Any, weights: Any, state: Any, step: Any
+        ) -> Any:
+            return techniques.gradient(gradients, weights, state, step), state
+
+        if self.techniques.define("gradient"):
+            gradients, weights = map(self._trained, (self.stack.gradient_views, self.stack.views))
+            changed, self.state = self._each(hook, gradients, weights, self.state, steps)
+            _copy(gradients, changed)
+
+    def after_step(self, steps: Tensor) -> None:
+        """Change the stack's weights; ``steps``: updates made before the last one."""
+
+        def hook(techniques: Techniques, weights: Any, state: Any, step: Any) -> Any:
+            return techniques.after_step(weights, state, step), state
+
+        if self.techniques.define("after_step"):
+            weights = self._trained(self.stack.views)
+            changed, self.state = self._each(hook, weights, self.state, steps)
+            _copy(weights, changed)
+
+    def evaluated(self, rows: Tensor) -> dict[str, Tensor]:
+        """The parameters of ``rows`` that are measured, laid out as those of the stack."""
+        views = self.stack.cut(rows)
+        if self.techniques.define("evaluated"):
+            trained, state, arguments = (
+                self._trained(views),
+                _map(lambda value: value[rows], self.state),
+                _map(lambda value: value[rows], self._arguments),
+            )
+            _copy(trained, self._each(Techniques.evaluated, trained, state, arguments=arguments))
+        return views
+
+    def keep(self, rows: Tensor) -> None:
+        """The stack has been cut to ``rows``."""
+        self._arguments = _map(lambda value: value[rows], self._arguments)
+        self.state = _map(lambda value: value[rows], self.state)
+
+    def add(self, other: StackedTechniques) -> None:
+        """The rows of ``other``'s stack have been put behind this one's."""
+        self._arguments = _map(_joined, self._arguments, other._arguments)
+        self.state = _map(_joined, self.state, other.state)
+
+    def copy(self, row: int) -> dict[str, Any]:
+        """What ``restore`` needs of a row."""
+        copied: dict[str, Any] = _map(lambda value: value[row].clone(), self.state)
+        return copied
+
+    def restore(self, row: int, state: dict[str, Any]) -> None:
+        """Take a row back to what it was when ``state`` was copied of it."""
+        _map(lambda value, saved: value[row].copy_(saved), self.state, state)
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Continue from the ``state`` of the same rows."""
+        _map(lambda value, saved: value.copy_(saved), self.state, state)
+
+
+def _copy(into: dict[str, Tensor], values: dict[str, Tensor]) -> None:
+    """Copy by name; what a hook returned as it was stays."""
+    for name, value in values.items():
+        if value.data_ptr() != into[name].data_ptr():
+            into[name].copy_(value)
+
+
+def _joined(value: Tensor, other: Tensor) -> Tensor:
+    return torch.cat([value, other])
+
+
+def _map(function: Callable[..., Any], *values: Any) -> Any:
+    """``function`` of the tensors at each place of nested dictionaries."""
+    if not isinstance(values[0], dict):
+        return function(*values)
+    return {name: _map(function, *(value[name] for value in values)) for name in values[0]}

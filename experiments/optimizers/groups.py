@@ -1,0 +1,100 @@
+"""A torch optimizer's parameter groups: options of some parameters, and rates a schedule scales.
+
+A workload or a user's optimizer says which parameters get which options by a method
+``parameter_groups(named_parameters)``: pattern of names (as ``fnmatch`` has it) -> options. Of the
+patterns that match a parameter the first counts; what the workload says goes before what the
+optimizer says. An option is a metaparameter of the optimizer, or ``learning_rate_factor``, by which
+the parameter's learning rate is multiplied; a usual one that the optimizer lacks is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from experiments.errors import ExperimentError, nearest
+from experiments.optimizers.base import RATE_FACTOR, Optimizer, Options
+from experiments.search.domains import DOMAINS
+
+
+def parameter_options(
+    optimizer: Optimizer, workload: Any, parameters: Mapping[str, Tensor]
+) -> dict[str, dict[str, float]]:
+    """The options of each parameter that has any, by its name.
+
+    Raises:
+        ExperimentError: a pattern that matches nothing, an unknown option, or one that is no
+            number.
+    """
+    options: dict[str, dict[str, float]] = {}
+    for owner, groups in (
+        (f"optimizer {optimizer.label}", optimizer.parameter_groups(parameters)),
+        (f"workload {workload.name}", workload.parameter_groups(parameters)),
+    ):
+        matched: dict[str, Options] = {}
+        for pattern, given in groups.items():
+            names = [name for name in parameters if fnmatchcase(name, pattern)]
+            if not names:
+                raise ExperimentError(
+                    f"parameter_groups of {owner}: no parameter is called {pattern!r}",
+                    hint=nearest(pattern, parameters),
+                )
+            used = _checked(given, owner, optimizer)
+            matched = {**dict.fromkeys(names, used), **matched}
+        for name, given in matched.items():
+            options[name] = {**options.get(name, {}), **given}
+    return {name: given for name, given in options.items() if given}
+
+
+def _checked(given: Mapping[str, Any], owner: str, optimizer: Optimizer) -> dict[str, float]:
+    """The options that the optimizer has."""
+    for name, value in given.items():
+        if name == "learning_rate":
+            raise ExperimentError(
+                f"parameter_groups of {owner}: learning_rate is tuned for the whole model",
+                hint=f"give {RATE_FACTOR}, by which it is multiplied",
+            )
+        legal = {RATE_FACTOR, *optimizer.arguments, *DOMAINS} - {"learning_rate"}
+        if name not in legal:
+            raise ExperimentError(
+                f"parameter_groups of {owner}: unknown option {name!r}",
+                hint=nearest(name, sorted(legal)),
+            )
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise ExperimentError(
+                f"parameter_groups of {owner}: {name} is {value!r}, and must be a number"
+            )
+    has = {RATE_FACTOR, *optimizer.arguments}
+    return {name: float(value) for name, value in given.items() if name in has}
+
+
+class Rates:
+    """Each group's rate as the optimizer was made with it, times a factor of the schedule's.
+
+    Args:
+        name: what errors call the optimizer.
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer, name: str) -> None:
+        self.optimizer, self.name = optimizer, name
+        self.base = [group.get("lr") for group in optimizer.param_groups]
+
+    def scale(self, factor: float) -> None:
+        """Set all rates.
+
+        Raises:
+            ExperimentError: a group has no rate that could be set.
+        """
+        for group, rate in zip(self.optimizer.param_groups, self.base, strict=True):
+            if rate is None:
+                raise ExperimentError(
+                    f"optimizer {self.name} keeps no 'lr' in its parameter groups, which a "
+                    "schedule could change",
+                    hint="schedule: constant, or keep it there: torch.optim.Optimizer's "
+                    "constructor takes {'lr': lr} as defaults",
+                )
+            group["lr"] = rate * factor

@@ -1,0 +1,47 @@
+"""What else belongs to the training algorithm: the packaged techniques, and the user's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from experiments.errors import ExperimentError
+from experiments.registry import Registry
+from experiments.techniques.base import Technique, Techniques, make_technique
+
+__all__ = ["SETTINGS", "TECHNIQUES", "Technique", "Techniques", "label", "load", "names"]
+
+SETTINGS = ("precision", "ghost_batch")
+"""Keys of ``Study.technique`` that are no technique of this folder."""
+
+
+TECHNIQUES = Registry(
+    "technique",
+    __name__,
+    Technique,
+    user_base=("batchscale.Technique", Technique),
+    user_contract="it defines hooks, for example gradient(self, gradients, weights, state, step)",
+)
+label, names = TECHNIQUES.label, TECHNIQUES.names
+
+
+def load(described: Mapping[str, Any], base: str | None) -> Techniques:
+    """The techniques of ``Study.technique``: name or ``file.py:Class`` -> its arguments.
+
+    Raises:
+        ExperimentError: an unknown technique or argument, or two techniques of one name.
+    """
+    parts: dict[str, Technique] = {}
+    by_label: dict[str, str] = {}
+    for name, arguments in described.items():
+        if name in SETTINGS:
+            continue
+        parts[name] = make_technique(TECHNIQUES.get_class(name, base), name, arguments)
+        taken = {**dict.fromkeys(TECHNIQUES.packaged), **dict.fromkeys(SETTINGS), **by_label}
+        if name not in TECHNIQUES.packaged and label(name) in taken:
+            raise ExperimentError(
+                f"technique {name} is called {label(name)}, which is another technique",
+                hint="rename the class",
+            )
+        by_label[label(name)] = name
+    return Techniques(parts)

@@ -1,0 +1,280 @@
+"""What a technique is: a swept factor of the training algorithm, which changes how a model trains.
+
+A technique defines some of these hooks. Several techniques of one study are composed: each hook
+runs over all of them in ascending ``order``, and by name where two have the same.
+
+| hook | when | what it gets and returns |
+|---|---|---|
+| ``model`` | once, when a model is made | the model; the model that is trained |
+| ``batch`` | in each training step, before the forward pass | the (micro-)batch; the same |
+| ``loss`` | after the forward pass | one loss an example; the same |
+| ``gradient`` | before the update, once for the global batch | the gradients; those of the update |
+| ``after_step`` | after the update | the weights; the weights to go on from |
+| ``evaluated`` | at each evaluation | the weights; those that are measured |
+
+| order | technique |
+|---|---|
+| 500 | unless the class says otherwise |
+| 800 | ``clip``: the update gets a gradient whose norm is bounded, whatever ran before |
+| 900 | ``ema``: averages the weights that a step ends with |
+
+Hooks are written for one model. The stacked engine applies them to all models at once by
+``torch.func.vmap``: there, values of tensors decide no Python branch, and ``.item()`` is not
+called. A technique that cannot keep to that says ``stacks = False``, and its studies are trained by
+the module engine.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar, dataclass_transform
+
+from pydantic import TypeAdapter, ValidationError
+from torch import Tensor, nn
+
+from experiments.errors import ExperimentError, nearest
+from experiments.plan import Value
+from results.optimizers import class_name
+from workloads import Batch
+
+Tensors = Mapping[str, Tensor]
+"""Parameters of one model, or what belongs to them, by name."""
+State = dict[str, Any]
+"""Tensors of one model by name, nested as the technique likes."""
+Arguments = Value | Mapping[str, Value]
+"""As a file writes them: the first argument's value, or several by name."""
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Technique:
+    """Derive from it, and define hooks; an annotated attribute is an argument.
+
+    A subclass is a frozen keyword-only dataclass by itself. The first sentence of its docstring is
+    what ``batchscale list techniques`` says of it.
+    """
+
+    name: ClassVar[str]
+    """What loads it: a packaged name, or ``file.py:Class``."""
+    order: ClassVar[int] = 500
+    """Where it stands among the techniques of a study: the hooks of smaller ones run first."""
+    stacks: ClassVar[bool] = True
+    """Whether the hooks may run on many models at once, by ``torch.func.vmap``."""
+    why_not_stacked: ClassVar[str] = "its hooks are written for one model at a time"
+    """The reason, where ``stacks`` is false."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        dataclasses.dataclass(frozen=True, kw_only=True)(cls)
+
+    def model(self, model: nn.Module) -> nn.Module:
+        """The model that is trained; random numbers come from torch's generator, seeded."""
+        return model
+
+    def batch(self, batch: Batch) -> Batch:
+        """The training batch as the model gets it, in the device's memory.
+
+        It may be a part of the global batch: an example must not depend on the others. Random
+        numbers follow the example, as those of dropout do.
+        """
+        return batch
+
+    def loss(self, loss: Tensor, model: nn.Module, output: Any, batch: Batch) -> Tensor:  # noqa: ARG002
+        """One loss an example, of which training minimizes the mean."""
+        return loss
+
+    def start(self, weights: Tensors) -> State:  # noqa: ARG002
+        """What the technique remembers of a model, before its first step."""
+        return {}
+
+    def gradient(
+        self,
+        gradients: Tensors,
+        weights: Tensors,  # noqa: ARG002
+        state: State,  # noqa: ARG002
+        step: Tensor,  # noqa: ARG002
+    ) -> Tensors:
+        """The gradients of the update, from those of the global batch.
+
+        Args:
+            weights: trained parameters.
+            state: of this technique and model; an entry that is set stays.
+            step: updates made before this one, a scalar.
+        """
+        return gradients
+
+    def after_step(self, weights: Tensors, state: State, step: Tensor) -> Tensors:  # noqa: ARG002
+        """The weights to go on from, after the update. ``step``: updates made before it."""
+        return weights
+
+    def evaluated(self, weights: Tensors, state: State) -> Tensors:  # noqa: ARG002
+        """The weights that evaluations measure, in the place of the trained ones."""
+        return weights
+
+    @property
+    def label(self) -> str:
+        """What tables, figures and messages call it: of a user's file the class."""
+        return class_name(self.name)
+
+    @property
+    def written(self) -> Arguments:
+        """The arguments in their shortest form: what identity and results hold.
+
+        The first argument always, others where they are not the default; the value alone where
+        that is the first one's; ``True`` where there is no argument.
+        """
+        fields = dataclasses.fields(self)
+        values = {
+            field.name: getattr(self, field.name)
+            for i, field in enumerate(fields)
+            if i == 0 or getattr(self, field.name) != field.default
+        }
+        if not values:
+            return True
+        return values if len(values) > 1 else next(iter(values.values()))
+
+    def defines(self, hook: str) -> bool:
+        """Whether the class has a hook of its own."""
+        return getattr(type(self), hook) is not getattr(Technique, hook)
+
+    def with_arguments(self, values: Mapping[str, Any]) -> Technique:
+        """The same with other values, unchecked: a scalar tensor may stand for a number."""
+        changed = copy.copy(self)
+        vars(changed).update(values)
+        return changed
+
+
+def make_technique(kind: type[Technique], spec: str, arguments: Arguments) -> Technique:
+    """A technique with the arguments that an experiment file gives, checked.
+
+    ``spec``: what loads it.
+
+    Raises:
+        ExperimentError: an unknown argument, a missing one, or a value that it cannot have.
+    """
+    label = class_name(spec)
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    if isinstance(arguments, Mapping):
+        values = dict(arguments)
+    elif arguments is True:
+        values = {}
+    elif not fields:
+        raise ExperimentError(
+            f"technique {label} has no argument, and cannot be {arguments!r}",
+            hint=f"technique: {{{label}: true}}",
+        )
+    else:
+        values = {next(iter(fields)): arguments}
+    for name in values:
+        if name not in fields:
+            raise ExperimentError(
+                f"technique {label} has no argument {name!r}",
+                hint=nearest(name, fields) if fields else "it has none",
+            )
+    for name, field in fields.items():
+        required = field.default is dataclasses.MISSING
+        if required and field.default_factory is dataclasses.MISSING and name not in values:
+            raise ExperimentError(
+                f"technique {label} needs a value of {name}",
+                hint=f"for example: technique: {{{label}: {{{name}: 0.1}}}}",
+            )
+    try:
+        made: Technique = TypeAdapter(kind).validate_python(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"]) or "its arguments"
+        reason = first["msg"].removeprefix("Value error, ")
+        raise ExperimentError(
+            f"technique {label}: {name} cannot be {values.get(name, values)!r}: {reason}"
+        ) from None
+    return made.with_arguments({"name": spec})
+
+
+class Techniques:
+    """The techniques of a study, or of one of its trials, in their order."""
+
+    def __init__(self, parts: Mapping[str, Technique] | None = None) -> None:
+        """``parts``: by what the experiment calls them."""
+        named = (parts or {}).items()
+        self.parts = dict(sorted(named, key=lambda item: (item[1].order, item[0])))
+        self.tuned: dict[str, dict[str, Value]] = {}
+        """Arguments that a search tunes, by technique, with their values in a trial."""
+
+    def __iter__(self) -> Any:
+        return iter(self.parts.values())
+
+    def define(self, *hooks: str) -> bool:
+        """Whether a technique has one of these hooks."""
+        return any(part.defines(hook) for part in self for hook in hooks)
+
+    def model(self, model: nn.Module) -> nn.Module:
+        """The model that is trained."""
+        for part in self:
+            model = part.model(model)
+        return model
+
+    def loss(self, workload: Any, model: nn.Module, batch: Batch) -> Tensor:
+        """One loss an example of a training batch: forward pass included."""
+        for part in self:
+            batch = part.batch(batch)
+        output = workload.forward(model, batch)
+        loss: Tensor = workload.loss(output, batch)
+        for part in self:
+            loss = part.loss(loss, model, output, batch)
+        return loss
+
+    def start(self, weights: Tensors) -> State:
+        """The state of all techniques, by their names."""
+        return {name: part.start(weights) for name, part in self.parts.items()}
+
+    def gradient(self, gradients: Tensors, weights: Tensors, state: State, step: Tensor) -> Tensors:
+        """The gradients of the update; sets entries of ``state``."""
+        for name, part in self.parts.items():
+            gradients = part.gradient(gradients, weights, state[name], step)
+        return gradients
+
+    def after_step(self, weights: Tensors, state: State, step: Tensor) -> Tensors:
+        """The weights to go on from; sets entries of ``state``."""
+        for name, part in self.parts.items():
+            weights = part.after_step(weights, state[name], step)
+        return weights
+
+    def evaluated(self, weights: Tensors, state: State) -> Tensors:
+        """The weights that are measured."""
+        for name, part in self.parts.items():
+            weights = part.evaluated(weights, state[name])
+        return weights
+
+    def with_arguments(self, values: Mapping[str, Mapping[str, Any]]) -> Techniques:
+        """The same with other values of some arguments, by technique and argument."""
+        if not values:
+            return self
+        return Techniques(
+            {name: part.with_arguments(values.get(name, {})) for name, part in self.parts.items()}
+        )
+
+    def of_trial(self, metaparameters: Mapping[str, Value]) -> Techniques:
+        """With the arguments that the search tunes: ``clip.norm`` is ``norm`` of ``clip``."""
+        tuned = {}
+        for name, part in self.parts.items():
+            prefix = f"{part.label}."
+            values = {
+                k.removeprefix(prefix): v for k, v in metaparameters.items() if k.startswith(prefix)
+            }
+            if values:
+                tuned[name] = values
+        techniques = self.with_arguments(tuned)
+        techniques.tuned = tuned
+        return techniques
+
+    def unstackable(self, metaparameters: Mapping[str, Value]) -> str | None:
+        """Why models that train with them cannot be stacked; ``None``: nothing here says so."""
+        for part in self:
+            if not part.stacks:
+                return f"technique {part.label}: {part.why_not_stacked}"
+        for name in self.of_trial(metaparameters).tuned:
+            if any(self.parts[name].defines(hook) for hook in ("model", "batch", "loss")):
+                return f"technique {self.parts[name].label}: one of its arguments is tuned"
+        return None

@@ -1,0 +1,55 @@
+"""How many examples one forward pass may hold: bytes saved for the backward pass, measured."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from experiments.training.study_context import StudyContext
+from workloads import Batch, Workload
+from workloads.ghost import has_batch_norm
+
+_CHUNK_BYTES = 512 * 2**20
+"""Most bytes of activations of one micro-batch, when the study names no micro-batch."""
+
+
+def chunk_size(context: StudyContext, model: nn.Module, models: int) -> int:
+    """Examples of one model that one forward may hold, ``models`` models at a time.
+
+    The number does not depend on how many models are in the pack at hand, so that a trial's bits
+    do not either.
+    """
+    unit = context.ghost_batch or (32 if has_batch_norm(model) else 1)
+    examples = _CHUNK_BYTES // (
+        models * saved_bytes(context.workload, model, context.small_batch())
+    )
+    return max(unit, examples // unit * unit)
+
+
+def micro_batch(context: StudyContext, model: nn.Module, models: int) -> int:
+    """Examples of one model in one training forward: as the study says, else ``chunk_size``."""
+    return context.study.layout.micro_batch or chunk_size(context, model, models)
+
+
+def saved_bytes(workload: Workload, model: nn.Module, batch: Batch) -> int:
+    """Bytes that autograd saves for the backward pass of ``model``, an example (at least 1).
+
+    Measured on one forward of ``batch``; the weights, which are saved too, are left out.
+    """
+    weights = {p.data_ptr() for p in model.parameters()}
+    saved: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        pointer = tensor.untyped_storage().data_ptr()
+        if pointer not in weights:
+            saved[pointer] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    was_training = model.training
+    buffers = {k: v.clone() for k, v in model.named_buffers()}
+    with torch.random.fork_rng(), torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
+        workload.loss(workload.forward(model.train(), batch), batch)
+    model.train(was_training)
+    for name, buffer in model.named_buffers():
+        buffer.copy_(buffers[name])
+    return max(1, sum(saved.values()) // len(batch[0]))

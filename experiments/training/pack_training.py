@@ -1,0 +1,179 @@
+"""A pack in training: the training loop, and what a sweep asks of it besides.
+
+Trials join while others train, dominated trials are paused and go on elsewhere, brackets are
+refined, and the whole is saved as a snapshot and continued from one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import torch
+
+from experiments.encoding import MalformedError, UnencodableError
+from experiments.engines import Engine, check_contract, make_engine
+from experiments.engines.base import gather
+from experiments.parallel import SOLO, Ranks
+from experiments.plan import Pack, Trial
+from experiments.training.clock import Clock
+from experiments.training.loop import Event, Observer, TrainingLoop
+from experiments.training.refinement import Refinement
+from experiments.training.snapshot import PausedTrial, Snapshot, fitting
+from experiments.training.stopping import Evaluation, StudyHits
+from experiments.training.study_context import StudyContext
+
+
+class Training(Observer):
+    """Trains the trials of a pack until each has a reason to stop; others may join meanwhile."""
+
+    def __init__(
+        self,
+        pack: Pack,
+        *,
+        device: str = "cpu",
+        group: Ranks = SOLO,
+        snapshot: bytes | None = None,
+        keep_weights: bool = False,
+    ) -> None:
+        """Load the workload, make the models; continue from ``snapshot`` if there is one.
+
+        ``keep_weights``: ``final`` holds the weights of trials that have ended, by id.
+
+        Raises:
+            ExperimentError: the study names something that is not there or cannot be.
+            WorkloadError: the workload cannot be loaded, or breaks its contract.
+            MalformedError: ``snapshot`` is none of this pack.
+        """
+        trials = {t.id: t for t in pack.trials}
+        saved = Snapshot.decode(snapshot, trials) if snapshot is not None else None
+        clock = Clock()
+        self.pack = pack
+        context = StudyContext.load(pack.study, device, group)
+        first = [trials[t] for t in saved.progress] if saved else list(pack.trials)
+        if first:
+            check_contract(context, first[0])
+        engine = make_engine(saved.engine if saved else pack.engine, context, first)
+        self.engine = engine.kind
+        self._engine: Engine = engine
+        self._hits = StudyHits(pack.known, pack.study)
+        self._refinement = Refinement(engine, self._hits)
+        self._loop = TrainingLoop(engine, self._hits, clock, (self, self._refinement))
+        self._keep_weights = keep_weights
+        self.final: dict[str, dict[str, torch.Tensor]] = {}
+        self.paused: dict[str, bytes] = {}
+        """Where the pack pauses dominated trials: what ``resume`` needs of each, by id. The caller
+        takes them out."""
+        self.not_kept: str | None = None
+        """Why nothing that a trial needs to go on can be kept, once that is known."""
+        if saved:
+            self._restore(saved)
+
+    def _restore(self, saved: Snapshot) -> None:
+        with fitting():
+            self._engine.load(saved.state)
+        self._loop.progress = saved.progress
+        self._loop.step = max(self._engine.steps, default=0)
+        self._refinement.state = saved.refinement
+        self._hits.restore(saved.hits, saved.least)
+        clock = self._loop.clock
+        clock.train, clock.evaluation, clock.before = saved.seconds
+
+    @property
+    def step(self) -> int:
+        """The most steps that an active trial has trained."""
+        return self._loop.step
+
+    @property
+    def steps(self) -> int:
+        """Steps that this training has taken, of all its trials together."""
+        return self._loop.steps
+
+    @property
+    def active(self) -> tuple[str, ...]:
+        """Ids of the trials still training."""
+        return tuple(t.id for t in self._engine.trials)
+
+    def run(self, should_stop: Callable[[], bool] = lambda: False) -> Iterator[list[Event]]:
+        """See ``TrainingLoop.run``."""
+        return self._loop.run(should_stop)
+
+    def know(self, steps_to_target: Iterable[int]) -> None:
+        """Take in steps to target that the study's trials have reached in other packs."""
+        for steps in steps_to_target:
+            self._hits.add(steps)
+
+    def add(self, trials: Sequence[Trial]) -> None:
+        """Let further trials of the study begin here; valid between what ``run`` yields.
+
+        Each trains as it does alone. Where no trial was left, ``run`` has ended: call it again.
+        """
+        self._engine.add(trials)
+        self._loop.begin(trials)
+        self.pack = replace(self.pack, trials=(*self.pack.trials, *trials))
+
+    def resume(self, paused: Mapping[str, bytes]) -> set[str]:
+        """Take trials that have not trained yet to where another pack paused them, by id.
+
+        That pack had the same engine. Returns those that could be: what cannot be read, or does
+        not fit, leaves its trial at its beginning.
+        """
+        resumed = set()
+        for row, trial in enumerate(self._engine.trials):
+            if trial.id not in paused:
+                continue
+            beginning = self._engine.copy([row])[0]
+            try:
+                saved = PausedTrial.decode(paused[trial.id])
+                with fitting():
+                    self._engine.restore(row, gather(saved.state, self._engine.setup.device))
+            except MalformedError:
+                self._engine.restore(row, beginning)
+                continue
+            self._loop.progress[trial.id] = saved.progress
+            self._refinement.copy_misses({row: saved.progress})
+            resumed.add(trial.id)
+        self._loop.step = max(self._engine.steps, default=0)
+        return resumed
+
+    def evaluated(self, evaluations: Sequence[Evaluation]) -> None:
+        """Keep the weights of trials that end, and pause those that are dominated."""
+        for e in evaluations:
+            if e.outcome is not None and self._keep_weights:
+                self.final[e.trial.id] = self._engine.weights(e.row)
+        dominated = [e for e in evaluations if e.outcome and e.outcome.stop_reason == "dominated"]
+        for e in dominated if self.pack.keep_paused else ():
+            trial = PausedTrial(progress=e.progress, state=self._engine.copy([e.row])[0])
+            data = self._encoded(trial)
+            if data is None:
+                return  # the others are as large, and of the same kind
+            self.paused[e.trial.id] = data
+
+    def snapshot(self) -> bytes | None:
+        """All that is needed to continue exactly; valid between what ``run`` yields.
+
+        ``None`` where it cannot be kept: ``not_kept`` says why.
+        """
+        clock = self._loop.clock
+        return self._encoded(
+            Snapshot(
+                engine=self.engine,  # type: ignore[arg-type]
+                state=self._engine.state(),
+                progress={trial: self._loop.progress[trial] for trial in self.active},
+                refinement=self._refinement.state,
+                hits=self._hits.of_pack,
+                least=self._hits.least,
+                seconds=(clock.train, clock.evaluation, clock.total),
+            )
+        )
+
+    def _encoded(self, saved: Snapshot | PausedTrial) -> bytes | None:
+        try:
+            return saved.encode()
+        except UnencodableError as error:
+            self.not_kept = str(error)
+            return None
+
+    def weights(self, trial: str) -> dict[str, torch.Tensor]:
+        """A copy of an active trial's parameters and buffers by name."""
+        return self._engine.weights(self.active.index(trial))

@@ -1,0 +1,207 @@
+"""Which parameters get which options: as torch's own parameter groups, in both engines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from experiments.config.file import load as load_file
+from experiments.errors import ExperimentError
+from experiments.plan import WorkloadRef
+from experiments.seeds import derive
+from experiments.training.batch_order import BatchOrder
+from tests.problems import OPTIMIZERS, engine, largest_difference, study, trials
+from workloads import load
+
+FILE = """
+import torch
+from workloads.digits import DigitsMLP
+
+
+class Grouped(DigitsMLP):
+    '''No decay for biases; the last layer at half the rate, with averages of its own.'''
+
+    target = "validation_error < 0.1"
+
+    def parameter_groups(self, named_parameters):
+        assert [p.ndim for p in named_parameters.values()] == [2, 1, 2, 1]
+        return {
+            "*.bias": {"weight_decay": 0.0},
+            "2.*": {"learning_rate_factor": 0.5, "momentum": 0.3, "beta1": 0.2},
+        }
+
+
+class Wrong(DigitsMLP):
+    target = "validation_error < 0.1"
+    pattern: str = "*.bias"
+    option: str = "weight_decay"
+
+    def parameter_groups(self, named_parameters):
+        return {self.pattern: {self.option: 0.0}}
+
+
+class Signed(torch.optim.Optimizer):
+    '''Signs for matrices, plain steps for the rest.'''
+
+    def __init__(self, params, lr=0.01, weight_decay=0.0, signed=1.0):
+        super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "signed": signed})
+
+    @staticmethod
+    def parameter_groups(named_parameters):
+        return {n: {"signed": 0.0} for n, p in named_parameters.items() if p.ndim < 2}
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                update = torch.tanh(50 * p.grad) if group["signed"] else p.grad
+                p.mul_(1 - group["lr"] * group["weight_decay"]).sub_(update, alpha=group["lr"])
+
+
+class Parts(torch.optim.SGD):
+    def __init__(self, params, lr=0.1):
+        super().__init__([p for p in params if p.ndim == 2], lr=lr)
+
+
+class Closed(torch.optim.SGD):
+    def __init__(self, params, lr=0.1, weight_decay=0.0):
+        super().__init__(params, lr=lr)
+        for group in self.param_groups:
+            group.pop("weight_decay", None)
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> WorkloadRef:
+    (tmp_path / "own.py").write_text(FILE)
+    return WorkloadRef(spec="own.py:Grouped", base=str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("precision", "steps", "tolerance"), [("float32", 20, 2e-3), ("float64", 200, 1e-8)]
+)
+@pytest.mark.parametrize("optimizer", [*OPTIMIZERS, "RMSprop", "own.py:Signed"])
+def test_engines_agree(
+    own: WorkloadRef, optimizer: str, precision: str, steps: int, tolerance: float
+) -> None:
+    common = {"optimizer": optimizer, "schedule": "linear", "precision": precision}
+    of = study(workload=own, batch_size=16, **common)
+    pack = trials(of, 4)
+    module, stacked = engine("module", of, pack), engine("stacked", of, pack)
+    ungrouped = WorkloadRef(spec="digits-mlp", base=own.base)
+    plain = engine("module", study(workload=ungrouped, batch_size=16, **common), pack)
+    for one in (module, stacked, plain):
+        one.advance(steps // 2)
+        one.keep([0, 3])
+        one.add(trials(of, 1, seed=1))
+        one.advance(steps // 2)
+    for row in range(3):
+        assert largest_difference(module.weights(row), stacked.weights(row)) < tolerance
+        assert largest_difference(module.weights(row), plain.weights(row)) > tolerance
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_the_module_engine_is_torch_with_groups(own: WorkloadRef, optimizer: str) -> None:
+    of = study(workload=own, optimizer=optimizer, batch_size=50)
+    (trial,) = trials(of, 1)
+    ours = engine("module", of, (trial,))
+    ours.advance(30)
+    x, y = load("digits-mlp").data()["train"]
+    with torch.random.fork_rng():
+        torch.manual_seed(derive(trial.seed, "init"))
+        model = load("digits-mlp").model()
+    m = trial.metaparameters
+    rate = float(m["learning_rate"])
+    first, first_bias, last, last_bias = model.parameters()
+    slow = {"lr": 0.5 * rate}
+    if optimizer.startswith("adam"):
+        slow["betas"] = (0.2, m["beta2"])
+        common = {"lr": rate, "betas": (m["beta1"], m["beta2"])}
+        kind = torch.optim.AdamW if optimizer == "adamw" else torch.optim.Adam
+    else:
+        if optimizer != "sgd":
+            slow["momentum"] = 0.3
+        common = {
+            "lr": rate,
+            "momentum": m.get("momentum", 0.0),
+            "nesterov": optimizer == "nesterov",
+        }
+        kind = torch.optim.SGD
+    groups = [
+        {"params": [first]},
+        {"params": [first_bias], "weight_decay": 0.0},
+        {"params": [last], **slow},
+        {"params": [last_bias], "weight_decay": 0.0},
+    ]
+    bare = kind(groups, weight_decay=m["weight_decay"], **common)
+    order = BatchOrder(trial.seed, len(x), 50)
+    for step in range(30):
+        batch = order.batches(step, 1)[0]
+        bare.zero_grad()
+        loss = torch.nn.functional.cross_entropy(model(x[batch]), y[batch], reduction="sum")
+        (loss / 50).backward()
+        bare.step()
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, ours.weights(0)[name])
+
+
+@pytest.mark.parametrize("kind", ["module", "stacked"])
+@pytest.mark.parametrize("optimizer", ["adamw", "own.py:Signed"])
+def test_state_goes_with_its_parameters(own: WorkloadRef, kind: str, optimizer: str) -> None:
+    of = study(workload=own, optimizer=optimizer, batch_size=16)
+    pack = trials(of, 3)
+    whole, paused = engine(kind, of, pack), engine(kind, of, pack)
+    whole.advance(12)
+    paused.advance(6)
+    saved = paused.state()
+    paused = engine(kind, of, pack)
+    paused.load(saved)
+    paused.advance(6)
+    for row in range(3):
+        for name, value in whole.weights(row).items():
+            assert torch.equal(value, paused.weights(row)[name])
+
+
+@pytest.mark.parametrize(
+    ("spec", "fields", "optimizer", "message", "hint"),
+    [
+        ("Wrong", {"pattern": "*.bais"}, "sgd", "no parameter is called '*.bais'", "'2.bias'"),
+        ("Wrong", {"option": "weight_dcay"}, "sgd", "option 'weight_dcay'", "'weight_decay'"),
+        ("Wrong", {"option": "learning_rate"}, "sgd", "is tuned", "learning_rate_factor"),
+        ("Grouped", {}, "own.py:Parts", "Parts cannot be made with groups", "constructor gets to"),
+        ("Wrong", {}, "own.py:Closed", "keeps no 'weight_decay' in its parameter", "the defaults"),
+    ],
+)  # fmt: skip
+def test_errors(
+    own: WorkloadRef, spec: str, fields: dict[str, str], optimizer: str, message: str, hint: str
+) -> None:
+    ref = WorkloadRef(spec=f"own.py:{spec}", fields=fields, base=own.base)
+    of = study(workload=ref, optimizer=optimizer)
+    with pytest.raises(ExperimentError) as raised:
+        engine("module", of, trials(of, 1))
+    assert message in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert hint in (raised.value.hint or "")
+
+
+def test_an_option_that_an_optimizer_lacks_is_passed_over(own: WorkloadRef) -> None:
+    ref = WorkloadRef(spec="own.py:Wrong", fields={"option": "beta2"}, base=own.base)
+    of = study(workload=ref, optimizer="sgd")
+    plain = study(workload="digits-mlp", optimizer="sgd")
+    for kind in ("module", "stacked"):
+        pair = [engine(kind, each, trials(of, 2)) for each in (of, plain)]
+        for one in pair:
+            one.advance(5)
+        assert largest_difference(pair[0].weights(1), pair[1].weights(1)) == 0
+
+
+def test_an_experiment_says_so_before_it_trains(own: WorkloadRef) -> None:
+    base = Path(own.base or "")
+    (base / "my.yaml").write_text(
+        "workload: own.py:Grouped\ngrid: {batch_size: 8, optimizer: own.py:Parts}\n"
+        "search: {learning_rate: 0.1}\n"
+    )
+    with pytest.raises(ExperimentError, match=r"my.yaml:2: optimizer Parts cannot be made"):
+        load_file(base / "my.yaml").plans()

@@ -1,0 +1,520 @@
+"""Techniques: hooks of training, alone and composed, on one model and on a stack of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import batchscale as bs
+from experiments import techniques
+from experiments.config.file import load
+from experiments.engines import choose, stackable
+from experiments.errors import ExperimentError
+from experiments.identity import canonical
+from experiments.plan import Pack, Study, Trial, WorkloadRef
+from experiments.training.study_context import StudyContext
+from tests import problems
+from tests.experiments.files import folder
+from tests.experiments.test_packs_bitwise import _plain as plain
+from tests.problems import engine, largest_difference, study, train, trials
+
+KINDS = ["module", "stacked"]
+PACKAGED: dict[str, Any] = {"clip": 0.05, "ema": 0.9}
+"""A value of each packaged technique that tells in a few steps."""
+SETS = [*({name: value} for name, value in PACKAGED.items()), PACKAGED]
+
+USER_FILE = '''
+import torch
+import batchscale as bs
+
+
+class Scaled(bs.Technique):
+    """Multiply the gradient. And nothing else."""
+
+    stacks = False
+    why_not_stacked = "a test says so"
+    factor: float = 0.5
+
+    def gradient(self, gradients, weights, state, step):
+        return {name: g * (self.factor if int(step) % 2 else 1.0) for name, g in gradients.items()}
+
+
+class Everything(bs.Technique):
+    """Every hook, in torch alone."""
+
+    strength: float
+    kind: str = "plain"
+
+    def model(self, model):
+        with torch.no_grad():
+            for p in model.parameters():
+                p.mul_(1 - self.strength)
+        return model
+
+    def batch(self, batch):
+        x, *rest = batch
+        return (x + self.strength * torch.randn_like(x), *rest)
+
+    def loss(self, loss, model, output, batch):
+        decay = sum(p.square().sum() for p in model.parameters())
+        return loss * (1 - self.strength) + 0.01 * decay
+
+    def start(self, weights):
+        return {"sum": {name: torch.zeros_like(w) for name, w in weights.items()}}
+
+    def gradient(self, gradients, weights, state, step):
+        state["sum"] = {name: s + gradients[name] for name, s in state["sum"].items()}
+        return {name: g + 0.01 * state["sum"][name] / (step + 1) for name, g in gradients.items()}
+
+    def after_step(self, weights, state, step):
+        return {name: w.clamp(-0.3, 0.3) for name, w in weights.items()}
+
+    def evaluated(self, weights, state):
+        return {name: w * 0.9 for name, w in weights.items()}
+
+
+class Plain:
+    pass
+
+
+class clip(bs.Technique):
+    """Another one of that name."""
+
+
+class Precise(bs.Technique):
+    """Without an argument."""
+
+    def model(self, model):
+        return model
+'''
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> WorkloadRef:
+    (tmp_path / "my.py").write_text(USER_FILE)
+    return WorkloadRef(spec="digits-mlp", base=str(tmp_path))
+
+
+def weights(of: Study, pack: tuple[Trial, ...], kind: str, steps: int) -> list[dict[str, Any]]:
+    one = engine(kind, of, pack)
+    one.advance(steps)
+    return [one.weights(row) for row in range(len(pack))]
+
+
+# What there is
+
+
+def test_every_packaged_technique_is_tested_here_and_listed() -> None:
+    assert set(techniques.names()) == set(PACKAGED)
+    listed = bs.list("techniques")
+    assert set(listed) == set(PACKAGED)
+    for name, sentence in listed.items():
+        assert " " in sentence
+        loaded = techniques.load({name: PACKAGED[name]}, None).parts[name]
+        assert (loaded.written, loaded.label) == (PACKAGED[name], name)
+        assert loaded.stacks
+
+
+def test_the_order_is_fixed_and_documented(user: WorkloadRef) -> None:
+    written = {"ema": 0.9, "my.py:Everything": 0.1, "clip": 1.0}
+    loaded = techniques.load(written, user.base)
+    assert list(loaded.parts) == ["my.py:Everything", "clip", "ema"]
+    from experiments.techniques import base
+
+    for name in techniques.names():
+        order = techniques.TECHNIQUES.get_class(name).order
+        assert f"| {order} | ``{name}``" in (base.__doc__ or "")
+
+
+# clip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_clip_bounds_the_norm_and_leaves_a_smaller_gradient(kind: str, precision: str) -> None:
+    common = {"workload": "digits-mlp", "precision": precision}
+    pack = tuple(
+        replace(t, metaparameters={"learning_rate": 1.0}) for t in trials(study(**common), 3)
+    )
+    start = weights(study(**common), pack, kind, 0)
+    free = weights(study(**common), pack, kind, 1)
+    norms = []
+    for bound in (1e-3, 1e6):
+        of = study(**common, technique={"clip": bound})
+        after = weights(of, pack, kind, 1)
+        for row in range(3):  # at learning rate 1 a step of SGD is the gradient
+            step = [after[row][name] - start[row][name] for name in after[row]]
+            norm = float(torch.stack([s.square().sum() for s in step]).sum().sqrt())
+            norms.append(norm)
+            assert norm <= bound
+            if bound > 1:
+                assert all(torch.equal(after[row][n], free[row][n]) for n in after[row])
+    assert min(norms[:3]) > 0.99e-3
+
+
+def test_clip_is_torchs(user: WorkloadRef) -> None:
+    del user
+    gradients = {"a": torch.randn(4, 5), "b": torch.randn(3)}
+    parameters = [torch.nn.Parameter(torch.zeros_like(g)) for g in gradients.values()]
+    for parameter, gradient in zip(parameters, gradients.values(), strict=True):
+        parameter.grad = gradient.clone()
+    torch.nn.utils.clip_grad_norm_(parameters, 0.7)
+    clip = techniques.load({"clip": 0.7}, None).parts["clip"]
+    clipped = clip.gradient(gradients, gradients, {}, torch.tensor(0))
+    for parameter, value in zip(parameters, clipped.values(), strict=True):
+        torch.testing.assert_close(parameter.grad, value)
+
+
+# ema
+
+
+def test_ema_is_torchs() -> None:
+    from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+    of = study(technique={"ema": 0.8}, precision="float64")
+    one = engine("module", of, trials(of, 1))
+    averaged = AveragedModel(one.runs[0].model, multi_avg_fn=get_ema_multi_avg_fn(0.8))  # type: ignore[attr-defined]
+    for _ in range(7):
+        one.advance(1)
+        averaged.update_parameters(one.runs[0].model)  # type: ignore[attr-defined]
+    metrics = one.evaluate("validation")[0]
+    for name, parameter in averaged.module.named_parameters():
+        torch.testing.assert_close(
+            one.runs[0].technique_state["ema"][name],
+            parameter.detach(),  # type: ignore[attr-defined]
+        )
+    with torch.no_grad():
+        one.runs[0].model.load_state_dict(averaged.module.state_dict())  # type: ignore[attr-defined]
+    one.runs[0].technique_state["ema"] = dict(averaged.module.named_parameters())  # type: ignore[attr-defined]
+    assert one.evaluate("validation")[0] == pytest.approx(metrics, rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ema_is_evaluated_and_training_does_not_see_it(kind: str) -> None:
+    common = {"workload": "digits-mlp", "batch_size": 16}
+    pack = trials(study(**common), 3)
+    engines = {
+        decay: engine(kind, study(**common, technique={"ema": decay} if decay >= 0 else {}), pack)
+        for decay in (-1, 0.0, 0.95)
+    }
+    for one in engines.values():
+        one.advance(30)
+    plain_metrics = engines[-1].evaluate("validation")
+    assert engines[0.0].evaluate("validation") == plain_metrics
+    averaged = engines[0.95].evaluate("validation")
+    assert all(a != b for a, b in zip(averaged, plain_metrics, strict=True))
+    assert engines[0.95].evaluate("validation", [2, 0]) == [averaged[2], averaged[0]]
+    for one in engines.values():
+        one.advance(5)  # evaluating changes nothing either
+        for row in range(3):
+            for name, value in one.weights(row).items():
+                assert torch.equal(value, engines[-1].weights(row)[name])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_trial_diverges_with_its_trained_weights(kind: str) -> None:
+    of = study(workload="digits-mlp", technique={"ema": 0.999999}, budget_steps=60)
+    pack = trials(of, 2, learning_rate=1e30)
+    ended = problems.outcomes(train(of, pack, kind))
+    assert {outcome.stop_reason for outcome in ended.values()} == {"diverged"}
+
+
+# Twins
+
+
+@pytest.mark.parametrize(
+    ("precision", "steps", "tolerance"), [("float32", 20, 2e-3), ("float64", 200, 1e-8)]
+)
+@pytest.mark.parametrize("technique", [*SETS, {"my.py:Everything": 0.1, **PACKAGED}], ids=str)
+def test_engines_agree(
+    user: WorkloadRef, technique: dict[str, Any], precision: str, steps: int, tolerance: float
+) -> None:
+    of = study(
+        workload=user, optimizer="momentum", precision=precision, batch_size=16, technique=technique
+    )
+    pack = trials(of, 3)
+    module, stacked = engine("module", of, pack), engine("stacked", of, pack)
+    plain_one = engine("module", replace(of, technique={"precision": precision}), pack)
+    for one in (module, stacked, plain_one):
+        one.advance(steps)
+    for row in range(3):
+        assert largest_difference(module.weights(row), stacked.weights(row)) < tolerance
+        if "clip" in technique:
+            moved = largest_difference(module.weights(row), plain_one.weights(row))
+            assert moved > 10 * tolerance
+    for a, b in zip(module.evaluate("validation"), stacked.evaluate("validation"), strict=True):
+        assert a["cross_entropy"] == pytest.approx(b["cross_entropy"], rel=1e-3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_model_has_its_own_argument(kind: str) -> None:
+    """An argument among a trial's metaparameters is that of the trial alone."""
+    common = {"workload": "digits-mlp", "precision": "float64"}
+    of = study(**common, technique={"clip": 1.0, "ema": 0.5})
+    pack = tuple(
+        replace(t, metaparameters={**t.metaparameters, "clip.norm": norm})
+        for t, norm in zip(trials(of, 3), (0.01, 0.1, 10.0), strict=True)
+    )
+    together = engine(kind, of, pack)
+    together.advance(10)
+    together.keep([0, 2])
+    together.add(trials(of, 1, seed=1, **{"clip.norm": 0.3}))
+    together.advance(10)
+    for row, (trial, norm, steps) in enumerate(
+        [(pack[0], 0.01, 20), (pack[2], 10.0, 20), (together.trials[2], 0.3, 10)]
+    ):
+        values = {k: v for k, v in trial.metaparameters.items() if k != "clip.norm"}
+        fixed = study(**common, technique={"clip": norm, "ema": 0.5})
+        alone = engine("module", fixed, (replace(trial, metaparameters=values),))
+        alone.advance(steps)
+        assert largest_difference(alone.weights(0), together.weights(row)) < 1e-9
+        a, b = alone.evaluate("validation")[0], together.evaluate("validation", [row])[0]
+        assert a["cross_entropy"] == pytest.approx(b["cross_entropy"], rel=1e-9)
+
+
+# Packs, pausing, going back
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_trial_is_the_same_in_any_pack(kind: str, user: WorkloadRef) -> None:
+    technique = {"my.py:Everything": 0.1, **PACKAGED}
+    of = study(workload=user, optimizer="adam", batch_size=16, technique=technique)
+    pack = trials(of, 7)
+    whole = engine(kind, of, pack)
+    whole.advance(24)
+    expected = dict(zip([t.id for t in pack], whole.evaluate("validation"), strict=True))
+    changing = engine(kind, of, pack[:5])
+    changing.advance(8)
+    changing.keep([0, 2, 4])
+    saved = changing.copy([1, 2])
+    changing.advance(5)
+    for row, state in zip([1, 2], saved, strict=True):
+        changing.restore(row, state)
+    assert changing.steps == [13, 8, 8]
+    changing.keep([1, 2])
+    changing.add(pack[5:])
+    changing.advance(16)
+    snapshot = changing.state()
+    resumed = engine(kind, of, tuple(changing.trials))
+    resumed.load(snapshot)
+    for one in (changing, resumed):
+        assert one.steps == [24, 24, 16, 16]
+        metrics = one.evaluate("validation", [0, 1])
+        assert metrics == [expected[pack[2].id], expected[pack[4].id]]
+        one.advance(8)
+        metrics = one.evaluate("validation", [2, 3])
+        assert metrics == [expected[pack[5].id], expected[pack[6].id]]
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("kind", KINDS)
+def test_resuming_a_snapshot_and_refining_change_nothing(kind: str) -> None:
+    of = study(
+        optimizer="adam", budget_steps=120, evaluation_ratio=1.4, keep=None, technique=PACKAGED,
+        target="validation_error < 0.07", stop_at_target=False,
+    )  # fmt: skip
+    pack = trials(of, 5, learning_rate=0.05)
+    expected = plain(train(of, pack, kind))
+    refining = replace(of, refine=1.001)
+    events = train(refining, pack, kind)
+    assert sorted(plain(events), key=str) == sorted(expected, key=str)
+    ends = problems.outcomes(events).values()
+    refined = {o.trial: o.refined_steps for o in ends if o.refined_steps is not None}
+    assert refined
+    described = Pack(id="pack", study=of, trials=pack, engine=kind)  # type: ignore[arg-type]
+    first = problems.Training(described)
+    events = []
+    for count, measured in enumerate(first.run(), start=1):
+        events += measured
+        if count == 6:
+            break
+    second = problems.Training(described, snapshot=first.snapshot())
+    events += [event for measured in second.run() for event in measured]
+    assert plain(events) == expected
+    # By hand, the first of all finer steps at which the averaged weights beat the target.
+    trial = next(t for t in pack if t.id in refined)
+    one = engine("module", of, (trial,))
+    steps = 0
+    while not of.targets[-1].hit(one.evaluate("validation")[0]["error"]):
+        one.advance(1)
+        steps += 1
+    if kind == "module":
+        assert refined[trial.id] == steps
+
+
+# A user's file
+
+
+def test_one_that_does_not_stack_is_trained_by_the_module_engine(user: WorkloadRef) -> None:
+    of = study(workload=user, technique={"my.py:Scaled": 0.5, "clip": 0.05})
+    pack = trials(of, 8)
+    context = StudyContext.load(of)
+    assert choose(StudyContext.load(replace(of, technique=PACKAGED)), pack) == "stacked"
+    assert choose(context, pack) == "module"
+    assert stackable(context, pack) == "technique Scaled: a test says so"
+    with pytest.raises(ExperimentError, match=r"technique Scaled: a test says so$"):
+        engine("stacked", of, pack)
+    one, bare = pack[:1], {"weight_decay": 0.0}
+    one = (replace(one[0], metaparameters={**one[0].metaparameters, **bare}),)
+    clipped = weights(replace(of, technique={"clip": 0.05}), one, "module", 1)
+    for factor in (0.0, 0.5):  # the first step is not scaled; the second is, before it is clipped
+        both = replace(of, technique={"my.py:Scaled": factor, "clip": 0.05})
+        moved = largest_difference(weights(both, one, "module", 2)[0], clipped[0])
+        assert (moved == 0) == (factor == 0)
+
+
+def test_tuned_arguments_of_what_changes_the_loss_do_not_stack(user: WorkloadRef) -> None:
+    of = study(workload=user, technique={"my.py:Everything": 0.5})
+    pack = trials(of, 8, **{"Everything.strength": 0.1})
+    assert stackable(StudyContext.load(of), pack) == (
+        "technique Everything: one of its arguments is tuned"
+    )
+    assert stackable(StudyContext.load(of), trials(of, 8)) is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_random_numbers_of_a_batch_follow_the_examples(user: WorkloadRef, kind: str) -> None:
+    common = {"workload": user, "precision": "float64", "technique": {"my.py:Everything": 0.3}}
+    pack = trials(study(**common), 2)
+    whole = weights(study(**common), pack, kind, 15)
+    parts = weights(study(**common, micro_batch=13), pack, kind, 15)
+    for row in range(2):
+        assert largest_difference(whole[row], parts[row]) < 1e-9
+
+
+TEXT = """\
+workload: digits-mlp
+grid:
+  batch_size: 64
+  optimizer: sgd
+  technique: [none, {clip: 0.5}, {"my.py:Scaled": 0.25, clip: 1}, {"my.py:Precise": true}]
+search: {learning_rate: {log: [0.1, 1]}}
+trials: 4
+budget: 60 steps
+target: validation_error < 0.3
+"""
+
+
+def test_a_small_sweep(user: WorkloadRef, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = Path(user.base or "")
+    monkeypatch.chdir(base)
+    (base / "sweep.yaml").write_text(TEXT)
+    run = bs.sweep("sweep.yaml", results="runs", address="none")
+    rows = run.trials
+    engines = dict(zip(rows["technique"].astype(str), rows["engine"], strict=True))
+    assert len(engines) == 4
+    for technique, kind in engines.items():
+        assert kind == ("module" if "Scaled" in technique else "stacked")
+        assert "my.py" not in technique
+    assert bs.sweep("sweep.yaml", results="runs", address="none").summary.trained == 0  # type: ignore[union-attr]
+    composed = rows[rows["technique"].astype(str).str.contains("Scaled")]
+    assert bs.rerun(composed["trial"].iloc[0], results="runs").equal
+    named = bs.sweep(
+        workload="digits-mlp", batch_size=64, optimizer="sgd", technique=[{"clip": 0.5}],
+        learning_rate={"log": [0.1, 1]}, trials=4, budget="60 steps",
+        target="validation_error < 0.3", results="runs", address="none",
+    )  # fmt: skip
+    assert named.summary is not None
+    assert named.summary.trained == 0  # the same trials, said in Python
+
+
+# Experiment files
+
+
+def ids(base: Path, technique: str, text: str = TEXT) -> list[str]:
+    (base / "my.yaml").write_text(
+        "\n".join(
+            f"  technique: {technique}" if "  technique:" in line else line
+            for line in text.splitlines()
+        )
+    )
+    return [plan.study.id for plan in load(base / "my.yaml").plans()]
+
+
+def test_identity(user: WorkloadRef) -> None:
+    base = Path(user.base or "")
+    plain_id = ids(base, "none")
+    assert len(plain_id) == 1
+    without = [line for line in TEXT.splitlines() if "technique" not in line]
+    (base / "my.yaml").write_text("\n".join(without))
+    assert [p.study.id for p in load(base / "my.yaml").plans()] == plain_id
+    (base / "my.yaml").write_text("\n".join([*without, "technique: {clip: 2}"]))
+    beside = load(base / "my.yaml")
+    assert [p.study.id for p in beside.plans()] == ids(base, "[{clip: {norm: 2.0}}]")
+    assert load(base / "my.yaml").plans()[0].study.technique == {
+        "precision": "float32",
+        "clip": 2.0,
+    }
+    assert canonical(beside.plans()[0].identity["technique"]) == '{"clip":2}'
+    both = ids(base, "[{clip: 2, ema: 0.5}]")
+    assert both == ids(base, "[{ema: 0.5, clip: 2.0}]")
+    mine = [
+        ids(base, text)
+        for text in ('"my.py:Scaled"', '{"my.py:Scaled": 0.5}', '{"my.py:Scaled": {}}')
+    ]
+    assert mine[0] == mine[1] == mine[2]
+    (base / "my.py").write_text(USER_FILE.replace("if int(step) % 2", "if int(step) % 3"))
+    assert ids(base, '"my.py:Scaled"') != mine[0]
+    assert ids(base, "none") == plain_id
+    everything = ids(base, '{"my.py:Everything": {strength: 1, kind: other}}')
+    assert everything != ids(base, '{"my.py:Everything": 1}')
+    resolved = load(base / "my.yaml").to_yaml()
+    (base / "my.yaml").write_text(resolved)
+    assert [p.study.id for p in load(base / "my.yaml").plans()] == ids(
+        base, '{"my.py:Everything": 1}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("technique", "message", "hint"),
+    [
+        ("[{clpi: 1.0}]", "unknown technique 'clpi'", "did you mean 'clip'?"),
+        ("clip", "technique clip needs a value of norm", "{clip: {norm: 0.1}}"),
+        (
+            "[none, {clip: 0}]",
+            "technique clip: norm cannot be 0: Input should be greater than 0",
+            "",
+        ),
+        ("{ema: 1}", "technique ema: decay cannot be 1: Input should be less than 1", ""),
+        ("{clip: {nrm: 1}}", "technique clip has no argument 'nrm'", "did you mean 'norm'?"),
+        ("{clip: [1]}", "technique clip: norm cannot be [1]", ""),
+        (
+            "3",
+            "technique 3 is neither a name nor names with their arguments",
+            "{clip: 1.0}; or none",
+        ),
+        ("[{}]", "technique {} is neither", "none"),
+        ("[]", "grid.technique is an empty list", "leave the key out"),
+        ("[{clip: 1}, {clip: 1.0}]", "grid.technique: {'clip': 1.0} is said twice", "keep one"),
+        ('["my.py:Scald"]', "my.py has no class 'Scald'", "did you mean 'Scaled'?"),
+        (
+            '["my.py:Plain"]',
+            "technique 'my.py:Plain' is not a class of batchscale.Technique",
+            "hooks",
+        ),
+        ('["gone.py:A"]', "technique 'gone.py:A': no file 'gone.py'", "its experiment file"),
+        ('["my.py:clip"]', "technique my.py:clip is called clip, which is another", "rename"),
+        ('[{"my.py:Precise": 3}]', "technique Precise has no argument, and cannot be 3", "true"),
+        ("[{my.py:Precise: {a: 3}}]", "technique Precise has no argument 'a'", "it has none"),
+    ],
+)
+def test_errors_of_a_file(tmp_path: Path, technique: str, message: str, hint: str) -> None:
+    text = TEXT.replace(TEXT.splitlines()[4], f"  technique: {technique}")
+    file = folder(tmp_path, text)
+    (tmp_path / "my.py").write_text(USER_FILE)
+    with pytest.raises(ExperimentError) as raised:
+        load(file).plans()
+    assert str(raised.value).startswith(f"{file}:5: ")
+    assert message in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert hint in (raised.value.hint or "")
+
+
+def test_a_technique_in_the_grid_and_beside_it(tmp_path: Path) -> None:
+    with pytest.raises(ExperimentError, match="technique is in the grid and beside it"):
+        load(folder(tmp_path, TEXT + "technique: {clip: 1}\n"))
