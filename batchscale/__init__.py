@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from batchscale.analysis import laws, plot, regimes, report, serve
     from batchscale.api import (
         check,
-        export,
         new,
         open,
         query,
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
         take_in,
     )
     from batchscale.api import listing as list
+    from batchscale.exchange import export
     from batchscale.run import Run
     from batchscale.training import rerun, trial
     from experiments.errors import ExperimentError
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "check": "batchscale.api:check",
-    "export": "batchscale.api:export",
+    "export": "batchscale.exchange:export",
     "laws": "batchscale.analysis:laws",
     "list": "batchscale.api:listing",
     "new": "batchscale.api:new",

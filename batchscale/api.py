@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from experiments.records.status import Status
     from experiments.scheduling.events import Observer
     from experiments.training.check import Finding
-    from results.exports import Exported
-    from results.imports.commit_import import Imported
+    from results.imports import Imported
     from results.storage.location import Location
     from workloads import Workload
 
@@ -58,7 +57,7 @@ def sweep(
             none, and ``settings`` in its place:
             ``sweep(workload=MyModel, optimizer=["sgd"], batch_size="8..1024", trials=16)``.
         results: the folder or URI that rows go to; ``$BATCHSCALE_RESULTS``, else ``results/runs``.
-        address: ``none`` (in this process), ``auto`` or ``HOST:PORT`` of a Ray.
+        address: ``none`` (in this process), ``auto``, ``HOST:PORT`` of a Ray, or ``file.py:Class``.
         overrides: ``["trials=8"]``: instead of what the file says.
         seconds: stop after so long, as on Ctrl-C.
         keep_old: where only the workload's code has changed, count its old trials as this one's.
@@ -165,63 +164,36 @@ def query(sql: str, source: str | Path | None = None) -> pd.DataFrame:
 
 
 def take_in(
-    kind: str,
+    kind: str | Callable[..., Imported | None],
     path: str | Path,
     *,
-    results: str | Path | None = None,
-    columns: Mapping[str, str] | None = None,
-    name: str | None = None,
-    citation: str | None = None,
-    licence: str | None = None,
+    results: str | Path | Location | None = None,
     progress: Callable[[Imported], None] | None = None,
+    **options: Any,
 ) -> Imported:
-    """Bring data from elsewhere into a results folder, and never twice: all of it or nothing, but
-    for ``shallue``, which goes on where it was.
+    """Import data from elsewhere into a results folder, and never twice: all of it or nothing, but
+    for ``shallue``, which goes on where it stopped.
 
     Args:
-        kind: ``csv``, ``mlperf`` or ``shallue``: ``list("imports")``.
-        columns: what the columns of a file are called here: ``{"batch_size": "bs"}``.
-        name: of the experiment that the rows become.
+        kind: ``csv``, ``mlperf`` or ``shallue``: ``list("imports")``; ``file.py:Name`` or a
+            function of your own (docs/published.md).
+        path: a file or a folder.
         progress: of ``shallue``: called with what has been done so far.
+        options: of the kind, as ``batchscale import KIND --help`` lists them. Those of ``csv``:
+            ``columns`` (what the columns of a file are called here: ``{"batch_size": "bs"}``),
+            ``name`` (of the experiment that the rows become), ``citation`` and ``licence``.
 
     Raises:
-        ResultsError: a row that has no place; it is named, and nothing is written.
+        ResultsError: no such kind or option, or a row that cannot be placed; it is named, and
+            nothing is written.
     """
+    from batchscale.exchange import called, extension
     from batchscale.run import default_results
-    from results.imports import take_in as bring
+    from results.imports import Imported
 
-    return bring(
-        kind, path, results or default_results(), columns=columns, name=name, citation=citation,
-        licence=licence, progress=progress,
-    )  # fmt: skip
-
-
-def export(
-    kind: str,
-    source: str | Path | Run,
-    *,
-    output: str | Path,
-    where: str | None = None,
-    progress: Callable[[Exported], None] | None = None,
-) -> Exported:
-    """Write results in the form that another program reads; the same again changes nothing.
-
-    Args:
-        kind: ``tensorboard``, a run a trial: ``list("exports")``.
-        output: a new or empty folder, or one that the same kind of export has made.
-        where: an SQL condition on trials.
-        progress: called with what has been done so far, once a trial.
-
-    Raises:
-        ResultsError: no such kind, nothing to write, or a folder that holds something else.
-    """
-    import results
-    from results.exports import export as write
-    from results.exports import known
-
-    known(kind)
-    found = results.open(source) if isinstance(source, str | Path) else source.results
-    return write(kind, found if where is None else found.where(where), output, progress)
+    folder = results or default_results()
+    importer = extension("import", kind)
+    return called(importer, Imported, Path(path), folder, progress=progress, **options)
 
 
 def listing(kind: str) -> dict[str, str]:
@@ -229,7 +201,7 @@ def listing(kind: str) -> dict[str, str]:
 
     Args:
         kind: ``workloads``, ``optimizers``, ``schedules``, ``techniques``, ``figures``,
-            ``experiments``, ``imports`` or ``exports``.
+            ``experiments``, ``executors``, ``imports`` or ``exports``.
     """
     from batchscale.names import KINDS
     from batchscale.output.errors import CommandError

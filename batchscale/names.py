@@ -49,23 +49,30 @@ def figures() -> dict[str, str]:
 
 def experiments() -> dict[str, str]:
     """The packaged experiments: each file's first comment line."""
-    from experiments.config.packaged import names
+    from experiments.config.sources import names
+
+    return names()
+
+
+def executors() -> dict[str, str]:
+    """What ``--address`` can name."""
+    from experiments.execution.executors import names
 
     return names()
 
 
 def imports() -> dict[str, str]:
-    """What ``batchscale import`` brings in."""
-    from results.imports import KINDS
+    """What ``batchscale import`` reads."""
+    from results.extensions import IMPORTS
 
-    return {name: kind.summary for name, kind in KINDS.items()}
+    return IMPORTS.names()
 
 
 def exports() -> dict[str, str]:
     """What ``batchscale export`` writes."""
-    from results.exports import KINDS
+    from results.extensions import EXPORTS
 
-    return {name: kind.summary for name, kind in KINDS.items()}
+    return EXPORTS.names()
 
 
 KINDS: Mapping[str, Callable[[], dict[str, str]]] = {
@@ -76,6 +83,7 @@ KINDS: Mapping[str, Callable[[], dict[str, str]]] = {
     "layouts": layouts,
     "figures": figures,
     "experiments": experiments,
+    "executors": executors,
     "imports": imports,
     "exports": exports,
 }

@@ -132,11 +132,13 @@ class Run:
 
         return answers.report(Query(sources=[self.results], **options), output, title=title)
 
-    def export(self, kind: str, *, output: str | Path, where: str | None = None) -> Exported:
+    def export(
+        self, kind: str, *, output: str | Path, where: str | None = None, **options: Any
+    ) -> Exported:
         """Write it in the form that another program reads: see `batchscale.export`."""
-        from results.exports import export
+        from batchscale import exchange
 
-        return export(kind, self.results if where is None else self.results.where(where), output)
+        return exchange.export(kind, self.results, output=output, where=where, **options)
 
     def __repr__(self) -> str:
         from results.counts import count

@@ -12,8 +12,8 @@ from experiments.scheduling.events import Note
 if TYPE_CHECKING:
     import pandas as pd
 
-    from experiments.config.file import Experiment
-    from experiments.config.plans import StudyPlan
+    from experiments.config.compile import Experiment
+    from experiments.config.study_plan import StudyPlan
     from experiments.execution.sweep import Summary
     from experiments.scheduling.events import Observer
     from results.reader import Results
@@ -30,7 +30,7 @@ def load(
     Raises:
         CommandError: none of them, or two.
     """
-    from experiments.config import file
+    from experiments.config import compile as config
 
     if source is not None and settings:
         raise CommandError(
@@ -38,12 +38,12 @@ def load(
             hint='what a file says is changed by overrides=["trials=8"]',
         )
     if source is not None:
-        return file.load(source, overrides)
+        return config.load(source, overrides)
     if not settings:
         raise CommandError(
             "sweep needs an experiment", hint='bs.sweep("digits"), or keywords: workload=…'
         )
-    return file.from_keywords(**settings)
+    return config.from_keywords(**settings)
 
 
 def run(
@@ -91,8 +91,8 @@ def plan(experiment: Experiment, results: str | Path | Location) -> pd.DataFrame
     import pandas as pd
     import torch
 
+    from experiments.execution.forecast import forecast
     from experiments.records.planned import planned
-    from experiments.scheduling.forecast import forecast
 
     studies = planned(experiment)
     device = "cuda" if torch.cuda.is_available() else "cpu"

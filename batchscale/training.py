@@ -19,8 +19,8 @@ from results.storage.save import destination
 from results.targets.target import Target
 
 if TYPE_CHECKING:
-    from experiments.config.file import Experiment
-    from experiments.config.plans import StudyPlan
+    from experiments.config.compile import Experiment
+    from experiments.config.study_plan import StudyPlan
     from experiments.schedules import Schedule
     from results.reader import Results
     from workloads import Workload
@@ -57,12 +57,12 @@ def trial(
     Raises:
         CommandError: a metaparameter has neither value nor default, or ``save`` is no such file.
     """
-    from experiments.config import file
+    from experiments.config import compile as config
 
     given = {
         name: value for name, value in (("budget", budget), ("target", target)) if value is not None
     }
-    experiment = file.from_keywords(
+    experiment = config.from_keywords(
         workload=workload,
         optimizer=optimizer,
         batch_size=batch_size,
@@ -156,12 +156,12 @@ def _study(opened: Results, row: Mapping[str, Any]) -> Study:
 
     One that raised did so beyond the step that was recorded: it has its study's whole budget.
     """
-    from experiments.config import file
+    from experiments.config import compile as config
 
     studies = opened.studies
     recorded = studies[studies["study"] == row["study"]].iloc[-1]
     name = f"experiment {row['experiment']}"
-    experiment = _in_its_folder(lambda: file.parse(recorded["experiment_yaml"], name))
+    experiment = _in_its_folder(lambda: config.parse(recorded["experiment_yaml"], name))
     plan = _plan(experiment, row)
     ended = None if row["stop_reason"] == "error" else row["steps_run"]
     target = Target(

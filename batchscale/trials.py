@@ -154,10 +154,10 @@ def reference(workload: str | type[Workload] | Workload, fields: Mapping[str, An
     cls = workload if isinstance(workload, type) else type(workload)
     its_fields = {} if isinstance(workload, type) else workload.fields
     spec: Any = cls
-    from workloads.registry import REGISTRY, name_of
+    from workloads.registry import packaged_name
 
-    if name_of(cls) in REGISTRY:
-        spec = name_of(cls)
+    if name := packaged_name(cls):
+        spec = name
     else:
         try:
             file = inspect.getsourcefile(cls)

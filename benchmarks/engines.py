@@ -85,8 +85,8 @@ def calibrate(advance: Callable[[int], None]) -> int:
 
 def ratio(kind: str, workload: str, batch_size: int, models: int) -> dict[str, float]:
     """Models · steps per second of an engine over the bare loop's: median of the pairs."""
-    setup = StudyContext.load(study(workload, batch_size, models))
-    engine = make_engine(kind, setup, tuple(trial(i) for i in range(models)))
+    context = StudyContext.load(study(workload, batch_size, models))
+    engine = make_engine(kind, context, tuple(trial(i) for i in range(models)))
     bare = bare_loop(workload, batch_size)
     ours, theirs = calibrate(engine.advance), calibrate(bare)
     pairs = [(rate(engine.advance, ours) * models, rate(bare, theirs)) for _ in range(PAIRS)]

@@ -55,7 +55,7 @@ def load(tree: str, root: str) -> int:
     """Import the tree; the measurements that arrived."""
     from results.imports import shallue
 
-    done = shallue.take_in(tree, root)
+    done = shallue.import_shallue(tree, root)
     if done.refused:
         raise SystemExit(f"refused {done.refused[0]} and {len(done.refused) - 1} others")
     return done.measurements
@@ -99,7 +99,7 @@ def plainly(
     """
     import pandas as pd
 
-    from results.imports.shallue_facts import SOURCE
+    from results.imports.support.shallue_facts import SOURCE
 
     count, steps_of = 0, {}
     for file in sorted(Path(tree).rglob("study.json"))[::every]:

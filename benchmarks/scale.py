@@ -29,7 +29,7 @@ STUDIES = 60
 
 def experiment() -> Any:
     """About 100,000 trials."""
-    from experiments.config.file import load
+    from experiments.config.compile import load
 
     trials = -(-100_000 // STUDIES)
     return load({**EXPERIMENT, "trials": trials})
@@ -66,7 +66,6 @@ def _rows(planned: Any) -> Iterator[list[dict[str, Any]]]:
                     engine="stacked",
                     device="cpu",
                     world_size=1,
-                    effective_learning_rate=None,
                 )
                 pack.append(row)
             yield pack

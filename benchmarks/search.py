@@ -19,7 +19,7 @@ DEMO: tuple[str, ...] = ()
 
 def trials(*settings: str, pack_size: int | None = None) -> pd.DataFrame:
     """The trials of the demo with other settings."""
-    from experiments.config.file import load
+    from experiments.config.compile import load
     from experiments.execution.sweep import sweep
     from results import open as open_results
 

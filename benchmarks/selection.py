@@ -61,10 +61,10 @@ def seconds(engine: Engine, steps: int) -> float:
     return (time.perf_counter() - began) / steps / len(engine.trials)
 
 
-def ratio(setup: StudyContext) -> float:
+def ratio(context: StudyContext) -> float:
     """The module engine's seconds over the stacked one's."""
     trials = [trial(i) for i in range(MODELS)]
-    engines = ModuleEngine(setup, trials[:2]), StackedEngine(setup, trials)
+    engines = ModuleEngine(context, trials[:2]), StackedEngine(context, trials)
     counts = []
     for engine in engines:
         engine.advance(2)
@@ -85,9 +85,9 @@ def rows() -> list[dict[str, object]]:
         if workload in DATA and not present(DATA[workload]):
             continue
         for size in sizes:
-            setup = StudyContext.load(study(workload, fields, size))
-            model = setup.model(trial(0))
-            arithmetic = Arithmetic.of(setup, model)
+            context = StudyContext.load(study(workload, fields, size))
+            model = context.model(trial(0))
+            arithmetic = Arithmetic.of(context, model)
             work = size * arithmetic.multiply_adds / arithmetic.products
             parameters = sum(p.numel() for p in model.parameters())
             shape = ", ".join(f"{name} {value}" for name, value in fields.items())
@@ -95,8 +95,8 @@ def rows() -> list[dict[str, object]]:
                 {
                     "what": f"{workload}{f' ({shape})' if shape else ''}, batch {size}: "
                     f"2^{math.log2(work):.1f} multiply-adds a product, {parameters:,} parameters",
-                    "measured": f"the stack is {ratio(setup):.2f}× as fast",
-                    "wanted": f"chosen: {choose(setup, [trial(i) for i in range(MODELS)])}",
+                    "measured": f"the stack is {ratio(context):.2f}× as fast",
+                    "wanted": f"chosen: {choose(context, [trial(i) for i in range(MODELS)])}",
                 }
             )
             print(rows[-1], flush=True)

@@ -25,7 +25,7 @@ Minima = dict[str, int]
 
 
 def _plans(*more: str) -> Any:
-    from experiments.config.file import load
+    from experiments.config.compile import load
 
     return load("digits", [*SAMPLE, *more]).plans()
 
@@ -36,7 +36,7 @@ def _label(study: Any) -> str:
 
 def ours(*more: str) -> Minima:
     """Steps to target of each study's best trial, by this project's sweep."""
-    from experiments.config.file import load
+    from experiments.config.compile import load
     from experiments.execution.sweep import sweep
     from results import open as open_results
 

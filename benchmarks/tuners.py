@@ -56,7 +56,7 @@ Found = tuple[int, int]
 
 def plans(name: str, seed: int) -> list[Any]:
     """A workload's studies, with more rows than anything here gets to."""
-    from experiments.config.file import load
+    from experiments.config.compile import load
 
     file, settings = WORKLOADS[name]
     return load(file, [*settings, f"seed={seed}", f"trials={ROWS // 4}"]).plans()
@@ -64,7 +64,7 @@ def plans(name: str, seed: int) -> list[Any]:
 
 def ours(name: str, seed: int) -> dict[int, Found]:
     """What our sweep finds, and what it trains for it, by batch size."""
-    from experiments.config.file import load
+    from experiments.config.compile import load
     from experiments.execution.sweep import sweep
     from results import open as open_results
 

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
-
 from results.errors import ClearError
+from workloads.errors import nearest
+
+__all__ = ["ExperimentError", "nearest"]
 
 
 class ExperimentError(ClearError):
-    """Something the user can mend. The front door prints the message, then the hint."""
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint that names the nearest known name, or lists all of them."""
-    known = list(known)
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
+    """Something the user can mend. The message is printed, then the hint."""

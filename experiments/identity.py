@@ -1,6 +1,6 @@
 """What makes two trials the same training run, and two studies the same search.
 
-``trial_id`` hashes what the numbers depend on: the workload (name, fields, code), optimizer,
+A trial's id hashes what the numbers depend on: the workload (name, fields, code), optimizer,
 schedule, technique, batch size, metaparameters as resolved, seed index, evaluation grid, precision.
 Not in it: experiment name, pack, engine, device, layout, versions, ``keep``, budget, target.
 ``study_id`` is the same without point and seed.
@@ -110,7 +110,7 @@ def study_identity(
     batch_size: int,
     evaluation_ratio: float,
 ) -> dict[str, Any]:
-    """What a study is, as ``study_id`` and ``trial_id`` hash it.
+    """What a study is, as the ids of studies and trials hash it.
 
     Args:
         workload: ``workloads.identity`` of it, without the fields that are tuned.
@@ -165,10 +165,3 @@ class TrialIds:
 _OF_TRIALS = ("metaparameters", "seed_index")
 _HOLE = "\0"
 """Never a part of canonical JSON, which escapes it."""
-
-
-def trial_id(
-    study: Mapping[str, Any], metaparameters: Mapping[str, Any], seed_index: tuple[int, int]
-) -> str:
-    """The id of one point of a study (see ``TrialIds``)."""
-    return TrialIds(study).id(canonical(metaparameters), seed_index)

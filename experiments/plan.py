@@ -14,8 +14,9 @@ from results.optimizers import class_name
 from results.targets.target import Target
 
 Value = float | int | str | bool
-Role = Literal["search", "extension", "repeat", "transfer"]
+Role = Literal["search", "extension", "repeat"]
 Status = Literal["COMPLETE", "INFEASIBLE", "INCOMPLETE"]
+Precision = Literal["float32", "float64", "bfloat16"]
 StopReason = Literal["target", "budget", "diverged", "dominated", "error"]
 
 

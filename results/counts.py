@@ -1,4 +1,4 @@
-"""Numbers of things in words: ``1 trial``, ``2,304 trials``, ``2 studies are``."""
+"""Counts as text: ``1 trial``, ``2,304 trials``, ``2 studies are``."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ def count(number: int, noun: str, verb: str = "") -> str:
 
     Args:
         noun: in the singular; the last word of it is inflected (``batch size``).
-        verb: in the plural, one of those known here.
+        verb: in the plural, one of ``_VERBS``.
     """
-    words = f"{number:,} {noun if number == 1 else plural(noun)}"
-    return f"{words} {agreeing(number, verb)}" if verb else words
+    text = f"{number:,} {noun if number == 1 else plural(noun)}"
+    return f"{text} {agreeing(number, verb)}" if verb else text
 
 
 def agreeing(number: int, verb: str) -> str:
-    """A verb, given in the plural, as it is of so many: ``1 of 64 trials was``."""
+    """A verb, given in the plural, in agreement with a number: ``1 of 64 trials was``."""
     return _VERBS[verb] if number == 1 else verb
 
 

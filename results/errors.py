@@ -1,8 +1,10 @@
-"""Errors that a person can mend: one line that names the thing and the place, and a hint."""
+"""Errors that the user can correct: one line that names the thing and the place, and a hint."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 from results.storage.masking import masked
 
@@ -14,9 +16,9 @@ _ODD = re.compile(
 
 
 class ClearError(Exception):
-    """Something the user can mend. The front door prints the message, then the hint.
+    """Something the user can correct. ``batchscale`` prints the message, then the hint.
 
-    Both are one line that any terminal shows, and keys in an address that they quote are masked.
+    Each is one line that any terminal can show; keys in an address that they quote are masked.
     """
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
@@ -26,6 +28,18 @@ class ClearError(Exception):
 
 class ResultsError(ClearError):
     """An error of this package."""
+
+
+def nearest(
+    name: str,
+    names: Iterable[str],
+    otherwise: str | None = None,
+    *,
+    form: str = "did you mean {}?",
+) -> str | None:
+    """A hint with the one of ``names`` most like ``name``; ``otherwise`` if none is near."""
+    close = get_close_matches(name, list(names), n=1, cutoff=0.6)
+    return form.format(close[0]) if close else otherwise
 
 
 def is_utf8(text: str) -> bool:

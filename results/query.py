@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from itertools import count
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import duckdb
 import pandas as pd
@@ -17,13 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from results import rows
-from results.dataset import MOVE_AWAY, retrying
-from results.errors import ResultsError, is_utf8
-from results.schema import SCHEMAS, nearest
-
-if TYPE_CHECKING:
-    from results.reader import Results
+from results.errors import ResultsError, is_utf8, nearest
+from results.schema import SCHEMAS
+from results.storage import rows
+from results.storage.dataset import MOVE_AWAY, retrying
+from results.storage.tables import Tables
 
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "python_enable_replacements": "false",
@@ -41,17 +38,17 @@ _MEANT = re.compile(r'Did you mean "(.+?)"')
 _READ_ONLY = "one SELECT over studies, trials, measurements and sources; -o FILE writes its answer"
 
 
-def query(results: Results, sql: str) -> pd.DataFrame:
+def query(results: Tables, sql: str) -> pd.DataFrame:
     """The answer to one SELECT over the views studies, trials, measurements and sources.
 
     Raises:
         ResultsError: an error in it, or anything that is not one SELECT.
     """
-    found = retrying(lambda: _run(results, sql, SCHEMAS))
-    return rows.frame(found.rename_columns(_unlike(found.column_names)))
+    answer = retrying(lambda: _run(results, sql, SCHEMAS))
+    return rows.frame(answer.rename_columns(_distinct(answer.column_names)))
 
 
-def select(results: Results, condition: str) -> pa.Table:
+def select(results: Tables, condition: str) -> pa.Table:
     """The trial rows for which an SQL condition is true, in their order.
 
     Raises:
@@ -65,16 +62,16 @@ def select(results: Results, condition: str) -> pa.Table:
     return trials.filter(pc.is_in(trials["trial"], kept["trial"].combine_chunks()))
 
 
-def _unlike(names: Sequence[str]) -> list[str]:
-    """The names of an answer's columns, a second ``a`` as ``a_1``: a join has such."""
-    found: dict[str, None] = {}
+def _distinct(names: Sequence[str]) -> list[str]:
+    """The names of an answer's columns, a second ``a`` as ``a_1``: a join may have two."""
+    distinct: dict[str, None] = {}
     for name in names:
-        others = (f"{name}_{number}" for number in count(1))
-        found[name if name not in found else next(o for o in others if o not in found)] = None
-    return list(found)
+        candidates = (name, *(f"{name}_{number}" for number in range(1, len(names) + 1)))
+        distinct[next(each for each in candidates if each not in distinct)] = None
+    return list(distinct)
 
 
-def _run(results: Results, sql: str, names: Iterable[str]) -> pa.Table:
+def _run(results: Tables, sql: str, names: Iterable[str]) -> pa.Table:
     columns: set[str] = set()
     if not is_utf8(sql):
         raise ResultsError("SQL: it is not UTF-8 text")
@@ -108,18 +105,18 @@ def _explain(error: duckdb.Error, root: str, columns: Iterable[str]) -> NoReturn
     text = str(error)
     if "No such file" in text or "Failed to open local file" in text:
         raise FileNotFoundError(text) from error
-    if "get_next failed" in text:  # the files broke, not the question
+    if "get_next failed" in text:  # a broken file, not an error in the SQL
         line = f"{root}/measurements is not all whole Parquet files"
         raise ResultsError(line, hint=MOVE_AWAY) from error
     line = re.sub(r"^[A-Z]\w+(?: \w+)* Error: ", "", text.splitlines()[0]).rstrip("!")
     hint = None
-    if found := _COLUMN.search(text):
-        hint = nearest(found[1] or found[2], columns)
-    elif found := _TABLE.search(text):
-        hint = nearest(found[1], SCHEMAS) or f"one of {', '.join(SCHEMAS)}"
+    if match := _COLUMN.search(text):
+        hint = nearest(match[1] or match[2], columns)
+    elif match := _TABLE.search(text):
+        hint = nearest(match[1], SCHEMAS, f"did you mean one of {', '.join(SCHEMAS)}?")
     elif isinstance(error, duckdb.PermissionException):
         line = "SQL reads the results alone, no file or address"
         raise ResultsError(line, hint=_READ_ONLY) from error
-    elif found := _MEANT.search(text):
-        hint = found[1]
-    raise ResultsError(f"SQL: {line}", hint=f"did you mean {hint}?" if hint else None) from error
+    elif match := _MEANT.search(text):
+        hint = f"did you mean {match[1]}?"
+    raise ResultsError(f"SQL: {line}", hint=hint) from error

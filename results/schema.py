@@ -14,13 +14,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from results.errors import ResultsError
+from results.errors import ResultsError, nearest
 
 SCHEMA_VERSION = 5
 VERSION_KEY = b"batchscale.schema"
@@ -31,8 +30,7 @@ REPLACES_KEY = b"batchscale.replaces"
 SPLITS = ("train", "validation", "test")
 METRICS = ("error", "cross_entropy", "loss")
 METRIC_COLUMNS = tuple(f"{split}_{metric}" for split in SPLITS for metric in METRICS)
-"""Metrics with a column of their own; all others are in ``metrics`` (JSON text)."""
-_OWN = frozenset(METRIC_COLUMNS)
+"""Metrics that have a column; all others are in ``metrics`` (JSON text)."""
 
 _TEXT, _COUNT, _NUMBER, _FLAG = pa.string(), pa.int64(), pa.float64(), pa.bool_()
 _TIME = pa.timestamp("us", tz="UTC")
@@ -68,6 +66,13 @@ _PLAN: dict[str, pa.DataType] = {
     "layout": _TEXT,  # JSON
 }
 
+_METAPARAMETERS: dict[str, pa.DataType] = {
+    **dict.fromkeys(("learning_rate", "momentum", "effective_learning_rate"), _NUMBER),
+    **dict.fromkeys(("beta1", "beta2", "epsilon", "weight_decay"), _NUMBER),
+    **dict.fromkeys(("warmup_steps", "decay_steps"), _COUNT),
+    **dict.fromkeys(("end_factor", "label_smoothing"), _NUMBER),
+}
+
 _STUDIES: dict[str, pa.DataType] = {
     **_GROUP,
     "targets": _TEXT,  # JSON: ["validation_error < 0.05", …], easiest first
@@ -94,17 +99,7 @@ _TRIALS: dict[str, pa.DataType] = {
     "enlargement": _COUNT,  # times the search space had been enlarged when the row was drawn
     "role": _TEXT,
     "round": _COUNT,
-    "learning_rate": _NUMBER,
-    "momentum": _NUMBER,
-    "effective_learning_rate": _NUMBER,
-    "beta1": _NUMBER,
-    "beta2": _NUMBER,
-    "epsilon": _NUMBER,
-    "weight_decay": _NUMBER,
-    "warmup_steps": _COUNT,
-    "decay_steps": _COUNT,
-    "end_factor": _NUMBER,
-    "label_smoothing": _NUMBER,
+    **_METAPARAMETERS,
     "metaparameters": _TEXT,  # JSON: all of them
     "status": _TEXT,
     "stop_reason": _TEXT,
@@ -147,13 +142,8 @@ _MEASUREMENTS: dict[str, pa.DataType] = {
 }
 
 _SOURCES: dict[str, pa.DataType] = {
-    "experiment": _TEXT,
-    "source": _TEXT,
-    "citation": _TEXT,
-    "licence": _TEXT,
-    "address": _TEXT,
-    "checksum": _TEXT,
-    "notes": _TEXT,
+    **dict.fromkeys(("experiment", "source", "citation", "licence", "address"), _TEXT),
+    **dict.fromkeys(("checksum", "notes"), _TEXT),
     "time": _TIME,
 }
 
@@ -174,12 +164,8 @@ SCHEMAS: Mapping[str, pa.Schema] = {
     "sources": SOURCES,
 }
 GROUP_COLUMNS = tuple(_GROUP)
-
-
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name most like ``name``; ``None`` if nothing is near."""
-    close = get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return close[0] if close else None
+METAPARAMETERS = tuple(_METAPARAMETERS)
+"""Those that have a column; all of a trial's are in ``metaparameters``."""
 
 
 def json_text(value: Any) -> str:
@@ -191,7 +177,7 @@ def table(name: str, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     """Rows as a table of the full schema of ``name``.
 
     A missing key is null; a mapping or a list in a text column becomes JSON text. In measurements
-    ``metrics`` may be a mapping of all metrics: those with a column of their own go there.
+    ``metrics`` may be a mapping of all metrics: those that have a column go there.
 
     Raises:
         ResultsError: an unknown key, or a value that its column cannot hold.
@@ -201,11 +187,8 @@ def table(name: str, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
         rows = [_lift_metrics(row) for row in rows]
     given = set().union(*rows)
     for key in sorted(given.difference(schema.names)):
-        near = nearest(key, schema.names)
-        raise ResultsError(
-            f"{name} have no column {key!r}",
-            hint=f"did you mean {near}?" if near else f"columns: {', '.join(schema.names)}",
-        )
+        hint = nearest(key, schema.names, f"columns: {', '.join(schema.names)}")
+        raise ResultsError(f"{name} have no column {key!r}", hint=hint)
     columns = [
         _column(name, field, [row.get(field.name) for row in rows])
         if field.name in given
@@ -234,11 +217,9 @@ def _lift_metrics(row: Mapping[str, Any]) -> Mapping[str, Any]:
     metrics = row.get("metrics")
     if not isinstance(metrics, Mapping):
         return row
-    own = {key: value for key, value in metrics.items() if key in _OWN}
-    if len(own) == len(metrics):
-        return {**row, **own, "metrics": None}
-    rest = {key: value for key, value in metrics.items() if key not in own}
-    return {**row, **own, "metrics": json_text(rest)}
+    columns = {key: value for key, value in metrics.items() if key in METRIC_COLUMNS}
+    rest = {key: value for key, value in metrics.items() if key not in columns}
+    return {**row, **columns, "metrics": json_text(rest) if rest else None}
 
 
 def _plain(value: Any) -> Any:

@@ -1,4 +1,7 @@
-"""Which trials belong to a search: a space, a method, and the seed of its table.
+"""Which studies are current, and which trials belong to a search.
+
+A study is current while the last version of its experiment has it. A search is a space, a method,
+and the seed of its table.
 
 A study may be searched several times. A trial belongs to the search that drew it
 (``search_id``, ``search_seed``) and to those that drew the very same trial later
@@ -13,6 +16,23 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+
+
+def current(studies: pd.DataFrame) -> NDArray[np.bool_]:
+    """Whether each of ``studies`` belongs to the last version of its experiment, (n,).
+
+    Every sweep writes rows for all studies of its experiment file, unless there are rows with that
+    text already: a study planned from another text than that of the experiment's newest row is no
+    longer in the file. A study that was not planned here is current.
+
+    Args:
+        studies: the latest row of each study, with the columns experiment, experiment_yaml, time.
+    """
+    text = studies["experiment_yaml"]
+    ordered = studies[text.notna()].sort_values("time", kind="stable")
+    newest = ordered.groupby("experiment")["experiment_yaml"].last()
+    same = text.eq(studies["experiment"].map(newest))
+    return (text.isna() | same).to_numpy(dtype=bool)
 
 
 def belongs(trials: pd.DataFrame, search: Any, seed: Any = None) -> NDArray[np.bool_]:
@@ -38,8 +58,7 @@ def belongs(trials: pd.DataFrame, search: Any, seed: Any = None) -> NDArray[np.b
 
 def also(others: pd.Series, search: str) -> NDArray[np.bool_]:
     """Whether ``search`` is among the ``other_searches`` (JSON text or null), (n,)."""
-    found = others.astype(object).map(lambda text: search in rows_of(text))
-    return found.to_numpy(dtype=bool)
+    return others.astype(object).map(lambda text: search in rows_of(text)).to_numpy(dtype=bool)
 
 
 def rows_of(others: Any) -> dict[str, int]:

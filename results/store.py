@@ -7,8 +7,6 @@ store.commit("digits", measurements=[…], trials=[…])
 
 from __future__ import annotations
 
-import io
-import json
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,20 +19,15 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
-from results.dataset import columns_of, dataset, retrying
-from results.errors import ResultsError
-from results.rows import KEYS, frame, latest
 from results.run_state.claims import Claims
-from results.run_state.polling import Polled
-from results.schema import REPLACES_KEY, SCHEMAS, table
+from results.schema import SCHEMAS, table
+from results.storage.compact import ORPHAN_SECONDS, compact
+from results.storage.dataset import columns_of, dataset, encode, retrying
 from results.storage.location import Location
-from results.storage.names import RULE, is_plain
-
-ORPHAN_SECONDS = 600.0
-"""Measurements without trials that are older belong to no commit that is under way."""
-_ROW_GROUP = 131_072
+from results.storage.names import experiment_name
+from results.storage.polling import Polled
+from results.storage.rows import KEYS, frame, latest
 
 Row = Mapping[str, Any]
 
@@ -53,7 +46,7 @@ class Store:
 
     @property
     def root(self) -> str:
-        """What it was opened from, to be shown: the keys of a URI are masked."""
+        """What it was opened from, for display: the keys of a URI are masked."""
         return self.location.root
 
     def add_studies(self, rows: Sequence[Row]) -> None:
@@ -80,9 +73,9 @@ class Store:
         studies = {row["trial"]: row.get("study") for row in trials}
         if len(studies) < len(trials):
             raise ValueError("a trial is given twice in one commit")
-        strangers = {row["trial"] for row in measurements} - studies.keys()
-        if strangers:
-            raise ValueError(f"measurements of trials that are not committed: {sorted(strangers)}")
+        foreign = {row["trial"] for row in measurements} - studies.keys()
+        if foreign:
+            raise ValueError(f"measurements of trials that are not committed: {sorted(foreign)}")
         if not trials:
             return None
         points = table(
@@ -124,16 +117,14 @@ class Store:
         return run
 
     def _measured(self, file: str) -> bool:
-        """Whether the measurements of a commit stand in another file, merged already."""
+        """Whether the measurements of a commit are in another file, merged already."""
         experiment, _, name = file.partition("/")
-        run = name.removesuffix(".parquet").rpartition("-")[2]
-        condition = ds.field("run") == run
-        return retrying(
-            lambda: (
-                dataset(self.location, "measurements", [experiment]).count_rows(filter=condition)
-                > 0
-            )
-        )
+        run = ds.field("run") == name.removesuffix(".parquet").rpartition("-")[2]
+
+        def count() -> int:
+            return dataset(self.location, "measurements", [experiment]).count_rows(filter=run)
+
+        return retrying(count) > 0
 
     def amend(self, rows: Sequence[Row]) -> None:
         """Write whole trial rows again, with something changed; their measurements stay theirs.
@@ -144,23 +135,20 @@ class Store:
             ResultsError: a value its column cannot hold, or a disk that cannot be written.
         """
         now = datetime.now(UTC)
-        by_experiment: dict[str, list[Row]] = {}
-        for row in rows:
-            # Later than the row it supersedes, also where that machine's clock is ahead.
-            later = max(now, row["time"] + timedelta(microseconds=1)) if row.get("time") else now
-            by_experiment.setdefault(row["experiment"], []).append({**row, "time": later})
-        for experiment, amended in by_experiment.items():
-            file = f"{now:%Y%m%dT%H%M%S%f}-{uuid.uuid4().hex[:16]}.parquet"
-            data = encode(table("trials", amended))
-            self.location.write(f"trials/{experiment_name(experiment)}/{file}", data)
+
+        def later(time: datetime | None) -> datetime:
+            # Than the row it supersedes, also where that machine's clock is ahead.
+            return now if time is None else max(now, time + timedelta(microseconds=1))
+
+        self._add("trials", [{**row, "time": later(row.get("time"))} for row in rows])
 
     def trials(
         self, experiment: str | None = None, columns: Iterable[str] | None = None
     ) -> pd.DataFrame:
         """The latest row of each trial (of one experiment), with the wanted columns.
 
-        Asked again, it reads the files alone that have come since. Name the columns: the files of
-        a running sweep are small, and all columns of one take 2 ms.
+        A second call reads only the files that are new since. Name the columns: the files of a
+        running sweep are small, and all columns of a file take 2 ms.
         """
         wanted = columns_of("trials", columns)
         key = (experiment, tuple(dict.fromkeys([*wanted, "trial", "run", "time"])))
@@ -173,13 +161,8 @@ class Store:
         rows = Polled(self.location, "studies", experiment, columns_of("studies", None)).rows()
         return frame(latest(rows, KEYS["studies"]))
 
-    def done(self, experiment: str | None = None) -> set[str]:
-        """The ids of all committed trials, however they ended."""
-        return set(self.trials(experiment, ["trial"])["trial"])
-
     def compact(self, experiment: str | None = None) -> None:
-        """Merge small files and drop superseded rows; see ``results.compact``."""
-        from results.compact import compact
+        """Merge small files and drop superseded rows; see ``results.storage.compact``."""
 
         compact(self.location, experiment)
 
@@ -190,21 +173,10 @@ class Store:
             by_experiment.setdefault(row["experiment"], []).append(
                 {**row, "time": row.get("time") or now}
             )
-        for experiment, own in by_experiment.items():
+        for experiment, group in by_experiment.items():
             file = f"{now:%Y%m%dT%H%M%S%f}-{uuid.uuid4().hex[:16]}.parquet"
-            data = encode(table(name, own))
+            data = encode(table(name, group))
             self.location.write(f"{name}/{experiment_name(experiment)}/{file}", data)
-
-
-def experiment_name(name: str) -> str:
-    """``name``, if it can be a folder.
-
-    Raises:
-        ResultsError: it cannot (a slash, a leading dot or underscore, a blank).
-    """
-    if not is_plain(name):
-        raise ResultsError(f"experiment {name!r} cannot name a folder", hint=RULE)
-    return name
 
 
 def _stamped(measurements: pa.Table, stamp: Mapping[str, str]) -> pa.Table:
@@ -222,28 +194,3 @@ def _stamped(measurements: pa.Table, stamp: Mapping[str, str]) -> pa.Table:
         columns.append(column)
     fields = [pa.field(f.name, column.type) for f, column in zip(schema, columns, strict=True)]
     return pa.table(columns, schema=pa.schema(fields, metadata=schema.metadata))
-
-
-def encode(rows: pa.Table, replaces: Sequence[str] = ()) -> bytes:
-    """A Parquet file (zstd) of rows of a full schema, standing for the files it ``replaces``.
-
-    A text column may be dictionary-encoded: the file is the same, and written sooner. Numbers with
-    a fraction hardly repeat, and get no dictionary.
-    """
-    metadata = dict(rows.schema.metadata)
-    if replaces:
-        metadata[REPLACES_KEY] = json.dumps(sorted(replaces)).encode()
-    dictionaries = any(pa.types.is_dictionary(field.type) for field in rows.schema)
-    buffer = io.BytesIO()
-    with pq.ParquetWriter(
-        buffer,
-        rows.schema.with_metadata(None if dictionaries else metadata),
-        compression="zstd",
-        use_dictionary=[f.name for f in rows.schema if not pa.types.is_floating(f.type)],
-        # Arrow's own schema in the file would have readers see dictionaries.
-        store_schema=not dictionaries,
-    ) as writer:
-        writer.write_table(rows, row_group_size=_ROW_GROUP)
-        if dictionaries:
-            writer.add_key_value_metadata(metadata)
-    return buffer.getvalue()

@@ -14,8 +14,9 @@ import typer.main
 
 import batchscale
 from batchscale.cli.app import app
-from experiments.config.experiment import Experiment
+from experiments.config.compile import Experiment
 from experiments.search.domains import DOMAINS
+from results.extensions import KINDS
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("analysis", "batchscale", "experiments", "results", "workloads")
@@ -25,10 +26,10 @@ OTHERS = {
     "--array": "sbatch", "--cpus-per-task": "sbatch", "--gpus": "sbatch", "--time": "sbatch",
     "--wrap": "sbatch", "--follow": "ray", "--head": "ray", "--version": "ray",
     "--working-dir": "", "--group": "install", "--no-deps": "install", "--logdir": "tensorboard",
-    "--renew": "docs/gallery.py", "--to": "", "--processes": "",
+    "--renew": "docs/gallery.py", "--to": "", "--processes": "", "--project": "my_importer.py",
 }  # fmt: skip
 """Options of other programs, each with what stands beside it."""
-MODULES = {"analysis", "api", "run", "mplstyle"}
+MODULES = {"analysis", "api", "exchange", "run", "training", "mplstyle"}
 """What follows ``batchscale.`` without being public: its own modules, and a file."""
 KEYS = {*Experiment.model_fields, "batch_size", "extends", "optimizer", *DOMAINS}
 PLAIN = {"as", "ax", "batch", "divisor", "first", "it", "learning", "one", "that", "those"}
@@ -56,7 +57,17 @@ def commands() -> dict[str, set[str]]:
         return {text for each in command.params for text in (*each.opts, *each.secondary_opts)}
 
     every = options(group) | {"--help"}
-    return {name: every | options(command) for name, command in group.commands.items()}
+    return {
+        name: every | options(command) | of_kinds(name) for name, command in group.commands.items()
+    }
+
+
+def of_kinds(command: str) -> set[str]:
+    """The options of every importer or exporter."""
+    kinds = KINDS.get(command)
+    if kinds is None:
+        return set()
+    return {each.flag for name in kinds.names() for each in kinds.get(name).parameters.values()}
 
 
 @cache

@@ -23,24 +23,18 @@ import pyarrow.compute as pc
 from results.counts import count
 from results.errors import ResultsError
 from results.reader import Results, open
-from results.rows import KEYS, latest
 from results.schema import SCHEMAS, json_text, table
+from results.storage.dataset import encode
 from results.storage.location import PACKAGED, Location
-from results.store import encode, experiment_name
+from results.storage.names import experiment_name
+from results.storage.rows import KEYS, latest
 
 SOURCE = "batchscale"
 """``source`` of every row: what tells it from a sweep of the reader's own."""
 
 LEFT_OUT = (
-    "commit",
-    "device",
-    "error",
-    "evaluation_seconds",
-    "layout",
-    "other_seconds",
-    "pack",
-    "pack_models",
-    "train_seconds",
+    *("commit", "device", "error", "layout", "pack", "pack_models"),
+    *("train_seconds", "evaluation_seconds", "other_seconds"),
 )
 """What is true of the machine or of one run on it."""
 
@@ -61,19 +55,19 @@ def tables(folders: Sequence[str | Path]) -> dict[str, dict[str, pa.Table]]:
         ResultsError: a folder that is none or holds no trial, an experiment that two folders have,
             or a cell that names this machine, its user or a path.
     """
-    found: dict[str, dict[str, pa.Table]] = {}
+    made: dict[str, dict[str, pa.Table]] = {}
     for folder in folders:
         opened = open(folder)
         names = pc.unique(opened.trial_rows["experiment"]).to_pylist()
         if not names:
             raise ResultsError(f"{folder} holds no trials", hint="name the folder of a sweep")
         for name in sorted(names):
-            if name in found:
+            if name in made:
                 raise ResultsError(
                     f"two folders have the experiment {name}", hint="name one of them"
                 )
-            found[experiment_name(name)] = _tables(opened, name)
-    return found
+            made[experiment_name(name)] = _tables(opened, name)
+    return made
 
 
 def make(folders: Sequence[str | Path], folder: Path) -> int:
@@ -84,22 +78,24 @@ def make(folders: Sequence[str | Path], folder: Path) -> int:
     """
     made = tables(folders)
     location = Location(folder)
-    for experiment, own in made.items():
+    for experiment, by_name in made.items():
         for name in SCHEMAS:
             for file in location.files(f"{name}/{experiment}", ".parquet"):
                 location.delete(file.name)
-        for name, rows in own.items():
+        for name, rows in by_name.items():
             location.write(f"{name}/{experiment}/{experiment}.parquet", encode(rows))
-    return sum(own["trials"].num_rows for own in made.values())
+    return sum(by_name["trials"].num_rows for by_name in made.values())
 
 
 def _tables(opened: Results, experiment: str) -> dict[str, pa.Table]:
-    def mine(rows: pa.Table) -> pa.Table:
+    def of_experiment(rows: pa.Table) -> pa.Table:
         return rows.filter(pc.equal(rows["experiment"], experiment))
 
     # Studies in the experiment's order, which curves stand in; trials by study, as they were drawn.
     every = opened.source.table("studies").replace_schema_metadata(None)
-    studies, trials = mine(latest(every, KEYS["studies"])), mine(opened.trial_rows)
+    studies, trials = (
+        of_experiment(rows) for rows in (latest(every, KEYS["studies"]), opened.trial_rows)
+    )
     studies = studies.filter(pc.is_in(studies["study"], _finished(studies, trials)))
     trials = trials.filter(pc.is_in(trials["study"], studies["study"].combine_chunks()))
     if not trials.num_rows:
@@ -125,8 +121,8 @@ def _measurements(opened: Results, trials: pa.Table) -> pa.Table | None:
     if not beyond.num_rows:
         return None
     part = opened.with_trials(beyond.select(opened.trial_rows.column_names))
-    found = part.read_measurements(SCHEMAS["measurements"].names)
-    rows = pa.Table.from_pandas(found, schema=SCHEMAS["measurements"], preserve_index=False)
+    frame = part.read_measurements(SCHEMAS["measurements"].names)
+    rows = pa.Table.from_pandas(frame, schema=SCHEMAS["measurements"], preserve_index=False)
     place = pc.index_in(rows["trial"], beyond["trial"].combine_chunks())
     rows = rows.append_column("place", place)
     return _plain("measurements", rows.sort_by([("place", "ascending"), ("step", "ascending")]))
@@ -137,9 +133,9 @@ def _finished(studies: pa.Table, trials: pa.Table) -> pa.Array:
     one would cut every batch size of its curve to the few that it has."""
     columns = ["study", "role", "status", "stop_reason"]
     rows = trials.select(columns).to_pandas()
-    searched = rows["role"].isin(("search", "extension"))
+    of_search = rows["role"].isin(("search", "extension"))
     ended = rows["status"].eq("COMPLETE") | rows["stop_reason"].eq("dominated")
-    have = rows[searched & ended]["study"].value_counts()
+    have = rows[of_search & ended]["study"].value_counts()
     wanted = studies.select(["study", "trials_wanted"]).to_pylist()
     done = [
         row["study"] for row in wanted if have.get(row["study"], 0) >= (row["trials_wanted"] or 1)
@@ -185,10 +181,10 @@ def _digest(trials: pa.Table) -> str:
 
 
 def _no_place(name: str, rows: pa.Table) -> None:
-    words = {socket.gethostname(), getpass.getuser()} - {"root", "localhost"}
+    local_names = {socket.gethostname(), getpass.getuser()} - {"root", "localhost"}
     for column, cell in _texts(rows):
         if _PATH.search(cell) or any(
-            re.search(rf"\b{re.escape(word)}\b", cell) for word in words if len(word) > 3
+            re.search(rf"\b{re.escape(local)}\b", cell) for local in local_names if len(local) > 3
         ):
             raise ResultsError(
                 f"column {column} of {name} names this machine, its user or a path: {cell[:80]!r}",
@@ -203,18 +199,18 @@ def _texts(rows: pa.Table) -> Iterator[tuple[str, str]]:
             yield from ((field.name, text) for text in cells)
 
 
-def main(words: Sequence[str]) -> str:
+def main(arguments: Sequence[str]) -> str:
     """Run the command; what it says.
 
     Raises:
         ResultsError: as ``make``, or no folder.
     """
-    given, to = list(words), PACKAGED["own"]
+    given, to = list(arguments), PACKAGED["own"]
     if "--to" in given[:-1]:
         at = given.index("--to")
         to = Path(given[at + 1])
         del given[at : at + 2]
-    if not given or any(word.startswith("--") for word in given):
+    if not given or any(text.startswith("--") for text in given):
         raise ResultsError(
             "no results folder is named" if not given else f"no option {given[-1]}",
             hint="usage: python -m validation.package_own RESULTS_FOLDER ... [--to FOLDER]",

@@ -1,4 +1,5 @@
-"""The digitized curves of 2019 and the language-model curves of 2024: a point a row."""
+"""The digitized curves of 2019, the language-model curves of 2024 (a point a row), and the MLPerf
+reference convergence points (a run a row)."""
 
 from __future__ import annotations
 
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from results.errors import ResultsError
+from results.imports.support.mlperf_points import Point, rows, unit_of
+from results.schema import STUDIES
 from results.user_tables.curves import study_of
 
 Row = dict[str, Any]
@@ -78,7 +81,7 @@ def _points(path: Path, source: str, extra: str, note: Any) -> tuple[list[Row], 
     curves: dict[str, list[Row]] = {}
     for line, row in lines(path):
         group = _group(path, line, row, source)
-        steps, own = number(path, line, row, "steps"), number(path, line, row, extra)
+        steps = number(path, line, row, "steps")
         trial = {
             **group,
             "study": study_of(group),
@@ -92,7 +95,7 @@ def _points(path: Path, source: str, extra: str, note: Any) -> tuple[list[Row], 
             "as_published": {
                 **{name: row[name] for name in ("model", "dataset", "optimizer")},
                 "steps": steps,
-                extra: own,
+                extra: number(path, line, row, extra),
             },
         }
         trials.append(trial)
@@ -141,11 +144,9 @@ def _parameters(model: str) -> int:
 
 
 def _study(trial: Row) -> Row:
-    from results.schema import STUDIES
-
     target = f"{trial['target_metric']} < {trial['target_value']:g}"
-    mine = {name: trial[name] for name in STUDIES.names if name in trial}
-    return {**mine, "targets": [target]}
+    columns = {name: trial[name] for name in STUDIES.names if name in trial}
+    return {**columns, "targets": [target]}
 
 
 def _reading(curve: list[Row]) -> str:
@@ -162,4 +163,51 @@ def _logged(curve: list[Row]) -> str | None:
     ]
     return (
         f"the authors' log has other steps than they fitted: {', '.join(other)}" if other else None
+    )
+
+
+_SPELT = {"token/2048->sequence?": "token"}
+
+
+def convergence_points(path: Path, source: str) -> tuple[list[Row], list[Row]]:
+    """Studies and trials of the MLPerf reference convergence points, a run a row.
+
+    Raises:
+        ResultsError: a row that has no place, with its line: a value that is no number, or a unit
+            that is not the benchmark's.
+    """
+    values_of: dict[tuple[Any, ...], list[float]] = {}
+    for line, row in lines(path):
+        size = whole(path, line, row, "batch_size")
+        values = values_of.setdefault(
+            (row["benchmark"], row["version"], size, row["optimizer"], row["creator"]), []
+        )
+        values.append(number(path, line, row, "raw_value"))
+        unit = unit_of(row["benchmark"], _version(row["version"]))
+        if unit is None or _SPELT.get(row["raw_unit"], row["raw_unit"]) != unit:
+            raise ResultsError(
+                f"{path} line {line}: {row['benchmark']} counts in {unit}s, not {row['raw_unit']}"
+            )
+        if int(row["run"]) != len(values) - 1:
+            raise ResultsError(f"{path} line {line}: run {row['run']} is not the next of its point")
+    return rows(source, [_point(key, values) for key, values in values_of.items()])
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.rsplit("_", 1)[1].split(".")))
+
+
+def _point(key: tuple[Any, ...], values: list[float]) -> Point:
+    benchmark, version, size, optimizer, creator = key
+    unit = unit_of(benchmark, _version(version))
+    assert unit is not None  # checked for every line
+    return Point(
+        benchmark=benchmark,
+        version=_version(version),
+        batch_size=size,
+        unit=unit,
+        values=tuple(values),
+        name=f"{benchmark}-{size}",
+        optimizer=optimizer.lower() or None,
+        published={"version": version, **({"creator": creator} if creator else {})},
     )

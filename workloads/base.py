@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, dataclass_transform
+from typing import Annotated, Any, ClassVar, dataclass_transform, get_origin, get_type_hints
 
 import torch
-from pydantic import Field
+from pydantic import ConfigDict, Field, PydanticUserError, TypeAdapter, ValidationError
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import Dataset
 
-from workloads.errors import WorkloadError
-from workloads.fields import coerce, plain
+from workloads.errors import WorkloadError, nearest
 from workloads.registry import name_of
 
 Batch = tuple[Tensor, ...]
@@ -24,12 +24,12 @@ _FACTS = ("target", "dataset", "model_name", "example_unit", "tokens_per_example
 
 
 class _WorkloadType(type):
-    """Checks fields before an object exists, so that every way to make one has the same errors."""
+    """Checks the fields before an object is made, so that every way to make one checks them."""
 
     def __call__(cls, *args: Any, **values: Any) -> Any:
         if args:
             raise WorkloadError(f"workload {cls.__name__} takes its fields by name")
-        return super().__call__(**coerce(cls, values))
+        return super().__call__(**_checked_fields(cls, values))
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
@@ -46,9 +46,9 @@ class Workload(metaclass=_WorkloadType):
     target: ClassVar[str]
     """``"METRIC < VALUE"`` or ``"METRIC > VALUE"``, METRIC being ``<split>_<metric>``."""
     dataset: ClassVar[str]
-    """What rows of results call the data set; the class name unless said."""
+    """The data set's name in results; by default the class name."""
     model_name: ClassVar[str]
-    """What rows of results call the model; the class name unless said."""
+    """The model's name in results; by default the class name."""
     example_unit: ClassVar[str] = "example"
     tokens_per_example: ClassVar[int | None] = None
     version: ClassVar[str | None] = None
@@ -78,13 +78,13 @@ class Workload(metaclass=_WorkloadType):
 
     @property
     def name(self) -> str:
-        """The registered name; of a workload of one's own, its class name."""
+        """The name of a packaged workload; the class name of a user's."""
         return name_of(type(self))
 
     @property
     def fields(self) -> dict[str, Any]:
         """All fields with their values, as JSON has them."""
-        return {f.name: plain(getattr(self, f.name)) for f in dataclasses.fields(self)}
+        return {f.name: _plain(getattr(self, f.name)) for f in dataclasses.fields(self)}
 
     def data(self) -> Mapping[str, Batch | Dataset[Any]]:
         """The splits ``"train"``, ``"validation"`` and perhaps ``"test"``.
@@ -173,3 +173,65 @@ class Classification(Workload):
             "error": (output.argmax(-1) != labels).to(output.dtype),
             "cross_entropy": F.cross_entropy(output, labels, reduction="none"),
         }
+
+
+def _checked_fields(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """``values`` as the annotations of ``cls`` want them: a list becomes a tuple, 1 a float.
+
+    A lone value where a tuple is annotated becomes a tuple of one. An annotation that cannot be
+    read (a name that exists for type checkers only) is not checked.
+
+    Raises:
+        WorkloadError: an unknown field, a missing one, or a value of the wrong type.
+    """
+    fields = {field.name: field for field in dataclasses.fields(cls) if field.init}
+    for name in values:
+        if name not in fields:
+            message = f"workload {name_of(cls)} has no field {name!r}"
+            raise WorkloadError(message, hint=nearest(name, fields))
+    for name, field in fields.items():
+        required = field.default is field.default_factory is dataclasses.MISSING
+        if required and name not in values:
+            raise WorkloadError(
+                f"workload {name_of(cls)} needs a value for its field {name!r}",
+                hint=f"give the field a default, or give {name} where the workload is named",
+            )
+    return {name: _checked_field(cls, name, value) for name, value in values.items()}
+
+
+def _plain(value: Any) -> Any:
+    """A field's value as JSON has it: tuples become lists."""
+    return [_plain(item) for item in value] if isinstance(value, (tuple, list)) else value
+
+
+def _checked_field(cls: type, name: str, value: Any) -> Any:
+    adapter, is_tuple = _adapters(cls).get(name, (None, False))
+    if adapter is None:
+        return value
+    if is_tuple and not isinstance(value, (list, tuple)):
+        value = (value,)
+    try:
+        return adapter.validate_python(value)
+    except ValidationError as error:
+        reason = error.errors()[0]["msg"]
+        raise WorkloadError(
+            f"field {name!r} of workload {name_of(cls)} cannot be {value!r}: {reason}"
+        ) from None
+
+
+@functools.cache
+def _adapters(cls: type) -> dict[str, tuple[TypeAdapter[Any], bool]]:
+    """What checks each field, and whether it is a tuple."""
+    try:
+        hints = get_type_hints(cls, include_extras=True)
+    except (NameError, AttributeError, TypeError):
+        return {}
+    adapters: dict[str, tuple[TypeAdapter[Any], bool]] = {}
+    for field in dataclasses.fields(cls):
+        hint = hints[field.name]
+        try:
+            adapter = TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True))
+        except PydanticUserError:  # a type with a configuration of its own
+            adapter = TypeAdapter(hint)
+        adapters[field.name] = (adapter, (get_origin(hint) or hint) is tuple)
+    return adapters

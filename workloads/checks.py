@@ -1,8 +1,8 @@
-"""Does a workload keep its contract? Each check raises one line that says what is wrong where."""
+"""Whether a workload keeps its contract: each check raises one line that says what is wrong."""
 
 from __future__ import annotations
 
-import re
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,34 +14,32 @@ from workloads.base import Batch, Workload
 from workloads.errors import WorkloadError, nearest
 
 SPLITS = ("train", "validation", "test")
-_TARGET = re.compile(r"^\s*([A-Za-z_]\w*)\s*([<>])\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$")
 _LOWER = ("error", "loss", "cross_entropy", "entropy", "perplexity", "mse", "mae", "rmse")
 _HIGHER = ("accuracy", "precision", "recall", "f1", "auc", "bleu", "r2")
 
 
 def check_target(target: str, place: str) -> None:
-    """A target must read METRIC < VALUE, on a metric of a split, in a direction that can be meant.
+    """A target must be METRIC < VALUE, on a metric of a split, in the direction that is better.
 
     Raises:
         WorkloadError: it does not; ``place`` says whose target it is.
     """
-    match = _TARGET.match(target)
-    if not match:
+    metric_column, sign, value = _parts(target)
+    if not sign or not metric_column.isidentifier() or not _is_number(value):
         raise WorkloadError(
             f"target {target!r} of {place} is not METRIC < VALUE or METRIC > VALUE",
             hint="for example: validation_error < 0.05",
         )
-    column, sign = match[1], match[2]
-    split, _, metric = column.partition("_")
+    split, _, metric = metric_column.partition("_")
     if split not in SPLITS or not metric:
         raise WorkloadError(
             f"target {target!r} of {place} names no split",
-            hint=f"write validation_{column}: a metric of train, validation or test",
+            hint=f"write validation_{metric_column}: a metric of train, validation or test",
         )
     wrong = (sign == ">" and metric.endswith(_LOWER)) or (sign == "<" and metric.endswith(_HIGHER))
     if wrong:
         raise WorkloadError(
-            f"target {target!r} of {place} points the wrong way",
+            f"target {target!r} of {place} has the wrong direction",
             hint=f"{metric} is better when {'lower' if sign == '>' else 'higher'}: turn the sign",
         )
 
@@ -167,5 +165,19 @@ def _check_sum(name: str, value: tuple[Any, ...], workload: Workload) -> None:
 
 def target_metric(workload: Workload) -> tuple[str, str]:
     """The split and the metric of the workload's own target."""
-    split, _, metric = re.split(r"[<>]", workload.target)[0].strip().partition("_")
+    split, _, metric = _parts(workload.target)[0].partition("_")
     return split, metric
+
+
+def _parts(target: str) -> tuple[str, str, str]:
+    """The metric's column, the sign and the value of a target, as they are written."""
+    sign = ">" if ">" in target else "<"
+    column, sign, value = target.partition(sign)
+    return column.strip(), sign, value.strip()
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False

@@ -15,6 +15,13 @@ from torch import nn
 
 from workloads.base import Batch, Classification
 
+PACKAGED = {
+    "digits-mlp": ("DigitsMLP", "MLP 64-64-10 (ReLU) on scikit-learn's digits"),
+    "digits-softmax": ("DigitsSoftmax", "softmax regression 64-10 on scikit-learn's digits"),
+}
+"""Name -> class and what it is (``workloads.registry``)."""
+PLACE = 1
+
 _SPLIT = Path(__file__).with_name("digits_split.json")
 """Which images are in which split, in order: ``sklearn.model_selection.train_test_split`` with 500
 for validation, stratified by label, and the seed 0. Written down, they are the same with any

@@ -1,4 +1,4 @@
-"""Whether a download can work, found fast, and only one process at it at a time."""
+"""Downloads: a quick check that the server answers, and one process at a time."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ PATIENCE = 5.0
 def reachable(url: str, seconds: float = PATIENCE) -> bool:
     """Whether the server of ``url`` answers at all within ``seconds``, through proxies if set.
 
-    The question is asked in a thread that may be left behind: looking up a name has no timeout.
+    The request runs in a thread that may outlive this call: resolving a host name has no timeout.
     """
     answered = threading.Event()
 
-    def ask() -> None:
+    def request() -> None:
         try:
             with urllib.request.urlopen(
                 urllib.request.Request(url, method="HEAD"), timeout=seconds
@@ -34,9 +34,9 @@ def reachable(url: str, seconds: float = PATIENCE) -> bool:
         except (OSError, ValueError):
             return
 
-    asking = threading.Thread(target=ask, daemon=True, name="batchscale-reachable")
-    asking.start()
-    asking.join(seconds)
+    thread = threading.Thread(target=request, daemon=True, name="batchscale-reachable")
+    thread.start()
+    thread.join(seconds)
     return answered.is_set()
 
 

@@ -7,17 +7,17 @@ from collections.abc import Iterable
 
 
 class WorkloadError(Exception):
-    """Something the user can mend. The front door prints the message, then the hint."""
+    """Something the user can mend. The message is printed, then the hint."""
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
         self.hint = hint
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint that names the nearest known name, or lists all of them."""
-    known = list(known)
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+def nearest(name: str, names: Iterable[str]) -> str:
+    """A hint: the name most like ``name``, or all of them."""
+    names = list(names)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     if close:
         return f"did you mean {close[0]!r}?"
-    return f"known: {', '.join(known)}" if known else "there are none"
+    return f"known: {', '.join(names)}" if names else "there are none"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from pydantic import Field
@@ -11,9 +11,22 @@ from torch import nn
 from workloads.base import Batch, Classification
 from workloads.data import images
 
+PACKAGED = {"mnist-fc": ("MNISTFC", "ReLU MLP of the given `widths` on MNIST")}
+"""Name -> class and what it is (``workloads.registry``)."""
+PLACE = 3
+
+
+def perceptron(inputs: int, widths: Sequence[int]) -> nn.Module:
+    """A ReLU multilayer perceptron with ten outputs."""
+    layers: list[nn.Module] = []
+    for width in widths:
+        layers += [nn.Linear(inputs, width), nn.ReLU()]
+        inputs = width
+    return nn.Sequential(*layers, nn.Linear(inputs, 10))
+
 
 class MNISTFC(Classification):
-    """FC-1024 unless told: 814,090 parameters. ``widths`` are those of the hidden layers."""
+    """FC-1024 by default: 814,090 parameters. ``widths`` are those of the hidden layers."""
 
     target = "validation_error < 0.03"
     dataset = "mnist"
@@ -31,9 +44,4 @@ class MNISTFC(Classification):
 
     def model(self) -> nn.Module:
         """A new model."""
-        layers: list[nn.Module] = []
-        before = 28 * 28
-        for width in self.widths:
-            layers += [nn.Linear(before, width), nn.ReLU()]
-            before = width
-        return nn.Sequential(*layers, nn.Linear(before, 10))
+        return perceptron(28 * 28, self.widths)

@@ -1,4 +1,4 @@
-"""ReLU multilayer perceptrons on three sets of 8×8 images: small enough to ask much of in minutes.
+"""ReLU multilayer perceptrons on three sets of 8×8 images, small enough for sweeps in minutes.
 
 scikit-learn's digits are 32×32 bitmaps whose 4×4 blocks were counted. MNIST and Fashion-MNIST are
 brought to the same size alike: a border of two pixels, then the mean of each 4×4 block.
@@ -17,21 +17,29 @@ from torch.nn import functional as F
 from workloads.base import Batch, Classification
 from workloads.data import images
 from workloads.digits import splits
+from workloads.fc import perceptron
+
+PACKAGED = {
+    "digits-fc": ("DigitsFC", "ReLU MLP of the given `widths` on scikit-learn's digits"),
+    "mnist8-fc": ("MNIST8FC", "ReLU MLP of the given `widths` on MNIST at 8×8 pixels"),
+    "fashion-mnist8-fc": ("FashionMNIST8FC", "the same on Fashion-MNIST at 8×8 pixels"),
+}
+"""Name -> class and what it is (``workloads.registry``)."""
+PLACE = 2
 
 
 @functools.cache
 def pooled(name: str) -> dict[str, Batch]:
     """The splits of an image set of 28×28 pixels: x float32 (N, 64) in [0, 1], y int64 (N,)."""
-    found: dict[str, Batch] = {}
-    for split, (x, y) in images(name).items():
-        blocks = F.avg_pool2d(F.pad(x.float(), (2, 2, 2, 2)), 4)
-        found[split] = (blocks.flatten(1) / 255, y)
-    return found
+    return {
+        split: (F.avg_pool2d(F.pad(x.float(), (2, 2, 2, 2)), 4).flatten(1) / 255, y)
+        for split, (x, y) in images(name).items()
+    }
 
 
-class _EightFC(Classification):
+class _Images8x8FC(Classification):
     """``widths`` are those of the hidden layers; ``subset`` is how many of the training examples
-    are used (the first ones of the split, which is in random order), all unless told."""
+    are used (the first ones of the split, which is in random order), by default all."""
 
     model_name = "fc"
     version = "1"
@@ -40,21 +48,16 @@ class _EightFC(Classification):
 
     def model(self) -> nn.Module:
         """A new model."""
-        layers: list[nn.Module] = []
-        before = 64
-        for width in self.widths:
-            layers += [nn.Linear(before, width), nn.ReLU()]
-            before = width
-        return nn.Sequential(*layers, nn.Linear(before, 10))
+        return perceptron(64, self.widths)
 
-    def _of(self, found: Mapping[str, Batch]) -> Mapping[str, Batch]:
+    def _with_subset(self, splits: Mapping[str, Batch]) -> Mapping[str, Batch]:
         if self.subset is None:
-            return found
-        return {**found, "train": tuple(part[: self.subset] for part in found["train"])}
+            return splits
+        return {**splits, "train": tuple(part[: self.subset] for part in splits["train"])}
 
 
-class DigitsFC(_EightFC):
-    """On scikit-learn's digits, 64-64-10 unless told: 4,810 parameters."""
+class DigitsFC(_Images8x8FC):
+    """On scikit-learn's digits, 64-64-10 by default: 4,810 parameters."""
 
     target = "validation_error < 0.04"
     dataset = "digits"
@@ -62,10 +65,10 @@ class DigitsFC(_EightFC):
 
     def data(self) -> Mapping[str, Batch]:
         """1,297 and 500 examples: x float32 (N, 64), y int64 (N,)."""
-        return self._of(splits())
+        return self._with_subset(splits())
 
 
-class MNIST8FC(_EightFC):
+class MNIST8FC(_Images8x8FC):
     """On MNIST at 8×8 pixels."""
 
     target = "validation_error < 0.06"
@@ -74,10 +77,10 @@ class MNIST8FC(_EightFC):
 
     def data(self) -> Mapping[str, Batch]:
         """55,000 / 5,000 / 10,000 examples: x float32 (N, 64), y int64 (N,)."""
-        return self._of(pooled("mnist"))
+        return self._with_subset(pooled("mnist"))
 
 
-class FashionMNIST8FC(_EightFC):
+class FashionMNIST8FC(_Images8x8FC):
     """On Fashion-MNIST at 8×8 pixels."""
 
     target = "validation_error < 0.2"
@@ -86,4 +89,4 @@ class FashionMNIST8FC(_EightFC):
 
     def data(self) -> Mapping[str, Batch]:
         """55,000 / 5,000 / 10,000 examples: x float32 (N, 64), y int64 (N,)."""
-        return self._of(pooled("fashion-mnist"))
+        return self._with_subset(pooled("fashion-mnist"))

@@ -28,6 +28,12 @@ from torch import Tensor, nn
 
 from workloads.base import Batch, Workload
 
+PACKAGED = {
+    "quadratic": ("Quadratic", "the noisy quadratic model, with an exact answer"),
+}
+"""Name -> class and what it is (``workloads.registry``)."""
+PLACE = 6
+
 
 def spectrum(dimensions: int = 10_000) -> tuple[Tensor, Tensor]:
     """Distinct eigenvalues and how many coordinates have each, (K,) each, float64.

@@ -1,52 +1,55 @@
-"""The packaged workloads by name. Nothing is imported until one is asked for."""
+"""The packaged workloads by name. Nothing is imported until one is loaded.
+
+A workload is one file of this folder. Its constant ``PACKAGED`` names the workloads that it
+defines, each with its class and what it is in one line, and ``PLACE`` is the position of the file
+in lists. Both are read from the source: listing the names imports neither torch nor a data library.
+"""
 
 from __future__ import annotations
 
+import ast
 import importlib
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from workloads.errors import WorkloadError, nearest
 
-if TYPE_CHECKING:
-    from workloads.base import Workload
-
 
 class Entry(NamedTuple):
-    """Where a packaged workload lives, and what it is in one line."""
+    """Where a packaged workload is defined, and what it is in one line."""
 
     module: str
     cls: str
     summary: str
 
 
-REGISTRY = {
-    "digits-mlp": Entry(
-        "workloads.digits", "DigitsMLP", "MLP 64-64-10 (ReLU) on scikit-learn's digits"
-    ),
-    "digits-softmax": Entry(
-        "workloads.digits", "DigitsSoftmax", "softmax regression 64-10 on scikit-learn's digits"
-    ),
-    "digits-fc": Entry(
-        "workloads.images8x8", "DigitsFC", "ReLU MLP of the given `widths` on scikit-learn's digits"
-    ),
-    "mnist8-fc": Entry(
-        "workloads.images8x8", "MNIST8FC", "ReLU MLP of the given `widths` on MNIST at 8×8 pixels"
-    ),
-    "fashion-mnist8-fc": Entry(
-        "workloads.images8x8", "FashionMNIST8FC", "the same on Fashion-MNIST at 8×8 pixels"
-    ),
-    "mnist-fc": Entry("workloads.fc", "MNISTFC", "ReLU MLP of the given `widths` on MNIST"),
-    "mnist-simple-cnn": Entry("workloads.simple_cnn", "MNISTSimpleCNN", "two-layer CNN on MNIST"),
-    "fashion-mnist-simple-cnn": Entry(
-        "workloads.simple_cnn", "FashionMNISTSimpleCNN", "two-layer CNN on Fashion-MNIST"
-    ),
-    "cifar10-resnet8": Entry(
-        "workloads.resnet8", "CIFAR10ResNet8", "ResNet-8 without batch norm on CIFAR-10"
-    ),
-    "quadratic": Entry(
-        "workloads.quadratic", "Quadratic", "the noisy quadratic model, with an exact answer"
-    ),
-}
+def read(folder: Path) -> dict[str, Entry]:
+    """The workloads that the files of a folder define, by name."""
+    files = []
+    for path in sorted(folder.glob("*.py")):
+        source = path.read_text(encoding="utf-8")
+        if "PACKAGED = {" in source and "PACKAGED" in (constants := _constants(source)):
+            files.append((constants.get("PLACE", 100), path.stem, constants["PACKAGED"]))
+    return {
+        name: Entry(f"workloads.{module}", cls, summary)
+        for _, module, packaged in sorted(files, key=lambda file: file[:2])
+        for name, (cls, summary) in packaged.items()
+    }
+
+
+def _constants(source: str) -> dict[str, Any]:
+    """The two constants of a file."""
+    return {
+        statement.targets[0].id: ast.literal_eval(statement.value)
+        for statement in ast.parse(source).body
+        if isinstance(statement, ast.Assign)
+        and isinstance(statement.targets[0], ast.Name)
+        and statement.targets[0].id in ("PACKAGED", "PLACE")
+    }
+
+
+REGISTRY: Mapping[str, Entry] = read(Path(__file__).parent)
 
 
 def names() -> dict[str, str]:
@@ -54,7 +57,7 @@ def names() -> dict[str, str]:
     return {name: entry.summary for name, entry in REGISTRY.items()}
 
 
-def get(name: str) -> type[Workload]:
+def get(name: str) -> Any:
     """The class of a packaged workload.
 
     Raises:
@@ -63,13 +66,17 @@ def get(name: str) -> type[Workload]:
     if name not in REGISTRY:
         raise WorkloadError(f"no workload is called {name!r}", hint=nearest(name, REGISTRY))
     entry = REGISTRY[name]
-    cls: type[Workload] = getattr(importlib.import_module(entry.module), entry.cls)
-    return cls
+    return getattr(importlib.import_module(entry.module), entry.cls)
+
+
+def packaged_name(cls: type) -> str | None:
+    """The name of a packaged class; ``None`` for a user's."""
+    return _NAMES.get((cls.__module__, cls.__qualname__))
 
 
 def name_of(cls: type) -> str:
-    """The registered name of a class; of one's own, its class name."""
-    for name, entry in REGISTRY.items():
-        if (entry.module, entry.cls) == (cls.__module__, cls.__qualname__):
-            return name
-    return cls.__name__
+    """The name of a packaged class; the class name of a user's."""
+    return packaged_name(cls) or cls.__name__
+
+
+_NAMES = {(entry.module, entry.cls): name for name, entry in REGISTRY.items()}

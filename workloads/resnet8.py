@@ -11,6 +11,12 @@ from torch.nn import functional as F
 from workloads.base import Batch, Classification
 from workloads.data import images
 
+PACKAGED = {
+    "cifar10-resnet8": ("CIFAR10ResNet8", "ResNet-8 without batch norm on CIFAR-10"),
+}
+"""Name -> class and what it is (``workloads.registry``)."""
+PLACE = 5
+
 _MEAN = (0.4914, 0.4822, 0.4465)
 _DEVIATION = (0.2470, 0.2435, 0.2616)
 _PAD = 4

@@ -15,6 +15,13 @@ from torch import nn
 from workloads.base import Batch, Classification
 from workloads.data import images
 
+PACKAGED = {
+    "mnist-simple-cnn": ("MNISTSimpleCNN", "two-layer CNN on MNIST"),
+    "fashion-mnist-simple-cnn": ("FashionMNISTSimpleCNN", "two-layer CNN on Fashion-MNIST"),
+}
+"""Name -> class and what it is (``workloads.registry``)."""
+PLACE = 4
+
 
 class _SimpleCNN(Classification):
     model_name = "simple-cnn"

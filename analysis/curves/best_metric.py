@@ -25,7 +25,7 @@ from analysis.curves.runs import Rows, Runs, number
 from analysis.curves.samples import largest, searches, shared
 from analysis.curves.thinned_evaluations import Evaluations
 from analysis.formatting import unit
-from results.dataset import retrying
+from results.storage.dataset import retrying
 from results.targets.target import Target
 
 Numbers = NDArray[np.float64]

@@ -21,7 +21,7 @@ from analysis.curves.thinned_evaluations import Evaluations, Frame, every_second
 from analysis.formatting import sizes, unit
 from results.counts import agreeing, count
 from results.errors import ResultsError
-from results.plans import current
+from results.searches import current
 from results.targets.target import Target
 
 
@@ -112,8 +112,7 @@ def curves(
     Rows of role search and extension are minimized over: the best of the first N feasible trials
     in the sequence's order, N the largest number that all batch sizes of the curve share, or what
     another estimator makes of them. Rows of role repeat never are: beside a search they are its
-    best configuration trained again, else runs, each a point of its own. ``transfer`` rows are
-    left alone.
+    best configuration trained again, else runs, each a point of its own.
 
     Args:
         trials: rows with the columns of the trials table; absent ones are null.

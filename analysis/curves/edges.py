@@ -16,7 +16,7 @@ import pandas as pd
 
 from analysis.curves.runs import Rows, Runs, number, parameters
 from analysis.formatting import sizes
-from results.user_tables.values import mapping
+from results.storage.values import mapping
 
 MARGIN = 0.05
 """Share of a dimension next to either end that counts as its edge."""

@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from results.errors import ResultsError
+from results.errors import ResultsError, nearest
 from results.schema import STUDIES, TRIALS
+from results.storage.values import parsed
 from results.targets.target import Target
-from results.user_tables.values import parsed
 
 ALGORITHM = ("optimizer", "schedule", "technique")
 """The training algorithm: each groups unless ``by`` leaves it out."""
@@ -99,10 +98,9 @@ def grouping(wide: Wide, by: Sequence[str] | None) -> Grouping:
         return Grouping(always=(*always, *fields), by=tuple(used), over=())
     for name in by:
         if name not in trials.columns or name in _NOT_GROUPS:
-            near = get_close_matches(name, list(trials.columns), n=1)
             raise ResultsError(
                 f"no column {name!r} to group by",
-                hint=f"did you mean {near[0]}?" if near else f"for example: {', '.join(used)}",
+                hint=nearest(name, trials.columns, f"for example: {', '.join(used)}"),
             )
     rest = [name for name in by if name not in always and name not in fields]
     over = [name for name in used if name not in by]

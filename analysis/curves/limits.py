@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from fractions import Fraction
 from typing import Any
 
@@ -18,7 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from results.errors import ResultsError
+from results.errors import ResultsError, nearest
 
 UNITS = ("steps", "epochs", "examples")
 _EXAMPLE = 'for example: --under "5000 steps" --under "10 epochs"'
@@ -48,10 +47,9 @@ class Limit:
         unit = match[3].lower()
         unit = unit if unit.endswith("s") or not unit else f"{unit}s"
         if unit not in UNITS:
-            near = get_close_matches(unit, UNITS, n=1)
             raise ResultsError(
                 f"{match[3]!r} is no unit of a budget" if unit else f"{text!r} has no unit",
-                hint=f"did you mean {near[0]}?" if near else _EXAMPLE,
+                hint=nearest(unit, UNITS, _EXAMPLE),
             )
         digits = re.sub("[,_]", "", match[1]) + match[2]
         if not 0 < float(digits) < np.inf:

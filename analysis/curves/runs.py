@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from results.user_tables.values import mapping
+from results.storage.values import mapping
 
 Rows = NDArray[np.intp]
 """Places in ``Runs``."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from analysis.curves.runs import Rows, Runs
 from analysis.curves.samples import Searches, largest, searches, shared
 from analysis.formatting import sizes
 from results.counts import agreeing, count
+from results.errors import nearest
 
 _FEW = 4
 """Fewer trials than these say nothing of whether they were enough."""
@@ -117,10 +117,9 @@ def _estimator(runs: Runs, rows: Rows, requested: str | None, notes: list[str]) 
     if requested is not None:
         estimator = requested
     if estimator not in NAMES:
-        near = get_close_matches(estimator, NAMES, n=1)
         raise EstimatorError(
             f"no estimator is called {estimator!r}",
-            hint=f"did you mean {near[0]}?" if near else f"estimators: {', '.join(NAMES)}",
+            hint=nearest(estimator, NAMES, f"estimators: {', '.join(NAMES)}"),
         )
     return estimator
 

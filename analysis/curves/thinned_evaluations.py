@@ -18,8 +18,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from results.dataset import retrying
-from results.targets.first_hits import Batch
+from results.storage.dataset import retrying
+from results.targets.evaluations import Batch
 
 Places = NDArray[np.int64]
 Numbers = NDArray[np.floating[Any]]

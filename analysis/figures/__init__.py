@@ -15,7 +15,6 @@ import ast
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -27,7 +26,7 @@ import pandas as pd
 from analysis.curves.curve import Curve
 from analysis.figure_data import FigureData
 from analysis.fit.regimes import Regimes
-from results.errors import ResultsError
+from results.errors import ResultsError, nearest
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -115,10 +114,9 @@ def get(name: str) -> FigureKind:
     """
     packaged = files()
     if name not in packaged:
-        near = get_close_matches(name, packaged, n=1)
         raise ResultsError(
             f"no figure is called {name!r}",
-            hint=f"did you mean {near[0]}?" if near else f"figures: {', '.join(packaged)}",
+            hint=nearest(name, packaged, f"figures: {', '.join(packaged)}"),
         )
     path = packaged[name].relative_to(_FOLDER).with_suffix("")
     module = import_module(f"{__name__}.{'.'.join(path.parts)}")

@@ -31,8 +31,8 @@ from analysis.figures.drawing.style import (
     tiles,
 )
 from results.counts import count
-from results.dataset import retrying
 from results.errors import ResultsError
+from results.storage.dataset import retrying
 
 MOST = 12
 """Panels of one figure."""

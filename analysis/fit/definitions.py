@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 import numpy as np
 
 from analysis.fit.knee import BATCH, CRITICAL, Array
 from analysis.fit.least_squares import Data, ends, fit, limit
-from results.errors import ResultsError
+from results.errors import ResultsError, nearest
 
 WIDEST = 100.0
 """How far β's ends may lie from its estimate; beyond, an end is open."""
@@ -65,10 +64,9 @@ def named(name: str) -> Definition:
         ResultsError: there is none; the hint names the nearest.
     """
     if name not in DEFINITIONS:
-        near = get_close_matches(name, DEFINITIONS, n=1, cutoff=0.4)
         raise ResultsError(
             f"there is no definition {name!r}",
-            hint=f"did you mean {near[0]}?" if near else f"known: {', '.join(DEFINITIONS)}",
+            hint=nearest(name, DEFINITIONS, f"known: {', '.join(DEFINITIONS)}"),
         )
     return DEFINITIONS[name]
 

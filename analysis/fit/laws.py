@@ -15,7 +15,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from analysis.curves.groups import ALGORITHM
 from analysis.fit.knee import QUANTITIES, Array
 from analysis.fit.regimes import Interval, Regimes
 from results.counts import count
-from results.errors import ResultsError
+from results.errors import ResultsError, nearest
 
 LEAST = 3
 """Distinct sizes that a law needs."""
@@ -251,10 +250,9 @@ def _column(curves: Sequence[Curve], against: str) -> str:
     short = against.removeprefix("fields.")
     if short in columns:
         return columns[short]
-    near = get_close_matches(short, columns, n=1)
     raise ResultsError(
         f"no column {against!r} distinguishes these curves",
-        hint=f"did you mean {near[0]}?" if near else f"columns: {', '.join(columns)}",
+        hint=nearest(short, columns, f"columns: {', '.join(columns)}"),
     )
 
 

@@ -14,7 +14,8 @@ from typing import Annotated
 
 import typer
 
-from batchscale.cli import analysis, data, exporting, importing, sweep, trial
+from batchscale.cli import analysis, data, exchange, sweep, trial
+from batchscale.cli.kinds import KindCommand
 
 app = typer.Typer(
     name="batchscale",
@@ -35,8 +36,8 @@ COMMANDS: dict[str, Callable[..., int | None]] = {
     "plot": analysis.plot,
     "report": analysis.report,
     "query": data.query,
-    "import": importing.import_,
-    "export": exporting.export,
+    "import": exchange.import_,
+    "export": exchange.export,
     "serve": analysis.serve,
     "list": data.listing,
 }
@@ -75,7 +76,8 @@ def _command(function: Callable[..., int | None]) -> Callable[..., int]:
 
 
 for _name, _function in COMMANDS.items():
-    app.command(_name)(_command(_function))
+    _class = KindCommand if _name in ("import", "export") else None
+    app.command(_name, cls=_class)(_command(_function))
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -30,7 +30,7 @@ def sweep(
         str,
         typer.Option(
             help="none: without Ray, in this process. auto: the Ray that runs here, or a new one. "
-            "HOST:PORT: that one.",
+            "HOST:PORT: that one. FILE.py:CLASS: an executor of a file.",
             metavar="none|auto|HOST:PORT",
         ),
     ] = "auto",

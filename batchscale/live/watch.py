@@ -22,11 +22,11 @@ from batchscale.live.content import Content, Payload
 from batchscale.live.status import nothing, progress
 from batchscale.output.errors import CommandError, one_line
 from experiments.records.status import status
-from results.dataset import retrying
 from results.errors import ResultsError
 from results.reader import Results
 from results.run_state.claims import FOLDER as CLAIMS
 from results.schema import SCHEMAS
+from results.storage.dataset import retrying
 from results.storage.location import Location
 
 NAME = "batchscale-watch"

@@ -120,12 +120,12 @@ class Tally:
     def _finish(self, event: events.TrialFinished) -> None:
         outcome = event.outcome
         self.stops[outcome.stop_reason] += 1
-        self.stops["dominated"] -= event.again
-        self.finished += not event.again
+        self.stops["dominated"] -= event.resumed
+        self.finished += not event.resumed
         study = self.studies.get(event.study)
         if study is None:
             return
-        study.feasible += (outcome.status != "INFEASIBLE") - event.again
+        study.feasible += (outcome.status != "INFEASIBLE") - event.resumed
         study.reached |= outcome.steps_to_target is not None
 
     @property

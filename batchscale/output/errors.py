@@ -10,7 +10,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from experiments.scheduling.failures import OURS, is_users, own_frame
+from experiments.execution.failures import OURS, is_users, user_frame
 from results.errors import ClearError, line
 from results.storage.masking import masked
 
@@ -84,7 +84,7 @@ def one_line(error: BaseException) -> str:
 
 def user_frames(error: BaseException) -> str | None:
     """The traceback from the first frame in the user's own code on; None if it never got there."""
-    frame = own_frame(error.__traceback__)
+    frame = user_frame(error.__traceback__)
     if frame is not None:
         return "".join(traceback.format_exception(type(error), error, frame, chain=False))
     # A file that does not parse has no frame; the error names it.

@@ -1,1 +1,14 @@
-"""The experiment file: read, checked, and turned into plans of studies. Trains nothing."""
+"""An experiment file, from its text to the studies that it asks for.
+
+``load`` reads the text (a file of the user's, a packaged one, a mapping or keywords): YAML with the
+line of every key (``yaml_lines``), what the file extends and what ``--set`` changes (``inherit``).
+The result is plain data. ``schema`` says which keys there are and checks each value that can be
+checked by itself; batch sizes and budgets have a notation of their own (``amounts``). ``compile``
+loads what the file names (``grid``: workload, optimizers, schedules, techniques), resolves what is
+tuned (``tuning``, ``points``), forms the combinations of the grid (``combinations``), tries the
+user's classes (``checks``), and makes of each combination and batch size a study with the table of
+its trials (``study_plan``).
+
+Imports run the same way: ``load`` imports ``schema``, ``compile`` imports both. Other packages call
+``compile.load``, ``compile.parse`` or ``compile.from_keywords``.
+"""

@@ -1,109 +1,262 @@
-"""The batch sizes of a grid: ``8..4096`` (doubling), a list, ``full``, or mixtures of them."""
+"""The ``grid`` key of an experiment file: the values of each axis, and what they name loaded."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from typing import Any
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, get_args
 
+import workloads
+from experiments import optimizers, schedules, techniques
+from experiments.config.schema import ExperimentFile
+from experiments.config.yaml_lines import Path, dotted
+from experiments.errors import ExperimentError, nearest
+from experiments.identity import canonical, optimizer_identity, schedule_identity
+from experiments.optimizers import Optimizer
+from experiments.plan import Precision
+from experiments.schedules import Schedule
+from experiments.techniques import SETTINGS
 from results.counts import count
+from workloads import Workload, WorkloadError
 
-_RANGE = re.compile(r"(-?\d{1,18})\s*\.\.\s*(-?\d{1,18})")
-_WHOLE = re.compile(r"-?\d{1,18}")
-_MOST = 10**18
-FULL = "full"
-"""The whole training set as one batch."""
-
-BatchSize = int | str
-
-
-class GridError(ValueError):
-    """What cannot be a batch size; the caller knows where it stands."""
-
-    def __init__(self, message: str, hint: str | None = None, position: int | None = None) -> None:
-        super().__init__(message)
-        self.hint = hint
-        self.position = position
-        """Which item of the list, where it is one."""
+BESIDE = ("schedule", "technique", *SETTINGS)
+"""Keys of the grid that may stand beside it instead, with one value."""
+_KEYS = ("batch_size", "optimizer", *BESIDE)
+_MOST_STUDIES = 100_000
+_PRECISIONS = get_args(Precision)
+T = TypeVar("T")
 
 
-def batch_sizes(value: Any) -> tuple[BatchSize, ...]:
-    """Integers and ``full``, in the order given; whether they fit the data is not known here.
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """The axes of the grid, but for the batch sizes."""
+
+    optimizers: Sequence[Optimizer]
+    schedules: Sequence[Schedule]
+    techniques: Sequence[Mapping[str, Any]]
+    """Each with its settings: precision and ghost batch."""
+    fields: Sequence[str]
+    """Names of all fields of the workload."""
+    swept: Mapping[str, Sequence[Any]]
+    """Values of the fields that are swept."""
+
+    @property
+    def owners(self) -> list[Optimizer | Schedule]:
+        """What has arguments."""
+        return [*self.optimizers, *self.schedules]
+
+    @property
+    def scheduled(self) -> frozenset[str]:
+        """What every study may tune whatever its optimizer: arguments of schedules, and fields."""
+        return frozenset(self.fields).union(*(s.arguments for s in self.schedules))
+
+    @classmethod
+    def read(cls, file: ExperimentFile) -> Grid:
+        """The grid of a file.
+
+        Raises:
+            ExperimentError: an unknown key or name, or a value that cannot be.
+            WorkloadError: the workload itself is wrong.
+        """
+        axes = {key: _values(file, key, value) for key, value in file.grid.items()}
+        fields = _field_names(file, axes)
+        for key in axes:
+            if key not in _KEYS and key not in fields:
+                hint = nearest(key, [*_KEYS, *fields])
+                raise file.error(("grid", key), f"unknown key {key!r} in grid", hint)
+            if key in BESIDE and key in file.model_fields_set:
+                message = f"{key} is in the grid and beside it"
+                raise file.error(("grid", key), message, "keep one of the two")
+        if "optimizer" not in axes:
+            message = "grid has no optimizer"
+            raise file.error(("grid",), message, "for example: optimizer: [sgd, momentum, adam]")
+        grid = cls(
+            optimizers=_load(file, "optimizer", axes["optimizer"], optimizers.get),
+            schedules=_load(file, "schedule", axes.get("schedule", [file.schedule]), schedules.get),
+            techniques=_techniques(file, axes),
+            fields=fields,
+            swept={key: values for key, values in axes.items() if key in fields},
+        )
+        _check_labels(file, grid)
+        sizes = {key: len(values) for key, values in axes.items()}
+        sizes["batch_size"] = len(file.batch_sizes)
+        if (studies := math.prod(sizes.values())) > _MOST_STUDIES:
+            product = " × ".join(f"{size:,} {key}" for key, size in sizes.items() if size > 1)
+            message = f"the grid has {count(studies, 'study')}: {product}"
+            hint = f"at most {_MOST_STUDIES:,}: sweep parts of it one after the other"
+            raise file.error(("grid",), message, hint)
+        grid._check_arguments(file)
+        return grid
+
+    def _check_arguments(self, file: ExperimentFile) -> None:
+        """An argument must belong to one: the schedule, the optimizer or the workload."""
+        for schedule, optimizer in itertools.product(self.schedules, self.optimizers):
+            for name in sorted(optimizer.arguments & schedule.specific_arguments):
+                raise file.error(
+                    (*file.path_of("schedule"), self.schedules.index(schedule)),
+                    f"schedule {schedule.label} and optimizer {optimizer.label} both have an "
+                    f"argument {name!r}",
+                    "rename the argument in your file",
+                )
+        for owner in self.owners:
+            for name in sorted(owner.arguments.intersection(self.fields)):
+                message = f"field {name!r} of the workload has the name of an argument of "
+                raise file.error(("workload",), f"{message}{owner.label}", "rename the field")
+
+
+def load_workload(
+    file: ExperimentFile, fields: Mapping[str, Any], optimizer: Optimizer | None = None
+) -> Workload:
+    """The workload with these fields; an error has the place where the field was given.
 
     Args:
-        value: ``8``, ``"8..4096"``, ``"1..1024, full"``, or a list of such.
-
-    Raises:
-        GridError: an item is none of these, a size below 1, a reversed range, a repetition.
+        optimizer: that of the study, whose section of ``search`` may give fields.
     """
-    items = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
-    found: dict[BatchSize, None] = {}
-    for position, item in enumerate(items):
-        parts = [p.strip() for p in item.split(",")] if isinstance(item, str) else [item]
-        for part in parts:
-            try:
-                sizes = _sizes(part)
-            except GridError as error:
-                error.position = position
-                raise
-            for size in sizes:
-                if size in found:
-                    raise GridError(f"batch size {size} is said twice", "keep one", position)
-                found[size] = None
-    if not found:
-        raise GridError("no batch sizes", "for example: 8..4096")
-    return tuple(found)
+    try:
+        return workloads.load(file.workload, fields, file.base)
+    except WorkloadError as error:
+        named = [name for name in fields if f"field {name!r}" in str(error)]
+        path: Path = ("grid", named[0]) if named else ("workload",)
+        if named and named[0] not in file.grid:
+            path = ("search", named[0])
+            for key in (optimizer.name, optimizer.label) if optimizer else ():
+                section = file.search.get(key)
+                if isinstance(section, Mapping) and named[0] in section:
+                    path = ("search", key, named[0])
+            path = path if file.points is None else ("points",)
+        raise file.error(path, str(error), error.hint) from None
 
 
-def _sizes(item: Any) -> list[BatchSize]:
-    if isinstance(item, bool) or not isinstance(item, (int, float, str)):
-        raise GridError(f"{item!r} is not a batch size", "for example: 8..4096, or [8, 32, full]")
-    if isinstance(item, str):
-        if item == FULL:
-            return [FULL]
-        match = _RANGE.fullmatch(item)
-        if match:
-            return list(_doubling(int(match[1]), int(match[2]), item))
-        if not _WHOLE.fullmatch(item):
-            raise GridError(f"{item!r} is not a batch size", "for example: 8..4096, 64 or full")
-    elif isinstance(item, float) and not item.is_integer():
-        raise GridError(f"batch size {item} is not a whole number")
-    if abs(float(item)) > _MOST:
-        raise GridError(f"batch size {float(item):g} is no number of examples")
-    size = int(item)
-    if size < 1:
-        raise GridError(f"batch size {size} is below 1")
-    return [size]
+def _field_names(file: ExperimentFile, axes: Mapping[str, Sequence[Any]]) -> list[str]:
+    """Names of the workload's fields."""
+    try:
+        return list(workloads.load(file.workload, {}, file.base).fields)
+    except WorkloadError as error:
+        if "needs a value" not in str(error):
+            raise file.error(("workload",), str(error), error.hint) from None
+    swept = {key: values[0] for key, values in axes.items() if key not in _KEYS}
+    return list(load_workload(file, swept).fields)
 
 
-def _doubling(low: int, high: int, text: str) -> list[int]:
-    if low < 1:
-        raise GridError(f"{text}: batch size {low} is below 1", "start at 1")
-    if high < low:
-        raise GridError(
-            f"the range {text} is reversed", f"write {high}..{low}" if high > 0 else None
-        )
-    sizes = [low]
-    while sizes[-1] * 2 <= high:
-        sizes.append(sizes[-1] * 2)
-    return sizes
+def _values(file: ExperimentFile, key: str, value: Any) -> Sequence[Any]:
+    """The values of a key of the grid: a lone one is a list of one."""
+    values = value if isinstance(value, (list, tuple)) else [value]
+    if key == "batch_size":
+        return values
+    path: Path = ("grid", key)
+    if not values:
+        raise file.error(path, f"grid.{key} is an empty list", "leave the key out")
+    if key == "technique":
+        return values
+    seen: set[str] = set()
+    for i, item in enumerate(values):
+        message = f"grid.{key}: {item!r} is not a value"
+        if item is None or isinstance(item, Mapping):
+            raise file.error((*path, i), message, "what is tuned is written below search:")
+        try:
+            text = canonical(item)
+        except ExperimentError:
+            raise file.error((*path, i), message) from None
+        if text in seen:
+            raise file.error((*path, i), f"grid.{key}: {item!r} is given twice", "keep one")
+        seen.add(text)
+    return values
 
 
-def resolve(sizes: Sequence[BatchSize], train_size: int) -> list[int]:
-    """The sizes with ``full`` as the training set, in ascending order.
+def _load(
+    file: ExperimentFile, key: str, names: Sequence[Any], get: Callable[[str, str], T]
+) -> list[T]:
+    """What names stand for."""
+    loaded = []
+    for i, name in enumerate(names):
+        path = (*file.path_of(key), i)
+        if not isinstance(name, str):
+            raise file.error(path, f"{key} {name!r} is not a name")
+        try:
+            loaded.append(get(name, file.base))
+        except ExperimentError as error:
+            raise file.error(path, str(error), error.hint) from None
+    return loaded
 
-    Raises:
-        GridError: a size over the training set, or ``full`` beside its own number.
-    """
-    found: set[int] = set()
-    for size in sizes:
-        number = train_size if isinstance(size, str) else size
-        if number > train_size:
-            raise GridError(
-                f"batch size {number} is over the training set ({count(train_size, 'example')})",
-                "`full` is the whole training set as one batch",
-            )
-        if number in found:
-            raise GridError(f"batch size {number} is said twice: full is {train_size}", "keep one")
-        found.add(number)
-    return sorted(found)
+
+def _check_labels(file: ExperimentFile, grid: Grid) -> None:
+    """An optimizer or a schedule is in the grid once, and no two have the same label."""
+    owners: list[tuple[Path, Optimizer | Schedule, Any]] = [
+        (("grid", "optimizer", i), optimizer, optimizer_identity(optimizer, file.base))
+        for i, optimizer in enumerate(grid.optimizers)
+    ]
+    owners += [
+        ((*file.path_of("schedule"), i), schedule, schedule_identity(schedule, file.base))
+        for i, schedule in enumerate(grid.schedules)
+    ]
+    labels: dict[str, Optimizer | Schedule] = {}
+    identities: dict[str, Optimizer | Schedule] = {}
+    for path, owner, identity in owners:
+        name, label = owner.name, owner.label
+        same = identities.setdefault(canonical(identity), owner)
+        namesake = labels.setdefault(label, owner)
+        hint = f"give it another name: {name} as {label}-2"
+        if same is not owner:
+            message, hint = f"{label} is {same.label}, which is there already", "keep one"
+        elif namesake is not owner:
+            message = f"{namesake.name} and {name} are both called {label}"
+        elif label in {*optimizers.names(), *schedules.names()} and label != name:
+            message = f"{name} is called {label}, which is something else"
+        else:
+            continue
+        raise file.error(path, f"{dotted(path[:-1])}: {message}", hint)
+
+
+def _techniques(file: ExperimentFile, axes: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """The settings of the grid, each with each of its techniques."""
+    settings: dict[str, Sequence[Any]] = {}
+    for key in SETTINGS:
+        if key in axes:
+            settings[key] = axes[key]
+        elif getattr(file, key) is not None:
+            settings[key] = [getattr(file, key)]
+    for i, value in enumerate(settings.get("precision", ())):
+        if value not in _PRECISIONS:
+            hint = nearest(str(value), _PRECISIONS)
+            raise file.error(("grid", "precision", i), f"unknown precision {value!r}", hint)
+    for i, value in enumerate(settings.get("ghost_batch", ())):
+        path: Path = (*file.path_of("ghost_batch"), i)
+        if not isinstance(value, int) or value < 1:
+            raise file.error(path, f"ghost_batch {value!r} is not a whole number of at least 1")
+        if file.micro_batch and file.micro_batch % value:
+            message = f"ghost_batch {value} does not divide micro_batch {file.micro_batch}"
+            raise file.error(path, message, "a micro-batch is made of whole ghost batches")
+    place = file.path_of("technique")
+    values = axes.get("technique", ["none" if file.technique is None else file.technique])
+    arguments: list[dict[str, Any]] = []
+    for i, value in enumerate(values):
+        arguments.append(_technique(file, (*place, i), value))
+        if arguments[-1] in arguments[:-1]:
+            message = f"{dotted(place)}: {value!r} is given twice"
+            raise file.error((*place, i), message, "keep one")
+    return [
+        {**dict(zip(settings, combination, strict=True)), **each}
+        for *combination, each in itertools.product(*settings.values(), arguments)
+    ]
+
+
+def _technique(file: ExperimentFile, path: Path, value: Any) -> dict[str, Any]:
+    """The arguments of the techniques of one value of the grid, in their shortest form."""
+    if value == "none":
+        return {}
+    described = {value: True} if isinstance(value, str) else value
+    if not isinstance(described, Mapping) or not described:
+        message = f"technique {value!r} is neither a name nor names with their arguments"
+        raise file.error(path, message, "for example: technique: {clip: 1.0}; or none")
+    here = path
+    try:
+        for name in described:
+            here = (*path, name)
+            techniques.load({name: described[name]}, file.base)
+        here = path
+        loaded = techniques.load(described, file.base)
+    except ExperimentError as error:
+        raise file.error(here, str(error), error.hint) from None
+    return {name: technique.written for name, technique in loaded.parts.items()}

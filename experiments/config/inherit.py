@@ -1,89 +1,126 @@
-"""``extends: base.yaml``: an experiment file that says only how it differs from another.
+"""``extends: base.yaml`` and ``--set trials=8``: how an experiment differs from another file.
 
 Mappings are merged key by key, the extending file winning; lists, values and ranges are replaced;
-an empty value takes the key out. The name of an experiment is its own, and paths of all files start
-at the folder of the one that is run.
+an empty value removes the key. A file does not inherit the name of an experiment, and the paths of
+all files start at the folder of the one that is run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from experiments import optimizers
-from experiments.config import packaged
-from experiments.config import yaml_lines as lines
-from experiments.config.text_file import UnreadableError, read_text
+from experiments.config import sources
+from experiments.config.yaml_lines import Path as KeyPath
 from experiments.config.yaml_lines import Places, read
 from experiments.errors import ExperimentError
 from experiments.search.space import SCALES
 from results.counts import count
 
-KEY = "extends"
+EXTENDS = "extends"
 _LONGEST_CHAIN = 20
+_DOTS = re.compile(r"\.(?!py:)")
+"""Dots between keys: not the one in ``search.my_opt.py:Sophia.learning_rate``."""
+_LONGEST_QUOTE = 200
 
 
 def inherit(
-    data: dict[str, Any], places: Places, folder: Path, seen: tuple[str, ...] = ()
+    data: dict[str, Any], places: Places, folder: Path, chain: tuple[str, ...] = ()
 ) -> tuple[dict[str, Any], Places]:
     """``data`` with what it extends, and what that extends; and the places of all of it.
 
     Args:
         folder: where ``data`` was read, from which a relative file starts.
-        seen: the files that lead here, from the first.
+        chain: the files that lead here, from the first.
 
     Raises:
-        ExperimentError: no such file, one that is none, or files that extend each other.
+        ExperimentError: no such file, one that is no experiment, or files that extend each other.
     """
-    if data.get(KEY) is None:
-        return {k: v for k, v in data.items() if k != KEY}, places
-    name = data[KEY]
+    if data.get(EXTENDS) is None:
+        return {k: v for k, v in data.items() if k != EXTENDS}, places
+    name, here = data[EXTENDS], (EXTENDS,)
     if not isinstance(name, str) or not name:
-        raise places.error(
-            (KEY,), f"extends must name a file, not {name!r}", "for example: extends: base.yaml"
-        )
-    source, text, where = _find(name, places, folder)
-    identity = str(where / Path(source).name)
-    if identity in seen:
-        circle = [Path(one).name for one in seen[seen.index(identity) :]]
-        raise places.error(
-            (KEY,), f"extends {name} goes in a circle: {' > '.join([*circle, circle[0]])}"
-        )
-    if len(seen) >= _LONGEST_CHAIN:
+        message = f"extends must name a file, not {name!r}"
+        raise places.error(here, message, "for example: extends: base.yaml")
+    source, text, base_folder = _find(name, places, folder)
+    identity = str(base_folder / Path(source).name)
+    if identity in chain:
+        circle = [Path(file).name for file in chain[chain.index(identity) :]]
+        names = " > ".join([*circle, circle[0]])
+        raise places.error(here, f"extends {name} goes in a circle: {names}")
+    if len(chain) >= _LONGEST_CHAIN:
         message = f"extends {name}: a chain of more than {count(_LONGEST_CHAIN, 'file')}"
-        raise places.error((KEY,), message)
+        raise places.error(here, message)
     try:
-        base, of_base = read(text, source)
+        base, base_places = read(text, source)
     except ExperimentError as error:
-        raise ExperimentError(f"{error} (extended by {places.at((KEY,))})", hint=error.hint) from (
-            None
-        )
+        message = f"{error} (extended by {places.at(here)})"
+        raise ExperimentError(message, hint=error.hint) from None
     if not isinstance(base, dict):
-        raise places.error((KEY,), f"extends {name}, which is not a mapping of keys to values")
-    base, of_base = inherit(base, of_base, where, (*seen, identity))
+        raise places.error(here, f"extends {name}, which is not a mapping of keys to values")
+    base, base_places = inherit(base, base_places, base_folder, (*chain, identity))
     base.pop("name", None)
-    own = {key: value for key, value in data.items() if key != KEY}
-    before = labels(base)
-    _merge(base, own, (), of_base, places)
-    leave_out(base, before)
-    of_base.source = places.source
-    of_base.put((), places.at(()))
-    return base, of_base
+    before = _labels(base)
+    changes = {key: value for key, value in data.items() if key != EXTENDS}
+    _merge(base, changes, (), base_places, places)
+    _remove_sections(base, before)
+    base_places.source = places.source
+    base_places.put((), places.at(()))
+    return base, base_places
 
 
-def labels(data: Mapping[str, Any]) -> set[str]:
+def override(data: dict[str, Any], settings: Sequence[str], places: Places) -> None:
+    """Put each ``key=value`` into ``data``, in order; the value is read as YAML.
+
+    An empty value removes the key from the file, so that its default applies.
+
+    Raises:
+        ExperimentError: no ``=``, a key below one that has no keys, a value that is not YAML.
+    """
+    before = _labels(data)
+    for setting in settings:
+        quoted = setting if len(setting) <= _LONGEST_QUOTE else setting[:_LONGEST_QUOTE] + "…"
+        place = f"--set {quoted}"
+        key, equals, text = setting.partition("=")
+        if not equals or not key.strip():
+            raise ExperimentError(f"{place}: not KEY=VALUE", hint="for example: --set trials=8")
+        value, _ = read(text, place)
+        path = tuple(part.strip() for part in _DOTS.split(key))
+        mapping = data
+        for depth, part in enumerate(path[:-1]):
+            inner = mapping.setdefault(part, {})
+            if not isinstance(inner, dict):
+                above = ".".join(path[: depth + 1])
+                message = f"{place}: {above} is a value and has no keys"
+                raise ExperimentError(message, hint=f"--set {above}=…")
+            mapping = inner
+        places.drop(path)
+        if value is None:
+            mapping.pop(path[-1], None)
+            continue
+        mapping[path[-1]] = value
+        for depth in range(1, len(path)):  # mappings that this setting has made
+            if places.at(path[:depth]) == places.at(()):
+                places.put(path[:depth], place)
+        places.put(path, place)
+    _remove_sections(data, before)
+
+
+def _labels(data: Mapping[str, Any]) -> set[str]:
     """What the optimizers of a file's grid are called."""
     grid = data.get("grid")
-    named = grid.get("optimizer") if isinstance(grid, Mapping) else None
-    texts = named if isinstance(named, list) else [named]
+    value = grid.get("optimizer") if isinstance(grid, Mapping) else None
+    texts = value if isinstance(value, list) else [value]
     return {optimizers.label(text) for text in texts if isinstance(text, str)}
 
 
-def leave_out(data: dict[str, Any], before: set[str]) -> None:
-    """Drop what ``search`` and ``points`` say of optimizers that were in the grid ``before``, by
-    what they were called there."""
-    for name in before - labels(data) - {*optimizers.names()}:
+def _remove_sections(data: dict[str, Any], before: set[str]) -> None:
+    """Remove from ``search`` and ``points`` the sections of a user's optimizers that were in the
+    grid ``before``, by label, and are no longer."""
+    for name in before - _labels(data) - {*optimizers.names()}:
         for key in ("search", "points"):
             if isinstance(data.get(key), dict):
                 data[key].pop(name, None)
@@ -91,44 +128,47 @@ def leave_out(data: dict[str, Any], before: set[str]) -> None:
 
 def _find(name: str, places: Places, folder: Path) -> tuple[str, str, Path]:
     """What errors call the file, its text, and its folder."""
-    file = Path(name)
-    if file.suffix not in (".yaml", ".yml") and "/" not in name:
+    here = (EXTENDS,)
+    if sources.is_name(name):
         try:
-            return f"{name}.yaml", packaged.text(name), Path()
+            return f"{name}.yaml", sources.packaged_text(name), Path()
         except ExperimentError as error:
-            raise places.error((KEY,), f"extends {name}: {error}", error.hint) from None
+            raise places.error(here, f"extends {name}: {error}", error.hint) from None
     try:
-        file = file.expanduser()
-        text = read_text(folder / file)
+        file = Path(name).expanduser()
+        text = sources.file_text(folder / file)
     except FileNotFoundError:
-        raise places.error(
-            (KEY,), f"extends {name}: no such file in {folder}", "paths start at the file's folder"
-        ) from None
-    except (UnreadableError, RuntimeError) as error:
-        raise places.error((KEY,), f"extends {name}, which cannot be read: {error}") from None
+        message = f"extends {name}: no such file in {folder}"
+        raise places.error(here, message, "paths start at the file's folder") from None
+    except (sources.UnreadableError, RuntimeError) as error:
+        raise places.error(here, f"extends {name}, which cannot be read: {error}") from None
     return str(Path(places.source).parent / file), text, (folder / file).resolve().parent
 
 
 def _merge(
-    base: dict[str, Any], own: Mapping[str, Any], path: lines.Path, of_base: Places, places: Places
+    base: dict[str, Any],
+    changes: Mapping[str, Any],
+    path: KeyPath,
+    base_places: Places,
+    places: Places,
 ) -> None:
-    """Put ``own`` and its places into ``base`` and its places."""
-    for key, value in own.items():
+    """Put ``changes`` and their places into ``base`` and its places."""
+    for key, value in changes.items():
         here = (*path, key)
         before = base.get(key)
         if value is None and key in base:
-            of_base.drop(here)
+            base_places.drop(here)
             del base[key]
         elif isinstance(before, dict) and isinstance(value, Mapping) and not _range(before, value):
-            of_base.put(here, places.at(here))
-            _merge(before, value, here, of_base, places)
+            base_places.put(here, places.at(here))
+            _merge(before, value, here, base_places, places)
         else:
-            of_base.drop(here)
-            of_base.put(here, places.at(here))
-            of_base.take(here, places)
+            base_places.drop(here)
+            base_places.put(here, places.at(here))
+            base_places.take(here, places)
             base[key] = value
 
 
 def _range(*values: Mapping[str, Any]) -> bool:
-    """Whether one of them is a range: ``{log: […]}`` is one value, not keys to merge."""
+    """Whether a value is a range: ``{log: […]}`` is one value, not keys to merge."""
     return any(value and set(value) <= set(SCALES) for value in values)

@@ -1,4 +1,4 @@
-"""An experiment said in Python: keywords, classes and objects become the file's plain data."""
+"""An experiment in Python: keywords, classes and objects become the plain data of a file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import workloads
 from experiments import optimizers, schedules, techniques
 from experiments.errors import ExperimentError, nearest
 from workloads import Workload
-from workloads.registry import REGISTRY, name_of
+from workloads.registry import packaged_name
 
 _GRID = ("batch_size", "optimizer")
 _EITHER = ("schedule", "technique", "precision", "ghost_batch")
@@ -32,15 +32,15 @@ def mapping(values: Mapping[str, Any], keys: Iterable[str]) -> tuple[dict[str, A
     """
     keys = tuple(keys)
     spec, fields, base = _workload(values.get("workload"))
-    optimizer = [_optimizer(one, base) for one in _list(values.get("optimizer", []))]
+    optimizer = [_optimizer(value, base) for value in _list(values.get("optimizer", []))]
     if "schedule" in values:
         values = {**values, "schedule": _schedules(values["schedule"], base)}
     if "technique" in values:
         values = {**values, "technique": _techniques(values["technique"], base)}
     legal = _arguments(optimizer, values, base)
-    known = set(fields)
+    field_names = set(fields)
     if spec is not None:
-        known |= set(workloads.load(spec, fields, base).fields)
+        field_names |= set(workloads.load(spec, fields, base).fields)
     grid: dict[str, Any] = {}
     search: dict[str, Any] = dict(values.get("search") or {})
     data: dict[str, Any] = {"workload": spec, "grid": grid, "search": search}
@@ -51,14 +51,12 @@ def mapping(values: Mapping[str, Any], keys: Iterable[str]) -> tuple[dict[str, A
             grid[name] = _plain(value)
         elif name in keys:
             data[name] = "off" if name == "keep" and value is None else _plain(value)
-        elif isinstance(value, Mapping):
-            search[name] = _plain(value)
-        elif name in known:
+        elif name in field_names and not isinstance(value, Mapping):
             grid[name] = _plain(value)
-        elif name in legal:
+        elif name in legal or isinstance(value, Mapping):
             search[name] = _plain(value)
         else:
-            hint = nearest(name, [*keys, *_GRID, *sorted(known | legal)])
+            hint = nearest(name, [*keys, *_GRID, *sorted(field_names | legal)])
             raise ExperimentError(f"unknown keyword {name!r}", hint=hint)
     if optimizer:
         grid["optimizer"] = optimizer
@@ -70,7 +68,7 @@ def mapping(values: Mapping[str, Any], keys: Iterable[str]) -> tuple[dict[str, A
 
 
 def _workload(value: Any) -> tuple[str | None, dict[str, Any], Path]:
-    """Its name or file, the fields that an object has set, and the folder of a file."""
+    """A workload's name or file, the fields that an object has set, and the folder of the file."""
     here = Path.cwd()
     if value is None or isinstance(value, str):
         return value, {}, here
@@ -81,8 +79,8 @@ def _workload(value: Any) -> tuple[str | None, dict[str, Any], Path]:
             f"workload {value!r} is neither a workload nor a name",
             hint="derive it from batchscale.Classification or batchscale.Workload",
         )
-    name = name_of(kind)
-    if name in REGISTRY:
+    name = packaged_name(kind)
+    if name is not None:
         return name, fields, here
     file = _file(kind)
     return f"{file.name}:{kind.__qualname__}", fields, file.parent
@@ -99,7 +97,7 @@ def _optimizer(value: Any, base: Path) -> Any:
 
 def _schedules(value: Any, base: Path) -> Any:
     if isinstance(value, (list, tuple)):
-        return [_schedules(one, base) for one in value]
+        return [_schedules(item, base) for item in value]
     if not isinstance(value, type):
         return value
     name = getattr(value, "name", None)
@@ -130,7 +128,7 @@ def _file(kind: type) -> Path:
         file = None
     if file is None or not Path(file).is_file() or "." in kind.__qualname__:
         raise ExperimentError(
-            f"{kind.__qualname__} stands in no file, where workers could find it",
+            f"{kind.__qualname__} is not defined in a file, so that workers cannot load it",
             hint=f"put the class at the top level of a file; in a notebook: "
             f"%%writefile {kind.__name__.lower()}.py",
         )
@@ -139,14 +137,14 @@ def _file(kind: type) -> Path:
 
 def _arguments(names: list[Any], values: Mapping[str, Any], base: Path) -> set[str]:
     """Metaparameters that the optimizers and schedules of the call have."""
-    found: set[str] = set()
+    arguments: set[str] = set()
     for name in names:
         if isinstance(name, str):
-            found |= optimizers.get(name, str(base)).arguments
+            arguments |= optimizers.get(name, str(base)).arguments
     for name in _list(values.get("schedule", "constant")):
         if isinstance(name, str) and (name in schedules.names() or ":" in name):
-            found |= schedules.get(name, str(base)).arguments
-    return found
+            arguments |= schedules.get(name, str(base)).arguments
+    return arguments
 
 
 def _list(value: Any) -> list[Any]:
@@ -154,7 +152,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def _plain(value: Any) -> Any:
-    """As YAML has it: tuples and ranges become lists, numbers of numpy's plain ones."""
+    """As YAML has it: tuples, ranges and arrays become lists, numpy's numbers plain ones."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, range)) or hasattr(value, "tolist"):

@@ -1,10 +1,12 @@
-"""``points:``, metaparameters by hand: one list for all optimizers of the grid, or one for each."""
+"""``points:``, metaparameters chosen by hand: one list for all optimizers, or a list for each."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from experiments.config.grid import Grid
+from experiments.config.schema import ExperimentFile
 from experiments.config.tuning import Entries, check_value
 from experiments.config.yaml_lines import Path, dotted
 from experiments.errors import nearest
@@ -13,9 +15,6 @@ from experiments.optimizers import Optimizer
 from experiments.plan import Value
 from experiments.schedules import Schedule
 from experiments.search.space import Dimension
-
-if TYPE_CHECKING:
-    from experiments.config.experiment import Experiment
 
 Point = dict[str, Value]
 _EXAMPLE = "for example: points: [{learning_rate: 0.1, momentum: 0.9}]"
@@ -26,41 +25,33 @@ class HandPicked:
 
     Raises:
         ExperimentError: no list of mappings, a name that nothing in the grid has, a value that its
-            name cannot have, a point said twice, an optimizer without points.
+            name cannot have, a point given twice, an optimizer without points.
     """
 
-    def __init__(
-        self,
-        experiment: Experiment,
-        used: Sequence[Optimizer],
-        plans: Sequence[Schedule],
-        fields: Sequence[str],
-    ) -> None:
-        self._experiment, self._fields = experiment, frozenset(fields)
-        self._plans = plans
-        scheduled = frozenset().union(*(s.arguments for s in plans)) | self._fields
-        raw, names = experiment.points, [optimizer.name for optimizer in used]
-        keys = {key: optimizer for optimizer in used for key in (optimizer.name, optimizer.label)}
+    def __init__(self, file: ExperimentFile, grid: Grid) -> None:
+        self._file, self._grid = file, grid
+        raw, optimizers, scheduled = file.points, grid.optimizers, grid.scheduled
         self._lists: dict[str, tuple[Path, list[Point]]] = {}
         if not isinstance(raw, Mapping):
-            legal = scheduled.union(*(o.arguments for o in used))
+            legal = scheduled.union(*(o.arguments for o in optimizers))
             shared = ("points",), self._checked(raw, ("points",), legal)
-            self._lists = dict.fromkeys(names, shared)
+            self._lists = dict.fromkeys([optimizer.name for optimizer in optimizers], shared)
             return
-        for name, points in raw.items():
-            path: Path = ("points", name)
-            if name not in keys:
-                message = f"points.{name}: no such optimizer in the grid"
-                raise experiment.error(path, message, nearest(name, keys))
-            optimizer = keys[name]
+        by_key = {key: o for o in optimizers for key in (o.name, o.label)}
+        for key, points in raw.items():
+            path: Path = ("points", key)
+            if key not in by_key:
+                message = f"points.{key}: no such optimizer in the grid"
+                raise file.error(path, message, nearest(key, by_key))
+            optimizer = by_key[key]
             if optimizer.name in self._lists:
                 message = f"points of {optimizer.name} and of {optimizer.label}, which it is called"
-                raise experiment.error(path, message, "keep one of the two")
+                raise file.error(path, message, "keep one of the two")
             checked = self._checked(points, path, optimizer.arguments | scheduled)
             self._lists[optimizer.name] = path, checked
-        for optimizer in used:
+        for optimizer in optimizers:
             if optimizer.name not in self._lists:
-                raise experiment.error(("points",), f"points has none for {optimizer.label}")
+                raise file.error(("points",), f"points has none for {optimizer.label}")
 
     @property
     def names(self) -> set[str]:
@@ -70,68 +61,63 @@ class HandPicked:
     def of(
         self, optimizer: Optimizer, schedule: Schedule, entries: Entries
     ) -> tuple[tuple[Point, ...], dict[str, Any]]:
-        """The points of a study, and its search with their values in the place of ranges.
+        """The points of a study, and its search with their values instead of ranges.
 
-        What this optimizer does not have is left out; points that are the same without it are one.
+        What this optimizer does not have is left out; points that are then equal become one.
 
         Raises:
-            ExperimentError: a point that says less than another, or leaves open what is tuned.
+            ExperimentError: a point lacks a name that another has, or that is tuned.
         """
-        legal = optimizer.arguments | schedule.arguments | self._fields
+        legal = optimizer.arguments.union(schedule.arguments, self._grid.fields)
         path, points = self._lists[optimizer.name]
-        said = [name for name in sorted({n for p in points for n in p}) if name in legal]
+        given = [name for name in sorted({n for p in points for n in p}) if name in legal]
         tuned = [name for name, entry in entries.items() if isinstance(entry, Dimension)]
-        other = schedule.counterpart  # a length is said as a share or in steps
-        wanted = [*said, *(name for name in tuned if other(name) not in said)]
-        found: dict[str, Point] = {}
+        other = schedule.counterpart  # a length is given as a share or in steps
+        wanted = [*given, *(name for name in tuned if other(name) not in given)]
+        distinct: dict[str, Point] = {}
         for i, point in enumerate(points):
-            missing = [name for name in wanted if name not in point]
-            if missing:
+            if missing := [name for name in wanted if name not in point]:
                 name = missing[0]
                 why = f"which {optimizer.label} tunes" if name in tuned else "as others do"
-                raise self._experiment.error(
-                    (*path, i),
-                    f"{dotted((*path, i))} gives no {name}, {why}",
-                    f"say it in each point, or fix it for all: search: {{{name}: …}}",
-                )
-            own = {name: point[name] for name in said}
-            found.setdefault(canonical(own), own)
-        rest = {n: e for n, e in entries.items() if n not in wanted and other(n) not in said}
-        of_points = {name: self._entry(name, list(found.values())) for name in said}
-        return tuple(found.values()), dict(sorted({**rest, **of_points}.items()))
+                hint = f"give it in each point, or fix it for all: search: {{{name}: …}}"
+                message = f"{dotted((*path, i))} gives no {name}, {why}"
+                raise self._file.error((*path, i), message, hint)
+            row = {name: point[name] for name in given}
+            distinct.setdefault(canonical(row), row)
+        rest = {n: e for n, e in entries.items() if n not in wanted and other(n) not in given}
+        rows = tuple(distinct.values())
+        of_points = {name: self._entry(name, rows) for name in given}
+        return rows, dict(sorted({**rest, **of_points}.items()))
 
     def _entry(self, name: str, points: Sequence[Point]) -> Dimension | Value:
         values = {canonical(point[name]): point[name] for point in points}
-        if len(values) == 1 and name not in self._fields:
+        if len(values) == 1 and name not in self._grid.fields:
             return points[0][name]
         return Dimension(scale="discrete", choices=tuple(values.values()))
 
     def _checked(self, raw: Any, path: Path, legal: frozenset[str]) -> list[Point]:
-        experiment = self._experiment
+        file = self._file
         if not isinstance(raw, (list, tuple)) or not raw:
-            raise experiment.error(path, f"{dotted(path)} is not a list of points", _EXAMPLE)
-        seen: dict[str, int] = {}
+            raise file.error(path, f"{dotted(path)} is not a list of points", _EXAMPLE)
+        positions: dict[str, int] = {}
         for i, point in enumerate(raw):
             here: Path = (*path, i)
             if not isinstance(point, Mapping) or not point:
-                raise experiment.error(here, f"{dotted(here)}: {point!r} is not a point", _EXAMPLE)
+                raise file.error(here, f"{dotted(here)}: {point!r} is not a point", _EXAMPLE)
             for name, value in point.items():
                 self._check(name, value, (*here, name), legal)
-            text = canonical(point)
-            if text in seen:
-                raise experiment.error(
-                    here,
-                    f"{dotted(here)} is {dotted((*path, seen[text]))} again",
-                    "keep one; repeats: 5 trains the best with fresh seeds",
-                )
-            seen[text] = i
+            first = positions.setdefault(canonical(point), i)
+            if first != i:
+                message = f"{dotted(here)} is the same as {dotted((*path, first))}"
+                hint = "keep one; repeats: 5 trains the best with fresh seeds"
+                raise file.error(here, message, hint)
         return [dict(point) for point in raw]
 
     def _check(self, name: str, value: Any, path: Path, legal: frozenset[str]) -> None:
         if name not in legal:
             message = f"{dotted(path)}: nothing in the grid has it"
-            raise self._experiment.error(path, message, nearest(name, sorted(legal)))
+            raise self._file.error(path, message, nearest(name, sorted(legal)))
         if not isinstance(value, (bool, int, float, str)):
             hint = "a point has one value of each name; ranges are searched by other methods"
-            raise self._experiment.error(path, f"{dotted(path)}: {value!r} is not a value", hint)
-        check_value(name, value, self._fields, self._plans, path, self._experiment.places)
+            raise self._file.error(path, f"{dotted(path)}: {value!r} is not a value", hint)
+        check_value(name, value, self._grid, self._grid.schedules, path, self._file.places)

@@ -1,7 +1,7 @@
-"""The ``search`` part of an experiment file: what is tuned in each study, and over which range.
+"""The ``search`` key of an experiment file: what is tuned in each study, and over which range.
 
 Entries apply in this order, the later ones winning: the optimizer's default space, the schedule's,
-``search:`` itself, then its part of the schedule's name and of the optimizer's name. A plain value
+``search:`` itself, then its section of the schedule and its section of the optimizer. A plain value
 fixes a metaparameter; a range (``{log: [1e-4, 10]}``) tunes it.
 """
 
@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from experiments import optimizers, schedules
+from experiments.config.grid import Grid
 from experiments.config.yaml_lines import Path, Places, dotted
 from experiments.errors import ExperimentError, nearest
 from experiments.optimizers import Optimizer
@@ -32,30 +33,30 @@ _WHOLE_SCALES = ("integer", "discrete")
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """The parsed part: general entries, and those of one optimizer or schedule."""
+    """What the key says: general entries, and sections of an optimizer or a schedule."""
 
     general: Entries = field(default_factory=dict)
     sections: Mapping[str, Entries] = field(default_factory=dict)
 
     @classmethod
-    def parse(cls, raw: Mapping[str, Any], grid: Iterable[str], places: Places) -> Search:
-        """Read ``search:``; ``grid`` are the optimizers and schedules of the grid, by what loads
-        them and by what they are called.
+    def parse(cls, raw: Mapping[str, Any], grid: Grid, places: Places) -> Search:
+        """Read ``search:``.
 
         Raises:
-            ExperimentError: an unknown scale, an impossible range, a part of no known name.
+            ExperimentError: an unknown scale, an impossible range, a section of an unknown name.
         """
-        known = {*grid, *optimizers.names(), *schedules.names()}
+        owners = {*optimizers.names(), *schedules.names()}
+        owners.update(key for owner in grid.owners for key in _keys(owner))
         general: dict[str, Entry] = {}
         sections: dict[str, Entries] = {}
         for name, value in raw.items():
             path: Path = ("search", name)
-            if _is_section(name, value, known):
-                if name not in known and not _is_optimizer(name):
+            if _is_section(name, value, owners):
+                if name not in owners and not _is_optimizer(name):
                     raise places.error(
                         path,
                         f"search.{name}: no optimizer or schedule of that name, and no range",
-                        _section_hint(name, value, known),
+                        _section_hint(name, value, owners),
                     )
                 sections[name] = {
                     inner: _entry(inner, entry, (*path, inner), places)
@@ -68,7 +69,7 @@ class Search:
     def resolve(self, optimizer: Optimizer, schedule: Schedule, fields: Iterable[str]) -> Entries:
         """What a study of these tunes and fixes, by name in alphabetical order."""
         legal = optimizer.arguments | schedule.arguments | set(fields)
-        found: dict[str, Entry] = {}
+        entries: dict[str, Entry] = {}
         layers = (
             _space(optimizer.space, f"optimizer {optimizer.name}"),
             _space(schedule.space, f"schedule {schedule.name}"),
@@ -80,45 +81,31 @@ class Search:
             for name, entry in layer.items():
                 if name in legal:
                     # A share or its steps, not both.
-                    found.pop(schedule.counterpart(name) or "", None)
-                    found[name] = entry
-        return dict(sorted(found.items()))
+                    entries.pop(schedule.counterpart(name) or "", None)
+                    entries[name] = entry
+        return dict(sorted(entries.items()))
 
-    def check(
-        self,
-        used: Sequence[Optimizer],
-        plans: Sequence[Schedule],
-        fields: Iterable[str],
-        base: str | None,
-        places: Places,
-    ) -> None:
-        """Every name must mean something to the grid, and every value be one that it may have.
+    def check(self, grid: Grid, base: str | None, places: Places) -> None:
+        """Every name must belong to something in the grid, and every value be legal for it.
 
         Raises:
             ExperimentError: it does not.
         """
-        scheduled = frozenset().union(*(s.arguments for s in plans))
-        fields = frozenset(fields)
-        everywhere = frozenset().union(*(o.arguments for o in used)) | scheduled | fields
+        everywhere = grid.scheduled.union(*(o.arguments for o in grid.optimizers))
         for name, entry in self.general.items():
             if name not in everywhere:
                 raise places.error(("search", name), *_unknown(name, everywhere))
-            check_value(name, entry, fields, plans, ("search", name), places)
-        owners: list[Optimizer | Schedule] = [*used, *plans]
-        in_use = {key: owner for owner in owners for key in _keys(owner)}
-        for owner in owners:
+            check_value(name, entry, grid, grid.schedules, ("search", name), places)
+        by_key = {key: owner for owner in grid.owners for key in _keys(owner)}
+        for owner in grid.owners:
             if owner.name != owner.label and {*self.sections} >= {*_keys(owner)}:
-                raise places.error(
-                    ("search", owner.label),
-                    f"search has {owner.name} and {owner.label}, which it is called",
-                    "keep one of the two",
-                )
+                message = f"search has {owner.name} and {owner.label}, which it is called"
+                raise places.error(("search", owner.label), message, "keep one of the two")
         for section, entries in self.sections.items():
-            owner = in_use.get(section) or _other(section, base, places)
+            owner = by_key.get(section) or _other(section, base, places)
+            legal, checked = owner.arguments | grid.scheduled, grid.schedules
             if isinstance(owner, Schedule):
                 legal, checked = owner.arguments, [owner]
-            else:
-                legal, checked = owner.arguments | scheduled | fields, list(plans)
             for name, entry in entries.items():
                 path = ("search", section, name)
                 if name not in legal:
@@ -127,25 +114,25 @@ class Search:
                         f"search.{section}.{name}: {section} has no argument {name!r}",
                         nearest(name, sorted(legal)),
                     )
-                check_value(name, entry, fields, checked, path, places)
+                check_value(name, entry, grid, checked, path, places)
 
     def written(
-        self, used: Sequence[Optimizer], plans: Sequence[Schedule], fields: Iterable[str]
+        self, in_grid: Sequence[Optimizer], plans: Sequence[Schedule], fields: Iterable[str]
     ) -> dict[str, Any]:
         """All spaces of the grid in full, defaults too, as an experiment file writes them."""
         fields = frozenset(fields)
         parts: dict[str, dict[str, Entry]] = {}
-        for optimizer in used:
-            own = {
+        for optimizer in in_grid:
+            arguments = {
                 name: entry
                 for schedule in plans
                 for name, entry in self.resolve(optimizer, schedule, fields).items()
                 if name in optimizer.arguments | fields
             }
-            parts[optimizer.name] = {**own, **self._of(optimizer)}
+            parts[optimizer.name] = {**arguments, **self._of(optimizer)}
         for schedule in plans:
             general = Search(general=self.general, sections={schedule.name: self._of(schedule)})
-            entries = general.resolve(used[0], schedule, ())
+            entries = general.resolve(in_grid[0], schedule, ())
             parts[schedule.name] = {n: e for n, e in entries.items() if n in schedule.arguments}
         return {
             section: {
@@ -157,7 +144,7 @@ class Search:
         }
 
     def _of(self, owner: Optimizer | Schedule) -> Entries:
-        """The part of an optimizer, by its file or by its label, or of a schedule."""
+        """The section of an optimizer or a schedule, by its name or by its label."""
         written = [self.sections[key] for key in _keys(owner) if key in self.sections]
         return written[0] if written else {}
 
@@ -166,16 +153,16 @@ def _keys(owner: Optimizer | Schedule) -> tuple[str, ...]:
     return owner.name, owner.label
 
 
-def _is_section(name: str, value: Any, known: Iterable[str]) -> bool:
-    """Whether ``name: value`` is a part for an optimizer: not a value, not a range meant as one.
+def _is_section(name: str, value: Any, owners: Iterable[str]) -> bool:
+    """Whether ``name: value`` is a section of an optimizer or a schedule, not a value or a range.
 
     ``momentum`` is both an optimizer and a metaparameter, so that the value decides.
     """
     if not isinstance(value, Mapping) or (len(value) == 1 and next(iter(value)) in SCALES):
         return False
     if not any(isinstance(inner, (list, tuple)) for inner in value.values()):
-        return True  # a range holds a list; a part holds values and ranges
-    if name not in known:
+        return True  # a range holds a list; a section holds values and ranges
+    if name not in owners:
         return False
     metaparameters = DOMAINS.keys() | frozenset().union(*map(_arguments, schedules.names()))
     return name not in DOMAINS or any(key in metaparameters for key in value)
@@ -186,7 +173,7 @@ def _arguments(schedule: str) -> frozenset[str]:
 
 
 def _is_optimizer(name: str) -> bool:
-    """One's own or one of torch's: a grid that ``--set`` narrows may leave it out."""
+    """A user's or one of torch's, which a grid that ``--set`` narrows may leave out."""
     return ":" in name or isinstance(getattr(torch.optim, name, None), type)
 
 
@@ -202,19 +189,18 @@ def _other(name: str, base: str | None, places: Places) -> Optimizer | Schedule:
         raise places.error(("search", name), f"search.{name}: {error}", error.hint) from None
 
 
-def _section_hint(name: str, value: Mapping[str, Any], known: Iterable[str]) -> str:
+def _section_hint(name: str, value: Mapping[str, Any], owners: Iterable[str]) -> str:
+    hint = nearest(name, sorted(owners))
     if any(not isinstance(v, Mapping) for v in value.values()):
-        return f"a range is written {name}: {{log: [1e-4, 10]}}; {nearest(name, sorted(known))}"
-    return nearest(name, sorted(known))
+        return f"a range is written {name}: {{log: [1e-4, 10]}}; {hint}"
+    return hint
 
 
 def _entry(name: str, value: Any, path: Path, places: Places) -> Entry:
     where = ".".join(str(part) for part in path)
-    if isinstance(value, (bool, int, str)):
-        return value
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise places.error(path, f"{where}: {value} is not a finite number")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise places.error(path, f"{where}: {value} is not a finite number")
+    if isinstance(value, (bool, int, float, str)):
         return value
     if not isinstance(value, Mapping):
         raise places.error(
@@ -262,21 +248,20 @@ def _unknown(name: str, everywhere: Iterable[str]) -> tuple[str, str]:
 def check_value(
     name: str,
     entry: Entry,
-    fields: frozenset[str],
+    grid: Grid,
     plans: Sequence[Schedule],
     path: Path,
     places: Places,
 ) -> None:
-    """A known metaparameter must be a number of its legal range.
+    """A usual metaparameter must be a number of its legal range.
 
     Args:
-        fields: the workload's.
         plans: the schedules that the entry is for.
 
     Raises:
         ExperimentError: it is not; fields of the workload are checked elsewhere.
     """
-    if name in fields:
+    if name in grid.fields:
         return
     of_schedules = [schedule for schedule in plans if name in schedule.domains]
     for schedule in of_schedules:

@@ -1,8 +1,8 @@
 """YAML as people read it, with the line of every key.
 
 YAML 1.1 reads ``1e-3`` as text, ``no`` as false and ``1:30`` as 90; this loader resolves plain
-words as YAML 1.2's core schema does: ``true`` and ``false`` are the only truths, ``1e-3`` is a
-number, dates and the rest are words.
+scalars as YAML 1.2's core schema does: ``true`` and ``false`` are the only booleans, ``1e-3`` is a
+number, dates and the rest are text.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ Path = tuple[str | int, ...]
 MOST_NESTED = 40
 """Levels of lists and mappings; an experiment needs five."""
 _MOST_ALIASED = 10_000
-"""Values that aliases may stand for, beyond those that are written."""
+"""Values that aliases may expand to, beyond those that are written."""
 _MOST_DIGITS = 400
 
 
 def dotted(path: Path) -> str:
-    """As people write it: ``points[2].momentum``."""
+    """A path as text: ``points[2].momentum``."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return text.removeprefix(".")
 
@@ -37,13 +37,20 @@ def dotted(path: Path) -> str:
 _INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)")
 _NAN = re.compile(r"\.(nan|NaN|NAN)")
-_WORDS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_BOOLEANS = {
+    "true": True,
+    "True": True,
+    "TRUE": True,
+    "false": False,
+    "False": False,
+    "FALSE": False,
+}
 _NULLS = ("", "~", "null", "Null", "NULL")
 
 
 @dataclass
 class Places:
-    """Where each key was said: ``my.yaml:7``, or the ``--set`` that said it."""
+    """Where each key was given: ``my.yaml:7``, or the ``--set`` that gave it."""
 
     source: str = ""
     _places: dict[Path, str] = field(default_factory=dict)
@@ -54,13 +61,13 @@ class Places:
 
     def drop(self, path: Path) -> None:
         """Forget ``path`` and all below it."""
-        for known in [p for p in self._places if p[: len(path)] == path]:
-            del self._places[known]
+        for below in [p for p in self._places if p[: len(path)] == path]:
+            del self._places[below]
 
     def take(self, path: Path, other: Places) -> None:
-        """Remember what ``other`` knows of ``path`` and all below it."""
-        known = other._places.items()
-        self._places.update({p: place for p, place in known if p[: len(path)] == path})
+        """Remember the places that ``other`` has of ``path`` and all below it."""
+        places = other._places.items()
+        self._places.update({p: place for p, place in places if p[: len(path)] == path})
 
     def at(self, path: Path) -> str:
         """The place of ``path`` or of what is nearest above it; empty where there is no text."""
@@ -75,15 +82,15 @@ class Places:
 
 
 def scalar(text: str) -> Any:
-    """The value of a plain (unquoted) word.
+    """The value of a plain (unquoted) scalar.
 
     Raises:
         ValueError: a number of hundreds of digits.
     """
     if text in _NULLS:
         return None
-    if text in _WORDS:
-        return _WORDS[text]
+    if text in _BOOLEANS:
+        return _BOOLEANS[text]
     if len(text) > _MOST_DIGITS and (_INTEGER.fullmatch(text) or _FLOAT.fullmatch(text)):
         raise ValueError(f"a number of {len(text):,} digits")
     if _INTEGER.fullmatch(text):
@@ -97,8 +104,8 @@ def read(text: str, source: str) -> tuple[Any, Places]:
     """The value of a YAML text and the places of its keys; ``source`` names it in errors.
 
     Raises:
-        ExperimentError: it is not YAML, says a key twice, or is more than an experiment can be:
-            nested too deep, or with aliases that stand for too much.
+        ExperimentError: it is not YAML, holds a key twice, is nested too deep, or has aliases that
+            expand to too much.
     """
     places = Places(source)
     try:
@@ -114,8 +121,10 @@ def read(text: str, source: str) -> tuple[Any, Places]:
         raise ExperimentError(f"{source}: not YAML: {str(error).splitlines()[0]}") from None
     except RecursionError:
         raise _too_deep(source) from None
-    except (ValueError, OverflowError):  # an escape beyond the last sign of Unicode
-        raise ExperimentError(f"{source}: not YAML: an escape that stands for no sign") from None
+    except (ValueError, OverflowError):  # an escape beyond the last code point of Unicode
+        raise ExperimentError(
+            f"{source}: not YAML: an escape that is no Unicode character"
+        ) from None
     if node is None:
         return None, places
     _check_aliases(node, source)
@@ -130,14 +139,14 @@ def _too_deep(place: str) -> ExperimentError:
 
 
 def _check_aliases(root: Node, source: str) -> None:
-    """Refuse aliases that hold themselves or stand for too much, before they are expanded."""
+    """Refuse aliases that contain themselves or expand to too much, before they are expanded."""
     sizes: dict[int, int] = {}
 
     def size(node: Node, above: tuple[int, ...]) -> int:
-        """How many values a node stands for, all aliases expanded."""
+        """How many values a node is, with all aliases expanded."""
         place = f"{source}:{node.start_mark.line + 1}"
         if id(node) in above:
-            raise ExperimentError(f"{place}: an alias that holds itself")
+            raise ExperimentError(f"{place}: an alias that contains itself")
         if len(above) > MOST_NESTED:
             raise _too_deep(place)
         if id(node) not in sizes:
@@ -147,8 +156,8 @@ def _check_aliases(root: Node, source: str) -> None:
             sizes[id(node)] = 1 + sum(size(part, (*above, id(node))) for part in parts)
             if sizes[id(node)] > len(sizes) + _MOST_ALIASED:
                 raise ExperimentError(
-                    f"{place}: aliases that stand for more than {count(_MOST_ALIASED, 'value')}",
-                    hint="write less with & and *",
+                    f"{place}: aliases that expand to more than {count(_MOST_ALIASED, 'value')}",
+                    hint="use fewer aliases (& and *)",
                 )
         return sizes[id(node)]
 
@@ -167,27 +176,27 @@ def _construct(node: Node, path: Path, places: Places) -> Any:
     if isinstance(node, SequenceNode):
         return [_construct(n, (*path, i), places) for i, n in enumerate(node.value)]
     assert isinstance(node, MappingNode)
-    found: dict[str, Any] = {}
+    mapping: dict[str, Any] = {}
     for key_node, value_node in node.value:
         place = f"{places.source}:{key_node.start_mark.line + 1}"
         if not isinstance(key_node, ScalarNode):
-            raise ExperimentError(f"{place}: a key must be a word")
+            raise ExperimentError(f"{place}: a key must be text")
         key = key_node.value
-        if key in found:
-            raise ExperimentError(f"{place}: key {key!r} is said twice", hint="keep one of them")
+        if key in mapping:
+            raise ExperimentError(f"{place}: key {key!r} is given twice", hint="keep one of them")
         places.put((*path, key), place)
-        found[key] = _construct(value_node, (*path, key), places)
-    return found
+        mapping[key] = _construct(value_node, (*path, key), places)
+    return mapping
 
 
 class _Dumper(yaml.SafeDumper):
-    """Short lists on one line; words that ``scalar`` would not read as words are quoted."""
+    """Lists on one line; text that ``scalar`` would not read as text is quoted."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
         return True
 
 
-def _word(dumper: yaml.SafeDumper, text: str) -> ScalarNode:
+def _text(dumper: yaml.SafeDumper, text: str) -> ScalarNode:
     try:
         style = None if isinstance(scalar(text), str) else "'"
     except ValueError:
@@ -199,7 +208,7 @@ def _flow(dumper: yaml.SafeDumper, items: Any) -> SequenceNode:
     return dumper.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=True)
 
 
-_Dumper.add_representer(str, _word)
+_Dumper.add_representer(str, _text)
 _Dumper.add_representer(list, _flow)
 _Dumper.add_representer(tuple, _flow)
 

@@ -21,8 +21,8 @@ class Engine(abc.ABC):
 
     kind: str
 
-    def __init__(self, setup: StudyContext, trials: Sequence[Trial]) -> None:
-        self.setup = setup
+    def __init__(self, context: StudyContext, trials: Sequence[Trial]) -> None:
+        self.context = context
         self.trials = list(trials)
 
     @property
@@ -68,7 +68,7 @@ class Engine(abc.ABC):
 
     @abc.abstractmethod
     def load(self, state: dict[str, Any]) -> None:
-        """Continue from ``state`` of an engine with the same setup and trials."""
+        """Continue from ``state`` of an engine with the same context and trials."""
 
 
 def gather(values: Any, device: torch.device | None = None) -> Any:

@@ -28,8 +28,7 @@ class MetricSums:
             else:
                 total = value.to(torch.float64).reshape(self.models, examples).sum(1)
                 count = examples
-            held = self.sums.get(name)
-            self.sums[name] = total if held is None else held + total
+            self.sums[name] = self.sums[name] + total if name in self.sums else total
             self.counts[name] = self.counts.get(name, 0) + count
 
     def means(self, all_reduce: Callable[[Tensor], Tensor]) -> list[dict[str, float]]:

@@ -14,20 +14,20 @@ from experiments.plan import Trial
 from experiments.training.study_context import StudyContext
 
 
-def unstackable_optimizer(setup: StudyContext, trials: Sequence[Trial]) -> str | None:
+def unstackable_optimizer(context: StudyContext, trials: Sequence[Trial]) -> str | None:
     """Why the optimizer cannot update a stack of models, ``None``: it can.
 
     Two models take two steps in a stack, whose rows change their places in between, and alone. What
     the optimizer raises alone is its own error, and passes unchanged.
     """
-    if not isinstance(setup.optimizer, UserOptimizer):
+    if not isinstance(context.optimizer, UserOptimizer):
         return None
     pack = [trials[0], trials[-1]]
-    models = [setup.model(trial) for trial in pack]
+    models = [context.model(trial) for trial in pack]
     stack = Stack.of(models, width_of(len(pack)))
-    alone = [_alone(setup, trial, model) for trial, model in zip(pack, models, strict=True)]
+    alone = [_alone(context, trial, model) for trial, model in zip(pack, models, strict=True)]
     try:
-        _step_twice(setup, pack, stack)
+        _step_twice(context, pack, stack)
     # What a user's optimizer does to views of a stack can fail in any way; the reason is reported.
     except Exception as error:
         return str(error).splitlines()[0] if str(error) else type(error).__name__
@@ -37,22 +37,22 @@ def unstackable_optimizer(setup: StudyContext, trials: Sequence[Trial]) -> str |
     return None
 
 
-def _alone(setup: StudyContext, trial: Trial, model: torch.nn.Module) -> OptimizerRun:
+def _alone(context: StudyContext, trial: Trial, model: torch.nn.Module) -> OptimizerRun:
     trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-    values = setup.optimizer.arguments_in(trial.metaparameters)
-    alone_run = OptimizerRun(setup.optimizer, values, trained, setup.workload)
+    values = context.optimizer.arguments_in(trial.metaparameters)
+    alone_run = OptimizerRun(context.optimizer, values, trained, context.workload)
     for _ in range(2):
         alone_run.step()
     return alone_run
 
 
-def _step_twice(setup: StudyContext, pack: Sequence[Trial], stack: Stack) -> None:
+def _step_twice(context: StudyContext, pack: Sequence[Trial], stack: Stack) -> None:
     """The stack's rows stand in the reverse order afterwards."""
-    update = make_update(setup, pack, stack)
+    update = make_update(context, pack, stack)
     start = stack.weights.clone()
     learning_rates = [[float(t.metaparameters.get("learning_rate", 1.0))] for t in pack]
-    rates = torch.tensor(learning_rates, dtype=torch.float64, device=setup.device)
-    reverse = torch.tensor([1, 0], device=setup.device)
+    rates = torch.tensor(learning_rates, dtype=torch.float64, device=context.device)
+    reverse = torch.tensor([1, 0], device=context.device)
     for multiple in GRADIENTS[:2]:
         stack.gradient.copy_(start * multiple)
         update.step(rates)

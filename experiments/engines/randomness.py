@@ -10,6 +10,7 @@ these numbers; a ``RandomDraws`` says beforehand which dimension of each draw is
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -74,7 +75,7 @@ class RandomDraws:
     @classmethod
     def of(
         cls,
-        setup: StudyContext,
+        context: StudyContext,
         model: nn.Module,
         workload: Workload | None = None,
         techniques: Techniques | None = None,
@@ -85,11 +86,11 @@ class RandomDraws:
             workload: as the trial has it, where it tunes fields.
             techniques: as the trial has them.
         """
-        workload, techniques = workload or setup.workload, techniques or setup.techniques
-        unit = setup.ghost_batch or (32 if has_batch_norm(model) else 1)
+        workload, techniques = workload or context.workload, techniques or context.techniques
+        unit = context.ghost_batch or (32 if has_batch_norm(model) else 1)
         buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
         sizes = (2 * unit, 3 * unit)
-        recorded = [_Recorder.record(setup, workload, techniques, model, size) for size in sizes]
+        recorded = [_Recorder.record(context, workload, techniques, model, size) for size in sizes]
         for name, buffer in model.named_buffers():
             buffer.copy_(buffers[name])
         reason = next((each.foreign for each in recorded if each.foreign), None)
@@ -104,19 +105,43 @@ class RandomDraws:
             return cls(unsupported=f"the shape {shape} does not follow the batch size")
         return cls(draws=tuple(draw for draw in draws if draw is not None))
 
-    def refuse_parts(self, setup: StudyContext) -> None:
+    def refuse_parts(self, context: StudyContext) -> None:
         """
         Raises:
             WorkloadError: the random numbers depend on how the batch is cut up, and it is cut up.
         """
         if self.unsupported is not None:
             raise WorkloadError(
-                f"workload {setup.workload.name} draws random numbers in its forward pass that "
+                f"workload {context.workload.name} draws random numbers in its forward pass that "
                 f"depend on how a batch is divided ({self.unsupported}), and batch size "
-                f"{setup.study.batch_size} is divided over workers or micro-batches",
+                f"{context.study.batch_size} is divided over workers or micro-batches",
                 hint="use torch.nn.Dropout or torch.nn.functional.dropout there, which follow the "
                 "example; or one worker and a micro_batch of the whole batch",
             )
+
+    def drawing(
+        self,
+        seed: int,
+        step: int,
+        start: int,
+        examples: int,
+        device: torch.device,
+        places: dict[Any, Tensor],
+    ) -> contextlib.AbstractContextManager[Any]:
+        """The random numbers of one forward pass of a trial.
+
+        Args:
+            start: the place of the first of its ``examples`` in the global batch.
+            places: see ``ExampleRandomness``.
+        """
+        if not self:
+            return contextlib.nullcontext()
+        key = key_of(seed, step)
+        if self.unsupported:  # then the batch is one part
+            torch.manual_seed(key)
+            return contextlib.nullcontext()
+        of_step = torch.tensor(key, device=device)
+        return ExampleRandomness(self, of_step, examples, start, places=places)
 
 
 def _draw(first: Sequence[int], second: Sequence[int], sizes: tuple[int, int]) -> Draw | None:
@@ -234,17 +259,17 @@ class _Recorder(ExampleRandomness):
     @classmethod
     def record(
         cls,
-        setup: StudyContext,
+        context: StudyContext,
         workload: Workload,
         techniques: Techniques,
         model: nn.Module,
         examples: int,
     ) -> _Recorder:
         """One training forward and loss of so many examples."""
-        recorder = cls(setup.device)
-        places = torch.arange(examples) % len(setup.train)
-        batch = setup.train.fetch(places, training=True)
-        with torch.random.fork_rng(), torch.no_grad(), setup.autocast():
+        recorder = cls(context.device)
+        places = torch.arange(examples) % len(context.train)
+        batch = context.train.fetch(places, training=True)
+        with torch.random.fork_rng(), torch.no_grad(), context.autocast():
             torch.manual_seed(0)
             before = recorder._state()
             with recorder:

@@ -64,11 +64,11 @@ class Arithmetic:
     """Multiplications with an addition, of all of them, an example."""
 
     @classmethod
-    def of(cls, setup: StudyContext, model: nn.Module) -> Arithmetic:
+    def of(cls, context: StudyContext, model: nn.Module) -> Arithmetic:
         """Count them in one forward pass of ``model``."""
-        batch = setup.small_batch()
+        batch = context.small_batch()
         with torch.random.fork_rng(), torch.no_grad(), _Counter() as counter:
-            setup.workload.forward(model, batch)
+            context.workload.forward(model, batch)
         return cls(products=counter.products, multiply_adds=counter.flops / 2 / len(batch[0]))
 
 
@@ -92,7 +92,7 @@ _ENGINES: dict[str, type[Engine]] = {"module": ModuleEngine, "stacked": StackedE
 _refusals: dict[Any, str | None] = {}
 
 
-def make_engine(kind: str, setup: StudyContext, trials: Sequence[Trial]) -> Engine:
+def make_engine(kind: str, context: StudyContext, trials: Sequence[Trial]) -> Engine:
     """The engine ``kind``; ``auto``: the one that ``choose`` names.
 
     Raises:
@@ -101,105 +101,105 @@ def make_engine(kind: str, setup: StudyContext, trials: Sequence[Trial]) -> Engi
     if not trials:
         kind = "module"
     if kind == "auto":
-        kind = choose(setup, trials)
-    elif kind == "stacked" and (reason := unstackable_optimizer(setup, trials)):
+        kind = choose(context, trials)
+    elif kind == "stacked" and (reason := unstackable_optimizer(context, trials)):
         raise ExperimentError(
-            f"optimizer {setup.optimizer.name} cannot be stacked: {reason}",
+            f"optimizer {context.optimizer.name} cannot be stacked: {reason}",
             hint="engine: module trains one model at a time",
         )
-    elif kind == "stacked" and (reason := stackable(setup, trials)):
+    elif kind == "stacked" and (reason := stackable(context, trials)):
         raise ExperimentError(
-            f"workload {setup.workload.name} cannot be stacked: {reason}",
+            f"workload {context.workload.name} cannot be stacked: {reason}",
             hint="engine: module trains it one model at a time",
         )
-    return _ENGINES[kind](setup, trials)
+    return _ENGINES[kind](context, trials)
 
 
-def choose(setup: StudyContext, trials: Sequence[Trial]) -> Kind:
+def choose(context: StudyContext, trials: Sequence[Trial]) -> Kind:
     """The engine that trains all packs of this study: the same on every machine."""
-    if preferred(setup, trials[0]) == "module" or stackable(setup, trials) is not None:
+    if preferred(context, trials[0]) == "module" or stackable(context, trials) is not None:
         return "module"
     return "stacked"
 
 
-def preferred(setup: StudyContext, trial: Trial) -> Kind:
+def preferred(context: StudyContext, trial: Trial) -> Kind:
     """The faster engine by the rule, whether the workload can be stacked or not."""
-    if setup.study.trials < LEAST_MODELS:
+    if context.study.trials < LEAST_MODELS:
         return "module"
-    model = setup.model(trial)
-    limits = LIMITS.get(setup.device.type, LIMITS["cuda"])
+    model = context.model(trial)
+    limits = LIMITS.get(context.device.type, LIMITS["cuda"])
     if sum(p.numel() for p in model.parameters()) > limits.parameters:
         return "module"
-    arithmetic = Arithmetic.of(setup, model)
-    work = arithmetic.multiply_adds * setup.study.batch_size
+    arithmetic = Arithmetic.of(context, model)
+    work = arithmetic.multiply_adds * context.study.batch_size
     return "module" if work > limits.multiply_adds * arithmetic.products else "stacked"
 
 
-def stackable(setup: StudyContext, trials: Sequence[Trial]) -> str | None:
+def stackable(context: StudyContext, trials: Sequence[Trial]) -> str | None:
     """Why these trials cannot be stacked; ``None``: they can. Asked once a process and study.
 
     Two things rule it out by themselves: random numbers that cannot be tied to examples, and state
     that a forward pass changes (batch norm) or that differs between models. Whatever else
     ``torch.func`` cannot do is found by trying.
     """
-    if not setup.layout.stacks:
-        return f"layout {setup.layout.name} trains one model at a time"
-    if any(setup.tuned_fields(t) for t in trials):
+    if not context.layout.stacks:
+        return f"layout {context.layout.name} trains one model at a time"
+    if any(context.tuned_fields(t) for t in trials):
         return "a tuned metaparameter is a field of the workload"
-    study = setup.study
-    identity = json.dumps(workloads.identity(setup.workload), sort_keys=True)
-    if reason := setup.techniques.unstackable(trials[0].metaparameters):
+    study = context.study
+    identity = json.dumps(workloads.identity(context.workload), sort_keys=True)
+    if reason := context.techniques.unstackable(trials[0].metaparameters):
         return reason
     technique = technique_identity(study.technique, study.workload.base)
-    optimizer = json.dumps(optimizer_identity(setup.optimizer, study.workload.base))
+    optimizer = json.dumps(optimizer_identity(context.optimizer, study.workload.base))
     key = (
         identity,
         json.dumps(technique, sort_keys=True),
         optimizer,
         study.batch_size,
         study.layout,
-        setup.device,
+        context.device,
     )
     if key not in _refusals:
-        _refusals[key] = _refusal(setup, trials)
+        _refusals[key] = _refusal(context, trials)
     return _refusals[key]
 
 
-def _refusal(setup: StudyContext, trials: Sequence[Trial]) -> str | None:
-    model = setup.model(trials[0])
-    other = dict(setup.model(trials[-1]).named_buffers())
+def _refusal(context: StudyContext, trials: Sequence[Trial]) -> str | None:
+    model = context.model(trials[0])
+    other = dict(context.model(trials[-1]).named_buffers())
     if has_batch_norm(model):
         return "its batch norm keeps running statistics"
     if any(not torch.equal(b, other[n]) for n, b in model.named_buffers()):
         return "its buffers differ between initializations"
-    unsupported = RandomDraws.of(setup, model).unsupported
+    unsupported = RandomDraws.of(context, model).unsupported
     if unsupported is not None:
         return f"its forward pass draws random numbers that do not follow examples ({unsupported})"
-    if reason := unstackable_optimizer(setup, trials):
-        return f"optimizer {setup.optimizer.name}: {reason}"
+    if reason := unstackable_optimizer(context, trials):
+        return f"optimizer {context.optimizer.name}: {reason}"
     try:
-        engine = StackedEngine(setup, trials)
+        engine = StackedEngine(context, trials)
         engine.advance(1)
-        few = sampled(setup.splits, setup.evaluated[0])
-        engine.setup = replace(setup, splits=few)
-        engine.evaluate(setup.evaluated[0])
+        few = sampled(context.splits, context.evaluated[0])
+        engine.context = replace(context, splits=few)
+        engine.evaluate(context.evaluated[0])
     # What the user's model does under vmap can fail in any way; the reason is reported.
     except Exception as error:
         return f"torch.func: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
     return None
 
 
-def check_contract(setup: StudyContext, trial: Trial) -> None:
+def check_contract(context: StudyContext, trial: Trial) -> None:
     """One forward of a fresh model: loss and metrics are one value an example.
 
     Raises:
         WorkloadError: they are not.
     """
-    workload, model = setup.workload_of(trial), setup.model(trial)
-    batch = setup.small_batch()
+    workload, model = context.workload_of(trial), context.model(trial)
+    batch = context.small_batch()
     count = len(batch[0])
-    with torch.random.fork_rng(), torch.no_grad(), setup.autocast():
+    with torch.random.fork_rng(), torch.no_grad(), context.autocast():
         output = workload.forward(model, batch)
-        loss = setup.techniques_of(trial).loss(workload, model, batch)
+        loss = context.techniques_of(trial).loss(workload, model, batch)
         check_per_example(loss, count, "loss", workload)
         check_metrics(workload.metrics(output, batch), count, workload)

@@ -131,30 +131,30 @@ class Stack:
 class _Loss(nn.Module):
     """The workload's forward and loss as a module, so that ``functional_call`` reaches it."""
 
-    def __init__(self, setup: StudyContext, model: nn.Module) -> None:
+    def __init__(self, context: StudyContext, model: nn.Module) -> None:
         super().__init__()
-        self.setup, self.model = setup, model
+        self.context, self.model = context, model
 
     def forward(self, batch: Batch) -> Tensor:
-        with self.setup.autocast():
-            return self.setup.techniques.loss(self.setup.workload, self.model, batch)
+        with self.context.autocast():
+            return self.context.techniques.loss(self.context.workload, self.model, batch)
 
 
 class _Metrics(_Loss):
     def forward(self, batch: Batch) -> Any:
-        with self.setup.autocast():
-            output = self.setup.workload.forward(self.model, batch)
-            return self.setup.workload.metrics(output, batch)
+        with self.context.autocast():
+            output = self.context.workload.forward(self.model, batch)
+            return self.context.workload.metrics(output, batch)
 
 
 class StackedStep:
     """Gradients and metrics of the models in ``stack``."""
 
     def __init__(
-        self, setup: StudyContext, base: nn.Module, stack: Stack, draws: RandomDraws
+        self, context: StudyContext, base: nn.Module, stack: Stack, draws: RandomDraws
     ) -> None:
-        self.setup, self.stack, self.draws = setup, stack, draws
-        self.loss, self.measured = _Loss(setup, base), _Metrics(setup, base)
+        self.context, self.stack, self.draws = context, stack, draws
+        self.loss, self.measured = _Loss(context, base), _Metrics(context, base)
         self.base = base
         self._cached_views: tuple[int, dict[str, Tensor], list[Tensor]] | None = None
         self._graphs: dict[Any, _Trace] = {}
@@ -185,7 +185,7 @@ class StackedStep:
         """
         views, into = self._views()
         if batch[0].shape[1] == 0:
-            return torch.zeros(self.stack.width, device=self.setup.device)
+            return torch.zeros(self.stack.width, device=self.context.device)
         graph, _ = self._graph("gradient", self._gradient, views, (*random, *batch))
         *gradients, total = graph(*views.values(), *random, *batch)
         torch._foreach_add_(into, gradients)
@@ -198,7 +198,7 @@ class StackedStep:
         named = {f"model.{k}": v for k, v in (trained | frozen).items()}
         with self._drawing(len(batch[0]), *random):
             total = functional_call(self.loss, named, (batch,)).sum()
-        return total / self.setup.study.batch_size, total
+        return total / self.context.study.batch_size, total
 
     def _drawing(
         self, examples: int, key: Tensor | None = None, start: Tensor | None = None
@@ -263,17 +263,17 @@ class StackedStep:
         local_key = (what, len(next(iter(views.values()))), shapes)
         if local_key in self._graphs:
             return self._graphs[local_key]
-        study = self.setup.study
+        study = self.context.study
         # A model's buffers are constants of the trace, so only models without any share one.
         owner = self._owner if dict(self.base.named_buffers()) else None
         key = (
             *local_key,
             owner,
-            json.dumps(workloads.identity(self.setup.workload), sort_keys=True),
+            json.dumps(workloads.identity(self.context.workload), sort_keys=True),
             study.batch_size,
             json.dumps(technique_identity(study.technique, study.workload.base), sort_keys=True),
-            self.setup.device,
-            self.setup.dtype,
+            self.context.device,
+            self.context.dtype,
         )
         if key not in _traces:
             with torch.enable_grad(), warnings.catch_warnings():

@@ -40,29 +40,29 @@ class StackedEngine(Engine):
 
     kind = "stacked"
 
-    def __init__(self, setup: StudyContext, trials: Sequence[Trial]) -> None:
-        super().__init__(setup, trials)
-        models = [setup.model(trial) for trial in trials]
+    def __init__(self, context: StudyContext, trials: Sequence[Trial]) -> None:
+        super().__init__(context, trials)
+        models = [context.model(trial) for trial in trials]
         self.base = models[0].train()
         self.stack = Stack.of(models, width_of(len(trials)))
-        self.draws = RandomDraws.of(setup, self.base)
-        self.stepper = StackedStep(setup, self.base, self.stack, self.draws)
-        self.micro = micro_batch(setup, self.base, MODELS)
-        self.chunk = chunk_size(setup, self.base, MODELS)
+        self.draws = RandomDraws.of(context, self.base)
+        self.stepper = StackedStep(context, self.base, self.stack, self.draws)
+        self.micro = micro_batch(context, self.base, MODELS)
+        self.chunk = chunk_size(context, self.base, MODELS)
         # Rows up to the stack's width are the last trial again, their results unread.
         self._rows = [*trials, *[trials[-1]] * (self.stack.width - len(trials))]
         orders = {t.id: self._order(t) for t in trials}
         self._orders = [orders[t.id] for t in self._rows]
         self._steps = [0] * self.stack.width
         self._ahead = 1
-        self.update: Update = make_update(setup, self._rows, self.stack)
+        self.update: Update = make_update(context, self._rows, self.stack)
         self.techniques = StackedTechniques(
-            [setup.techniques_of(t) for t in self._rows], self.stack
+            [context.techniques_of(t) for t in self._rows], self.stack
         )
-        self.loss_sum = torch.zeros(self.stack.width, dtype=torch.float64, device=setup.device)
+        self.loss_sum = torch.zeros(self.stack.width, dtype=torch.float64, device=context.device)
 
     def _order(self, trial: Trial) -> BatchOrder:
-        return BatchOrder(trial.seed, len(self.setup.train), self.setup.study.batch_size)
+        return BatchOrder(trial.seed, len(self.context.train), self.context.study.batch_size)
 
     @property
     def steps(self) -> list[int]:
@@ -70,12 +70,12 @@ class StackedEngine(Engine):
 
     @torch.no_grad()
     def advance(self, steps: int) -> None:
-        setup = self.setup
-        schedule = setup.schedule
+        context = self.context
+        schedule = context.schedule
         constant = all(schedule.is_constant(t.metaparameters) for t in self._rows)
         factors = schedule.factors_of([t.metaparameters for t in self._rows])
         rates = self._rates()
-        has_techniques = setup.techniques.define("gradient", "after_step")
+        has_techniques = context.techniques.define("gradient", "after_step")
         for done, batch in self._batches(steps):
             mine = batch[0].shape[1]
             self.stack.gradient.zero_()
@@ -84,15 +84,15 @@ class StackedEngine(Engine):
                 if mine > self.micro:
                     part = tuple(x[:, low : low + self.micro] for x in batch)
                 self.loss_sum.add_(self.stepper.add_gradient(part, self._random(done, low)))
-            setup.layout.reduce_gradients([self.stack.gradient])
+            context.layout.reduce_gradients([self.stack.gradient])
             if has_techniques:
                 steps_made = torch.tensor(
-                    [step + done for step in self._steps], device=setup.device
+                    [step + done for step in self._steps], device=context.device
                 )
                 self.techniques.gradient(steps_made)
             if not constant:
                 scale = factors([step + done for step in self._steps])
-                self.update.step(rates * scale.to(setup.device))
+                self.update.step(rates * scale.to(context.device))
             else:
                 self.update.step(rates)
             if has_techniques:
@@ -107,17 +107,17 @@ class StackedEngine(Engine):
             key_of(trial.seed, step + done)
             for step, trial in zip(self._steps, self._rows, strict=True)
         ]
-        start = (self.setup.part.start or 0) + low
-        device = self.setup.device
+        start = (self.context.part.start or 0) + low
+        device = self.context.device
         return torch.tensor(keys, device=device), torch.tensor(start, device=device)
 
     def _rates(self) -> Tensor:
         rates = [[float(t.metaparameters.get("learning_rate", 1.0))] for t in self._rows]
-        return torch.tensor(rates, dtype=torch.float64, device=self.setup.device)
+        return torch.tensor(rates, dtype=torch.float64, device=self.context.device)
 
     def _batches(self, steps: int) -> Iterator[tuple[int, Batch]]:
         """This rank's batches of the next steps, ``(models, share, …)``, counted from 0."""
-        split, part, width = self.setup.train, self.setup.part, self.stack.width
+        split, part, width = self.context.train, self.context.part, self.stack.width
         size = part.stop - part.start
         if split.random:
             for done in range(steps):
@@ -149,15 +149,15 @@ class StackedEngine(Engine):
 
     @torch.no_grad()
     def evaluate(self, split: str, rows: Sequence[int] | None = None) -> list[dict[str, float]]:
-        data, layout = self.setup.splits[split], self.setup.layout
+        data, layout = self.context.splits[split], self.context.layout
         asked = range(len(self.trials)) if rows is None else rows
         width, views = width_of(len(asked)), None
         if width < self.stack.width:  # a few of them: a narrow stack costs as much less
             picked = [*asked, *[asked[-1]] * (width - len(asked))]
-            views = self.techniques.evaluated(torch.tensor(picked, device=self.setup.device))
-        elif self.setup.techniques.define("evaluated"):
-            views = self.techniques.evaluated(torch.arange(width, device=self.setup.device))
-        sums = MetricSums(self.stack.width if views is None else width, self.setup.device)
+            views = self.techniques.evaluated(torch.tensor(picked, device=self.context.device))
+        elif self.context.techniques.define("evaluated"):
+            views = self.techniques.evaluated(torch.arange(width, device=self.context.device))
+        sums = MetricSums(self.stack.width if views is None else width, self.context.device)
         for indices in chunks(layout.share(len(data)), self.chunk):
             batch = data.fetch(indices, training=False)
             sums.add(self.stepper.metrics(batch, views), len(indices))
@@ -166,10 +166,10 @@ class StackedEngine(Engine):
 
     @torch.no_grad()
     def finite(self) -> list[bool]:
-        losses = self.setup.layout.all_reduce(self.loss_sum.clone()).isfinite()
+        losses = self.context.layout.all_reduce(self.loss_sum.clone()).isfinite()
         ok = losses & self.stack.weights.isfinite().all(dim=1)
-        found: list[bool] = ok[: len(self.trials)].tolist()
-        return found
+        flags: list[bool] = ok[: len(self.trials)].tolist()
+        return flags
 
     def keep(self, rows: Sequence[int]) -> None:
         rows = list(rows)
@@ -180,11 +180,11 @@ class StackedEngine(Engine):
     @torch.no_grad()
     def add(self, trials: Sequence[Trial]) -> None:
         active, before = len(self.trials), self.stack.width
-        fresh = Stack.of([self.setup.model(trial) for trial in trials], len(trials))
-        update = make_update(self.setup, trials, fresh)
+        fresh = Stack.of([self.context.model(trial) for trial in trials], len(trials))
+        update = make_update(self.context, trials, fresh)
         self.stack.add(fresh)
         self.update.add(update)
-        techniques = [self.setup.techniques_of(trial) for trial in trials]
+        techniques = [self.context.techniques_of(trial) for trial in trials]
         self.techniques.add(StackedTechniques(techniques, fresh))
         self.loss_sum = torch.cat([self.loss_sum, self.loss_sum.new_zeros(len(trials))])
         self.trials += trials
@@ -202,7 +202,7 @@ class StackedEngine(Engine):
             others = [i for i in range(before) if i not in set(rows)]
             picked += others[: width - len(rows)]
         picked += [rows[-1]] * (width - len(picked))
-        where = torch.tensor(picked, device=self.setup.device)
+        where = torch.tensor(picked, device=self.context.device)
         self.stack.keep(where)
         self.update.keep(where)
         self.techniques.keep(where)
@@ -214,7 +214,7 @@ class StackedEngine(Engine):
 
     @torch.no_grad()
     def copy(self, rows: Sequence[int]) -> list[Any]:
-        where = torch.tensor(list(rows), device=self.setup.device)
+        where = torch.tensor(list(rows), device=self.context.device)
         parts = zip(
             rows,
             self.stack.weights[where].unbind(),
@@ -234,28 +234,28 @@ class StackedEngine(Engine):
         ]
 
     @torch.no_grad()
-    def restore(self, row: int, held: Any) -> None:
-        self._steps[row] = held["step"]
+    def restore(self, row: int, state: Any) -> None:
+        self._steps[row] = state["step"]
         # Rows that repeat this one stay where they are, and must not share its order.
         self._orders[row] = self._order(self._rows[row])
-        self.stack.weights[row].copy_(held["weights"])
-        self.loss_sum[row].copy_(held["loss"])
-        self.update.restore(row, held["update"])
-        self.techniques.restore(row, held.get("techniques", {}))
+        self.stack.weights[row].copy_(state["weights"])
+        self.loss_sum[row].copy_(state["loss"])
+        self.update.restore(row, state["update"])
+        self.techniques.restore(row, state.get("techniques", {}))
 
     def weights(self, row: int) -> dict[str, Tensor]:
         named = {name: view[row].clone() for name, view in self.stack.views.items()}
         return {**{k: v.clone() for k, v in self.base.named_buffers()}, **named}
 
     def state(self) -> dict[str, Any]:
-        held = {
+        values = {
             "steps": self._steps,
             "weights": self.stack.weights,
             "update": self.update.state(),
             "loss": self.loss_sum,
             "techniques": self.techniques.state,
         }
-        copied: dict[str, Any] = gather(held, torch.device("cpu"))
+        copied: dict[str, Any] = gather(values, torch.device("cpu"))
         return copied
 
     @torch.no_grad()

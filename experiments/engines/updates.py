@@ -180,19 +180,19 @@ class SeparateUpdate:
             self.restore(row, saved)
 
 
-def make_update(setup: StudyContext, trials: Sequence[Trial], stack: Stack) -> Update:
+def make_update(context: StudyContext, trials: Sequence[Trial], stack: Stack) -> Update:
     """The fused form where the optimizer has one.
 
     ``trials``: one a row of the stack.
     """
-    optimizer = setup.optimizer
+    optimizer = context.optimizer
     parameters = {name: stack.views[name][0] for name in stack.trainable}
-    options = parameter_options(optimizer, setup.workload, parameters)
+    options = parameter_options(optimizer, context.workload, parameters)
     values = [optimizer.arguments_in(t.metaparameters) for t in trials]
     vectors = _vectors(stack, options)
     form = optimizer.stacked(values, stack.weights, vectors)
     if form is None:
-        return SeparateUpdate(optimizer, setup.schedule, trials, stack, options)
+        return SeparateUpdate(optimizer, context.schedule, trials, stack, options)
     factor = vectors.get(RATE_FACTOR)
     return FusedUpdate(form, stack, None if factor is None else factor.nan_to_num(nan=1.0))
 

@@ -1,4 +1,4 @@
-"""What a worker does beside its training, on a clock of its own."""
+"""What a worker does beside its training, in a thread."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from experiments.execution.ledger import Ledger
-from experiments.scheduling.jobs import Channel, More, Step
+from experiments.scheduling.jobs import Channel, Step
 from results.errors import ResultsError
 
 
 @dataclass(frozen=True, kw_only=True)
-class At:
+class Position:
     """Where a pack stands."""
 
     step: int = 0
@@ -21,9 +21,6 @@ class At:
     """Of all its trials together, since this worker began."""
     values: Mapping[str, float | None] = field(default_factory=dict)
     """Last metric of each trial still training."""
-
-
-Progress = Callable[[], At]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +34,7 @@ class Pace:
 
 
 class Heartbeat:
-    """A thread beside the training: renews the claim, reports progress, hears what is asked.
+    """A thread beside the training: renews the claim, reports progress, polls the driver.
 
     A thread, so that a claim outlives a long evaluation or a slow first loading of data.
     """
@@ -46,27 +43,23 @@ class Heartbeat:
         self,
         pack: str,
         ledger: Ledger,
-        wire: Channel,
+        channel: Channel,
         pace: Pace,
-        progress: Progress,
+        position: Callable[[], Position],
     ) -> None:
-        self._pack, self._ledger, self._wire, self._pace = pack, ledger, wire, pace
-        self._progress = progress
+        self._pack, self._ledger, self._channel, self._pace = pack, ledger, channel, pace
+        self._position = position
         self._closed = threading.Event()
-        self._asks = wire.asks(pack)
+        self.control = channel.control(pack)
+        """What the driver asked last."""
         self.lost = False
+        """Whether the claim is lost."""
         self.error: ResultsError | None = None
         self._thread = threading.Thread(target=self._beat, name=f"heartbeat {pack}", daemon=True)
         self._thread.start()
 
-    def asked_to_stop(self) -> bool:
-        return self.lost or self.error is not None or self._asks.stop
-
-    def known(self) -> tuple[int, ...]:
-        return self._asks.known
-
-    def more(self) -> tuple[More, ...]:
-        return self._asks.more
+    def stop_requested(self) -> bool:
+        return self.lost or self.error is not None or self.control.stop
 
     def close(self) -> None:
         self._closed.set()
@@ -75,17 +68,17 @@ class Heartbeat:
     def _beat(self) -> None:
         renewed, last = time.monotonic(), 0
         while not self._closed.wait(self._pace.ask):
-            self._asks = self._wire.asks(self._pack)
-            at = self._progress()
+            self.control = self._channel.control(self._pack)
+            at = self._position()
             if at.steps != last:
                 last = at.steps
                 values = tuple(at.values.values())
                 step = Step(pack=self._pack, step=at.step, steps=at.steps, values=values)
-                self._wire.tell(step)
+                self._channel.send(step)
             if time.monotonic() - renewed >= self._pace.renew:
                 renewed = time.monotonic()
-                state = {trial: (at.step, value) for trial, value in at.values.items()}
+                progress = {trial: (at.step, value) for trial, value in at.values.items()}
                 try:
-                    self.lost = self.lost or not self._ledger.renew(self._pack, state)
+                    self.lost = self.lost or not self._ledger.renew(self._pack, progress)
                 except ResultsError as error:  # raised where the training is
                     self.error = error

@@ -1,9 +1,9 @@
-"""Where a worker's claims, rows and snapshots go: the results folder, or whoever can write it."""
+"""Where a worker's claims, rows and snapshots go."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from results.run_state.checkpoints import Checkpoints
 from results.run_state.claims import Claim, Claims
@@ -11,11 +11,21 @@ from results.storage.location import Location
 from results.store import Store
 
 Rows = Sequence[Mapping[str, Any]]
-Progress = Mapping[str, tuple[int, float | None]]
 
 
-class Ledger(Protocol):
-    """What a worker asks of the results folder. Packs are named by id, so that it can be remote."""
+class Ledger:
+    """The results folder (or URI), as a worker uses it. Packs are named by their ids, so that it
+    can be called from another machine.
+
+    ``processes`` are what else runs for its packs (``results.run_state.processes.identify``).
+    """
+
+    def __init__(self, root: str | Location, processes: Sequence[Mapping[str, Any]] = ()) -> None:
+        self.store = Store(root)
+        self.claims = Claims(self.store.location)
+        self.checkpoints = Checkpoints(self.store.location)
+        self.processes = processes
+        self._claim_of: dict[str, Claim] = {}
 
     def take(
         self,
@@ -28,75 +38,18 @@ class Ledger(Protocol):
 
         ``before`` are the commits that are known to have recorded some of them.
         """
-
-    def extend(self, pack: str, trials: Sequence[str], before: Mapping[str, str]) -> bool:
-        """Claim further trials for a pack that is held, all or none; as ``take``."""
-
-    def renew(self, pack: str, progress: Progress) -> bool:
-        """Keep the claim alive; whether it is still held."""
-
-    def commit(self, pack: str, experiment: str, measurements: Rows, trials: Rows) -> str | None:
-        """Write finished trials; their ``run``, or ``None`` if the claim is lost."""
-
-    def save(self, pack: str, snapshot: bytes) -> None:
-        """Keep a snapshot in place of the last one."""
-
-    def load(self, pack: str) -> bytes | None:
-        """The pack's snapshot."""
-
-    def forget(self, pack: str) -> None:
-        """Delete the pack's snapshot."""
-
-    def keep_paused(self, study: str, held: Mapping[str, bytes]) -> None:
-        """Keep what trials need to go on in a later round, by id."""
-
-    def paused(self, study: str, trials: Sequence[str]) -> dict[str, bytes]:
-        """What is kept of those trials."""
-
-    def drop(self, study: str, trials: Sequence[str]) -> None:
-        """Delete it."""
-
-    def release(self, pack: str) -> None:
-        """Give up the claim."""
-
-
-class FolderLedger:
-    """The results folder (or URI) itself.
-
-    ``processes`` are what else runs for its packs (``results.run_state.processes.identify``).
-    """
-
-    def __init__(self, root: str | Location, processes: Sequence[Mapping[str, Any]] = ()) -> None:
-        self.store = Store(root)
-        self.claims = Claims(self.store.location)
-        self.checkpoints = Checkpoints(self.store.location)
-        self.processes = processes
-        self._held: dict[str, Claim] = {}
-
-    def take(
-        self,
-        pack: str,
-        trials: Sequence[str],
-        info: Mapping[str, Any],
-        before: Mapping[str, str],
-    ) -> bool:
         claim = self.claims.take(pack, trials, processes=self.processes, info=info)
         if claim is None:
             return False
         if self._recorded(trials, before):
             claim.release()
             return False
-        self._held[pack] = claim
+        self._claim_of[pack] = claim
         return True
 
-    def _recorded(self, trials: Sequence[str], before: Mapping[str, str]) -> bool:
-        """Whether another driver was here between our look and our claim."""
-        rows = self.store.trials(columns=["trial", "run"])
-        rows = rows[rows["trial"].isin(set(trials))]
-        return any(before.get(t) != run for t, run in zip(rows["trial"], rows["run"], strict=True))
-
     def extend(self, pack: str, trials: Sequence[str], before: Mapping[str, str]) -> bool:
-        claim = self._held[pack]
+        """Claim further trials for a claimed pack, all or none; as ``take``."""
+        claim = self._claim_of[pack]
         if not claim.extend(trials):
             return False
         if self._recorded(trials, before):
@@ -104,33 +57,48 @@ class FolderLedger:
             return False
         return True
 
-    def renew(self, pack: str, progress: Progress) -> bool:
-        return self._held[pack].renew(progress, force=True)
+    def _recorded(self, trials: Sequence[str], before: Mapping[str, str]) -> bool:
+        """Whether another driver recorded some between the driver's reading and our claim."""
+        rows = self.store.trials(columns=["trial", "run"])
+        rows = rows[rows["trial"].isin(set(trials))]
+        return any(before.get(t) != run for t, run in zip(rows["trial"], rows["run"], strict=True))
+
+    def renew(self, pack: str, progress: Mapping[str, tuple[int, float | None]]) -> bool:
+        """Keep the claim alive; whether it is still ours."""
+        return self._claim_of[pack].renew(progress, force=True)
+
+    def release(self, pack: str) -> None:
+        """Give up the claim."""
+        self._claim_of.pop(pack).release()
 
     def commit(self, pack: str, experiment: str, measurements: Rows, trials: Rows) -> str | None:
-        if not self._held[pack].held():
+        """Write finished trials; their ``run``, or ``None`` if the claim is lost."""
+        if not self._claim_of[pack].held():
             return None
         return self.store.commit(experiment, measurements=measurements, trials=trials)
 
     def save(self, pack: str, snapshot: bytes) -> None:
+        """Keep a snapshot in place of the last one."""
         self.checkpoints.save(pack, snapshot)
 
     def load(self, pack: str) -> bytes | None:
+        """The pack's snapshot."""
         return self.checkpoints.load(pack)
 
     def forget(self, pack: str) -> None:
+        """Delete the pack's snapshot."""
         self.checkpoints.delete(pack)
 
-    def keep_paused(self, study: str, held: Mapping[str, bytes]) -> None:
-        for trial, data in held.items():
+    def keep_paused(self, study: str, states: Mapping[str, bytes]) -> None:
+        """Keep what trials need to go on in a later round, by id."""
+        for trial, data in states.items():
             self.checkpoints.keep_paused(study, trial, data)
 
     def paused(self, study: str, trials: Sequence[str]) -> dict[str, bytes]:
-        found = {trial: self.checkpoints.paused(study, trial) for trial in trials}
-        return {trial: data for trial, data in found.items() if data is not None}
+        """What is kept of those trials."""
+        states = {trial: self.checkpoints.paused(study, trial) for trial in trials}
+        return {trial: data for trial, data in states.items() if data is not None}
 
     def drop(self, study: str, trials: Sequence[str]) -> None:
+        """Delete it."""
         self.checkpoints.drop(study, trials)
-
-    def release(self, pack: str) -> None:
-        self._held.pop(pack).release()

@@ -1,5 +1,8 @@
-"""What a killed sweep left running on this machine is ended. Its claims say where to look; that it
-is a dead sweep's, each process has to show itself (``results.run_state.processes.end``)."""
+"""Ends the processes that a killed sweep left running on this machine.
+
+Its claims list them; that a process is a dead sweep's is read from the process itself
+(``results.run_state.processes.end``).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ _GRACE_SECONDS = 0.3
 """From SIGTERM to SIGKILL. The driver is dead: whatever they still do will not be used."""
 
 
-def end_leftovers(store: Store) -> int:
+def end_orphans(store: Store) -> int:
     """End the workers, and the Ray, of drivers that are gone; their claims are free then.
 
     A driver of another machine is not judged, and what a driver did not start itself, as the

@@ -1,11 +1,12 @@
-"""How a sweep is asked to end: Ctrl-C, SIGTERM, or its time being up."""
+"""Why a sweep ends early: Ctrl-C, SIGTERM, or the end of its time."""
 
 from __future__ import annotations
 
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any, Literal, Self
 
@@ -32,6 +33,7 @@ class Stop:
         self._until = None if seconds is None else time.monotonic() + seconds
         self._reason: Reason | None = None
         self._before: dict[signal.Signals, Any] = {}
+        self._condition: Callable[[], bool] | None = None
 
     @property
     def reason(self) -> Reason | None:
@@ -46,7 +48,16 @@ class Stop:
         return None if self._until is None else max(0.0, self._until - time.monotonic())
 
     def __bool__(self) -> bool:
-        return self.reason is not None
+        return self.reason is not None or bool(self._condition and self._condition())
+
+    @contextmanager
+    def when(self, condition: Callable[[], bool]) -> Iterator[Self]:
+        """Meanwhile also ask to end where ``condition()`` is true."""
+        self._condition = condition
+        try:
+            yield self
+        finally:
+            self._condition = None
 
     def ask(self, reason: Reason) -> None:
         """Ask the sweep to end."""
@@ -55,7 +66,7 @@ class Stop:
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._heard)
+                self._before[number] = signal.signal(number, self._receive)
         return self
 
     def __exit__(
@@ -68,36 +79,8 @@ class Stop:
             signal.signal(number, handler)
         self._before.clear()
 
-    def _heard(self, number: int, frame: FrameType | None) -> None:
+    def _receive(self, number: int, frame: FrameType | None) -> None:
         del number, frame
         if self._reason == "signal":
             raise KeyboardInterrupt
         self._reason = "signal"
-
-
-class StopWhen(Stop):
-    """Asks to end where ``stop`` does, or when ``holds()``."""
-
-    def __init__(self, stop: Stop, holds: Callable[[], bool]) -> None:
-        super().__init__()
-        self._stop, self._holds = stop, holds
-
-    @property
-    def reason(self) -> Reason | None:
-        """Of ``stop``."""
-        return self._stop.reason
-
-    @property
-    def left(self) -> float | None:
-        """Of ``stop``."""
-        return self._stop.left
-
-    def __bool__(self) -> bool:
-        return bool(self._stop) or self._holds()
-
-    def __enter__(self) -> Self:
-        self._stop.__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._stop.__exit__(*error)

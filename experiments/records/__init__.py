@@ -1,1 +1,1 @@
-"""What the results dataset says of a sweep, and the rows that a sweep writes."""
+"""What a sweep reads from the results dataset, and the rows that it writes."""

@@ -1,4 +1,4 @@
-"""When no study has reached the target: how far each came, and a target that was reached."""
+"""When no study has reached the target: the best value of each, and a target that half reach."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from dataclasses import dataclass
 
 from experiments.errors import ExperimentError
 from experiments.plan import Study
-from experiments.records.recorded import measured
+from experiments.records.recorded import measurements
 from results.counts import agreeing, count
 from results.store import Store
 from results.targets.retarget import metric as values_of
 from results.targets.target import Target
 
-_SHOWN = 8
+_LISTED = 8
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoTarget:
-    """The best value of the target's metric that each study has come to, by its label."""
+    """The best value of the target's metric in each study, by its label."""
 
     target: Target
     best: Mapping[str, float]
 
     def error(self, trials: int, ends: Mapping[str, int]) -> ExperimentError:
-        """What to tell after ``trials`` trials a study.
+        """The error after ``trials`` trials a study.
 
         Args:
             ends: how many trials there are of each stop reason.
@@ -39,19 +39,19 @@ class NoTarget:
             return ExperimentError(
                 f"{none}: none was measured at all, {how}",
                 hint="lower the learning rates of the search"
-                + ("; what failed is said above" if failed else ""),
+                + ("; the failures are listed above" if failed else ""),
             )
         ranked = sorted(self.best, key=lambda label: self.best[label])
         if not self.target.lower_is_better:
             ranked.reverse()
-        shown = ", ".join(f"{label}: {self.best[label]:.4g}" for label in ranked[:_SHOWN])
-        more = f", and {len(ranked) - _SHOWN} more" if len(ranked) > _SHOWN else ""
-        reached = self.suggest()
-        many = sum(1 for value in self.best.values() if reached.hit(value))
+        listed = ", ".join(f"{label}: {self.best[label]:.4g}" for label in ranked[:_LISTED])
+        more = f", and {len(ranked) - _LISTED} more" if len(ranked) > _LISTED else ""
+        easier = self.suggest()
+        many = sum(1 for value in self.best.values() if easier.hit(value))
         return ExperimentError(
-            f"{none}; best {self.target.metric} of each: {shown}{more}",
+            f"{none}; best {self.target.metric} of each: {listed}{more}",
             hint=f"{many} of {count(len(ranked), 'study')} {agreeing(many, 'have')} reached "
-            f"{reached}: set it as the target, or raise the budget; the same command goes on as it "
+            f"{easier}: set it as the target, or raise the budget; the same command goes on as it "
             "is",
         )
 
@@ -69,13 +69,13 @@ class NoTarget:
         )
 
 
-def shortfall(store: Store, studies: Sequence[Study], labels: Mapping[str, str]) -> NoTarget:
-    """Read how far the studies have come from their measurements."""
+def no_target(store: Store, studies: Sequence[Study], labels: Mapping[str, str]) -> NoTarget:
+    """Read how far the studies are from the target, from their measurements."""
     target = studies[0].targets[-1]
     ids = {study.id for study in studies}
     rows = store.trials(columns=["study", "trial"])
-    looks = measured(store, target.metric, rows["trial"][rows["study"].isin(ids)])
-    values = values_of(looks, target.metric).groupby(looks["study"])
+    measured = measurements(store, target.metric, rows["trial"][rows["study"].isin(ids)])
+    values = values_of(measured, target.metric).groupby(measured["study"])
     best = values.min() if target.lower_is_better else values.max()
     return NoTarget(
         target=target,

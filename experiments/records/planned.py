@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import workloads
-from experiments.config.file import Experiment
-from experiments.config.plans import StudyPlan
+from experiments.config.compile import Experiment
+from experiments.config.study_plan import StudyPlan
 from experiments.plan import Study
 from experiments.records.rows import git_commit, layout_columns, study_columns
 from results.schema import json_text
@@ -25,15 +25,15 @@ class Planned:
     rows: Sequence[Mapping[str, Any]]
     """Rows of the studies table."""
     labels: Sequence[str]
-    """What tells each study from the others, for people."""
+    """What distinguishes each study from the others, for people."""
 
     @property
     def studies(self) -> list[Study]:
         return [plan.study for plan in self.plans]
 
     def new_rows(self, store: Store) -> list[Mapping[str, Any]]:
-        """The rows that the store does not have as they are: the last one of a study tells which
-        search is its present one."""
+        """The rows that the store does not have as they are: the last row of a study names its
+        present search."""
         before = store.studies(self.studies[0].experiment)
         names = ["study", "search_id", "experiment_yaml"]
         have = set(before[names].itertuples(index=False, name=None))

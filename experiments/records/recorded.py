@@ -1,4 +1,4 @@
-"""What a results folder already holds of an experiment's studies."""
+"""What a results folder holds of an experiment's studies, and whether their code has changed."""
 
 from __future__ import annotations
 
@@ -11,56 +11,37 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from experiments.config.plans import StudyPlan
+from experiments.config.study_plan import StudyPlan
 from experiments.errors import ExperimentError
 from experiments.identity import study_id
 from experiments.plan import Study
-from experiments.records.settings import settings_hash
-from experiments.scheduling.remaining import spent
-from experiments.scheduling.rounds import Record
-from experiments.scheduling.saved import Header, unpack_snapshot
+from experiments.scheduling.rounds import Record, pack_seconds
 from results.counts import agreeing, count
 from results.optimizers import class_name
 from results.reader import Results
 from results.reader import open as open_results
-from results.run_state.checkpoints import Checkpoints
 from results.schema import METRIC_COLUMNS, json_text
 from results.searches import rows_of
 from results.store import Store
 from results.targets.retarget import steps_to_target
 
 _COLUMNS = [
-    "study",
-    "trial",
-    "status",
-    "stop_reason",
-    "steps_run",
-    "steps_to_target",
-    "target_metric",
-    "target_value",
-    "index",
-    "search_id",
-    "search_seed",
-    "other_searches",
-    "engine",
-    "pack",
-    "train_seconds",
-    "evaluation_seconds",
-    "other_seconds",
-    "run",
-    "time",
+    *("study", "trial", "status", "stop_reason", "steps_run"),
+    *("steps_to_target", "target_metric", "target_value", "index", "search_id"),
+    *("search_seed", "other_searches", "engine", "pack", "train_seconds"),
+    *("evaluation_seconds", "other_seconds", "run", "time"),
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Known:
+class Recorded:
     """The records of each study by trial, and the engine that trained it."""
 
     records: Mapping[str, Mapping[str, Record]]
     engines: Mapping[str, str]
     others: frozenset[str]
     """Trials that were recorded with another target."""
-    spent: Mapping[str, Mapping[str, float]]
+    pack_seconds: Mapping[str, Mapping[str, float]]
     """By study and pack: seconds of a worker."""
     searches: Mapping[str, Mapping[str, Mapping[str, int]]]
     """By study and trial, of those that are not of the study's present search alone: the searches
@@ -68,7 +49,7 @@ class Known:
     ``""``."""
 
 
-def known(store: Store, studies: Sequence[Study], since: datetime) -> Known:
+def read_recorded(store: Store, studies: Sequence[Study], since: datetime) -> Recorded:
     """Read what is there of ``studies``, in terms of their present target.
 
     A trial that was recorded with another target is looked up in its measurements.
@@ -88,21 +69,20 @@ def known(store: Store, studies: Sequence[Study], since: datetime) -> Known:
         if not same.all():
             moved = group["trial"][~same]
             others.update(moved)
-            looks = measured(store, target.metric, moved)
-            again = steps_to_target(looks, target)["steps_to_target"]
-            steps = steps.where(same, group["trial"].map(again))
+            retargeted = steps_to_target(measurements(store, target.metric, moved), target)
+            steps = steps.where(same, group["trial"].map(retargeted["steps_to_target"]))
         # A column at a time: of a hundred thousand trials a mapping each takes long.
         cells = (group[column].tolist() for column in _OF_RECORDS)
-        fresh = (group["time"] >= since).tolist()
-        for trial, status, reason, run, steps_run, found, new in zip(
-            *cells, steps.tolist(), fresh, strict=True
+        recent = (group["time"] >= since).tolist()
+        for trial, status, reason, run, steps_run, hit, fresh in zip(
+            *cells, steps.tolist(), recent, strict=True
         ):
             records[str(name)][trial] = Record(
                 status=status,
                 stop_reason=reason,
                 steps_run=int(steps_run),
-                steps_to_target=None if found != found else int(found),
-                fresh=new,
+                steps_to_target=None if hit != hit else int(hit),
+                fresh=fresh,
                 run=run,
             )
     searches: dict[str, dict[str, Mapping[str, int]]] = {name: {} for name in by_id}
@@ -121,11 +101,11 @@ def known(store: Store, studies: Sequence[Study], since: datetime) -> Known:
     # A driver lives on for days: what only the reading took is given back.
     pa.default_memory_pool().release_unused()
     engines = rows[rows["stop_reason"] != "error"].dropna(subset=["engine"])
-    return Known(
+    return Recorded(
         records=records,
         engines=dict(zip(engines["study"], engines["engine"], strict=True)),
         others=frozenset(others),
-        spent=spent(rows),
+        pack_seconds=pack_seconds(rows),
         searches=searches,
     )
 
@@ -134,43 +114,17 @@ _OF_SEARCHES = ("study", "trial", "index", "search_id", "other_searches")
 _OF_RECORDS = ("trial", "status", "stop_reason", "run", "steps_run")
 
 
-def measured(store: Store, metric: str, trials: Iterable[str]) -> pd.DataFrame:
+def measurements(store: Store, metric: str, trials: Iterable[str]) -> pd.DataFrame:
     """Study, trial, step and a metric of all live measurements of some trials."""
     column = metric if metric in METRIC_COLUMNS else "metrics"
-    return some(store, trials).read_measurements(["study", "trial", "step", column])
+    return of_trials(store, trials).read_measurements(["study", "trial", "step", column])
 
 
-def some(store: Store, trials: Iterable[str]) -> Results:
+def of_trials(store: Store, trials: Iterable[str]) -> Results:
     """The results of some trials alone."""
-    found = open_results(store.location)
-    chosen = pa.array(sorted(set(trials)), type=pa.string())
-    return found.with_trials(found.trial_rows.filter(pc.is_in(found.trial_rows["trial"], chosen)))
-
-
-def snapshots(store: Store, studies: Sequence[Study]) -> list[Header]:
-    """The snapshots that can be continued from. Those of other settings are deleted."""
-    checkpoints = Checkpoints(store.location)
-    settings = {study.id: settings_hash(study) for study in studies}
-    found = []
-    for pack in checkpoints.list():
-        data = checkpoints.load(pack)
-        read = unpack_snapshot(data) if data is not None else None
-        # What names another pack than its file could have that one deleted.
-        if read is None or read[0].pack != pack or read[0].study not in settings:
-            continue
-        if read[0].settings == settings[read[0].study]:
-            found.append(read[0])
-        else:
-            checkpoints.delete(pack)
-    return found
-
-
-def forget_snapshots(store: Store, studies: Sequence[Study]) -> None:
-    """Delete the snapshots of studies that are complete, and what paused trials keep of them."""
-    checkpoints = Checkpoints(store.location)
-    checkpoints.drop_all(study.id for study in studies)
-    for header in snapshots(store, studies):
-        checkpoints.delete(header.pack)
+    results = open_results(store.location)
+    rows, ids = results.trial_rows, pa.array(sorted(set(trials)), type=pa.string())
+    return results.with_trials(rows.filter(pc.is_in(rows["trial"], ids)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,8 +150,8 @@ def changed(
     versions: dict[tuple[object, ...], tuple[str, str]] = {}
     by_id: dict[str, tuple[str, str]] = {}
     for row in _dicts(before.sort_values("time")):
-        held = (str(row["workload_version"]), str(row["study"]))
-        versions[description(row)] = by_id[held[1]] = held
+        study = (str(row["workload_version"]), str(row["study"]))
+        versions[description(row)] = by_id[study[1]] = study
     hashes = dict.fromkeys(version for version, _ in by_id.values())
     touched, version = set(), ""
     for plan, planned in zip(plans, rows, strict=True):
@@ -206,8 +160,8 @@ def changed(
         # Where the optimizer was called otherwise, the study that this one is of earlier code.
         earlier = [by_id[name] for name in _earlier(plan, hashes) if name in by_id]
         old = versions.get(description(planned), earlier[-1] if earlier else None)
-        own = plan.study.id not in recorded
-        if own and old and old[0] != planned["workload_version"]:
+        new = plan.study.id not in recorded
+        if new and old and old[0] != planned["workload_version"]:
             version = old[0]
             touched.add(old[1])
     if not touched:
@@ -237,10 +191,10 @@ def description(row: Mapping[str, object]) -> tuple[object, ...]:
     return tuple(json_text(v) if isinstance(v, Mapping) else v for v in values)
 
 
-def refuse_changed(found: Changed, workload: str) -> ExperimentError:
+def refuse_changed(change: Changed, workload: str) -> ExperimentError:
     """The error that asks what to do."""
     return ExperimentError(
-        f"{workload} has changed since {count(found.trials, 'trial')} of "
-        f"{count(found.studies, 'study')} {agreeing(found.trials, 'were')} trained with it",
+        f"{workload} has changed since {count(change.trials, 'trial')} of "
+        f"{count(change.studies, 'study')} {agreeing(change.trials, 'were')} trained with it",
         hint="--keep-old counts them as this experiment's; --retrain trains them again",
     )

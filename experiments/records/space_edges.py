@@ -1,11 +1,11 @@
-"""Has the optimum of a study room around it in its search space, and if not, on which sides?"""
+"""Whether the optimum of a study lies inside its search space, and if not, on which sides."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
 
-from experiments.records.recorded import measured
+from experiments.records.recorded import measurements
 from experiments.scheduling import rounds
 from experiments.scheduling.study_state import Side, StudyState
 from results.store import Store
@@ -44,7 +44,7 @@ class Judge(Protocol):
 
 
 def edges(state: StudyState, judge: Judge, store: Store) -> list[Edge]:
-    """The sides on which the best trials of a study have no room, best first.
+    """The sides on which the best trials of a study lie on the edge of its space, best first.
 
     Of trials that have reached the target only those count whose steps are exact under dominated
     stopping, so that the answer does not depend on the order of training. Where none has reached
@@ -57,10 +57,10 @@ def edges(state: StudyState, judge: Judge, store: Store) -> list[Edge]:
     return list(judge.edge(state.search_space, values[0], values[1:], budget_steps=budget))
 
 
-def sentence(state: StudyState, found: Sequence[Edge]) -> str:
-    """What to tell of edges."""
-    where = " and ".join(str(edge) for edge in found)
-    if any(edge.verdict == "edge" for edge in found):
+def sentence(state: StudyState, edges: Sequence[Edge]) -> str:
+    """The edges in a sentence, for people."""
+    where = " and ".join(str(edge) for edge in edges)
+    if any(edge.verdict == "edge" for edge in edges):
         return f"{state.label}: the optimum sits on the edge of its search space, {where}."
     return f"{state.label}: near-best trials lie on the edge of the search space, {where}."
 
@@ -68,7 +68,7 @@ def sentence(state: StudyState, found: Sequence[Edge]) -> str:
 def sides(state: StudyState, judge: Judge, store: Store) -> list[Side]:
     """Where the space is to be enlarged. A study that has only diverged wants lower rates, if it
     tunes them."""
-    ended = [r for trial in state.searched() if (r := state.records.get(trial.id))]
+    ended = [r for trial in state.drawn() if (r := state.records.get(trial.id))]
     if ended and all(record.status == "INFEASIBLE" for record in ended):
         return [("learning_rate", "low")] if "learning_rate" in state.search_space else []
     return list(dict.fromkeys((e.dimension, e.side) for e in edges(state, judge, store)))
@@ -76,20 +76,20 @@ def sides(state: StudyState, judge: Judge, store: Store) -> list[Side]:
 
 def _near_best(state: StudyState, judge: Judge) -> Sequence[Mapping[str, Any]]:
     """Metaparameters of the best trial and of those nearly as good, the best first."""
-    cutoff = rounds.bar(state.reached(), state.study.keep)
+    cutoff = rounds.cutoff(state.hits(), state.study.keep)
     steps: list[float | None] = []
-    for trial in state.searched():
+    for trial in state.drawn():
         record = state.records.get(trial.id)
         hit = record.steps_to_target if record else None
         steps.append(hit if hit is None or cutoff is None or hit <= cutoff else None)
-    return judge.near_best(steps, [trial.metaparameters for trial in state.searched()])
+    return judge.near_best(steps, [trial.metaparameters for trial in state.drawn()])
 
 
 def _furthest(state: StudyState, store: Store) -> Sequence[Mapping[str, Any]]:
-    trials = {trial.id: trial for trial in state.searched()}
+    trials = {trial.id: trial for trial in state.drawn()}
     target = state.study.targets[-1]
-    looks = measured(store, target.metric, trials)
-    values = values_of(looks, target.metric).groupby(looks["trial"], sort=True)
+    measured = measurements(store, target.metric, trials)
+    values = values_of(measured, target.metric).groupby(measured["trial"], sort=True)
     best = (values.min() if target.lower_is_better else -values.max()).dropna()
     names = best.sort_values(kind="stable").index[:_FURTHEST]
     return [trials[str(name)].metaparameters for name in names]

@@ -1,6 +1,6 @@
 """What is done, running and left of the experiments in a results folder.
 
-From the studies, the trials and the claims alone: whoever asks needs neither the experiment file,
+From the studies, the trials and the claims alone: needed are neither the experiment file,
 nor its workload, nor the machine that trains.
 """
 
@@ -13,31 +13,18 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.scheduling import remaining
-from experiments.scheduling.rounds import Record
-from results.plans import current
+from experiments.scheduling import rounds
+from experiments.scheduling.rounds import Record, Remaining
 from results.reader import Results
 from results.reader import open as open_results
 from results.run_state.claims import Claims
-from results.searches import belongs
+from results.searches import belongs, current
 from results.storage.location import Location
 
 _COLUMNS = [
-    "study",
-    "trial",
-    "search_id",
-    "search_seed",
-    "other_searches",
-    "role",
-    "enlargement",
-    "status",
-    "stop_reason",
-    "steps_run",
-    "steps_to_target",
-    "train_seconds",
-    "evaluation_seconds",
-    "other_seconds",
-    "pack",
+    *("study", "trial", "search_id", "search_seed", "other_searches"),
+    *("role", "enlargement", "status", "stop_reason", "steps_run"),
+    *("steps_to_target", "train_seconds", "evaluation_seconds", "other_seconds", "pack"),
     "pack_models",
 ]
 
@@ -50,7 +37,7 @@ class Status:
     """A row a study: experiment, study, workload, optimizer, schedule, batch_size, ``wanted``
     (feasible trials; 0 where the experiment, edited since, has the study no more), ``done``
     (recorded trials of its present search), ``reached``, ``infeasible``, ``dominated``, ``failed``,
-    ``running``, ``left`` (feasible trials of the search that lack, running ones among them; neither
+    ``running``, ``left`` (missing feasible trials of the search, running ones among them; neither
     of an enlarged space nor repeats), ``other_searches`` (recorded trials that belong to earlier
     searches of the study alone), ``trial_seconds`` (of a worker, for each feasible trial so far;
     NaN before the first)."""
@@ -61,7 +48,7 @@ class Status:
     work_seconds: float | None
     """Seconds that one worker would take for the rest; ``None`` before any trial has ended."""
     seconds: float | None
-    """Until all is done, with the packs that run now, as the driver says too; ``None`` if none
+    """Until all is done, with the packs that run now, as the driver reports too; ``None`` if none
     runs."""
 
     @property
@@ -81,7 +68,7 @@ class Status:
 
     @property
     def left(self) -> int:
-        """Feasible trials that lack."""
+        """Feasible trials that are missing."""
         return int(self.studies["left"].sum())
 
 
@@ -95,7 +82,7 @@ def status(source: str | Path | Location | Results) -> Status:
     run = source if isinstance(source, Results) else open_results(source)
     planned = run.studies.drop_duplicates(["experiment", "study"], keep="last")
     planned = planned[planned["experiment_yaml"].notna() & planned["trials_wanted"].notna()]
-    asked = current(planned)
+    is_current = current(planned)
     trials = run.trials[_COLUMNS]
     claims = [] if run.location is None else Claims(run.location).live()
     claims = [claim for claim in claims if claim["info"].get("study")]
@@ -104,27 +91,27 @@ def status(source: str | Path | Location | Results) -> Status:
         study = claim["info"].get("study")
         running[study] = running.get(study, 0) + len(claim["trials"])
     by_study = dict(tuple(trials.groupby("study")))
-    costs = remaining.spent(trials)
-    rows, rests = [], []
-    for (_, row), wanted in zip(planned.iterrows(), asked, strict=True):
+    costs = rounds.pack_seconds(trials)
+    rows, per_study = [], []
+    for (_, row), current_study in zip(planned.iterrows(), is_current, strict=True):
         study = row["study"]
         every = by_study.get(study, trials.iloc[:0])
-        counts = _study(dict(row), every, running.get(study, 0), asked=bool(wanted))
-        rest = remaining.rest(
+        counts = _study(dict(row), every, running.get(study, 0), planned=bool(current_study))
+        remaining = Remaining.of(
             counts["left"],
             counts["feasible"],
             costs.get(study, {}),
-            _size(row),
+            _trial_cost(row),
         )
-        rests.append(rest)
-        rows.append({**counts, "trial_seconds": rest.seconds})
+        per_study.append(remaining)
+        rows.append({**counts, "trial_seconds": remaining.seconds_per_trial})
     studies = pd.DataFrame(rows, columns=_STUDY_COLUMNS).astype({"trial_seconds": float})
     lower = dict(zip(planned["study"], planned["targets"].str.contains("<"), strict=True))
     return Status(
         studies=studies,
         packs=pd.DataFrame([_pack(claim, lower) for claim in claims], columns=_PACK_COLUMNS),
-        work_seconds=remaining.work(rests),
-        seconds=remaining.seconds(rests, len(claims)),
+        work_seconds=rounds.worker_seconds(per_study),
+        seconds=rounds.seconds_left(per_study, len(claims)),
     )
 
 
@@ -135,21 +122,21 @@ _STUDY_COLUMNS = [*_SHOWN, *_COUNTS, "trial_seconds"]
 _PACK_COLUMNS = ["pack", "experiment", "study", "machine", "trials", "step", "best", "silent"]
 
 
-def _size(row: pd.Series[Any]) -> float | None:
-    """See ``remaining.size``; a row of another writer, or of an older version, may not say."""
+def _trial_cost(row: pd.Series[Any]) -> float | None:
+    """See ``rounds.trial_cost``; rows of older versions and other writers may lack it."""
     budget, batch_size = row["budget_steps"], row["batch_size"]
     if pd.isna(budget) or pd.isna(batch_size):
         return None
-    return remaining.size(int(budget), int(batch_size))
+    return rounds.trial_cost(int(budget), int(batch_size))
 
 
 def _study(
-    row: Mapping[str, Any], every: pd.DataFrame, running: int, *, asked: bool
+    row: Mapping[str, Any], every: pd.DataFrame, running: int, *, planned: bool
 ) -> dict[str, Any]:
     """Its counts, and how many ``feasible`` trials there are of those wanted."""
     trials = every[belongs(every, row["search_id"], row["search_seed"])]
-    searched = trials["role"].ne("repeat") & ~trials["enlargement"].gt(0)
-    table = trials[searched]
+    in_table = trials["role"].ne("repeat") & ~trials["enlargement"].gt(0)
+    table = trials[in_table]
     records = [
         Record(
             status=str(status),
@@ -167,18 +154,18 @@ def _study(
     ]
     keep = None if pd.isna(row["keep"]) or row["stop_at_target"] is False else int(row["keep"])
     wanted = int(row["trials_wanted"])
-    left = remaining.lacking(records, wanted, keep)
-    asked = asked or running > 0
+    left = rounds.missing_trials(records, wanted, keep)
+    planned = planned or running > 0
     return {
         **{name: row[name] for name in _SHOWN},
-        "wanted": wanted if asked else 0,
+        "wanted": wanted if planned else 0,
         "done": int(trials["stop_reason"].ne("error").sum()),
         "reached": int(trials["steps_to_target"].notna().sum()),
         "infeasible": int(trials["status"].eq("INFEASIBLE").sum()),
         "dominated": int(trials["stop_reason"].eq("dominated").sum()),
         "failed": int(trials["stop_reason"].eq("error").sum()),
         "running": running,
-        "left": left if asked else 0,
+        "left": left if planned else 0,
         "feasible": wanted - left,
         "other_searches": len(every) - len(trials),
     }

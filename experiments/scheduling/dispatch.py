@@ -1,7 +1,6 @@
-"""Decides what is trained next, and knows how far each study is. Executors ask it for packs.
+"""The dispatcher: decides what is trained next, and follows how far each study is.
 
-Breadth first: the lowest round first; in a round the longest packs first, so that workers end
-together. Nothing here does I/O: what other drivers do comes in through ``merge``.
+Executors ask it for packs. Nothing here does I/O: what other drivers do comes in through ``merge``.
 """
 
 from __future__ import annotations
@@ -11,32 +10,37 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from experiments.plan import Outcome, Trial
-from experiments.scheduling import jobs, observed
-from experiments.scheduling.choice import choose, pick
-from experiments.scheduling.events import Note, Observer, TrialFinished
+from experiments.plan import Trial
+from experiments.scheduling.events import (
+    Note,
+    Observer,
+    PackFinished,
+    PackStarted,
+    Progress,
+    TrialFinished,
+)
 from experiments.scheduling.failures import Failure, Failures
 from experiments.scheduling.jobs import (
     Ended,
     Job,
     Message,
     More,
+    NotKept,
     Offer,
     PackEnd,
     Refused,
+    SnapshotHeader,
     Started,
     Step,
 )
-from experiments.scheduling.packing import make_job
-from experiments.scheduling.remaining import Rest
+from experiments.scheduling.packs import choose, make_job, pick
 from experiments.scheduling.round_watch import RoundWatch
-from experiments.scheduling.rounds import Record, Wave
-from experiments.scheduling.saved import Header
+from experiments.scheduling.rounds import Record, Remaining, Wave
 from experiments.scheduling.study_state import StudyState
 
 LARGEST_PACK = 64
 _PROOF_STEPS = 20
-"""A shape whose first pack came so far, looks included, runs: its other packs may start."""
+"""A shape of which a pack has come so far, with evaluations, runs: its other packs may start."""
 
 
 @dataclass
@@ -45,8 +49,8 @@ class _Out:
 
     job: Job
     state: StudyState
-    found: list[int] = field(default_factory=list)
-    """Steps to target of the study that were found since it left."""
+    hits: list[int] = field(default_factory=list)
+    """Steps to target of the study that were recorded since it was sent out."""
 
 
 Answer = Job | Literal["wait"] | None
@@ -63,9 +67,9 @@ class Dispatcher:
         left: seconds of the time allowed that are left; a round that does not fit is not begun.
         reproduce: the command that trains a recorded trial again.
 
-    ``share`` and ``give`` are the executor's to set: the one hands steps to target to a pack that
-    is out (pack id, all of its study's that were found since it left), the other the answer to an
-    offer (pack id, trials). Without ``give`` no pack is refilled.
+    An executor sets ``share`` and ``give``: the first hands steps to target to a pack that is out
+    (pack id, all of its study's since it was sent out), the second the answer to an offer (pack id,
+    trials). Without ``give`` no pack is refilled.
     """
 
     def __init__(
@@ -75,7 +79,7 @@ class Dispatcher:
         slots: int = 1,
         device: str = "cpu",
         pack_size: int | None = None,
-        resumable: Sequence[Header] = (),
+        resumable: Sequence[SnapshotHeader] = (),
         observer: Observer,
         on_round: Callable[[int], Exception | None] = lambda _: None,
         left: Callable[[], float | None] = lambda: None,
@@ -95,7 +99,7 @@ class Dispatcher:
         self._resumable = list(resumable)
         self._elsewhere: set[str] = set()
         self._failures = Failures()
-        self._unkept: set[str] = set()
+        self._not_kept: set[str] = set()
         for state in states:
             if any(record.stop_reason != "error" for record in state.records.values()):
                 self._failures.succeed(state.study.shape)
@@ -106,7 +110,7 @@ class Dispatcher:
         self.error: Exception | None = None
         self._trained: set[str] = set()
         self._reproducible = False
-        """Whether a command that meets a failure again has been told."""
+        """Whether the command that reproduces a failure has been noted."""
         self.failed = 0
 
     # What is next
@@ -134,7 +138,7 @@ class Dispatcher:
             if self._stopped or self._out or self._singles:
                 return self._stopped
             waves = (state.wave() for state in self.states)
-            return not any(wave is not None and self._fits(wave) for wave in waves)
+            return not any(wave is not None and self._watch.fits(wave.round) for wave in waves)
 
     @property
     def refused(self) -> int | None:
@@ -150,10 +154,10 @@ class Dispatcher:
         """Trials that this run has recorded."""
         return len(self._trained)
 
-    def rests(self) -> list[Rest]:
-        """What each study lacks, in their order."""
+    def remaining(self) -> list[Remaining]:
+        """What is missing of each study, in their order."""
         with self._lock:
-            return [state.rest() for state in self.states]
+            return [state.remaining() for state in self.states]
 
     def is_out(self, pack: str) -> bool:
         """Whether a worker has it."""
@@ -161,25 +165,25 @@ class Dispatcher:
             return pack in self._out
 
     def shares_with(self, claimed: Iterable[str]) -> bool:
-        """Whether other drivers train some of the ``claimed`` trials, or did at the last look: the
-        dataset may have what stops ours."""
+        """Whether other drivers train some of the ``claimed`` trials, or did at the last ``merge``:
+        the dataset may have what stops ours."""
         with self._lock:
-            own: set[str] = set().union(*(out.job.wanted for out in self._out.values()))
-            return bool(self._elsewhere or set(claimed) - own)
+            ours: set[str] = set().union(*(out.job.wanted for out in self._out.values()))
+            return bool(self._elsewhere or set(claimed) - ours)
 
     def merge(self, records: Mapping[str, Mapping[str, Record]], claimed: Iterable[str]) -> None:
         """What the dataset has by now, by study and trial, and what other drivers have claimed."""
         with self._lock:
             self._elsewhere = set(claimed)
             self._elsewhere.difference_update(*(out.job.wanted for out in self._out.values()))
-            for study, found in records.items():
+            for study, trials in records.items():
                 state = self._by_study[study]
-                for trial, record in found.items():
-                    known = trial in state.busy or state.records.get(trial) == record
-                    if not known and state.need(trial):
+                for trial, record in trials.items():
+                    new = trial not in state.busy and state.records.get(trial) != record
+                    if new and state.need(trial):
                         state.put(trial, record)
                         if trial in state:
-                            self._tell(state, [record.steps_to_target])
+                            self._share_hits(state, [record.steps_to_target])
             self._rounds_end()
 
     def _resume(self) -> Job | None:
@@ -198,8 +202,8 @@ class Dispatcher:
                 continue
             state.engine = state.engine or header.engine
             assert wave is not None
-            job = self._job(state, wave, trials, wanted=wanted, pack=header.pack)
-            return replace(job, size=len(wanted) if self.give else None)
+            size = len(wanted) if self.give else None
+            return self._job(state, wave, trials, size, wanted=wanted, pack=header.pack)
         return None
 
     def _single(self) -> Job | None:
@@ -216,7 +220,7 @@ class Dispatcher:
     def _pack(self) -> Job | None:
         choice = choose(
             self.states,
-            may_start=lambda state, wave: self._may_start(state) and self._fits(wave),
+            may_start=lambda state, wave: self._may_start(state) and self._watch.fits(wave.round),
             proven=lambda state: self._failures.proven(state.study.shape),
             taken=self._taken(),
             slots=self._slots,
@@ -224,35 +228,26 @@ class Dispatcher:
         )
         if choice is None:
             return None
-        job = self._job(choice.state, choice.wave, choice.trials)
-        return replace(job, size=len(choice.trials) if self.give else None)
+        size = len(choice.trials) if self.give else None
+        return self._job(choice.state, choice.wave, choice.trials, size)
 
     def _taken(self) -> set[str]:
         """Trials that are not to be handed out anew, besides those that are out."""
         alone = {trial.id for _, trial in self._singles}
         return alone.union(self._elsewhere, *(header.active for header in self._resumable))
 
-    def _more(self, out: _Out, room: int) -> More:
-        """Trials of the open wave for a pack of it that has room; none where there are none."""
+    def _more(self, out: _Out, places: int) -> More:
+        """Trials of the open wave for a pack that can hold more of it; perhaps none."""
         state = out.state
         wave = None if self._stopped else state.wave()
-        if wave is None or wave.round != out.job.round or not self._fits(wave):
+        if wave is None or wave.round != out.job.round or not self._watch.fits(wave.round):
             return More()
-        trials = pick(state, wave, self.states, taken=self._taken(), count=room)
+        trials = pick(state, wave, self.states, taken=self._taken(), count=places)
         new = self._job(state, wave, trials)
         more = More(trials=new.pack.trials, before=new.before)
         out.job = out.job.joined_by(more)
         state.busy |= new.wanted
         return more
-
-    def _refused(self, out: _Out, trials: frozenset[str]) -> None:
-        """Somebody else has them: they are none of this pack's."""
-        out.job = replace(out.job, wanted=out.job.wanted - trials)
-        out.state.busy -= trials
-        self._elsewhere |= trials
-
-    def _fits(self, wave: Wave) -> bool:
-        return self._watch.fits(wave.round)
 
     def _may_start(self, state: StudyState) -> bool:
         """One pack at a time until its shape has trained at all."""
@@ -261,100 +256,105 @@ class Dispatcher:
             return True
         return not any(out.state.study.shape == shape for out in self._out.values())
 
-    def _job(self, state: StudyState, wave: Wave, trials: Sequence[Trial], **how: Any) -> Job:
-        return make_job(state, wave, trials, device=self._device, **how)
+    def _job(
+        self,
+        state: StudyState,
+        wave: Wave,
+        trials: Sequence[Trial],
+        size: int | None = None,
+        **of_snapshot: Any,
+    ) -> Job:
+        return make_job(state, wave, trials, device=self._device, size=size, **of_snapshot)
 
     def _send(self, job: Job) -> None:
         state = self._by_study[job.pack.study.id]
         state.busy |= job.wanted
         self._out[job.pack.id] = _Out(job=job, state=state)
 
-    # What becomes of it
+    # How it goes
 
-    def hear(self, word: Message) -> None:
-        """Take in a worker's word. Of a pack that is not out (any more) it is ignored."""
+    def receive(self, message: Message) -> None:
+        """Take in a worker's message. Of a pack that is not out (any more) it is ignored."""
         with self._lock:
-            out = self._out.get(word.pack)
+            out = self._out.get(message.pack)
             if out is None:
                 return
-            if isinstance(word, Started):
-                out.state.engine = word.engine
-                self._observer(observed.started(out.job, word))
-            elif isinstance(word, Step):
-                self._step(out, word)
-            elif isinstance(word, Ended):
-                self._ended(out, word)
-            elif isinstance(word, Offer):
-                if self.give:
-                    self.give(word.pack, self._more(out, word.room))
-            elif isinstance(word, Refused):
-                self._refused(out, frozenset(word.trials))
-            elif isinstance(word, jobs.NotKept):
-                self._not_kept(out.state, word)
-            else:
-                self._over(out, word)
+            state = out.state
+            match message:
+                case Started():
+                    state.engine = message.engine
+                    self._observer(PackStarted.of(out.job, message))
+                case Step():
+                    progress = Progress.of(state.study, message)
+                    if progress.metric is not None and message.step >= _PROOF_STEPS:
+                        self._failures.prove(state.study.shape)
+                    self._observer(progress)
+                case Ended():
+                    self._ended(out, message)
+                case Offer():
+                    if self.give:
+                        self.give(message.pack, self._more(out, message.places))
+                case Refused():  # another driver has them
+                    refused = frozenset(message.trials)
+                    out.job = replace(out.job, wanted=out.job.wanted - refused)
+                    state.busy -= refused
+                    self._elsewhere |= refused
+                case NotKept():  # noted once for the studies that run the same code
+                    if state.study.shape not in self._not_kept:
+                        self._not_kept.add(state.study.shape)
+                        self._observer(Note(text=f"{state.label}: {message.sentence}"))
+                case PackEnd():
+                    self._over(out, message)
 
-    def _not_kept(self, state: StudyState, message: jobs.NotKept) -> None:
-        """Said once of studies that run the same code."""
-        if state.study.shape not in self._unkept:
-            self._unkept.add(state.study.shape)
-            self._observer(Note(text=f"{state.label}: {message.sentence}"))
-
-    def _step(self, out: _Out, word: Step) -> None:
-        event = observed.progress(out.state, word)
-        if event.metric is not None and word.step >= _PROOF_STEPS:
-            self._failures.prove(out.state.study.shape)
-        self._observer(event)
-
-    def _ended(self, out: _Out, word: Ended) -> None:
+    def _ended(self, out: _Out, message: Ended) -> None:
         state = out.state
-        if not word.committed:
-            for outcome in word.outcomes:
+        for outcome in message.outcomes:
+            if not message.committed:
                 before = state.records.get(outcome.trial)
-                again = before is not None and before.stop_reason == "dominated"
-                self._observer(TrialFinished(study=state.study.id, outcome=outcome, again=again))
-            return
-        for outcome in word.outcomes:
+                resumed = before is not None and before.stop_reason == "dominated"
+                self._observer(
+                    TrialFinished(study=state.study.id, outcome=outcome, resumed=resumed)
+                )
+                continue
             self._trained.add(outcome.trial)
-            self._count(state, outcome)
+            if outcome.stop_reason == "error":
+                self.failed += 1
+                self._observer(TrialFinished(study=state.study.id, outcome=outcome))
+            else:
+                self._failures.succeed(state.study.shape)
             taken = outcome.train_seconds + outcome.evaluation_seconds + outcome.other_seconds
-            state.spent[word.pack] = max(taken, state.spent.get(word.pack, 0.0))
+            before_it = state.pack_seconds.get(message.pack, 0.0)
+            state.pack_seconds[message.pack] = max(taken, before_it)
             state.busy.discard(outcome.trial)
-            state.put(outcome.trial, Record.of(outcome, word.run))
-        hits = [o.steps_to_target for o in word.outcomes if o.trial in state]
-        self._tell(state, hits, but=out)
-        self._rounds_end()
+            state.put(outcome.trial, Record.of(outcome, message.run))
+        if message.committed:
+            hits = [o.steps_to_target for o in message.outcomes if o.trial in state]
+            self._share_hits(state, hits, but=out)
+            self._rounds_end()
 
-    def _tell(
+    def _share_hits(
         self, state: StudyState, steps: Sequence[int | None], but: _Out | None = None
     ) -> None:
         """Hand steps to target of a study to its packs that are out."""
         hits = [step for step in steps if step is not None]
         for other in self._out.values() if hits else ():
             if other.state is state and other is not but:
-                other.found += hits
-                self.share(other.job.pack.id, tuple(other.found))
+                other.hits += hits
+                self.share(other.job.pack.id, tuple(other.hits))
 
-    def _count(self, state: StudyState, outcome: Outcome) -> None:
-        if outcome.stop_reason == "error":
-            self.failed += 1
-            self._observer(TrialFinished(study=state.study.id, outcome=outcome))
-        else:
-            self._failures.succeed(state.study.shape)
-
-    def _over(self, out: _Out, word: PackEnd) -> None:
+    def _over(self, out: _Out, message: PackEnd) -> None:
         state = out.state
-        del self._out[word.pack]
+        del self._out[message.pack]
         state.busy -= out.job.wanted
-        failure = word.failure
-        if word.end == "done" and not out.job.resumes:
-            state.seconds = word.seconds
-            self._watch.spent(out.job.round, word.seconds, len(out.job.wanted))
-        elif word.end == "taken":
+        failure = message.failure
+        if message.end == "done" and not out.job.resumes:
+            state.seconds = message.seconds
+            self._watch.spent(out.job.round, message.seconds, len(out.job.wanted))
+        elif message.end == "taken":
             self._elsewhere |= out.job.wanted
-        elif word.end == "failed" and failure is not None:
+        elif message.end == "failed" and failure is not None:
             self._failed(out, failure)
-        self._observer(observed.finished(state, word))
+        self._observer(PackFinished.of(state.study, message))
 
     def _failed(self, out: _Out, failure: Failure) -> None:
         state = out.state

@@ -1,4 +1,4 @@
-"""What a running sweep tells whoever watches it: a display, a log, a test.
+"""The events of a running sweep, for its observers: a display, a log, a test.
 
 An observer is any callable that takes one event. It is called on the driver, one event at a time,
 and must be quick: a slow one slows the sweep.
@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from experiments.plan import Outcome
+from experiments.plan import Outcome, Study
+from experiments.scheduling import jobs
 from results.storage.masking import masked
 
 
@@ -26,7 +27,7 @@ class StudyPlanned:
 
     study: str
     label: str
-    """What tells it from the other studies, for people: ``sgd, batch 64``."""
+    """What distinguishes it from the other studies, for people: ``sgd, batch 64``."""
     trials: int
     """Feasible trials wanted."""
     done: int
@@ -53,6 +54,17 @@ class PackStarted:
     step: int = 0
     """Where it goes on; 0 where it begins."""
 
+    @classmethod
+    def of(cls, job: jobs.Job, message: jobs.Started) -> PackStarted:
+        return cls(
+            pack=message.pack,
+            study=job.pack.study.id,
+            trials=len(job.wanted),
+            engine=message.engine,
+            round=job.round,
+            step=message.step,
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
@@ -66,7 +78,20 @@ class Progress:
     active: int
     """Trials still training."""
     metric: float | None
-    """Best value of the target's metric among them at their last look."""
+    """Best value of the target's metric among them at their last evaluation."""
+
+    @classmethod
+    def of(cls, study: Study, message: jobs.Step) -> Progress:
+        values = [value for value in message.values if value is not None]
+        best = min if study.targets[-1].lower_is_better else max
+        return cls(
+            pack=message.pack,
+            study=study.id,
+            step=message.step,
+            steps=message.steps,
+            active=len(message.values),
+            metric=best(values) if values else None,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +100,7 @@ class TrialFinished:
 
     study: str
     outcome: Outcome
-    again: bool = False
+    resumed: bool = False
     """Whether it had ended before, dominated, and has gone on since."""
 
 
@@ -88,13 +113,22 @@ class PackFinished:
     seconds: float
     error: str | None = None
 
+    @classmethod
+    def of(cls, study: Study, message: jobs.PackEnd) -> PackFinished:
+        return cls(
+            pack=message.pack,
+            study=study.id,
+            seconds=message.seconds,
+            error=message.failure.message if message.failure else None,
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class TimeLeft:
     """Seconds until every study has what it wants, with the packs that train now, of any driver."""
 
     seconds: float | None
-    """``None``: cannot be told yet."""
+    """``None``: cannot be estimated yet."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,5 +168,5 @@ Observer = Callable[[Event], None]
 
 
 def ignore(event: Event) -> None:
-    """The observer of a sweep that nobody watches."""
+    """The observer of a sweep without a display."""
     del event

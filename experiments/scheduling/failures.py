@@ -1,21 +1,12 @@
-"""What a pack's own code raised, as it travels from a worker to the person who can mend it."""
+"""What a pack's own code raised, as text, and when it stops the sweep."""
 
 from __future__ import annotations
 
-import shlex
-import sysconfig
-import traceback
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
-from types import TracebackType
 
 from experiments.errors import ExperimentError
-from results.errors import line
-from results.storage.masking import masked
 
-_ROOT = Path(__file__).resolve().parent.parent.parent
-OURS = ("batchscale", "workloads", "experiments", "results", "analysis")
 _SAME = 3
 """Packs that may raise the same exception before the sweep stops."""
 
@@ -23,7 +14,8 @@ _SAME = 3
 class TrainingError(ExperimentError):
     """The user's own code raised in a worker.
 
-    ``traceback`` is text, from their first frame on; ``reproduce`` the command that meets it again.
+    ``traceback`` is text, from their first frame on; ``reproduce`` the command that raises it
+    again.
     """
 
     def __init__(
@@ -39,73 +31,23 @@ class Failure:
     """An exception, as text."""
 
     message: str
-    """Its last line: ``ValueError: what it says``, or the message of a clear error."""
+    """Its last line: ``ValueError: its message``, or the message of a clear error."""
     hint: str | None
     traceback: str
-    """From the first frame of the user's own on; all of it where there is none."""
+    """From the first frame of the user's code on; all of it where there is none."""
     where: str
     """``ValueError at my_model.py:12``: the same for the same exception in another pack."""
     clear: bool
-    """One of ours, written for the user: every other pack of its kind would say the same."""
+    """One of ours, written for the user: every other pack of its kind would raise the same."""
     trial: str | None = None
     """The trial that raised it, where the pack had one."""
 
-    @classmethod
-    def of(
-        cls,
-        error: BaseException,
-        trial: str | None = None,
-        moved: tuple[str, str] | None = None,
-    ) -> Failure:
-        """Describe an exception that is being handled.
-
-        Args:
-            moved: a folder of the worker's, and the user's that it is a copy of.
-        """
-        frame = own_frame(error.__traceback__)
-        last = traceback.extract_tb(frame or error.__traceback__)
-        place = f"{Path(last[-1].filename).name}:{last[-1].lineno}" if last else "?"
-        if frame is not None:
-            text = "".join(traceback.format_exception(type(error), error, frame, chain=False))
-        elif isinstance(error, SyntaxError) and error.filename and is_users(error.filename):
-            # A file that does not parse has no frame; the error names it.
-            text = "".join(traceback.format_exception_only(error))
-            place = f"{Path(error.filename).name}:{error.lineno}"
-        else:
-            text = "".join(traceback.format_exception(error))
-        if moved:
-            text = text.replace(*moved)
-        clear = hasattr(error, "hint") and type(error).__module__.split(".")[0] in OURS
-        only = " ".join("".join(traceback.format_exception_only(error)).split())
-        hint: str | None = getattr(error, "hint", None)
-        return cls(
-            message=line(str(error) if clear else only),
-            hint=hint and line(hint),
-            traceback=masked(text).encode("utf-8", "backslashreplace").decode(),
-            where=f"{type(error).__name__} at {place}",
-            clear=clear,
-            trial=trial,
-        )
-
     def error(self, reproduce: str | None = None) -> ExperimentError:
-        """The exception that tells the user."""
+        """The exception to raise in the sweep."""
         if self.clear:
             return ExperimentError(self.message, hint=self.hint)
         hint = f"the same again: {reproduce}" if reproduce else self.hint
         return TrainingError(self.message, hint=hint, traceback=self.traceback, reproduce=reproduce)
-
-
-def reproducing(trial: str, root: str, folder: str | None) -> str:
-    """The shell command that trains a recorded trial again, in the engine that trained it.
-
-    Args:
-        root: the results folder or URI.
-        folder: where the names of the user's files start; ``None`` where the trial needs none.
-    """
-    line = shlex.join(["batchscale", "trial", "--from", trial, "--results", root])
-    if folder is None or Path(folder).resolve() == Path.cwd():
-        return line
-    return f"cd {shlex.quote(folder)} && {line}"
 
 
 class Failures:
@@ -145,24 +87,3 @@ class Failures:
     def hopeless(self) -> Failure | None:
         """The last failure, if no trial of any shape has ended well."""
         return None if self._succeeded else self._last
-
-
-def own_frame(frame: TracebackType | None) -> TracebackType | None:
-    """The first frame that is neither ours nor an installed package's."""
-    while frame is not None and not is_users(frame.tb_frame.f_code.co_filename):
-        frame = frame.tb_next
-    return frame
-
-
-def is_users(filename: str) -> bool:
-    # A library's compiled code calls its frames by sources that are not here: pandas/_libs/x.pxi.
-    if filename.startswith("<") or not filename.endswith(".py"):
-        return False
-    path = Path(filename).resolve()
-    if any(path.is_relative_to(_ROOT / package) for package in OURS):
-        return False
-    paths = sysconfig.get_paths()
-    return not any(
-        path.is_relative_to(Path(paths[key]).resolve())
-        for key in ("stdlib", "platstdlib", "purelib", "platlib", "scripts")
-    )

@@ -1,4 +1,4 @@
-"""What travels between the driver and the workers: a pack to train, and word of how it goes."""
+"""What travels between the driver and the workers: jobs, and messages about how they go."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Job:
     before: Mapping[str, str] = field(default_factory=dict)
     """Commits that had recorded trials of it when it was sent out, to be superseded."""
     size: int | None = None
-    """Trials it may hold at once: as they end, others are asked for. ``None``: none are."""
+    """Trials that may train at once; as they end, their places are offered. ``None``: never."""
     resumes: bool = False
     """Whether a snapshot of this pack is there to continue from."""
     device: str = "cpu"
@@ -85,15 +85,15 @@ class Ended:
 
 @dataclass(frozen=True, kw_only=True)
 class Offer:
-    """The pack has room for so many more trials. The driver answers each in ``Control.more``."""
+    """The pack can hold so many more trials. The driver answers each offer in ``Control.more``."""
 
     pack: str
-    room: int
+    places: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Refused:
-    """Trials that the pack was given and does not train: somebody else claims or recorded them."""
+    """Trials that the pack was given and does not train: another driver has them."""
 
     pack: str
     trials: tuple[str, ...]
@@ -120,7 +120,7 @@ class PackEnd:
     """The pack's worker is done with it.
 
     ``done``: every trial is recorded. ``stopped``: asked to; a snapshot is kept. ``taken``:
-    somebody else has the claim. ``failed``: the pack's own code raised; of a pack of one, the
+    another driver has the claim. ``failed``: the pack's own code raised; of a pack of one, the
     failure is recorded.
     """
 
@@ -131,25 +131,41 @@ class PackEnd:
 
 
 Message = Started | Step | Ended | Offer | Refused | NotKept | PackEnd
-Tell = Callable[[Message], None]
-
-
-@dataclass
-class Channel:
-    """A worker's line to the driver. Both calls are cheap; ``asks`` is polled between steps."""
-
-    tell: Tell
-    asks: Callable[[str], Control]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Control:
-    """What the driver asks of a pack: to stop, to know what was found elsewhere, to train more."""
+    """What the driver asks of a pack: to stop, to use what other packs recorded, to train more."""
 
     stop: bool = False
-    known: tuple[int, ...] = field(default=())
-    """All steps to target of the study that were found since the pack was sent out, as found."""
+    hits: tuple[int, ...] = ()
+    """All steps to target of the study recorded since the pack was sent out, in that order."""
     more: tuple[More, ...] = ()
     """The answers to all of the worker's offers, in their order."""
     failure: Failure | None = None
     """What another rank of the pack's group has raised."""
+
+
+@dataclass
+class Channel:
+    """A worker's connection to the driver. Both calls are cheap; ``control`` is polled with the
+    pack's id between steps."""
+
+    send: Callable[[Message], None]
+    control: Callable[[str], Control]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SnapshotHeader:
+    """What the driver reads of a pack's snapshot, to send the pack out again."""
+
+    pack: str
+    study: str
+    settings: str
+    """Hash of the study's settings: a snapshot of other ones, as another budget, is not used."""
+    trials: tuple[str, ...]
+    """All trials of the pack, in order."""
+    active: tuple[str, ...]
+    """Those still training."""
+    engine: Literal["module", "stacked"]
+    round: int

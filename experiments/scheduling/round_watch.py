@@ -10,7 +10,7 @@ from experiments.scheduling.study_state import StudyState
 
 
 class RoundWatch:
-    """Tells the observer of each round that ends, and estimates the next one.
+    """Reports each round that ends to the observer, and estimates the next one.
 
     Args:
         on_round: called with each round that ends; what it returns stops the sweep.
@@ -51,7 +51,7 @@ class RoundWatch:
         return min([self.rounds, *open_])
 
     def ended(self) -> Exception | None:
-        """Tell of the rounds that have ended since the last call; what stops the sweep, if any."""
+        """Report the rounds that have ended since the last call; what stops the sweep, if any."""
         done = self.done()
         while self.round < done:
             number, self.round = self.round, self.round + 1
@@ -59,7 +59,7 @@ class RoundWatch:
                 RoundFinished(
                     round=number,
                     trials=rounds.goals(max(s.study.trials for s in self._states))[number],
-                    reached=sum(1 for state in self._states if state.reached()),
+                    reached=sum(1 for state in self._states if state.hits()),
                     studies=len(self._states),
                 )
             )
@@ -76,8 +76,8 @@ class RoundWatch:
     def fits(self, number: int) -> bool:
         """Whether a pack of round ``number`` may start: a round is begun if all of it fits.
 
-        A trial is reckoned to take what it took in the round before: less, as a rule, since more
-        is known by which it is dominated. The first round of all is begun in any case.
+        A trial is expected to take what it took in the round before; usually it takes less, since
+        more trials dominate it. The first round of all is begun in any case.
         """
         if self._refused is not None:
             return number < self._refused

@@ -1,4 +1,5 @@
-"""What is missing: pure logic on a study's plan and what the dataset says of its trials.
+"""What is missing of a study, round by round, and how long it will take: pure logic on the study's
+plan and the records of its trials.
 
 A study's search table is drawn in *waves*. The first holds rows 0-15; each later round draws as
 many rows as its goal (32, 64, … up to the trials wanted) lacks in feasible trials, once; the last
@@ -11,19 +12,24 @@ before it are settled, and from what of these is the same in any order (``histor
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from experiments.plan import Outcome, Study, Trial
 from experiments.search import block
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FIRST_ROUND = 16
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Record:
-    """What is known of a trial that has ended, in terms of the study's present target."""
+    """How a trial has ended, in terms of the study's present target."""
 
     status: str
     stop_reason: str
@@ -68,19 +74,19 @@ def goals(trials: int) -> tuple[int, ...]:
     return (*steps, trials)
 
 
-def bar(steps_to_target: Iterable[int | None], keep: int | None) -> int | None:
+def cutoff(steps_to_target: Iterable[int | None], keep: int | None) -> int | None:
     """X(r), the ``keep``-th smallest steps to target; ``None`` when fewer trials have reached it.
 
     A trial that has run so far without a hit is neither among the ``keep`` smallest nor a tie.
     """
-    reached = sorted(steps for steps in steps_to_target if steps is not None)
-    return reached[keep - 1] if keep is not None and len(reached) >= keep else None
+    hits = sorted(steps for steps in steps_to_target if steps is not None)
+    return hits[keep - 1] if keep is not None and len(hits) >= keep else None
 
 
 def settled(study: Study, record: Record | None, dominated_at: int | None) -> bool:
     """Whether a trial needs no (more) training under the study's present budget and target.
 
-    ``dominated_at`` is the study's present ``bar``: a keep that was raised, or a target that was
+    ``dominated_at`` is the study's present ``cutoff``: a keep that was raised, or a target that was
     hardened, moves it and reopens the trials that were stopped short of it.
     """
     if record is None:
@@ -101,7 +107,7 @@ def settled(study: Study, record: Record | None, dominated_at: int | None) -> bo
 def feasible(records: Sequence[Record | None], dominated_at: int | None) -> int:
     """How many of the first rows of a study count towards its ``trials``.
 
-    A trial that diverged after the rows' ``bar`` counts: under dominated stopping it may as well
+    A trial that diverged after the rows' ``cutoff`` counts: under dominated stopping it may as well
     have been cut off there, and whether it was must not change which rows are drawn. A failed
     trial counts, so that a broken workload is not drawn four times over.
     """
@@ -124,22 +130,22 @@ def wave(
     """The study's open wave, or ``None`` when the study has all that it wants.
 
     ``rows(start, stop)`` gives rows of the search table. What an earlier run that wanted more
-    trials has found in later rows stops none of these: the best of them is theirs alone.
+    trials recorded in later rows stops none of these: the best of them is theirs alone.
     """
     steps = goals(study.trials)
     drawn: list[Trial] = []
-    exact = share(study, 0)
+    exact = keep_in_round(study, 0)
 
     def open_(trials: Sequence[Trial], keep: int | None) -> tuple[Trial, ...]:
-        limit = _bar(study, map(lookup, drawn), keep)
+        limit = _cutoff(study, map(lookup, drawn), keep)
         return tuple(trial for trial in trials if not settled(study, lookup(trial), limit))
 
     for number, goal in enumerate(steps):
         last = number == len(steps) - 1
-        keep = share(study, number)
+        keep = keep_in_round(study, number)
         while True:
             records = [lookup(trial) for trial in drawn]
-            lacking = goal - feasible(records, _bar(study, records, exact))
+            lacking = goal - feasible(records, _cutoff(study, records, exact))
             lacking = max(0, min(lacking, max_rows - len(drawn)))
             for start, stop in _parts(study, len(drawn), len(drawn) + lacking):
                 new = rows(start, stop)
@@ -154,7 +160,7 @@ def wave(
     return None
 
 
-def share(study: Study, number: int) -> int | None:
+def keep_in_round(study: Study, number: int) -> int | None:
     """How many of the best trials stay exact in round ``number``: in proportion to its goal.
 
     An adaptive search learns from all that it keeps, from the first block on.
@@ -182,16 +188,92 @@ def history(study: Study, records: Sequence[Record | None]) -> list[int | None]:
     included; ``None`` for all others, which may have been stopped anywhere beyond that.
     """
     size = block(study.search) or len(records)
-    found: list[int | None] = []
+    outcomes: list[int | None] = []
     for start in range(0, len(records), size):
-        limit = _bar(study, records[: start + size], study.keep)
+        limit = _cutoff(study, records[: start + size], study.keep)
         for record in records[start : start + size]:
             steps = record.steps_to_target if record else None
-            found.append(steps if limit is None or (steps or limit) <= limit else None)
-    return found
+            outcomes.append(steps if limit is None or (steps or limit) <= limit else None)
+    return outcomes
 
 
-def _bar(study: Study, records: Iterable[Record | None], keep: int | None) -> int | None:
+def _cutoff(study: Study, records: Iterable[Record | None], keep: int | None) -> int | None:
     if not study.stop_at_target:
         return None
-    return bar((record.steps_to_target for record in records if record), keep)
+    return cutoff((record.steps_to_target for record in records if record), keep)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remaining:
+    """What is missing of a study, and what its trials have cost."""
+
+    trials: int
+    """Feasible trials that are missing."""
+    seconds_per_trial: float | None
+    """Of a worker, for each feasible trial so far; ``None`` before the first."""
+    cost: float | None
+    """See ``trial_cost``; ``None`` where the study's row does not have it."""
+
+    @classmethod
+    def of(
+        cls, missing: int, feasible: int, pack_seconds: Mapping[str, float], cost: float | None
+    ) -> Remaining:
+        """Of a study with so many ``feasible`` trials, whose packs have taken ``pack_seconds``."""
+        timed = feasible and pack_seconds
+        seconds = sum(pack_seconds.values()) / feasible if timed else None
+        return cls(trials=missing, seconds_per_trial=seconds, cost=cost)
+
+
+def missing_trials(records: Sequence[Record], wanted: int, keep: int | None) -> int:
+    """Feasible trials of a search that are missing, of ``wanted``.
+
+    Args:
+        records: of its recorded trials, failed ones too, which are tried again.
+        keep: as in ``cutoff``.
+    """
+    limit = cutoff((record.steps_to_target for record in records), keep)
+    failed = sum(record.stop_reason == "error" for record in records)
+    return max(0, wanted - (feasible(records, limit) - failed))
+
+
+def pack_seconds(trials: pd.DataFrame) -> dict[str, dict[str, float]]:
+    """Seconds that the packs of each study have taken so far, from rows of the trials table."""
+    total = trials[["train_seconds", "evaluation_seconds", "other_seconds"]].sum(axis=1)
+    by_pack = total.groupby([trials["study"], trials["pack"]]).max()
+    seconds: dict[str, dict[str, float]] = {}
+    for study, pack, taken in by_pack.reset_index().itertuples(index=False, name=None):
+        seconds.setdefault(study, {})[pack] = float(taken)
+    return seconds
+
+
+def trial_cost(budget_steps: int, batch_size: int) -> float:
+    """A study's longest trial, in steps that each cost a fixed part and their examples."""
+    return budget_steps * (1 + batch_size / 50)
+
+
+def worker_seconds(studies: Iterable[Remaining]) -> float | None:
+    """Seconds that one worker would take for all that is left.
+
+    A study's trials cost what its own have cost; those of a study without any cost by
+    ``trial_cost``, at the median rate of the others. ``None`` where no trial has ended at all, or
+    where a study has no cost.
+    """
+    every = list(studies)
+    timed = [(s.seconds_per_trial, s.cost) for s in every]
+    rates = [seconds / cost for seconds, cost in timed if seconds is not None and cost]
+    usual = statistics.median(rates) if rates else None
+    total = 0.0
+    for study in every:
+        seconds = study.seconds_per_trial
+        if seconds is None and usual is not None and study.cost is not None:
+            seconds = usual * study.cost
+        if study.trials and seconds is None:
+            return None
+        total += study.trials * (seconds or 0.0)
+    return total
+
+
+def seconds_left(studies: Iterable[Remaining], packs: int) -> float | None:
+    """Until all is done, with so many packs training at once; ``None``: cannot be estimated."""
+    total = worker_seconds(studies)
+    return total / packs if packs and total is not None else None

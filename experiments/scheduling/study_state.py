@@ -1,4 +1,4 @@
-"""A study in the making: its plan, what is known of its trials, and what of it is out.
+"""A study in the making: its plan, the records of its trials, and which of them are being trained.
 
 A study goes through up to three phases: its search; where its optimum sits on the edge of the
 space, the slabs by which the space is enlarged, one after the other; then repeats of its best
@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from experiments.plan import Study, Trial
-from experiments.scheduling import remaining, rounds
+from experiments.scheduling import rounds
 from experiments.scheduling.events import StudyPlanned
-from experiments.scheduling.rounds import Record
+from experiments.scheduling.rounds import Record, Remaining
 from experiments.search import History, block
 
 Side = tuple[str, Literal["low", "high"]]
@@ -23,7 +23,7 @@ Side = tuple[str, Literal["low", "high"]]
 
 
 class Block(Protocol):
-    """What is needed of ``experiments.config.enlarged.Enlarged``."""
+    """What is needed of ``experiments.config.study_plan.Enlarged``."""
 
     @property
     def trials(self) -> Sequence[Trial]: ...
@@ -33,7 +33,7 @@ class Block(Protocol):
 
 
 class Plan(Protocol):
-    """What is needed of ``experiments.config.plans.StudyPlan``."""
+    """What is needed of ``experiments.config.study_plan.StudyPlan``."""
 
     @property
     def study(self) -> Study: ...
@@ -55,14 +55,14 @@ class StudyState:
     label: str
     records: dict[str, Record] = field(default_factory=dict)
     engine: str | None = None
-    """What trains it: as the experiment says, else as its first pack has chosen."""
+    """The engine that trains it: of the experiment, else the one that its first pack chose."""
     seconds: float | None = None
     """What a pack of it took last."""
     rows: list[Trial] = field(default_factory=list)
     busy: set[str] = field(default_factory=set)
     """Trials in packs that are out."""
     edges: Callable[[StudyState], Sequence[Side]] = lambda _: ()
-    """On which sides the optimum of what is settled has no room."""
+    """On which sides the best of the settled trials lie on the edge of the space."""
     on_enlarged: Callable[[StudyState, Sequence[Side]], None] = lambda *_: None
     """Called once with each enlargement."""
     blocks: list[Block] = field(default_factory=list)
@@ -70,17 +70,17 @@ class StudyState:
     searches: dict[str, Mapping[str, int]] = field(default_factory=dict)
     """Of recorded trials that are not of the present search alone: the searches they belong to,
     and the rows they are of their tables."""
-    spent: dict[str, float] = field(default_factory=dict)
+    pack_seconds: dict[str, float] = field(default_factory=dict)
     """Seconds that each of its packs has taken, as its last commit says."""
-    _left: int | None = None
-    _roomy: bool = False
-    _own: dict[str, Trial] = field(default_factory=dict)
-    _reached: list[int] | None = None
+    _missing: int | None = None
+    _inside: bool = False
+    _drawn: dict[str, Trial] = field(default_factory=dict)
+    _sorted_hits: list[int] | None = None
     _wave: rounds.Wave | None = None
-    _fresh: bool = False
+    _wave_is_current: bool = False
 
     def __post_init__(self) -> None:
-        if self.study.engine != "auto":  # said in the experiment
+        if self.study.engine != "auto":  # set in the experiment
             self.engine = self.study.engine
 
     @property
@@ -94,16 +94,16 @@ class StudyState:
 
     def wave(self) -> rounds.Wave | None:
         """The open wave; ``None`` when the study is complete."""
-        if not self._fresh:
+        if not self._wave_is_current:
             self._wave = self._search() or self._enlarge() or self._repeat()
-            self._fresh = True
+            self._wave_is_current = True
         return self._wave
 
     def _search(self) -> rounds.Wave | None:
         return rounds.wave(self.study, self._rows, self.plan.max_rows, self._lookup)
 
     def _enlarge(self) -> rounds.Wave | None:
-        """The slabs of the enlarged space, as long as the optimum has no room."""
+        """The slabs of the enlarged space, as long as the optimum lies on an edge."""
         first = len(rounds.goals(self.study.trials))
         for number in range(self.study.extend):
             if number == len(self.blocks) and not self._grow():
@@ -116,10 +116,10 @@ class StudyState:
 
     def _grow(self) -> bool:
         """Decide on the next enlargement; whether there is one."""
-        sides = () if self._roomy else self.edges(self)
+        sides = () if self._inside else self.edges(self)
         block = (self.blocks[-1] if self.blocks else self.plan).enlarged(sides) if sides else None
         if block is None or not block.trials:
-            self._roomy = True
+            self._inside = True
             return False
         self.blocks.append(block)
         self._draw(block.trials)
@@ -127,14 +127,15 @@ class StudyState:
         return True
 
     def _repeat(self) -> rounds.Wave | None:
-        """The best trial again, with fresh seeds."""
-        best = self.best() if self.study.repeats else None
-        if best is None:
-            return None
-        missing = [t for t in self.plan.repeats(best) if self.need(t.id)]
+        missing = [t for t in self.repeats() if self.need(t.id)]
         last = len(rounds.goals(self.study.trials)) + self.study.extend
         # None is stopped for being worse than the best, else their median would be too low.
         return rounds.Wave(round=last, trials=tuple(missing), keep=None) if missing else None
+
+    def repeats(self) -> Sequence[Trial]:
+        """The best trial again, with fresh seeds, where the study asks for it."""
+        best = self.best() if self.study.repeats else None
+        return self.plan.repeats(best) if best else ()
 
     def _rows(self, start: int, stop: int) -> Sequence[Trial]:
         if stop > len(self.rows):
@@ -150,17 +151,17 @@ class StudyState:
         return rounds.history(self.study, [self._lookup(trial) for trial in self.rows])
 
     def _draw(self, trials: Iterable[Trial]) -> None:
-        self._own.update((trial.id, trial) for trial in trials)
-        self._reached, self._left = None, None
+        self._drawn.update((trial.id, trial) for trial in trials)
+        self._sorted_hits, self._missing = None, None
 
     def _lookup(self, trial: Trial) -> Record | None:
         return self.records.get(trial.id)
 
     def put(self, trial: str, record: Record) -> None:
-        """Take in how a trial ended; it counts as the last one found."""
+        """Take in how a trial ended; it counts as the latest record."""
         self.records.pop(trial, None)
         self.records[trial] = record
-        self._fresh, self._reached, self._left = False, None, None
+        self._wave_is_current, self._sorted_hits, self._missing = False, None, None
 
     def searches_of(self, trial: str) -> Mapping[str, int]:
         """The searches that a recorded trial belongs to."""
@@ -172,55 +173,52 @@ class StudyState:
 
     def recorded(self) -> Iterator[tuple[str, Record]]:
         """The records of the present search's trials, its repeats too."""
-        best = self.best() if self.study.repeats else None
-        for trial in (*self.searched(), *(self.plan.repeats(best) if best else ())):
+        for trial in (*self.drawn(), *self.repeats()):
             if trial.id in self.records:
                 yield trial.id, self.records[trial.id]
 
     def foreseen(self) -> Sequence[Trial]:
-        """All rows that the search may draw, where they are known beforehand."""
+        """All rows that the search may draw, where they do not depend on results."""
         return () if block(self.study.search) else self.plan.trials(0, self.plan.max_rows)
 
-    def searched(self) -> Collection[Trial]:
+    def drawn(self) -> Collection[Trial]:
         """The trials of the search and of its enlargements that have been drawn, in that order.
 
         What else the dataset may hold of the study, of another search, a wider one or of repeats,
         neither is its best nor stops anything.
         """
-        return self._own.values()
+        return self._drawn.values()
 
     def __contains__(self, trial: str) -> bool:
-        """Whether it is one of ``searched``."""
-        return trial in self._own
+        """Whether it is one of ``drawn``."""
+        return trial in self._drawn
 
     def best(self) -> Trial | None:
         """The trial of the least steps to target, the first of several; ``None``: none has hit."""
         hits = [
             (record.steps_to_target, i, trial)
-            for i, trial in enumerate(self.searched())
+            for i, trial in enumerate(self.drawn())
             if (record := self.records.get(trial.id)) and record.steps_to_target is not None
         ]
         return min(hits)[2] if hits else None
 
     def find(self, ids: Sequence[str]) -> list[Trial]:
-        """Those of the trials that the study has come to."""
+        """Those of the trials that the study has drawn."""
         self.wave()
-        best = self.best() if self.study.repeats else None
-        again = self.plan.repeats(best) if best else ()
-        rows = {trial.id: trial for trial in (*self.searched(), *again)}
+        rows = {trial.id: trial for trial in (*self.drawn(), *self.repeats())}
         return [rows[trial] for trial in ids if trial in rows]
 
-    def reached(self, but: Iterable[str] = ()) -> list[int]:
+    def hits(self, but: Iterable[str] = ()) -> list[int]:
         """Steps to target of the search's trials, but for some, the least first."""
-        left_out = set(but)
-        if left_out:
-            return sorted(steps for trial, steps in self._hits() if trial not in left_out)
-        if self._reached is None:
-            self._reached = sorted(steps for _, steps in self._hits())
-        return self._reached
+        excluded = set(but)
+        if excluded:
+            return sorted(steps for trial, steps in self._drawn_hits() if trial not in excluded)
+        if self._sorted_hits is None:
+            self._sorted_hits = sorted(steps for _, steps in self._drawn_hits())
+        return self._sorted_hits
 
-    def _hits(self) -> Iterator[tuple[str, int]]:
-        for trial in self._own:
+    def _drawn_hits(self) -> Iterator[tuple[str, int]]:
+        for trial in self._drawn:
             record = self.records.get(trial)
             if record is not None and record.steps_to_target is not None:
                 yield trial, record.steps_to_target
@@ -228,11 +226,11 @@ class StudyState:
     def need(self, trial: str) -> bool:
         """Whether a trial of this study is still to be trained."""
         record = self.records.get(trial)
-        limit = rounds.bar(self.reached(), self.study.keep) if trial in self._own else None
+        limit = rounds.cutoff(self.hits(), self.study.keep) if trial in self._drawn else None
         return not rounds.settled(self.study, record, limit)
 
     def planned(self) -> StudyPlanned:
-        """What an observer is told of the study before it trains."""
+        """The event that describes the study before it trains."""
         self.wave()
         # What was dominated counts until it goes on, if it ever does.
         done = [
@@ -256,13 +254,13 @@ class StudyState:
 
     def cost(self) -> float:
         """What its longest trial takes, up to a factor."""
-        return remaining.size(self.study.budget_steps, self.study.batch_size)
+        return rounds.trial_cost(self.study.budget_steps, self.study.batch_size)
 
-    def rest(self) -> remaining.Rest:
-        """What its search lacks, and what its trials have cost so far."""
-        if self._left is None:
-            found = [self.records[trial.id] for trial in self.rows if trial.id in self.records]
+    def remaining(self) -> Remaining:
+        """What is missing of its search, and what its trials have cost so far."""
+        if self._missing is None:
+            records = [self.records[trial.id] for trial in self.rows if trial.id in self.records]
             keep = self.study.keep if self.study.stop_at_target else None
-            self._left = remaining.lacking(found, self.study.trials, keep)
-        there = self.study.trials - self._left
-        return remaining.rest(self._left, there, self.spent, self.cost())
+            self._missing = rounds.missing_trials(records, self.study.trials, keep)
+        feasible = self.study.trials - self._missing
+        return Remaining.of(self._missing, feasible, self.pack_seconds, self.cost())

@@ -4,57 +4,56 @@ sobol    quasi-random points; the default
 random   independent, uniform points
 grid     a full factorial grid, in a shuffled order
 points   as the experiment file lists them
-optuna:… one of Optuna's samplers: each point depends on how the earlier ones came out
+optuna:… one of Optuna's samplers: each point depends on the results of the earlier ones
+
+A new method is one file of this folder, with a subclass of ``Table`` that has a ``name``.
 """
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+import pkgutil
 from collections.abc import Mapping, Sequence
 
 from experiments.plan import Value
-from experiments.search import adaptive
-from experiments.search.adaptive import Adaptive
-from experiments.search.base import History, Row, Table
-from experiments.search.grid import Grid, grid_size
-from experiments.search.points import Points
-from experiments.search.sobol import Sobol
-from experiments.search.space import Dimension
-from experiments.search.uniform import Uniform
+from experiments.search.base import History, Request, Row, Space, Table
 
-__all__ = ["ENLARGEABLE", "METHODS", "History", "Row", "Table", "block", "grid_size", "table"]
+__all__ = ["METHODS", "History", "Row", "Table", "block", "missing_packages", "table"]
 
-METHODS = ("sobol", "random", "grid", "points", *adaptive.METHODS)
-ENLARGEABLE = ("sobol", "random")
-"""Methods that can fill what is added to a space as densely as the rest."""
+
+def _discover() -> dict[str, type[Table]]:
+    methods: dict[str, type[Table]] = {}
+    for file in pkgutil.iter_modules(__path__):
+        for kind in vars(importlib.import_module(f"{__name__}.{file.name}")).values():
+            if isinstance(kind, type) and issubclass(kind, Table) and "name" in vars(kind):
+                methods[kind.name] = kind
+    return dict(sorted(methods.items(), key=lambda item: (":" in item[0], item[0] != "sobol")))
+
+
+METHODS = _discover()
 
 
 def block(method: str) -> int | None:
-    """How many rows an adaptive method draws at a time; ``None``: all rows are there from the
-    beginning."""
-    return adaptive.BLOCK if method in adaptive.METHODS else None
+    """How many rows an adaptive method draws at a time; ``None``: rows do not depend on others."""
+    return METHODS[method].block
+
+
+def missing_packages(method: str) -> list[str]:
+    """Packages that ``method`` needs and that are not installed."""
+    needed = METHODS[method].packages
+    return [name for name in needed if importlib.util.find_spec(name) is None]
 
 
 def table(
     method: str,
-    space: Mapping[str, Dimension],
+    space: Space,
     seed: int,
     trials: int,
     points: Sequence[Mapping[str, Value]] = (),
     *,
     worst: float = 1.0,
 ) -> Table:
-    """The table of ``method``.
-
-    Args:
-        seed: 63 bits, the study's own.
-        trials: how many are wanted.
-        points: the rows of method ``points``.
-        worst: steps that an adaptive method takes for those of a trial that missed the target.
-    """
-    if method in adaptive.METHODS:
-        return Adaptive(method, space, seed, worst)
-    if method == "random":
-        return Uniform(space, seed)
-    if method == "grid":
-        return Grid(space, seed, trials)
-    return Points(points) if method == "points" else Sobol(space, seed)
+    """The table of ``method``; the other arguments are those of ``Request``."""
+    request = Request(space=space, seed=seed, trials=trials, points=points, worst=worst)
+    return METHODS[method](request)

@@ -1,26 +1,67 @@
-"""What a method of search is to a study: rows of a table, drawn when first asked for."""
+"""A method of search: how it makes a study's table, whose rows are drawn when first needed."""
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 from experiments.plan import Value
+from experiments.search.space import Dimension
 
+Space = Mapping[str, Dimension]
 Row = dict[str, Value]
-"""One value a tuned metaparameter."""
+"""A value for each tuned metaparameter."""
 
 History = Sequence[int | None]
-"""How the first rows of a table came out: steps to target, ``None``: worse than what is known."""
+"""Results of the first rows of a table: steps to target, or ``None`` for what is worse than the
+best that are exact."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What a table is made of."""
+
+    space: Space
+    seed: int
+    """63 bits, the study's own."""
+    trials: int
+    """How many are wanted."""
+    points: Sequence[Mapping[str, Value]] = ()
+    """Rows chosen by hand, for method ``points``."""
+    worst: float = 1.0
+    """Steps that an adaptive method takes for those of a trial that missed the target."""
 
 
 class Table(abc.ABC):
-    """Rows of one study's search. A row never changes, whatever other rows are asked for."""
+    """Rows of one study's search. A row never changes, whatever other rows are drawn.
+
+    A subclass with a ``name`` in a file of this folder is a method of search.
+    """
+
+    name: ClassVar[str]
+    """The method in experiment files."""
+    not_enlargeable: ClassVar[str] = ""
+    """Why it cannot fill what is added to a space as densely as the rest; empty: it can."""
+    alike: ClassVar[bool] = True
+    """Whether its trials are drawn alike, so that any ten of them stand for ten others."""
+    block: ClassVar[int | None] = None
+    """How many rows a method that learns draws at a time, each depending on all rows before the
+    block; ``None``: rows do not depend on others."""
+    rounds_up: ClassVar[bool] = False
+    """Whether its size follows from the trials wanted, and all of it is trained."""
+    least_ranges: ClassVar[int] = 0
+    """How many ranges must be tuned for it to work."""
+    packages: ClassVar[Sequence[str]] = ()
+    """Packages that must be installed for it."""
 
     size: int | None = None
-    """How many rows there are; ``None``: no end of them."""
-    block: int | None = None
-    """Where rows depend on earlier ones: on all those before their block of so many rows."""
+    """How many rows there are; ``None``: without end."""
+
+    def __init__(self, request: Request) -> None:
+        self.space = dict(sorted(request.space.items()))
+        self.seed = request.seed
 
     @abc.abstractmethod
     def rows(self, start: int, stop: int, history: History = ()) -> list[Row]:

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
 
-from experiments.search.base import History, Row, Table
-from experiments.search.space import Dimension
+from experiments.search.base import History, Request, Row, Space, Table
 from experiments.seeds import derive
 
 
-def levels(space: Mapping[str, Dimension], trials: int) -> dict[str, int]:
+def levels(space: Space, trials: int) -> dict[str, int]:
     """How many levels each dimension has in a grid of at least ``trials`` points.
 
     Fewer points only where all dimensions are choices or whole numbers, and have no more values.
@@ -35,26 +33,25 @@ def levels(space: Mapping[str, Dimension], trials: int) -> dict[str, int]:
     return counts
 
 
-def grid_size(space: Mapping[str, Dimension], trials: int) -> int:
-    """How many points the grid for so many trials has."""
-    counts = levels(space, trials)
-    return math.prod(len(space[name].levels(count)) for name, count in counts.items())
-
-
 class Grid(Table):
     """The order is seeded by the study."""
 
-    def __init__(self, space: Mapping[str, Dimension], seed: int, trials: int) -> None:
-        self.levels = {n: space[n].levels(count) for n, count in levels(space, trials).items()}
+    name = "grid"
+    not_enlargeable = "a grid has its own levels"
+    rounds_up = True
+
+    def __init__(self, request: Request) -> None:
+        super().__init__(request)
+        counts = levels(self.space, request.trials)
+        self.levels = {name: self.space[name].levels(n) for name, n in counts.items()}
         self.size: int = math.prod(map(len, self.levels.values()))
-        self._seed = seed
 
     def rows(self, start: int, stop: int, history: History = ()) -> list[Row]:  # noqa: ARG002
         return [self._point(cell) for cell in self._order[start:stop]]
 
     @functools.cached_property
     def _order(self) -> list[int]:
-        return sorted(range(self.size), key=lambda cell: derive(self._seed, "grid", cell))
+        return sorted(range(self.size), key=lambda cell: derive(self.seed, "grid", cell))
 
     def _point(self, cell: int) -> Row:
         row: Row = {}

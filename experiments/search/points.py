@@ -1,18 +1,20 @@
-"""Points that somebody has chosen, in the order of the file."""
+"""Points that are chosen by hand, in the order of the file."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-from experiments.plan import Value
-from experiments.search.base import History, Row, Table
+from experiments.search.base import History, Request, Row, Table
 
 
 class Points(Table):
     """The rows are given."""
 
-    def __init__(self, points: Sequence[Mapping[str, Value]]) -> None:
-        self._points = [dict(point) for point in points]
+    name = "points"
+    alike = False
+    not_enlargeable = "its points are chosen by hand"
+
+    def __init__(self, request: Request) -> None:
+        super().__init__(request)
+        self._points = [dict(point) for point in request.points]
         self.size = len(self._points)
 
     def rows(self, start: int, stop: int, history: History = ()) -> list[Row]:  # noqa: ARG002

@@ -9,12 +9,11 @@ keys elsewhere in the file changes none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
 
 import numpy as np
 
-from experiments.search.base import History, Row, Table
-from experiments.search.space import Dimension
+from experiments.search.base import History, Request, Row, Table
 
 _FIRST_BLOCK = 64
 
@@ -22,12 +21,11 @@ _FIRST_BLOCK = 64
 class Sobol(Table):
     """The points of one scrambled sequence."""
 
-    def __init__(self, space: Mapping[str, Dimension], seed: int) -> None:
-        """``seed``: 63 bits, the study's own."""
-        self.space = dict(sorted(space.items()))
+    name = "sobol"
+
+    def __init__(self, request: Request) -> None:
+        super().__init__(request)
         self._rows: list[Row] = []
-        self._seed = seed
-        self._sobol: object | None = None
 
     def rows(self, start: int, stop: int, history: History = ()) -> list[Row]:  # noqa: ARG002
         while len(self._rows) < stop:
@@ -40,7 +38,7 @@ class Sobol(Table):
         if not self.space:
             self._rows += [{} for _ in range(count)]
             return
-        points = self._engine().random(count)
+        points = self._engine.random(count)
         columns = [
             [dimension.value(u) for u in points[:, i].tolist()]
             for i, dimension in enumerate(self.space.values())
@@ -49,10 +47,9 @@ class Sobol(Table):
             dict(zip(self.space, row, strict=True)) for row in zip(*columns, strict=True)
         ]
 
+    @functools.cached_property
     def _engine(self):  # type: ignore[no-untyped-def]
         from scipy.stats import qmc
 
-        if self._sobol is None:
-            draw = np.random.Generator(np.random.PCG64(self._seed))
-            self._sobol = qmc.Sobol(len(self.space), scramble=True, seed=draw)
-        return self._sobol
+        generator = np.random.Generator(np.random.PCG64(self.seed))
+        return qmc.Sobol(len(self.space), scramble=True, seed=generator)

@@ -64,10 +64,10 @@ class Dimension:
         if scale == "discrete":
             return cls(scale="discrete", choices=_choices(values))
         low, high = _bounds(scale, values)
-        found = cls(scale=scale, bounds=(low, high))
-        if not math.isfinite(found.extent):
-            raise SpaceError(f"{scale}: {list(values)} is wider than numbers are")
-        return found
+        dimension = cls(scale=scale, bounds=(low, high))
+        if not math.isfinite(dimension.extent):
+            raise SpaceError(f"{scale}: {list(values)} is wider than a float can be")
+        return dimension
 
     def value(self, u: float) -> Value:
         """The value at ``u`` in [0, 1); within the bounds, whatever the rounding."""
@@ -157,8 +157,8 @@ class Dimension:
         if self.scale == "reverse_log" and end >= 1:
             return None
         bounds = (end, high) if side == "low" else (low, end)
-        found = Dimension(scale=self.scale, bounds=bounds)
-        return found if found.extent >= (1 + _LEAST_GROWTH) * self.extent else None
+        wider = Dimension(scale=self.scale, bounds=bounds)
+        return wider if wider.extent >= (1 + _LEAST_GROWTH) * self.extent else None
 
     def notation(self) -> dict[str, list[Value]]:
         """As an experiment file writes it; ``parse`` gives the same dimension back."""

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from experiments.search.base import History, Row, Table
-from experiments.search.space import Dimension
 from experiments.seeds import derive
 
 
@@ -13,14 +10,12 @@ class Uniform(Table):
     """Every coordinate is a hash of the seed, its name and its row: no generator's stream that
     another version of a library could change."""
 
-    def __init__(self, space: Mapping[str, Dimension], seed: int) -> None:
-        self.space = dict(sorted(space.items()))
-        self._seed = seed
+    name = "random"
 
     def rows(self, start: int, stop: int, history: History = ()) -> list[Row]:  # noqa: ARG002
         return [
             {
-                name: dimension.value(derive(self._seed, name, row) / 2**63)
+                name: dimension.value(derive(self.seed, name, row) / 2**63)
                 for name, dimension in self.space.items()
             }
             for row in range(start, stop)

@@ -141,8 +141,8 @@ def _trial(index: int) -> Trial:
 
 
 def _initialization(context: StudyContext, trial: Trial) -> Finding:
-    first, again = (dict(context.model(trial).named_parameters()) for _ in range(2))
-    same = all(torch.equal(value, again[name]) for name, value in first.items())
+    first, second = (dict(context.model(trial).named_parameters()) for _ in range(2))
+    same = all(torch.equal(value, second[name]) for name, value in first.items())
     return Finding(
         check="initialization",
         passed=same,
@@ -190,7 +190,7 @@ def _evaluation(context: StudyContext, trial: Trial) -> Finding:
     engine = ModuleEngine(
         dataclasses.replace(context, splits=sampled(context.splits, split)), [trial]
     )
-    examples = len(engine.setup.splits[split])
+    examples = len(engine.context.splits[split])
     unit = context.ghost_batch or 1
     ways: list[dict[str, float]] = []
     for chunk in dict.fromkeys((examples, max(unit, examples // 3), max(unit, 7))):

@@ -3,7 +3,7 @@
 How a trial is trained is read in four files, in this order:
 
 1. ``experiments/training/study_context.py``: the workload, its data, a freshly initialized model;
-2. ``experiments/engines/module.py``: how one model takes its steps and is evaluated;
+2. ``experiments/engines/module_run.py``: how one model takes its steps and is evaluated;
 3. ``experiments/training/stopping.py``: where a trial stands, and when it stops;
 4. ``experiments/training/loop.py``: this file.
 
@@ -56,7 +56,7 @@ class TrainingLoop:
         self, engine: Engine, hits: StudyHits, clock: Clock, observers: Sequence[Observer] = ()
     ) -> None:
         self.engine, self.hits, self.clock, self.observers = engine, hits, clock, observers
-        self.context = engine.setup
+        self.context = engine.context
         self.study = self.context.study
         self.rules = stopping_rules(self.study, hits)
         self.progress: dict[str, TrialProgress] = {}
@@ -155,7 +155,7 @@ class TrainingLoop:
         progress, step = evaluation.progress, evaluation.step
         if evaluation.hit and progress.hit is None:
             progress.hit, evaluation.first_hit = (step, progress.last), True
-            self.hits.add_own(evaluation.trial, step)
+            self.hits.add_of_pack(evaluation.trial, step)
         progress.last, progress.next = step, self._next_evaluation(step)
         return Measurement(
             trial=evaluation.trial.id,

@@ -126,7 +126,7 @@ class Training(Observer):
             try:
                 saved = PausedTrial.decode(paused[trial.id])
                 with fitting():
-                    self._engine.restore(row, gather(saved.state, self._engine.setup.device))
+                    self._engine.restore(row, gather(saved.state, self._engine.context.device))
             except MalformedError:
                 self._engine.restore(row, beginning)
                 continue

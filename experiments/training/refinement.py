@@ -86,7 +86,7 @@ class Refinement(Observer):
 
     def __init__(self, engine: Engine, hits: StudyHits) -> None:
         self._engine, self._hits = engine, hits
-        self._study = engine.setup.study
+        self._study = engine.context.study
         self.state = RefinementState(misses={}, brackets={}, refined={})
 
     def takes(self, trial: str) -> bool:

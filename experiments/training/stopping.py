@@ -79,7 +79,7 @@ class StudyHits:
         self.steps = sorted([*self.steps, *of_pack])
         self.least = min(self.least, least)
 
-    def add_own(self, trial: Trial, steps: int) -> None:
+    def add_of_pack(self, trial: Trial, steps: int) -> None:
         """A trial of this pack has reached the target; minima leave out those of other roles."""
         if trial.role in _MINIMA:
             self.of_pack.append(steps)

@@ -1,29 +1,27 @@
-"""Results in the form that another program reads.
+"""Results in the form that another program reads: one file for each kind.
 
-A kind is an entry of ``KINDS`` and a module beside this one, whose function takes the results, the
-folder to write and ``progress``.
+An exporter is ``export_NAME(results, output, **options) -> Exported`` (``results.extensions``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from results.errors import ResultsError
-from results.schema import nearest
+from results.storage.location import write_file, writing
 
-if TYPE_CHECKING:
-    from results.reader import Results
+MARK = "batchscale-export.json"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Exported:
     """What an export has done, or has done so far."""
 
-    kind: str
     output: str
     trials: int
     """Written, or there already."""
@@ -32,50 +30,53 @@ class Exported:
     measurements: int
     changed: int
     """Trials that were not there in this very form."""
+    next: str = ""
+    """The command that reads what was written."""
+    notes: Sequence[str] = ()
+    """What the user should know of it."""
 
 
 Progress = Callable[[Exported], None]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Kind:
-    """``home`` is ``module:function``: (results, output, progress) -> Exported."""
+class OutputFolder:
+    """A new or empty folder, or one that an export of this kind has made before.
 
-    home: str
-    summary: str
-
-
-KINDS: Mapping[str, Kind] = {
-    "tensorboard": Kind(
-        home="results.exports.tensorboard:write",
-        summary="a TensorBoard run a trial, with its metaparameters for the HPARAMS tab",
-    ),
-}
-
-
-def export(
-    kind: str, found: Results, output: str | Path, progress: Progress | None = None
-) -> Exported:
-    """Write ``found`` into the folder ``output``; the same again changes nothing.
+    A file in it marks it as an export's; a folder that holds anything else is never written.
 
     Raises:
-        ResultsError: no such kind, nothing to write, or a folder that is somebody else's.
+        ResultsError: it is a file, a URI, or holds what no export of this kind has written.
     """
-    known(kind)
-    module, function = KINDS[kind].home.split(":")
-    done: Exported = getattr(import_module(module), function)(found, output, progress)
-    return done
 
+    def __init__(self, path: str | Path, kind: str) -> None:
+        self.path = Path(path)
+        self._kind = kind
+        if "://" in str(path):
+            raise ResultsError(
+                f"cannot export to {path}: it is not a local folder",
+                hint="export to a folder here, then copy it",
+            )
+        if os.path.exists(self.path) and not os.path.isdir(self.path):
+            raise ResultsError(
+                f"cannot export to {path}: it is a file", hint="name a new or empty folder"
+            )
+        self.content = self._read()
+        if not self.content and os.path.isdir(self.path) and any(self.path.iterdir()):
+            raise ResultsError(
+                f"{path} holds files that no export to {kind} has written; nothing was changed",
+                hint="name a new or empty folder",
+            )
 
-def known(kind: str) -> None:
-    """Refuse what is no kind of export, before anything is read.
+    def mark(self, content: dict[str, Any]) -> None:
+        """Mark the folder as an export's, with what the next export has to know of this one."""
+        self.content = {"export": self._kind, **content}
+        text = json.dumps(self.content, indent=1, sort_keys=True) + "\n"
+        with writing(self.path):
+            write_file(str((self.path / MARK).absolute()), text.encode())
 
-    Raises:
-        ResultsError: it is none.
-    """
-    if kind not in KINDS:
-        near = nearest(kind, KINDS)
-        raise ResultsError(
-            f"there is no export of {kind!r}",
-            hint=f"did you mean {near}?" if near else f"one of {', '.join(KINDS)}",
-        )
+    def _read(self) -> dict[str, Any]:
+        try:
+            content = json.loads((self.path / MARK).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return content if isinstance(content, dict) and content.get("export") == self._kind else {}

@@ -1,70 +1,141 @@
-"""Data of others, and of one's own from elsewhere, brought into a results folder.
+"""Data from elsewhere, imported into a results folder: one file for each kind.
 
-A kind is an entry of ``KINDS`` and a module beside this one, whose function takes the path and the
-results folder, and the options that the entry names. It reads and checks everything before it
-writes anything (``results.imports.commit_import``).
+An importer is ``import_NAME(path, results, **options) -> Imported`` (``results.extensions``). It
+reads and checks everything, then writes with ``commit_import``: all of it or nothing, never twice.
+
+An import is one experiment of the results folder. Its trials go into one file, which replaces the
+files of an earlier import of the same experiment: readers switch from one to the other at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from importlib import import_module
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow.compute as pc
 
 from results.errors import ResultsError
-from results.schema import nearest
+from results.schema import SCHEMAS, table
+from results.storage.dataset import dataset, encode
+from results.storage.location import Location
+from results.storage.names import experiment_name
+from results.storage.rows import KEYS, latest
+from results.store import Store
 
-if TYPE_CHECKING:
-    from results.imports.commit_import import Imported
-
-
-@dataclass(frozen=True, kw_only=True)
-class Kind:
-    """``home`` is ``module:function``: (path, results, **options) -> Imported."""
-
-    home: str
-    summary: str
-    options: tuple[str, ...] = ()
+Rows = Sequence[dict[str, Any]]
+_OTHER_NAME = "import under another name: --name NAME"
 
 
-KINDS: Mapping[str, Kind] = {
-    "csv": Kind(
-        home="results.imports.csv_file:take_in",
-        summary="a CSV or Parquet file: batch_size and steps, or whole curves",
-        options=("columns", "name", "citation", "licence"),
-    ),
-    "mlperf": Kind(
-        home="results.imports.mlperf:take_in",
-        summary="reference convergence points: a checkout of mlcommons/logging",
-        options=("columns", "name"),
-    ),
-    "shallue": Kind(
-        home="results.imports.shallue:take_in",
-        summary="the release of Shallue et al. 2019, unpacked; what is done is not done again",
-        options=("progress",),
-    ),
-}
+@dataclass
+class Imported:
+    """What an import has done so far."""
+
+    experiment: str
+    results: str
+    studies: int = 0
+    added: int = 0
+    """Trials that this import wrote."""
+    recorded: int = 0
+    """Trials that were there before."""
+    measurements: int = 0
+    refused: list[tuple[str, str]] = field(default_factory=list)
+    """Name and reason of what cannot be imported, where an import goes on without it."""
+    ignored: list[str] = field(default_factory=list)
+    """Files and folders that do not belong to the data."""
+
+    @property
+    def trials(self) -> int:
+        """All that are there now."""
+        return self.added + self.recorded
+
+    @property
+    def fresh(self) -> bool:
+        """Whether this import wrote anything."""
+        return self.added > 0
 
 
-def take_in(kind: str, path: str | Path, results: str | Path, **options: Any) -> Imported:
-    """Bring ``path`` into the folder or URI ``results``; an option that is None is not given.
+def commit_import(
+    results: str | Path | Location,
+    *,
+    experiment: str,
+    sources: Rows,
+    studies: Rows,
+    trials: Rows,
+    measurements: Rows = (),
+) -> Imported:
+    """Write one import as ``experiment``; the same again (by the sources' checksums) is a no-op.
+
+    An import of the same experiment with other rows replaces the earlier one. A crash at any moment
+    leaves the trials of the one or of the other.
 
     Raises:
-        ResultsError: no such kind, an option that it does not have, or rows that have no place.
+        ResultsError: a sweep has that name, or the disk cannot be written; nothing is changed then.
     """
-    if kind not in KINDS:
-        near = nearest(kind, KINDS)
+    experiment_name(experiment)
+    stamp = {"experiment": experiment, "run": uuid.uuid4().hex[:16], "time": datetime.now(UTC)}
+    rows = {"sources": sources, "studies": studies, "measurements": measurements, "trials": trials}
+    tables = {
+        name: table(name, [_stamped(name, row, stamp) for row in given])
+        for name, given in rows.items()
+    }
+    store = Store(results)
+    location = store.location
+    done = Imported(experiment, store.root, studies=len(studies), measurements=len(measurements))
+    old = {name: location.files(f"{name}/{experiment}", ".parquet") for name in SCHEMAS}
+    replacing = bool(old["trials"])
+    if replacing and _is_recorded(location, experiment, sources, trials):
+        done.recorded = len(trials)
+        return done
+    file = f"{experiment}/{stamp['time']:%Y%m%dT%H%M%S%f}-{stamp['run']}.parquet"
+    # The checksum says what the trials are of: it is written after them where there are others, and
+    # before them where there are none, since trials without a source are those of a sweep.
+    order = ["sources", "studies", "measurements", "trials"]
+    for name in order[1:] + order[:1] if replacing else order:
+        if tables[name].num_rows:
+            replaces = [old_file.name.rsplit("/", 1)[1] for old_file in old[name]]
+            data = encode(tables[name], replaces if name == "trials" else [])
+            location.write(f"{name}/{file}", data)
+    for old_files in old.values():
+        for old_file in old_files:
+            location.delete(old_file.name)
+    done.added = len(trials)
+    return done
+
+
+def _is_recorded(location: Location, experiment: str, sources: Rows, trials: Rows) -> bool:
+    """Whether these very rows are in the results folder.
+
+    Raises:
+        ResultsError: the rows there were not imported, or from another place.
+    """
+    recorded = dataset(location, "sources", [experiment]).to_table()
+    last = latest(recorded, KEYS["sources"]).to_pylist()
+    if not last:
         raise ResultsError(
-            f"there is no import of {kind!r}",
-            hint=f"did you mean {near}?" if near else f"one of {', '.join(KINDS)}",
+            f"experiment {experiment!r} of {location.root} was not imported, and stays as it is",
+            hint=_OTHER_NAME,
         )
-    given = {name: value for name, value in options.items() if value}
-    for name in given:
-        if name not in KINDS[kind].options:
-            told = "map" if name == "columns" else name
-            raise ResultsError(f"import {kind} has no option --{told}", hint="leave it out")
-    module, function = KINDS[kind].home.split(":")
-    found: Imported = getattr(import_module(module), function)(Path(path), results, **given)
-    return found
+    ids = dataset(location, "trials", [experiment]).to_table(columns=["trial"])["trial"]
+    same = set(pc.unique(ids).to_pylist()) == {row["trial"] for row in trials}
+    if same and _facts(last, "checksum") == _facts(sources, "checksum"):
+        return True
+    if _facts(last, "address") != _facts(sources, "address"):
+        raise ResultsError(
+            f"experiment {experiment!r} of {location.root} was imported from "
+            f"{last[0]['address']}, and stays as it is",
+            hint=_OTHER_NAME,
+        )
+    return False
+
+
+def _stamped(name: str, row: dict[str, Any], stamp: dict[str, Any]) -> dict[str, Any]:
+    columns = SCHEMAS[name].names
+    return {**row, **{key: value for key, value in stamp.items() if key in columns}}
+
+
+def _facts(sources: Rows, name: str) -> set[tuple[str, str | None]]:
+    return {(row["source"], row.get(name)) for row in sources}

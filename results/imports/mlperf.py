@@ -1,6 +1,6 @@
-"""``import mlperf``: the reference convergence points in a checkout of mlcommons/logging.
+"""reference convergence points: a checkout of mlcommons/logging
 
-They lie in ``mlperf_logging/rcp_checker/<usage>_<version>/rcps_<benchmark>.json``. Versions repeat
+They are in ``mlperf_logging/rcp_checker/<usage>_<version>/rcps_<benchmark>.json``. Versions repeat
 the points of those before: the newest of each benchmark is taken, also where it was renamed.
 """
 
@@ -13,14 +13,14 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from results.errors import ResultsError
-from results.imports.commit_import import Imported, land
-from results.imports.convergence import Point, rows
-from results.imports.units import UNITS, Unit, unit_of
+from results.extensions import Option
+from results.imports import Imported, commit_import
+from results.imports.support.mlperf_points import UNITS, Point, Unit, rows, unit_of
+from results.storage.location import Location
 
-NAME = "mlperf"
 _FOLDER = re.compile(r"(?:training_|hpc_)?(\d+(?:\.\d+)+)")
 _PLACES = ("mlperf_logging/rcp_checker", "rcp_checker", ".")
 _RENAMED = {"gnn": "rgat", "sd": "stable_diffusion", "ssd": "retinanet"}
@@ -37,21 +37,26 @@ class _DoubledError(Exception):
     """A JSON object that has a key twice; the later one would hide the other."""
 
 
-def take_in(
+def import_mlperf(
     path: Path,
-    results: str | Path,
+    results: str | Path | Location,
     *,
-    columns: Mapping[str, str] | None = None,
-    name: str | None = None,
+    columns: Annotated[
+        Mapping[str, str] | None,
+        Option(
+            help="The unit of a benchmark that has none here: --map new_benchmark=sample.",
+            flag="--map",
+            metavar="BENCHMARK=UNIT",
+        ),
+    ] = None,
+    name: Annotated[
+        str | None, "The experiment that the rows become, and their source; else mlperf."
+    ] = None,
 ) -> Imported:
-    """Bring the points of the newest version of each benchmark into ``results``.
-
-    Args:
-        columns: the unit of benchmarks that are not known here: ``{"new_one": "sample"}``.
-        name: of the experiment and the source: ``mlperf`` unless given.
+    """Import the points of the newest version of each benchmark into ``results``.
 
     Raises:
-        ResultsError: there are none, or an entry that has no place; nothing is written.
+        ResultsError: there are none, or an entry that cannot be placed; nothing is written.
     """
     units = _units(columns or {})
     newest = _newest(path)
@@ -63,14 +68,14 @@ def take_in(
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
         raise ResultsError(
             f"{wrong[0]}{more}",
-            hint="mend or remove what it names; a benchmark of which the unit is missing takes "
-            "--map BENCHMARK=UNIT, one of " + ", ".join(UNITS),
+            hint="correct or remove that entry; a unit that is missing is given by "
+            f"--map BENCHMARK=UNIT, one of {', '.join(UNITS)}",
         )
-    called = name or NAME
-    studies, trials = rows(called, points)
+    experiment = name or "mlperf"
+    studies, trials = rows(experiment, points)
     files = [file for _, file, _ in newest.values()]
     source = {
-        "source": called,
+        "source": experiment,
         "citation": "MLPerf Training reference convergence points, MLCommons; Mattson et al., "
         "MLPerf Training Benchmark, MLSys 2020 (arXiv:1910.01500)",
         "licence": "Apache-2.0",
@@ -79,7 +84,9 @@ def take_in(
         "notes": "newest version of each benchmark; "
         + ", ".join(sorted(f"{file.parent.name}/{file.name}" for file in files)),
     }
-    return land(results, experiment=called, sources=[source], studies=studies, trials=trials)
+    return commit_import(
+        results, experiment=experiment, sources=[source], studies=studies, trials=trials
+    )
 
 
 def _units(given: Mapping[str, str]) -> dict[str, Unit]:
@@ -97,25 +104,20 @@ def _newest(path: Path) -> dict[str, tuple[Version, Path, dict[str, Any]]]:
     """Benchmark to the version, file and entries of its newest version."""
     if not os.path.isdir(path):
         raise ResultsError(f"there is no folder {path}", hint="a checkout of mlcommons/logging")
-    found: dict[str, tuple[Version, Path, dict[str, Any]]] = {}
+    newest: dict[str, tuple[Version, Path, dict[str, Any]]] = {}
     for version, file in _files(path):
-        entries = _read(file)
-        for benchmark in dict.fromkeys(
-            _benchmark(file, *pair, version) for pair in entries.items()
-        ):
-            own = {
-                key: entry
-                for key, entry in entries.items()
-                if _benchmark(file, key, entry, version) == benchmark
-            }
-            if benchmark not in found or version > found[benchmark][0]:
-                found[benchmark] = (version, file, own)
-    if not found:
+        by_benchmark: dict[str, dict[str, Any]] = {}
+        for key, entry in _read(file).items():
+            by_benchmark.setdefault(_benchmark(file, key, entry, version), {})[key] = entry
+        for benchmark, entries in by_benchmark.items():
+            if benchmark not in newest or version > newest[benchmark][0]:
+                newest[benchmark] = (version, file, entries)
+    if not newest:
         raise ResultsError(
             f"{path} holds no rcps_<benchmark>.json in a folder training_<version>",
             hint="a checkout of mlcommons/logging has them in mlperf_logging/rcp_checker",
         )
-    return found
+    return newest
 
 
 def _files(path: Path) -> Iterator[tuple[Version, Path]]:
@@ -126,34 +128,33 @@ def _files(path: Path) -> Iterator[tuple[Version, Path]]:
 
 
 def _read(file: Path) -> dict[str, Any]:
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            names = [name for name, _ in pairs]
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        names = [name for name, _ in pairs]
+        if len(set(names)) < len(names):
             raise _DoubledError(next(name for name in names if names.count(name) > 1))
-        return found
+        return dict(pairs)
 
     try:
-        entries = json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=once)
+        entries = json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=unique)
     except _DoubledError as error:
-        raise ResultsError(f"{file}: {error.args[0]!r} occurs twice", hint=_MEND) from error
+        raise ResultsError(f"{file}: {error.args[0]!r} occurs twice", hint=_CORRECT) from error
     except UnicodeDecodeError as error:
-        raise ResultsError(f"{file} is not UTF-8 text", hint=_MEND) from error
+        raise ResultsError(f"{file} is not UTF-8 text", hint=_CORRECT) from error
     except json.JSONDecodeError as error:
         raise ResultsError(
-            f"{file} line {error.lineno}: not JSON: {error.msg}", hint=_MEND
+            f"{file} line {error.lineno}: not JSON: {error.msg}", hint=_CORRECT
         ) from error
     if not isinstance(entries, dict):
-        raise ResultsError(f"{file} is not an object of entries by name", hint=_MEND)
+        raise ResultsError(f"{file} is not an object of entries by name", hint=_CORRECT)
     return entries
 
 
-_MEND = "mend that file or take it away: nothing was written"
+_CORRECT = "correct or remove that file; nothing was written"
 
 
 def _benchmark(file: Path, key: str, entry: Any, version: Version) -> str:
     if not isinstance(entry, dict) or not isinstance(entry.get("Benchmark"), str):
-        raise ResultsError(f"{file}: {key} has no Benchmark", hint=_MEND)
+        raise ResultsError(f"{file}: {key} has no Benchmark", hint=_CORRECT)
     name = str(entry["Benchmark"])
     return name if name == "ssd" and version < _SSD else _RENAMED.get(name, name)
 
@@ -166,7 +167,7 @@ def _points(
     units: Mapping[str, Unit],
     wrong: list[str],
 ) -> Iterator[Point]:
-    """The points of a benchmark; what cannot be one is said in ``wrong``."""
+    """The points of a benchmark; ``wrong`` gets a line for each entry that is none."""
     for key, entry in entries.items():
         samples = "samples to converge" in entry
         values = entry.get("samples to converge" if samples else "Epochs to converge")
@@ -180,18 +181,18 @@ def _points(
         elif bad := [value for value in values if not _positive(value)]:
             why = f"{bad[0]!r} is not a number above 0"
         elif not isinstance(used, dict):
-            why = "its Hyperparams are no object"
+            why = "its Hyperparams are not an object"
         elif unit is None:
-            why = f"what {benchmark} counts in under that name is not known"
+            why = f"the unit that {benchmark} counts in is not known"
         elif unit == "epoch" and max(values) > _EPOCHS:
-            why = f"{max(values):g} is no number of epochs"
+            why = f"{max(values):g} cannot be a number of epochs"
         elif unit in ("sample", "token") and min(values) < size:
             why = f"{min(values):g} {unit}s are less than one batch of {size}"
         if why is not None or unit is None:
             wrong.append(f"{file}: {key}: {why}")
             continue
         optimizer = used.get("opt_name", used.get("optimizer"))
-        told = {name: entry[name] for name in ("Creator", "When", "Platform") if name in entry}
+        facts = {name: entry[name] for name in ("Creator", "When", "Platform") if name in entry}
         yield Point(
             benchmark=benchmark,
             version=version,
@@ -202,7 +203,7 @@ def _points(
             optimizer=str(optimizer).lower() if optimizer else None,
             precision=str(entry["Precision"]).lower() if "Precision" in entry else None,
             metaparameters=used,
-            published={"benchmark": entry["Benchmark"], "version": file.parent.name, **told},
+            published={"benchmark": entry["Benchmark"], "version": file.parent.name, **facts},
         )
 
 

@@ -1,12 +1,13 @@
-"""The release of Shallue et al. 2019 as a results dataset: 454 studies, 194,399 trials.
+"""the release of Shallue et al. 2019, unpacked; what is done is not done again
 
-Trials keep their authors' status. Their steps to a target are not recorded: ``with_target`` finds
-them in the measurements. ``round`` is 0 for the trials up to the N-th COMPLETE one by id
-(``trials_wanted``), the ones that the paper is made of, and 1 for those after it.
+It becomes a results dataset of 454 studies and 194,399 trials. Trials keep their authors' status.
+Their steps to a target are not recorded: ``with_target`` computes them from the measurements.
+``round`` is 0 for the trials up to the N-th COMPLETE one by id (``trials_wanted``), on which the
+paper rests, and 1 for those after it.
 
-Each workload is an experiment, so that reading one leaves the others' files alone. The trials of a
-commit are a few hundred, and each commit is whole: killed at any moment, the same call does the
-rest. A trial is known by its folder's name.
+Each workload is an experiment, so that reading one opens no file of another. The trials of a commit
+are a few hundred, and each commit is whole: killed at any moment, the same call does the rest. The
+name of a trial's folder identifies it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
@@ -25,10 +26,10 @@ import pyarrow.compute as pc
 
 from results.counts import count
 from results.errors import ResultsError
-from results.imports import shallue_facts as facts
-from results.imports.shallue_points import points
-from results.imports.shallue_tree import (
-    Passed,
+from results.imports import Imported
+from results.imports.support import shallue_facts as facts
+from results.imports.support.shallue_points import points
+from results.imports.support.shallue_tree import (
     StudyFolder,
     TrialFolder,
     read_trial,
@@ -37,7 +38,7 @@ from results.imports.shallue_tree import (
     trial_ids,
 )
 from results.run_state.claims import Claim, Claims
-from results.schema import TRIALS
+from results.schema import METAPARAMETERS, TRIALS
 from results.storage.location import Location
 from results.store import Store
 
@@ -46,44 +47,7 @@ _BYTES = 24 << 20
 _TRIALS = 4096
 
 
-@dataclass
-class Imported:
-    """What an import has done, and what it left."""
-
-    results: str = ""
-    studies: int = 0
-    added: int = 0
-    """Trials that this import wrote."""
-    known: int = 0
-    """Trials that were there before."""
-    measurements: int = 0
-    """Of the trials that this import wrote."""
-    passed: Passed = field(default_factory=Passed)
-    experiment: str = f"{facts.SOURCE}-*"
-    """Each workload is one."""
-
-    @property
-    def trials(self) -> int:
-        """All that are there now."""
-        return self.added + self.known
-
-    @property
-    def fresh(self) -> bool:
-        """Whether this import wrote anything."""
-        return self.added > 0
-
-    @property
-    def refused(self) -> list[tuple[str, str]]:
-        """Name and reason of each study and trial that cannot be placed."""
-        return self.passed.refused
-
-    @property
-    def ignored(self) -> list[str]:
-        """Files and folders that are none of the release's."""
-        return self.passed.ignored
-
-
-def take_in(
+def import_shallue(
     path: str | Path,
     results: str | Path | Location,
     progress: Callable[[Imported], None] | None = None,
@@ -95,23 +59,37 @@ def take_in(
 
     Raises:
         ResultsError: no study in the release's layout, another import under way in ``results``, or
-            a disk that refuses.
+            the disk cannot be written.
     """
     root = root_of(path)
     store = Store(results)
-    done = Imported(results=store.root)
-    with _alone(store) as claim, ThreadPoolExecutor(1) as writer:
-        found = studies(root, done.passed)
-        done.studies = len(found)
-        workloads = groupby(found, key=lambda study: study.workload)
-        pending: Future[_Written] | None = None
-        for commit in chain.from_iterable(_commits(store, [*own], done) for _, own in workloads):
+    done = Imported(f"{facts.SOURCE}-*", store.root)  # each workload is an experiment
+
+    def add(written: Imported) -> None:
+        done.added += written.added
+        done.measurements += written.measurements
+        done.refused += written.refused
+        if progress is not None:
+            progress(done)
+        if not claim.renew({}):
+            raise ResultsError(
+                f"another process took over this import: {count(done.added, 'trial', 'are')} "
+                "written",
+                hint="give the same command again when it has ended",
+            )
+
+    with _claimed(store) as claim, ThreadPoolExecutor(1) as writer:
+        folders = studies(root, done)
+        done.studies = len(folders)
+        workloads = groupby(folders, key=lambda study: study.workload)
+        pending: Future[Imported] | None = None
+        for commit in chain.from_iterable(_commits(store, [*part], done) for _, part in workloads):
             # One is written while the next is read: two in memory, never more.
             if pending is not None:
-                _take(done, pending.result(), progress, claim)
+                add(pending.result())
             pending = writer.submit(_write, store, commit)
         if pending is not None:
-            _take(done, pending.result(), progress, claim)
+            add(pending.result())
     return done
 
 
@@ -132,33 +110,8 @@ class _Commit:
         return self.bytes >= _BYTES or len(self.rows) >= _TRIALS
 
 
-@dataclass(frozen=True)
-class _Written:
-    trials: int
-    measurements: int
-    refused: list[tuple[str, str]]
-
-
-def _take(
-    done: Imported,
-    written: _Written,
-    progress: Callable[[Imported], None] | None,
-    claim: Claim,
-) -> None:
-    done.added += written.trials
-    done.measurements += written.measurements
-    done.passed.refused += written.refused
-    if progress is not None:
-        progress(done)
-    if not claim.renew({}):
-        raise ResultsError(
-            f"another process took over this import: {count(done.added, 'trial', 'are')} written",
-            hint="give the same command again when it has ended",
-        )
-
-
 @contextmanager
-def _alone(store: Store) -> Iterator[Claim]:
+def _claimed(store: Store) -> Iterator[Claim]:
     claim = Claims(store.location).take(f"import-{facts.SOURCE}", [])
     if claim is None:
         raise ResultsError(
@@ -171,35 +124,33 @@ def _alone(store: Store) -> Iterator[Claim]:
         claim.release()
 
 
-def _commits(store: Store, own: list[StudyFolder], done: Imported) -> Iterator[_Commit]:
+def _commits(store: Store, folders: list[StudyFolder], done: Imported) -> Iterator[_Commit]:
     """The trials of a workload that the store lacks, a commit's worth at a time."""
-    experiment = f"{facts.SOURCE}-{own[0].workload}"
-    rows = {study.name: study_row(study, experiment) for study in own}
+    experiment = f"{facts.SOURCE}-{folders[0].workload}"
+    rows = {study.name: study_row(study, experiment) for study in folders}
     before = set(store.studies(experiment)["study"])
     if not before:
         store.add_sources([{**facts.ABOUT, "experiment": experiment}])
-    new = [row for row in rows.values() if row["study"] not in before]
-    if new:
-        store.add_studies(new)
+    store.add_studies([row for row in rows.values() if row["study"] not in before])
     recorded = store.trials(experiment, ["trial", "status"])
-    known = dict(zip(recorded["trial"], recorded["status"], strict=True))
+    statuses = dict(zip(recorded["trial"], recorded["status"], strict=True))
     commit = _Commit(experiment, [], [])
-    for study in own:
+    for study in folders:
         group = {name: value for name, value in rows[study.name].items() if name in TRIALS.names}
         complete = 0
-        for trial_id in trial_ids(study, done.passed):
-            turn = int(complete >= group["trials_wanted"])
-            status = known.get(_id(f"{study.name}/{trial_id}"))
+        for trial_id in trial_ids(study, done):
+            status = statuses.get(_id(f"{study.name}/{trial_id}"))
             if status is not None:
-                done.known += 1
+                done.recorded += 1
             else:
-                trial = read_trial(study, trial_id, done.passed)
+                trial = read_trial(study, trial_id, done)
                 if trial is None:
                     continue
+                turn = int(complete >= group["trials_wanted"])
                 try:
                     commit.add({**group, **trial_row(study, trial), "round": turn}, trial)
                 except ValueError as error:
-                    done.passed.refused.append((trial.name, str(error)))
+                    done.refused.append((trial.name, str(error)))
                     continue
                 status = trial.status
             complete += status == "COMPLETE"
@@ -210,7 +161,7 @@ def _commits(store: Store, own: list[StudyFolder], done: Imported) -> Iterator[_
         yield commit
 
 
-def _write(store: Store, commit: _Commit) -> _Written:
+def _write(store: Store, commit: _Commit) -> Imported:
     table, refused = points(commit.trials)
     names = pa.array([row["trial"] for row in commit.rows])
     of_study = pa.array([row["study"] for row in commit.rows]).dictionary_encode()
@@ -227,8 +178,13 @@ def _write(store: Store, commit: _Commit) -> _Written:
     }
     kept = [row for at, row in enumerate(commit.rows) if at not in refused]
     store.commit_columns(commit.experiment, measurements=pa.table(measured), trials=kept)
-    why = [(commit.trials[at].name, reason) for at, reason in sorted(refused.items())]
-    return _Written(len(kept), table.num_rows, why)
+    return Imported(
+        commit.experiment,
+        store.root,
+        added=len(kept),
+        measurements=table.num_rows,
+        refused=[(commit.trials[at].name, reason) for at, reason in sorted(refused.items())],
+    )
 
 
 def study_row(study: StudyFolder, experiment: str) -> dict[str, Any]:
@@ -236,7 +192,7 @@ def study_row(study: StudyFolder, experiment: str) -> dict[str, Any]:
     dataset, model = facts.plain_name(study.dataset), facts.plain_name(study.model)
     goal = None if study.collection else facts.goal(study.dataset, study.model)
     examples = None if study.collection else facts.TRAIN_EXAMPLES.get(study.dataset)
-    space = search_space(study)
+    space, steps = search_space(study), study.train_steps
     decays = any(name in space for name in ("decay", "decay_steps"))
     return {
         "experiment": experiment,
@@ -250,21 +206,15 @@ def study_row(study: StudyFolder, experiment: str) -> dict[str, Any]:
         "batch_size": study.batch_size,
         "fields": {"collection": study.collection} if study.collection else None,
         "trials_wanted": facts.trials_wanted(study.dataset, study.model, study.optimizer),
-        "budget_steps": study.train_steps or None,
+        "budget_steps": steps or None,
         "train_examples": examples,
         "stop_at_target": False,
         "search": "quasi_random",
         "targets": [goal] if goal else None,
         "search_space": space,
-        "dimensions": len([one for one in space.values() if isinstance(one, Mapping)]),
-        "budget": _budget(study.train_steps),
+        "dimensions": sum(isinstance(domain, Mapping) for domain in space.values()),
+        "budget": f"{steps} {'step' if steps == 1 else 'steps'}" if steps else "a time budget",
     }
-
-
-def _budget(steps: int | None) -> str:
-    if not steps:
-        return "a time budget"
-    return f"{steps} {'step' if steps == 1 else 'steps'}"
 
 
 def search_space(study: StudyFolder) -> dict[str, Any]:
@@ -300,13 +250,13 @@ def trial_row(study: StudyFolder, trial: TrialFolder) -> dict[str, Any]:
         ValueError: a metaparameter that its column cannot hold.
     """
     used = {facts.METAPARAMETERS.get(name, name): v for name, v in trial.parameters.items()}
-    own = {name: _own(name, value) for name, value in used.items() if name in _OWN}
+    columns = {name: _number(name, value) for name, value in used.items() if name in METAPARAMETERS}
     return {
-        **own,
+        **columns,
         "trial": _id(trial.name),
         "index": trial.trial_id,
         "role": "search",
-        "effective_learning_rate": _effective(study.optimizer, own),
+        "effective_learning_rate": _effective(study.optimizer, columns),
         "metaparameters": used,
         "status": trial.status,
         "stop_reason": facts.STOP_REASONS[trial.status],
@@ -315,26 +265,18 @@ def trial_row(study: StudyFolder, trial: TrialFolder) -> dict[str, Any]:
     }
 
 
-_OWN = (
-    *("learning_rate", "momentum", "weight_decay", "label_smoothing"),
-    *("decay_steps", "end_factor", "warmup_steps"),
-)
-
-_WHOLE = {name for name in _OWN if pa.types.is_integer(TRIALS.field(name).type)}
-
-
-def _own(name: str, value: float | int | str | bool) -> float | int:
-    whole = name in _WHOLE
+def _number(name: str, value: float | int | str | bool) -> float | int:
+    whole = pa.types.is_integer(TRIALS.field(name).type)
     if isinstance(value, (str, bool)) or (whole and value % 1):
         raise ValueError(
-            f"metadata.json: {name} is {value!r}, no {'whole ' if whole else ''}number"
+            f"metadata.json: {name} is {value!r}, not a {'whole ' if whole else ''}number"
         )
     return int(value) if whole else float(value)
 
 
-def _effective(optimizer: str, own: Mapping[str, Any]) -> float | None:
+def _effective(optimizer: str, columns: Mapping[str, Any]) -> float | None:
     """learning rate / (1 - momentum)."""
-    rate, momentum = own.get("learning_rate"), own.get("momentum")
+    rate, momentum = columns.get("learning_rate"), columns.get("momentum")
     if optimizer == "sgd":
         momentum = 0.0
     if rate is None or momentum is None or momentum >= 1:

@@ -9,12 +9,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from results.storage.location import Location
-from results.storage.names import is_plain
-from results.store import experiment_name
+from results.storage.names import experiment_name, is_plain
 
 FOLDER = "checkpoints"
 _SUFFIX = ".snapshot"
-_ASIDE = ".trial"
+_PAUSED = ".trial"
 _BETWEEN = ","
 
 
@@ -46,24 +45,24 @@ class Checkpoints:
 
     def keep_paused(self, study: str, trial: str, data: bytes) -> None:
         """Keep what a trial needs to go on."""
-        self.location.write(_aside(study, trial), data)
+        self.location.write(_paused(study, trial), data)
 
     def paused(self, study: str, trial: str) -> bytes | None:
         """What a trial needs to go on, ``None`` if it is not paused."""
-        return self.location.read(_aside(study, trial))
+        return self.location.read(_paused(study, trial))
 
     def drop(self, study: str, trials: Iterable[str]) -> None:
         """Forget those trials of a study."""
         for trial in trials:
-            self.location.delete(_aside(study, trial))
+            self.location.delete(_paused(study, trial))
 
     def drop_all(self, studies: Iterable[str]) -> None:
         """Forget all trials of those studies that are paused."""
         chosen = set(studies)
-        for name in self._names(_ASIDE):
+        for name in self._names(_PAUSED):
             study, _, trial = name.partition(_BETWEEN)
             if study in chosen and is_plain(trial):
-                self.location.delete(_aside(study, trial))
+                self.location.delete(_paused(study, trial))
 
     def _names(self, suffix: str) -> Iterator[str]:
         """What precedes ``suffix`` in the names of the folder's own files."""
@@ -71,8 +70,8 @@ class Checkpoints:
             yield file.name[len(FOLDER) + 1 : -len(suffix)]
 
 
-def _aside(study: str, trial: str) -> str:
-    return f"{FOLDER}/{experiment_name(study)}{_BETWEEN}{experiment_name(trial)}{_ASIDE}"
+def _paused(study: str, trial: str) -> str:
+    return f"{FOLDER}/{experiment_name(study)}{_BETWEEN}{experiment_name(trial)}{_PAUSED}"
 
 
 def _name(pack: str) -> str:

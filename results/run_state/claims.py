@@ -1,16 +1,16 @@
 """Claims divide the work of one results folder between any number of workers.
 
 While a pack runs, its worker keeps ``claims/<pack>.json``, created exclusively and renewed every
-10 s with the step and last metric of its trials. A claim is free when it has been silent for two
-minutes, or at once when its worker ran on this machine and is gone. Whoever takes a free claim
-replaces the file; its former owner finds so (``held``) and does not commit.
+10 s with the step and last metric of its trials. A claim is free when it was not renewed for two
+minutes, or at once when its worker ran on this machine and has ended. A worker that takes a free
+claim replaces the file; the former owner detects that (``held``) and does not commit.
 
-The owner renews through its open file. Once the file was replaced, that writes into one that
-nobody reads, so an owner that slept can never overwrite the claim of the next. Taking and
-releasing happen under one lock of the folder, which the system drops if its holder dies.
+The owner renews through its open file. After a replacement that is a file which nobody reads, so a
+suspended owner can never overwrite the claim of its successor. Taking and releasing happen under
+one lock of the folder, which the system releases if its holder dies.
 
-Object stores have no exclusive creation: there a claim always succeeds and only tells ``status``
-what runs. One driver at a time is to write there.
+Object stores have no exclusive creation: there a claim always succeeds and only informs ``status``.
+Only one driver at a time may write there.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from results.errors import ResultsError
-from results.run_state import processes
 from results.run_state.claim_files import LARGEST_BYTES, parse
+from results.run_state.processes import alive, identify
 from results.storage.location import File, Location, writing
 from results.storage.names import RULE, is_plain
 
@@ -91,7 +91,7 @@ class Claim:
         self._write()
 
     def held(self) -> bool:
-        """Whether nobody took it: only then may its trials be committed."""
+        """Whether no other worker took it: only then may its trials be committed."""
         if self._handle is None or self._released:
             return not self._released
         try:
@@ -100,7 +100,7 @@ class Claim:
             return False
 
     def release(self) -> None:
-        """Give it up, at the end of the pack. Releasing one that was taken does nothing."""
+        """Release it at the end of the pack; nothing happens if another worker took it."""
         if self._released:
             return
         if self._handle is None:
@@ -150,7 +150,16 @@ class Claims:
         """
         if not is_plain(pack):
             raise ResultsError(f"pack {pack!r} cannot name a file", hint=RULE)
-        content = self._content(pack, trials, processes, info)
+        content = {
+            "pack": pack,
+            "trials": list(trials),
+            "token": uuid.uuid4().hex,
+            "holder": identify(),
+            "processes": [dict(process) for process in processes],
+            "info": dict(info or {}),
+            "progress": {},
+            "time": time.time(),
+        }
         if not self.location.local:
             claim = Claim(self, pack, content, None)
             claim.renew({}, force=True)
@@ -171,7 +180,7 @@ class Claims:
         """Every claim: pack, trials, holder, processes, info, progress, time (seconds since the
         epoch of the last renewal), silent (seconds since then) and free (whether it is up for
         taking). A file that is no claim (``results.run_state.claim_files``) is passed over."""
-        found = []
+        claims = []
         now = self.now()
         for file in self.location.files(FOLDER, ".json"):
             content = self._read(file)
@@ -181,12 +190,12 @@ class Claims:
             renewed = file.modified if self.location.local else content["time"]
             # A file that is dated ahead of its own disk's clock is as dead as one that is behind.
             silent = abs(now - renewed) if self.location.local else max(0.0, now - renewed)
-            gone = processes.alive(content["holder"]) is False
-            found.append({**content, "silent": silent, "free": gone or silent > SILENT_SECONDS})
-        return found
+            ended = alive(content["holder"]) is False
+            claims.append({**content, "silent": silent, "free": ended or silent > SILENT_SECONDS})
+        return claims
 
     def clear(self) -> None:
-        """Remove the claims that are free (what dead workers left)."""
+        """Remove the free claims (of dead workers)."""
         with self.locked():
             for claim in self.all():
                 if claim["free"]:
@@ -194,7 +203,7 @@ class Claims:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Alone among all that take, release or clear claims of this folder."""
+        """Hold the lock under which claims of this folder are taken, released and cleared."""
         if not self.location.local:
             yield
             return
@@ -213,16 +222,16 @@ class Claims:
             os.close(handle)
 
     def _create(self, pack: str, content: Mapping[str, Any]) -> int | None:
-        """Put a whole claim in place at once; its open file, ``None`` if another was quicker."""
+        """Create a whole claim at once; its open file, ``None`` if another worker was first."""
         path = self.path(pack)
         temporary = f"{path}.{content['token']}.tmp"
-        free_one = os.path.exists(path)
+        replacing = os.path.exists(path)  # a free claim
         with writing(path):
             handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
             try:
                 data = _encode(content)
                 os.pwrite(handle, data.ljust(2 * len(data) + 64 * len(content["trials"])), 0)
-                if free_one:
+                if replacing:
                     os.replace(temporary, path)
                 else:
                     os.link(temporary, path)
@@ -234,24 +243,6 @@ class Claims:
                     return None
                 raise
         return handle
-
-    def _content(
-        self,
-        pack: str,
-        trials: Sequence[str],
-        others: Iterable[Mapping[str, Any]],
-        info: Mapping[str, Any] | None,
-    ) -> dict[str, Any]:
-        return {
-            "pack": pack,
-            "trials": list(trials),
-            "token": uuid.uuid4().hex,
-            "holder": processes.identify(),
-            "processes": [dict(process) for process in others],
-            "info": dict(info or {}),
-            "progress": {},
-            "time": time.time(),
-        }
 
     def _read(self, file: File) -> dict[str, Any] | None:
         """A claim's content; one that is being rewritten is read again, a broken one is none."""

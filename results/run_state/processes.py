@@ -1,13 +1,14 @@
-"""Who a process is, so that it is never taken for another one that got its number.
+"""The identity of a process, so that it is not confused with another that got its number.
 
-A process is its machine, its number and its start time. The machine is a running kernel and a
-process namespace: two containers of one host do not see each other's processes. Where the system
-does not tell (no ``/proc``), the start time is unknown and only a missing number proves an end.
+A process is identified by its machine, its number and its start time. The machine is a running
+kernel and a process namespace: two containers of one host do not see each other's processes. Where
+the system does not report it (no ``/proc``), the start time is unknown and only a missing number
+proves that the process has ended.
 
-What a process is said to be (in a claim, which others may write) is no ground for ending it. The
-process itself has to show it: whoever starts processes that may outlive it puts its own identity
-into their environment (``leaving_mark``), and one is ended (``end``) where it carries the mark of a
-process that is gone. Nobody else can put it there, and the system shows it to its owner alone.
+A claim may have been written by anybody, so what it says of a process is no reason to end that
+process. The process itself has to prove it: a program whose child processes may outlive it puts its
+identity into their environment (``leaving_mark``), and a process is ended (``end``) only if it
+carries the mark of a process that has ended. No other user can set or read that mark.
 """
 
 from __future__ import annotations

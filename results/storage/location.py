@@ -18,8 +18,8 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
-from results.errors import ResultsError, is_utf8
-from results.schema import SCHEMAS, nearest
+from results.errors import ResultsError, is_utf8, nearest
+from results.schema import SCHEMAS
 from results.storage.masking import is_address, masked, well_formed
 
 TEMPORARY = ".tmp"
@@ -46,15 +46,15 @@ class File:
 class Location:
     """The root of a results dataset: a local folder or a URI (``s3://bucket/folder``).
 
-    A URI may hold keys. ``root``, ``shown`` and every message have them masked; who opens the
-    dataset again, in this process or another one, is handed the location itself.
+    A URI may hold keys. ``root``, ``display`` and every message have them masked; whoever opens the
+    dataset again, in this process or another one, is given the location itself.
 
     Raises:
         ResultsError: a URI that pyarrow does not know.
     """
 
     root: str
-    """What it was opened from, to be shown: the keys of a URI are masked."""
+    """What it was opened from, for display: the keys of a URI are masked."""
 
     def __init__(self, root: str | Path, filesystem: fs.FileSystem | None = None) -> None:
         self._address, self._given = str(root), filesystem
@@ -98,7 +98,7 @@ class Location:
         """The path of ``name`` in the file system."""
         return f"{self.path}/{name}"
 
-    def shown(self, name: str) -> str:
+    def display(self, name: str) -> str:
         """``name`` as the user would write it: below what the location was opened from."""
         folder = self.root.partition("?")[0] if "://" in self.root else self.root
         return f"{folder.rstrip('/')}/{name}"
@@ -129,11 +129,11 @@ class Location:
                 self.make(table)
             return
         if missing:
-            near = None if "/" in self.root else nearest(self.root, PACKAGED)
-            usual = "batchscale sweep writes to results/runs unless told --results"
+            usual = "batchscale sweep writes to results/runs unless --results names another folder"
+            form = f"did you mean {{}}, the packaged data? {usual}"
             raise ResultsError(
                 f"no results at {self.root}: there is no such folder",
-                hint=f"did you mean {near}, the packaged data? {usual}" if near else usual,
+                hint=nearest(self.root, () if "/" in self.root else PACKAGED, usual, form=form),
             )
         raise ResultsError(
             f"{self.root} is not a results folder: it holds none of {', '.join(SCHEMAS)}",
@@ -163,13 +163,13 @@ class Location:
     def files(self, folder: str, suffix: str = "", *, hidden: bool = False) -> list[File]:
         """The files under a folder, at any depth, by name. A missing folder has none."""
         selector = fs.FileSelector(self.full(folder), recursive=True, allow_not_found=True)
-        with self._reading(self.shown(folder)):
-            found = self.filesystem.get_file_info(selector)
+        with self._reading(self.display(folder)):
+            every = self.filesystem.get_file_info(selector)
         start = len(self.path) + 1
         return sorted(
             (
                 File(info.path[start:], info.size or 0, (info.mtime_ns or 0) / 1e9)
-                for info in found
+                for info in every
                 if info.type == fs.FileType.File
                 and info.base_name.endswith(suffix)
                 and (hidden or not info.base_name.startswith("."))
@@ -178,7 +178,7 @@ class Location:
         )
 
     def exists(self, name: str) -> bool:
-        with self._reading(self.shown(name)):
+        with self._reading(self.display(name)):
             info = self.filesystem.get_file_info(self.full(name))
         return bool(info.type == fs.FileType.File)
 
@@ -186,7 +186,7 @@ class Location:
         """All of a file; ``None`` if there is none."""
         try:
             with (
-                self._reading(self.shown(name)),
+                self._reading(self.display(name)),
                 self.filesystem.open_input_stream(self.full(name)) as stream,
             ):
                 return bytes(stream.read())
@@ -206,8 +206,8 @@ class Location:
                 with self.filesystem.open_output_stream(self.full(name)) as stream:
                     stream.write(data)
 
-    def owns(self, name: str) -> bool:
-        """Whether a file of this name lies in the folder, and not behind a link that leads out."""
+    def contains(self, name: str) -> bool:
+        """Whether a file of this name is in the folder, and not behind a link that leads out."""
         if not self.local:
             return True
         root = os.path.realpath(self.path)
@@ -215,11 +215,11 @@ class Location:
         return folder == root or folder.startswith(os.path.join(root, ""))
 
     def delete(self, name: str) -> None:
-        """Delete a file; one that is gone already is no error.
+        """Delete a file; one that does not exist is no error.
 
-        What lies behind a link out of the folder is somebody else's, and stays.
+        What is behind a link out of the folder belongs to somebody else, and stays.
         """
-        if not self.owns(name):
+        if not self.contains(name):
             return
         with self._writing(name):
             try:
@@ -261,7 +261,7 @@ class Location:
         try:
             yield
         except ERRORS as error:
-            path = self.full(name) if self.local else self.shown(name)
+            path = self.full(name) if self.local else self.display(name)
             raise _unwritable(path, self._line(error)) from self._cause(error)
 
     def _line(self, error: BaseException) -> str:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from typing import Any, TypeGuard
 
+from results.errors import ResultsError
+
 RULE = "letters, digits, _ . + - and a letter or digit first"
 """What a plain name is made of, for a hint."""
 
@@ -31,3 +33,14 @@ def is_file_name(name: Any) -> TypeGuard[str]:
     if not isinstance(name, str) or not 0 < len(name) <= 255:
         return False
     return name.isprintable() and not name.startswith(".") and not set(name) & set("/\\")
+
+
+def experiment_name(name: str) -> str:
+    """``name``, if it can name a folder.
+
+    Raises:
+        ResultsError: it cannot (a slash, a leading dot or underscore, a blank).
+    """
+    if not is_plain(name):
+        raise ResultsError(f"experiment {name!r} cannot name a folder", hint=RULE)
+    return name

@@ -1,4 +1,4 @@
-"""Files of the user's that are written: where, and a table by its suffix, whole or not at all."""
+"""Files written for the user: where, and a table by its suffix, whole or not at all."""
 
 from __future__ import annotations
 
@@ -28,20 +28,19 @@ def destination(path: str | Path) -> Path:
         raise ResultsError(
             f"cannot write {text}: it is not a local file", hint="write a file here, then copy it"
         )
-    found = Path(path)
-    if os.path.isdir(found):
-        raise ResultsError(f"cannot write {found}: it is a folder", hint="name a file in it")
-    return found
+    if os.path.isdir(path):
+        raise ResultsError(f"cannot write {path}: it is a folder", hint="name a file in it")
+    return Path(path)
 
 
 def without_keys(frame: pd.DataFrame) -> pd.DataFrame:
     """The same table, keys in its addresses masked."""
-    found = frame.copy(deep=False)
+    masked_frame = frame.copy(deep=False)
     for place, (_, cells) in enumerate(frame.items()):  # two columns may have one name
         if cells.map(lambda cell: isinstance(cell, str) and masked(cell) != cell).any():
             clean = cells.map(lambda cell: masked(cell) if isinstance(cell, str) else cell)
-            found.isetitem(place, clean.array)
-    return found
+            masked_frame.isetitem(place, clean.array)
+    return masked_frame
 
 
 def save(frame: pd.DataFrame, path: str | Path) -> None:

@@ -1,57 +1,187 @@
-"""The looks of many trials, batch by batch: of any number of them a batch is held, no more.
+"""The evaluations of many trials, batch by batch: memory holds one batch, whatever their number.
 
-looks = Looks([results.open("results/runs")])
-for batch in looks.of(["a", "b"], "validation_error"): …
+evaluations = Evaluations([results.open("results/runs")])
+for batch in evaluations.of(["a", "b"], "validation_error"): …
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from results.dataset import reading
 from results.schema import METRIC_COLUMNS
-from results.targets.first_hits import Batch, column_of, live
+from results.storage.dataset import reading
+from results.storage.tables import Tables
 
-if TYPE_CHECKING:
-    from results.reader import Results
+_TEXTS_READ = 256
+"""Texts of ``metrics`` of a batch that are read for the names of metrics."""
+
+Places = NDArray[np.int64]
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows of measurements in segments of one trial each, so that what holds for a trial is
+    computed once a segment, not once a row."""
+
+    trial: Places
+    """The trial of each segment, by its place; (k,)."""
+    starts: Places
+    """The row at which each segment begins, ascending from 0; (k,)."""
+    step: Places
+    """Of each row, (n,)."""
+    value: Numbers | None
+    """The metric, NaN where there is none; (n,)."""
+
+    def by_row(self, values: NDArray[Any]) -> NDArray[Any]:
+        """A value for each segment (k,), repeated for its rows (n,)."""
+        return np.repeat(values, np.diff(self.starts, append=len(self.step)))
+
+    def rows(self, keep: NDArray[np.bool_]) -> Batch:
+        """The rows that are to be kept, (n,)."""
+        if keep.all():
+            return self
+        sizes = np.add.reduceat(keep, self.starts, dtype=np.int64)
+        segments = sizes > 0
+        sizes = sizes[segments]
+        value = None if self.value is None else self.value[keep]
+        return Batch(self.trial[segments], np.cumsum(sizes) - sizes, self.step[keep], value)
 
 
 class Evaluations:
-    """The measurements of one dataset or several, read again whenever they are asked for."""
+    """The measurements of one or several datasets; each call of ``of`` reads them again."""
 
-    def __init__(self, sources: Sequence[Results]) -> None:
+    def __init__(self, sources: Sequence[Tables]) -> None:
         self._sources = sources
 
     def has(self, metric: str) -> bool:
-        """Whether a metric has a column of its own; others are in JSON text and slow to read."""
+        """Whether a metric has its own column; others are in JSON text and slow to read."""
         return metric in METRIC_COLUMNS
 
     def of(self, trials: Sequence[str], metric: str | None = None) -> Iterator[Batch]:
-        """The looks at ``trials``, by their places there, and with the values of ``metric``.
+        """The evaluations of ``trials``, by their places there, and with the values of ``metric``.
 
-        Rows of other trials are left out. A look without a value is NaN.
+        Rows of other trials are left out. An evaluation without a value is NaN.
 
         Raises:
             ResultsError: a broken file.
-            FileNotFoundError: a file went away since it was listed: ask again
-                (``results.dataset.retrying``).
+            FileNotFoundError: a file was removed since it was listed: call again
+                (``results.storage.dataset.retrying``).
         """
         wanted = pa.array(trials, pa.string())
+        columns = ["trial", "run", "step", *([column_of(metric)] if metric else [])]
         for source in self._sources:
             rows = source.trial_rows
             rows = rows.filter(pc.is_in(rows["trial"], wanted))
-            if len(rows):
-                yield from _of(source.with_trials(rows), trials, metric)
+            if not len(rows):
+                continue
+            files, commits = source.with_trials(rows).measured(coded=["trial", "run"])
+            runs = dict(zip(rows["trial"].to_pylist(), commits.to_pylist(), strict=True))
+            with reading(f"{source.root}/measurements"):
+                batches = files.to_batches(columns=columns)
+                yield from live(batches, trials, [runs.get(name) for name in trials], metric)
 
 
-def _of(part: Results, trials: Sequence[str], metric: str | None) -> Iterator[Batch]:
-    columns = ["trial", "run", "step", *([column_of(metric)] if metric else [])]
-    files, runs = part.measured(coded=["trial", "run"])
-    run_of = dict(zip(part.trial_rows["trial"].to_pylist(), runs.to_pylist(), strict=True))
-    with reading(f"{part.root}/measurements"):
-        batches = files.to_batches(columns=columns)
-        yield from live(batches, trials, [run_of.get(name) for name in trials], metric)
+def column_of(metric: str) -> str:
+    """The column of measurements that holds a metric."""
+    return metric if metric in METRIC_COLUMNS else "metrics"
+
+
+def measured_metrics(batches: Iterable[pa.RecordBatch]) -> list[str]:
+    """The metrics of which ``batches`` (of ``METRIC_COLUMNS`` and ``metrics``) hold values."""
+    columns: set[str] = set()
+    keys: set[str] = set()
+    for batch in batches:
+        for name in METRIC_COLUMNS:
+            if name not in columns and not np.isnan(_numbers(batch.column(name))).all():
+                columns.add(name)
+        texts = batch.column("metrics").drop_null()[:_TEXTS_READ].to_pylist()
+        keys.update(key for text in texts for key in json.loads(text))
+    return [*(name for name in METRIC_COLUMNS if name in columns), *sorted(keys)]
+
+
+def live(
+    batches: Iterable[pa.RecordBatch],
+    trials: Sequence[str],
+    runs: Sequence[str | None],
+    metric: str | None,
+) -> Iterator[Batch]:
+    """Of each batch the rows whose trial is among ``trials`` with its run at that place in
+    ``runs``, if there are any. ``Batch.trial`` is the place among ``trials``.
+
+    ``batches`` have the columns trial, run, step and ``column_of(metric)``; text may be
+    dictionary-encoded. Without a ``metric`` there are no values.
+    """
+    places = {name: place for place, name in enumerate(trials)}
+    numbers = {run: number for number, run in enumerate(dict.fromkeys(runs)) if run is not None}
+    run_of = np.array([-2 if run is None else numbers[run] for run in runs], np.int64)
+    for batch in batches:
+        if not len(batch):
+            continue
+        trial, commit = (_Coded.of(batch.column(name)) for name in ("trial", "run"))
+        changes = trial.codes[1:] != trial.codes[:-1]
+        changes |= commit.codes[1:] != commit.codes[:-1]
+        starts = np.concatenate([[0], np.flatnonzero(changes) + 1])
+        place = trial.places(places, starts)
+        keep = place >= 0
+        if len(run_of):
+            keep &= run_of[place] == commit.places(numbers, starts)
+        if not keep.any():
+            continue
+        step = batch.column("step").to_numpy(zero_copy_only=False)
+        value = None if metric is None else _values(batch.column(column_of(metric)), metric)
+        whole = Batch(place, starts, step, value)
+        yield whole if keep.all() else whole.rows(whole.by_row(keep))
+
+
+@dataclass(frozen=True)
+class _Coded:
+    """A column of text as codes (n,) of names, the last code for null."""
+
+    codes: NDArray[Any]
+    names: list[str]
+
+    @classmethod
+    def of(cls, column: pa.Array) -> _Coded:
+        if not pa.types.is_dictionary(column.type):
+            column = column.dictionary_encode()
+        names, codes = column.dictionary.to_pylist(), column.indices
+        if codes.null_count:
+            codes = codes.fill_null(len(names))
+        return cls(codes.to_numpy(zero_copy_only=False), names)
+
+    def places(self, places: Mapping[str, int], rows: Places) -> Places:
+        """The place of the text of each of ``rows``, -1 for one that has none."""
+        table = np.array([*(places.get(name, -1) for name in self.names), -1], np.int64)
+        return table[self.codes[rows]]
+
+
+def _values(column: pa.Array, metric: str) -> Numbers:
+    if not pa.types.is_string(column.type):
+        return _numbers(column)
+    # A name between quotes is a key: quotes within a text have a backslash before them.
+    pattern = rf'"{re.escape(metric)}":\s*"?(?P<value>[^",}}]*)'
+    try:
+        return _numbers(pc.struct_field(pc.extract_regex(column, pattern), [0]).cast(pa.float64()))
+    except pa.ArrowInvalid:
+        pass  # a number that only JSON can read
+    present = column.is_valid().to_numpy(zero_copy_only=False)
+    values = np.full(len(column), np.nan)
+    parsed = json.loads(f"[{','.join(column.drop_null().to_pylist())}]")
+    cells = [each.get(metric) for each in parsed]
+    values[present] = [np.nan if cell is None else float(cell) for cell in cells]
+    return values
+
+
+def _numbers(column: pa.Array) -> Numbers:
+    """As float64, null as NaN."""
+    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)

@@ -1,18 +1,17 @@
-"""Steps to another target, found again in the measurements.
+"""Steps to another target, computed again from the measurements.
 
 Easier on the same metric is always exact. A trial stopped at its own target has reached an easier
 one before. A trial that was dominated at step c, and had not reached the easier target by c, ranks
 behind at least ``keep`` trials of its study: those reached the recorded target, and so the easier
 one, before c. It is censored at c and the first ``keep`` order statistics stand.
 
-Anything else asks what a trial would have done after it was stopped, and is refused.
+Any other target depends on what a trial would have done after it was stopped, and is refused.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -20,14 +19,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from results.counts import agreeing, count
-from results.dataset import reading, retrying
-from results.errors import ResultsError
-from results.schema import METRIC_COLUMNS, nearest
-from results.targets.first_hits import FirstHits, column_of, first_hits, measured_metrics
+from results.errors import ResultsError, nearest
+from results.schema import METRIC_COLUMNS
+from results.storage.dataset import reading, retrying
+from results.storage.tables import Tables
+from results.targets.evaluations import column_of, measured_metrics
+from results.targets.first_hits import FirstHits, first_hits
 from results.targets.target import Target
-
-if TYPE_CHECKING:
-    from results.reader import Results
 
 _RECORDED = ["trial", "status", "stop_reason", "target_metric", "target_value", "lower_is_better"]
 _RECORDED += ["stop_at_target", "steps_to_target", "last_miss"]
@@ -38,27 +36,21 @@ def steps_to_target(measurements: pd.DataFrame, target: str | Target) -> pd.Data
 
     ``measurements`` has the columns trial, step and the target's metric (or ``metrics``, JSON
     text). Returns a frame indexed by trial with float64 ``steps_to_target`` and ``last_miss`` (the
-    step looked at just before, 0 if there was none), both NaN for a trial that never got there.
-    A look without a value of the metric is no look.
+    step evaluated just before, 0 if there was none), both NaN for a trial that never reached it. An
+    evaluation without a value of the metric does not count.
 
     Raises:
         ResultsError: no such metric.
     """
     target = Target.parse(target) if isinstance(target, str) else target
     trials = pd.Index(measurements["trial"].unique(), name="trial")
-    looks = measurements[["trial", "step"]].assign(value=metric(measurements, target.metric))
-    looks = looks[looks["value"].notna()].sort_values(["trial", "step"], kind="stable")
-    value = looks["value"]
-    hit = value < target.value if target.lower_is_better else value > target.value
-    first = looks["trial"].ne(looks["trial"].shift())
-    found = pd.DataFrame(
-        {
-            "trial": looks["trial"],
-            "steps_to_target": looks["step"].astype(float),
-            "last_miss": looks["step"].shift().where(~first, 0.0).astype(float),
-        }
-    )
-    return found[hit].drop_duplicates("trial", keep="first").set_index("trial").reindex(trials)
+    rows = measurements[["trial", "step"]].assign(value=metric(measurements, target.metric))
+    rows = rows[rows["value"].notna()].sort_values(["trial", "step"], kind="stable")
+    steps = rows["step"].astype(float)
+    first = rows["trial"].ne(rows["trial"].shift())
+    hits = rows.assign(steps_to_target=steps, last_miss=steps.shift().where(~first, 0.0))
+    hits = hits[target.hits(rows["value"])].drop_duplicates("trial", keep="first")
+    return hits.set_index("trial")[["steps_to_target", "last_miss"]].reindex(trials)
 
 
 def metric(measurements: pd.DataFrame, name: str) -> pd.Series:
@@ -77,24 +69,23 @@ def metric(measurements: pd.DataFrame, name: str) -> pd.Series:
         values = pd.Series(np.nan, index=measurements.index)
     if values.notna().any() or not len(values):
         return values
-    known = [
+    measured = [
         key for key in METRIC_COLUMNS if key in measurements and measurements[key].notna().any()
     ]
     if "metrics" in measurements:
         texts = measurements["metrics"].dropna().drop_duplicates()
-        known += sorted({key for text in texts for key in json.loads(text)})
-    raise _no_metric(name, known)
+        measured += sorted({key for text in texts for key in json.loads(text)})
+    raise _no_metric(name, measured)
 
 
-def _no_metric(name: str, known: Sequence[str]) -> ResultsError:
-    near = nearest(name, known)
+def _no_metric(name: str, measured: Sequence[str]) -> ResultsError:
     return ResultsError(
         f"no measurement has the metric {name!r}",
-        hint=f"did you mean {near}?" if near else f"measured: {', '.join(known) or 'nothing'}",
+        hint=nearest(name, measured, f"measured: {', '.join(measured) or 'nothing'}"),
     )
 
 
-def retarget(results: Results, target: str | Target | Mapping[str, str | Target]) -> pa.Table:
+def retarget(results: Tables, target: str | Target | Mapping[str, str | Target]) -> pa.Table:
     """The trial rows of ``results`` with their steps to ``target``, or to their experiment's.
 
     A trial that reached it is COMPLETE, stopped by ``target``; one that did not keeps its status.
@@ -125,30 +116,29 @@ def retarget(results: Results, target: str | Target | Mapping[str, str | Target]
     return table
 
 
-def _retarget_each(results: Results, targets: Mapping[str, str | Target]) -> pa.Table:
+def _retarget_each(results: Tables, targets: Mapping[str, str | Target]) -> pa.Table:
     rows = results.trial_rows
     experiment = rows["experiment"]
     unknown = set(targets) - set(pc.unique(experiment).to_pylist())
     if unknown:
         name = min(unknown)
-        near = nearest(name, pc.unique(experiment).drop_null().to_pylist())
         raise ResultsError(
             f"{results.root} has no trial of an experiment {name!r}",
-            hint=f"did you mean {near}?" if near else None,
+            hint=nearest(name, pc.unique(experiment).drop_null().to_pylist()),
         )
     shared: dict[Target, list[str]] = {}
-    for name, one in targets.items():
-        shared.setdefault(Target.parse(one) if isinstance(one, str) else one, []).append(name)
-    masks = [pc.is_in(experiment, pa.array(names)) for names in shared.values()]
-    parts = [
-        retarget(results.with_trials(rows.filter(mask)), one)
-        for one, mask in zip(shared, masks, strict=True)
-    ]
-    places = np.concatenate([np.flatnonzero(mask) for mask in masks] or [np.zeros(0, np.int64)])
-    return pa.concat_tables(parts or [rows.slice(0, 0)]).take(pa.array(np.argsort(places)))
+    for name, target in targets.items():
+        parsed = Target.parse(target) if isinstance(target, str) else target
+        shared.setdefault(parsed, []).append(name)
+    parts, places = [rows.slice(0, 0)], [np.zeros(0, np.int64)]
+    for target, names in shared.items():
+        mask = pc.is_in(experiment, pa.array(names))
+        parts.append(retarget(results.with_trials(rows.filter(mask)), target))
+        places.append(np.flatnonzero(mask))
+    return pa.concat_tables(parts).take(pa.array(np.argsort(np.concatenate(places))))
 
 
-def at_goals(results: Results) -> pa.Table:
+def at_goals(results: Tables) -> pa.Table:
     """The trial rows of ``results``, those of experiments that record no target at the goal that
     their studies name (the hardest), as where somebody else published whole curves.
 
@@ -157,31 +147,29 @@ def at_goals(results: Results) -> pa.Table:
     """
     rows = results.trial_rows
     bare = pc.and_(pc.is_null(rows["target_metric"]), pc.is_null(rows["steps_to_target"]))
-    own = rows.select(["experiment"]).append_column("bare", bare).group_by("experiment")
-    every = own.aggregate([("bare", "all")]).filter(pc.field("bare_all"))["experiment"]
-    if not len(every):
+    groups = rows.select(["experiment"]).append_column("bare", bare).group_by("experiment")
+    all_bare = groups.aggregate([("bare", "all")]).filter(pc.field("bare_all"))["experiment"]
+    if not len(all_bare):
         return rows
     studies = results.table("studies").select(["experiment", "targets"])
     named: dict[str, set[str | None]] = {}
-    for study in studies.filter(pc.is_in(studies["experiment"], every)).to_pylist():
+    for study in studies.filter(pc.is_in(studies["experiment"], all_bare)).to_pylist():
         named.setdefault(study["experiment"], set()).add(study["targets"])
-    goals = {
-        name: json.loads(next(iter(texts)) or "[]")[-1:]
-        for name, texts in named.items()
-        if len(texts) == 1
+    targets = {
+        name: json.loads(texts.pop() or "[]") for name, texts in named.items() if len(texts) == 1
     }
-    goals = {name: goal[0] for name, goal in goals.items() if goal}
+    goals = {name: goals[-1] for name, goals in targets.items() if goals}
     if not goals:
         return rows
     mask = pc.is_in(rows["experiment"], pa.array(list(goals)))
-    some = _retarget_each(results.with_trials(rows.filter(mask)), goals)
+    changed = _retarget_each(results.with_trials(rows.filter(mask)), goals)
     mask = mask.to_numpy()
     places = np.argsort(np.concatenate([np.flatnonzero(mask), np.flatnonzero(~mask)]))
-    return pa.concat_tables([some, rows.filter(pa.array(~mask))]).take(pa.array(places))
+    return pa.concat_tables([changed, rows.filter(pa.array(~mask))]).take(pa.array(places))
 
 
-def _crossings(results: Results, target: Target) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """First hit, last miss and whether it was measured, of each trial row; (n,) each.
+def _first_hits(results: Tables, target: Target) -> FirstHits:
+    """The first hits of the trial rows, those of scattered trials by the twin that sorts.
 
     Raises:
         ResultsError: no such metric.
@@ -200,29 +188,28 @@ def _crossings(results: Results, target: Target) -> tuple[np.ndarray, np.ndarray
         with reading(f"{results.root}/measurements"):
             return measured_metrics(files.to_batches(columns=[*METRIC_COLUMNS, "metrics"]))
 
-    all_ = retrying(search)
-    if not all_.measured.any():
-        known = retrying(metrics)
-        if known and target.metric not in known:
-            raise _no_metric(target.metric, known)
-    first, miss = all_.first, all_.last_miss
-    if all_.scattered.any():
-        some = results.with_trials(results.trial_rows.filter(pa.array(all_.scattered)))
-        plain = steps_to_target(some.read_measurements(["trial", "step", column]), target)
-        plain = plain.reindex(some.trial_rows["trial"].to_pylist())
-        first[all_.scattered] = plain["steps_to_target"].to_numpy()
-        miss[all_.scattered] = plain["last_miss"].to_numpy()
-    return first, miss, all_.measured
+    hits = retrying(search)
+    if not hits.measured.any():
+        measured = retrying(metrics)
+        if measured and target.metric not in measured:
+            raise _no_metric(target.metric, measured)
+    if hits.scattered.any():
+        scattered = results.with_trials(results.trial_rows.filter(pa.array(hits.scattered)))
+        plain = steps_to_target(scattered.read_measurements(["trial", "step", column]), target)
+        plain = plain.reindex(scattered.trial_rows["trial"].to_pylist())
+        hits.first[hits.scattered] = plain["steps_to_target"].to_numpy()
+        hits.last_miss[hits.scattered] = plain["last_miss"].to_numpy()
+    return hits
 
 
 def _recompute(
-    results: Results, trials: pd.DataFrame, recorded: pd.Series, same: pd.Series, target: Target
+    results: Tables, trials: pd.DataFrame, recorded: pd.Series, same: pd.Series, target: Target
 ) -> pd.DataFrame:
-    steps, miss, measured = _crossings(results, target)
-    _refuse_unmeasured(results, trials[~recorded & ~measured], len(trials[~recorded]), target)
+    hits = _first_hits(results, target)
+    _refuse_unmeasured(results, trials[~recorded & ~hits.measured], (~recorded).sum(), target)
     foreign = results.trial_rows["source"].is_valid().to_numpy()
-    apart = foreign & trials["status"].isin(("INFEASIBLE", "INCOMPLETE")).to_numpy()
-    steps, miss = np.where(apart, np.nan, steps), np.where(apart, np.nan, miss)
+    excluded = foreign & trials["status"].isin(("INFEASIBLE", "INCOMPLETE")).to_numpy()
+    steps, miss = (np.where(excluded, np.nan, each) for each in (hits.first, hits.last_miss))
     hit = ~np.isnan(steps)
     worse = trials["target_value"] <= target.value
     easier = same & (worse if target.lower_is_better else trials["target_value"] >= target.value)
@@ -231,15 +218,14 @@ def _recompute(
     cut = ~hit & ~recorded & (at_target | (dominated & ~easier))
     if cut.any():
         _refuse_cut(trials[cut], len(trials), target)
-    changed = trials.copy()
-    changed["steps_to_target"] = trials["steps_to_target"].where(recorded, steps)
-    changed["last_miss"] = trials["last_miss"].where(recorded, miss)
-    reached = hit & ~recorded
-    changed["status"] = trials["status"].mask(reached, "COMPLETE")
+    complete = hit & ~recorded
     ran_on = ~hit & ~recorded & (trials["stop_reason"] == "target")
-    reason = trials["stop_reason"].mask(reached, "target").mask(ran_on, "budget")
-    changed["stop_reason"] = reason
-    return changed
+    return trials.assign(
+        steps_to_target=trials["steps_to_target"].where(recorded, steps),
+        last_miss=trials["last_miss"].where(recorded, miss),
+        status=trials["status"].mask(complete, "COMPLETE"),
+        stop_reason=trials["stop_reason"].mask(complete, "target").mask(ran_on, "budget"),
+    )
 
 
 def _refuse_other_side(trials: pd.DataFrame, target: Target) -> None:
@@ -252,7 +238,7 @@ def _refuse_other_side(trials: pd.DataFrame, target: Target) -> None:
         )
 
 
-def _refuse_unmeasured(results: Results, trials: pd.DataFrame, total: int, target: Target) -> None:
+def _refuse_unmeasured(results: Tables, trials: pd.DataFrame, total: int, target: Target) -> None:
     bare = trials[~trials["stop_reason"].isin(["error", "diverged"])]
     if len(bare):
         raise ResultsError(

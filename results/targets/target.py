@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from results.errors import ResultsError
 
@@ -40,13 +41,11 @@ class Target:
 
     def hit(self, value: float) -> bool:
         """Strictly better, in float64 (NaN is never a hit): 20 errors of 500 are not < 0.04."""
-        return value < self.value if self.lower_is_better else value > self.value
+        return bool(self.hits(value))
 
-    def harder_than(self, other: Target) -> bool:
-        """Whether reaching this target implies having reached ``other`` (same metric)."""
-        if self.lower_is_better:
-            return self.value < other.value
-        return self.value > other.value
+    def hits(self, values: Any) -> Any:
+        """``hit`` for each of an array or a Series of values."""
+        return values < self.value if self.lower_is_better else values > self.value
 
     def __str__(self) -> str:
         """As it is written, the value to the last bit: ``parse`` gives the same target again."""

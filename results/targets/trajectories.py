@@ -1,91 +1,88 @@
-"""The looks of many trials, one whole trial at a time: no more than a batch of rows is held.
+"""The evaluations of many trials, one whole trial at a time: memory holds a batch of rows at most.
 
-Written by a commit, the looks of a trial stand together. A first pass, over two columns, finds the
-trials whose looks do not (a file of one's own may have a row a step, run beside run); those are
-read again at the end, some hundred at a time.
+As a commit writes them, the evaluations of a trial are contiguous. A first pass, over two columns,
+counts the segments that they lie in (a user's file may alternate between runs); trials with several
+are read again at the end, some hundred at a time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from results import rows
-from results.dataset import reading
 from results.schema import SCHEMAS
-from results.targets.first_hits import live
-
-if TYPE_CHECKING:
-    from results.reader import Results
+from results.storage import rows
+from results.storage.dataset import reading
+from results.storage.tables import Tables
+from results.targets.evaluations import live
 
 _TOGETHER = 500
-"""Trials whose looks lie scattered that are held at a time."""
+"""Trials in several segments that are held in memory at a time."""
 
 
-def stretches(found: Results) -> NDArray[np.int64]:
-    """In how many stretches the looks of each of the trials lie, 0 for one without; (n,).
+def segments(results: Tables) -> NDArray[np.int64]:
+    """In how many segments the evaluations of each trial lie, 0 for a trial without; (n,).
 
     Raises:
         ResultsError: a broken file.
-        FileNotFoundError: a file went away since it was listed (``results.dataset.retrying``).
+        FileNotFoundError: a file was removed since it was listed (``storage.dataset.retrying``).
     """
-    trials = found.trial_rows["trial"].to_pylist()
-    count = np.zeros(len(trials), np.int64)
+    trials = results.trial_rows["trial"].to_pylist()
+    counts = np.zeros(len(trials), np.int64)
     last = -1
-    files, runs = found.measured(coded=["trial", "run"])
-    with reading(f"{found.root}/measurements"):
+    files, runs = results.measured(coded=["trial", "run"])
+    with reading(f"{results.root}/measurements"):
         batches = files.to_batches(columns=["trial", "run", "step"])
         for batch in live(batches, trials, runs.to_pylist(), None):
-            np.add.at(count, batch.trial, 1)
-            count[batch.trial[0]] -= batch.trial[0] == last
+            np.add.at(counts, batch.trial, 1)
+            counts[batch.trial[0]] -= batch.trial[0] == last
             last = int(batch.trial[-1])
-    return count
+    return counts
 
 
 def trajectories(
-    found: Results, columns: Sequence[str], counted: NDArray[np.int64]
+    results: Tables, columns: Sequence[str], counts: NDArray[np.int64]
 ) -> Iterator[tuple[int, pa.Table]]:
-    """Each trial that has looks, by its place among ``found.trial_rows``, with all of them by step.
+    """Each trial that has evaluations, by its place among ``results.trial_rows``, with all of them
+    by step.
 
-    ``counted`` is what ``stretches`` found of these trials.
+    Args:
+        counts: the ``segments`` of these trials.
 
     Raises:
         ResultsError: a broken file.
-        FileNotFoundError: a file went away since it was listed (``results.dataset.retrying``).
+        FileNotFoundError: a file was removed since it was listed (``storage.dataset.retrying``).
     """
-    names = found.trial_rows["trial"].to_pylist()
+    names = results.trial_rows["trial"].to_pylist()
     places = {name: place for place, name in enumerate(names)}
-    together: dict[str | None, int] = {
-        names[at]: at for at in np.flatnonzero(counted == 1).tolist()
-    }
-    held: list[pa.Table] = []
-    last: str | None = None
-    for name, part in _parts(found, columns):
+    contiguous = {names[place]: place for place in np.flatnonzero(counts == 1).tolist()}
+    parts: list[pa.Table] = []
+    last = ""
+    for name, part in _parts(results, columns):
         if name != last:
-            if held:
-                yield together.pop(last), _by_step(held, columns)
-            held, last = [], name
-        if name in together:
-            held.append(part)
-        elif counted[places[name]] == 1:
-            raise FileNotFoundError(f"{found.root}/measurements: files moved while they were read")
-    if held:
-        yield together.pop(last), _by_step(held, columns)
-    scattered = np.flatnonzero(counted > 1)
+            if parts:
+                yield contiguous.pop(last), _by_step(parts, columns)
+            parts, last = [], name
+        if name in contiguous:
+            parts.append(part)
+        elif counts[places[name]] == 1:
+            raise FileNotFoundError(f"{results.root}/measurements changed while it was read")
+    if parts:
+        yield contiguous.pop(last), _by_step(parts, columns)
+    scattered = np.flatnonzero(counts > 1)
     for start in range(0, len(scattered), _TOGETHER):
-        yield from _scattered(found, columns, scattered[start : start + _TOGETHER])
+        yield from _scattered(results, columns, scattered[start : start + _TOGETHER])
 
 
-def _parts(found: Results, columns: Sequence[str]) -> Iterator[tuple[str, pa.Table]]:
-    """Rows that stand together and are of one trial, with its name."""
+def _parts(results: Tables, columns: Sequence[str]) -> Iterator[tuple[str, pa.Table]]:
+    """Contiguous rows of one trial, with its name."""
     read = list(dict.fromkeys(["trial", "step", *columns]))
-    files, runs = found.measured()
-    belonging = rows.Live(found.trial_rows["trial"], runs)
-    with reading(f"{found.root}/measurements"):
+    files, runs = results.measured()
+    belonging = rows.Live(results.trial_rows["trial"], runs)
+    with reading(f"{results.root}/measurements"):
         for table in rows.kept(files, belonging, read):
             for batch in table.to_batches():
                 encoded = batch["trial"].dictionary_encode()
@@ -98,15 +95,15 @@ def _parts(found: Results, columns: Sequence[str]) -> Iterator[tuple[str, pa.Tab
 
 
 def _scattered(
-    found: Results, columns: Sequence[str], places: NDArray[np.int64]
+    results: Tables, columns: Sequence[str], places: NDArray[np.int64]
 ) -> Iterator[tuple[int, pa.Table]]:
-    some = found.with_trials(found.trial_rows.take(pa.array(places)))
-    held: dict[str, list[pa.Table]] = {}
-    for name, part in _parts(some, columns):
-        held.setdefault(name, []).append(part)
-    for place, name in zip(places.tolist(), some.trial_rows["trial"].to_pylist(), strict=True):
-        if name in held:
-            yield place, _by_step(held.pop(name), columns)
+    part = results.with_trials(results.trial_rows.take(pa.array(places)))
+    pieces: dict[str, list[pa.Table]] = {}
+    for name, piece in _parts(part, columns):
+        pieces.setdefault(name, []).append(piece)
+    for place, name in zip(places.tolist(), part.trial_rows["trial"].to_pylist(), strict=True):
+        if name in pieces:
+            yield place, _by_step(pieces.pop(name), columns)
 
 
 def _by_step(parts: Sequence[pa.Table], columns: Sequence[str]) -> pa.Table:

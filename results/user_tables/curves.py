@@ -1,8 +1,8 @@
-"""Curves of one's own: a CSV or Parquet file read as a results dataset.
+"""A user's curves: a CSV or Parquet file read as a results dataset.
 
 Either points, ``batch_size`` and ``steps`` (which need not be whole; repeated rows at a batch size
 are repeated runs), or whole curves, ``batch_size``, ``step`` and metrics, with an optional ``run``
-that tells runs of one batch size apart; their steps to a target come with ``with_target``.
+that distinguishes runs of one batch size; their steps to a target come with ``with_target``.
 
 A further column that a trials table has (``optimizer``, ``model``, ``dataset``, ``learning_rate``,
 …) is that column; ``target`` is "METRIC < VALUE". Any other goes to the workload's ``fields``, but
@@ -22,28 +22,15 @@ import pandas as pd
 import pyarrow as pa
 
 from results.errors import ResultsError
-from results.schema import GROUP_COLUMNS, SPLITS, TRIALS, json_text, table
+from results.schema import GROUP_COLUMNS, METAPARAMETERS, SPLITS, TRIALS, json_text, table
+from results.storage.source import Memory
 from results.targets.target import Target
-from results.user_tables.source import Memory
 from results.user_tables.table_file import TableFile
 
-_METAPARAMETERS = (
-    "learning_rate",
-    "momentum",
-    "effective_learning_rate",
-    "beta1",
-    "beta2",
-    "epsilon",
-    "weight_decay",
-    "warmup_steps",
-    "decay_steps",
-    "end_factor",
-    "label_smoothing",
-)
 _TARGET = ("target_metric", "target_value", "lower_is_better")
 _COLUMNS = (
     *(name for name in GROUP_COLUMNS if name not in {"study", "fields", "batch_size"}),
-    *_METAPARAMETERS,
+    *METAPARAMETERS,
     *_TARGET,
     *("seed", "precision", "device", "engine", "world_size", "last_miss", "train_examples"),
 )
@@ -57,136 +44,138 @@ def read(path: Path) -> Memory:
         ResultsError: a column is missing (the nearest is named), or a cell is text, NaN, zero or
             negative where it may not be (its line is named).
     """
-    return read_sheet(TableFile.read(path))
+    return read_table(TableFile.read(path))
 
 
-def read_sheet(sheet: TableFile) -> Memory:
-    """As ``read``, of a sheet: rows are called by its ``name``.
+def read_table(file: TableFile) -> Memory:
+    """As ``read``, of a table: its ``name`` is that of the experiment and the workload.
 
     Raises:
         ResultsError: as ``read``.
     """
-    sheet.require("batch_size")
-    if not sheet.has("step"):
-        sheet.require("steps")
-    rows = pd.DataFrame({"batch_size": sheet.numbers("batch_size", least=1, whole=True)})
+    file.require("batch_size")
+    if not file.has("step"):
+        file.require("steps")
+    rows = pd.DataFrame({"batch_size": file.numbers("batch_size", least=1, whole=True)})
     for name in _COLUMNS:
-        if sheet.has(name):
-            rows[name] = _known(sheet, name)
-    if sheet.has("target"):
-        _targets(sheet, rows)
-    if sheet.has("steps"):
-        rows["steps"] = sheet.numbers("steps", above=0)
-        _refuse_endless(sheet, rows, "steps")
-        return _points(sheet, rows)
-    rows["step"] = sheet.numbers("step", least=0, whole=True)
-    _refuse_endless(sheet, rows, "step")
-    return _whole_curves(sheet, rows)
+        if file.has(name):
+            rows[name] = _column(file, name)
+    if file.has("target"):
+        _targets(file, rows)
+    if file.has("steps"):
+        rows["steps"] = file.numbers("steps", above=0)
+        _refuse_overflow(file, rows, "steps")
+        return _points(file, rows)
+    rows["step"] = file.numbers("step", least=0, whole=True)
+    _refuse_overflow(file, rows, "step")
+    return _whole_curves(file, rows)
 
 
-def _refuse_endless(sheet: TableFile, rows: pd.DataFrame, name: str) -> None:
-    """Steps times the batch size are a number of examples, of 64 bits."""
+def _refuse_overflow(file: TableFile, rows: pd.DataFrame, name: str) -> None:
+    """Steps times the batch size are a number of examples, which has 64 bits."""
     for at, (steps, size) in enumerate(zip(rows[name], rows["batch_size"], strict=True)):
         if steps * size >= 2.0**63:
-            raise sheet.fail(at, f"{name} {steps:g} at batch size {size:g} is beyond 64 bits")
+            raise file.fail(at, f"{name} {steps:g} at batch size {size:g} is beyond 64 bits")
 
 
-def _points(sheet: TableFile, rows: pd.DataFrame) -> Memory:
-    extra = _fields(sheet, rows, skip={"steps", "step", "run", "target"})
+def _points(file: TableFile, rows: pd.DataFrame) -> Memory:
+    extra = _fields(file, rows, skip={"steps", "step", "run", "target"})
     trials = []
     for at, row in enumerate(_records(rows)):
         steps = row.pop("steps")
         ends = {"steps_to_target": steps, "steps_run": int(-(-steps // 1)), "stop_reason": "target"}
         ends["examples_run"] = round(steps * row["batch_size"])
-        where = sheet.places[at].replace(" ", "-")
-        trials.append(_trial(sheet, where, row, {**extra[at], **ends}))
+        where = file.places[at].replace(" ", "-")
+        trials.append(_trial(file, where, row, {**extra[at], **ends}))
     return _memory(trials, [])
 
 
-def _whole_curves(sheet: TableFile, rows: pd.DataFrame) -> Memory:
-    own = [str(name) for name in rows if name != "step"]
-    if sheet.has("run"):
-        rows["run"] = [str(cell) for cell in sheet.columns["run"]]
-    others = [name for name in sheet.columns if name not in {*rows, "target", "examples"}]
-    texts = [name for name in others if not sheet.numeric(name)]
-    keyed = pd.concat([rows, pd.DataFrame({name: sheet.columns[name] for name in texts})], axis=1)
-    runs = [*own, *texts, *(["run"] if "run" in rows else [])]
+def _whole_curves(file: TableFile, rows: pd.DataFrame) -> Memory:
+    group = [str(name) for name in rows if name != "step"]
+    if file.has("run"):
+        rows["run"] = [str(cell) for cell in file.columns["run"]]
+    others = [name for name in file.columns if name not in {*rows, "target", "examples"}]
+    texts = [name for name in others if not file.numeric(name)]
+    keyed = pd.concat([rows, pd.DataFrame({name: file.columns[name] for name in texts})], axis=1)
+    runs = [*group, *texts, *(["run"] if "run" in rows else [])]
     run = keyed.groupby(runs, dropna=False, sort=False).ngroup()
     metrics = []
     for name in others:
         split = name.startswith(tuple(f"{split}_" for split in SPLITS))
         if name in texts and not split:
             continue
-        cells = pd.Series(
-            sheet.numbers(name, empty=True), dtype=float
-        )  # text in a metric: an error
+        cells = pd.Series(file.numbers(name, empty=True), dtype=float)  # text: an error
         if split or cells.groupby(run).nunique(dropna=False).gt(1).any():
             metrics.append(name)
             rows[name] = cells
     if not {*metrics} - {"train_seconds"}:
         raise ResultsError(
-            f"{sheet.path} has no metric beside step",
+            f"{file.path} has no metric beside step",
             hint="for example a column validation_error; or, for points, a column steps",
         )
-    _refuse_double(sheet, rows, run)
+    _refuse_double(file, rows, run)
     skip = {*metrics, "step", "run", "target", "examples"}
-    extra = _fields(sheet, rows, skip=skip)
+    extra = _fields(file, rows, skip=skip)
     trials, points = [], []
     for number, part in rows.groupby(run, sort=True):
         first, last = part.index[0], float(part["step"].max())
-        row = _records(part.loc[[first], own])[0]
+        row = _records(part.loc[[first], group])[0]
         ends = {"steps_run": int(last), "examples_run": int(last * row["batch_size"])}
-        trial = _trial(sheet, f"run-{number}", row, {**extra[first], **ends})
+        trial = _trial(file, f"run-{number}", row, {**extra[first], **ends})
         trials.append({**trial, "stop_reason": "budget"})
-        looks = part.sort_values("step")
-        for step, *values in looks[["step", *metrics]].to_numpy(object).tolist():
-            seen = dict(zip(metrics, values, strict=True))
+        evaluations = part.sort_values("step")[["step", *metrics]]
+        for step, *values in evaluations.to_numpy(object).tolist():
+            measured = dict(zip(metrics, values, strict=True))
             points.append(
                 {
                     **{key: trial[key] for key in ("experiment", "study", "trial", "run")},
                     "step": int(step),
                     "examples": int(step * row["batch_size"]),
-                    "train_seconds": seen.pop("train_seconds", None),
-                    "metrics": {key: value for key, value in seen.items() if not pd.isna(value)},
+                    "train_seconds": measured.pop("train_seconds", None),
+                    "metrics": {
+                        key: value for key, value in measured.items() if not pd.isna(value)
+                    },
                 }
             )
     return _memory(trials, points)
 
 
-def _refuse_double(sheet: TableFile, rows: pd.DataFrame, run: pd.Series) -> None:
+def _refuse_double(file: TableFile, rows: pd.DataFrame, run: pd.Series) -> None:
     double = rows.assign(number=run).duplicated(["number", "step"])
     if double.any():
         at = [*double].index(True)
         step, size = int(rows["step"][at]), int(rows["batch_size"][at])
-        error = sheet.fail(at, f"step {step} occurs twice in one run at batch size {size}")
-        error.hint = "tell the runs of a batch size apart by a column `run`"
-        raise error
+        raise file.fail(
+            at,
+            f"step {step} occurs twice in one run at batch size {size}",
+            "distinguish the runs of a batch size by a column `run`",
+        )
 
 
-def _known(sheet: TableFile, name: str) -> list[Any]:
+def _column(file: TableFile, name: str) -> list[Any]:
     kind = TRIALS.field(name).type
     if pa.types.is_integer(kind):
-        values = sheet.numbers(name, empty=True, whole=True)
+        values = file.numbers(name, empty=True, whole=True)
         return [None if value is None else int(value) for value in values]
     if pa.types.is_boolean(kind):
-        return [_flag(sheet, name, row, cell) for row, cell in enumerate(sheet.columns[name])]
+        return [_flag(file, name, row, cell) for row, cell in enumerate(file.columns[name])]
     if pa.types.is_floating(kind):
-        return sheet.numbers(name, empty=True)
-    texts = [None if cell is None else str(cell) for cell in sheet.columns[name]]
+        return file.numbers(name, empty=True)
+    texts = [None if cell is None else str(cell) for cell in file.columns[name]]
     return [_technique(text) for text in texts] if name == "technique" else texts
 
 
-def _flag(sheet: TableFile, name: str, row: int, cell: Any) -> bool | None:
+def _flag(file: TableFile, name: str, row: int, cell: Any) -> bool | None:
     if cell is None or isinstance(cell, bool):
         return cell
-    known = {"true": True, "false": False, "1": True, "0": False}
-    if str(cell).lower() not in known:
-        raise sheet.fail(row, f"{name} is {cell!r}, but it must be true or false")
-    return known[str(cell).lower()]
+    flags = {"true": True, "false": False, "1": True, "0": False}
+    if str(cell).lower() not in flags:
+        raise file.fail(row, f"{name} is {cell!r}, but it must be true or false")
+    return flags[str(cell).lower()]
 
 
 def _technique(text: str | None) -> str | None:
-    """JSON, as that column is; a word stands for itself."""
+    """JSON, as in that column; other text is the value of the key ``technique``."""
     try:
         if text is None or isinstance(json.loads(text), dict):
             return text
@@ -195,30 +184,28 @@ def _technique(text: str | None) -> str | None:
     return json_text({"technique": text})
 
 
-def _targets(sheet: TableFile, rows: pd.DataFrame) -> None:
-    found = []
-    for at, cell in enumerate(sheet.columns["target"]):
+def _targets(file: TableFile, rows: pd.DataFrame) -> None:
+    targets = []
+    for at, cell in enumerate(file.columns["target"]):
         try:
-            found.append(Target.parse(str(cell)))
+            targets.append(Target.parse(str(cell)))
         except ResultsError as error:
-            wrong = sheet.fail(at, str(error))
-            wrong.hint = error.hint
-            raise wrong from error
-    rows["target_metric"] = [target.metric for target in found]
-    rows["target_value"] = [target.value for target in found]
-    rows["lower_is_better"] = [target.lower_is_better for target in found]
+            raise file.fail(at, str(error), error.hint) from error
+    rows["target_metric"] = [target.metric for target in targets]
+    rows["target_value"] = [target.value for target in targets]
+    rows["lower_is_better"] = [target.lower_is_better for target in targets]
 
 
-def _fields(sheet: TableFile, rows: pd.DataFrame, skip: set[str]) -> list[dict[str, Any]]:
-    """``{"fields": {…}}`` of each row: what tells curves apart and has no other home."""
-    others = [name for name in sheet.columns if name not in {*rows, *skip}]
-    texts = [name for name in others if not sheet.numeric(name)]
+def _fields(file: TableFile, rows: pd.DataFrame, skip: set[str]) -> list[dict[str, Any]]:
+    """``{"fields": {…}}`` of each row: what distinguishes curves and has no column."""
+    others = [name for name in file.columns if name not in {*rows, *skip}]
+    texts = [name for name in others if not file.numeric(name)]
     numbers = [name for name in others if name not in texts]
-    cells = pd.DataFrame({name: sheet.columns[name] for name in texts}, index=rows.index)
+    cells = pd.DataFrame({name: file.columns[name] for name in texts}, index=rows.index)
     group = [name for name in (*GROUP_COLUMNS, *_TARGET) if name in rows]
     keys = [rows[name] for name in group] + [cells[name] for name in texts]
     for name in numbers:
-        values = pd.Series(sheet.numbers(name, empty=True), index=rows.index, dtype=float)
+        values = pd.Series(file.numbers(name, empty=True), index=rows.index, dtype=float)
         if values.groupby(keys, dropna=False).nunique().gt(1).any() or values.nunique() == 1:
             cells[name] = [int(v) if v % 1 == 0 and abs(v) < 2**53 else v for v in values]
     return [
@@ -234,18 +221,18 @@ def study_of(trial: Mapping[str, Any]) -> str:
 
 
 def _trial(
-    sheet: TableFile, where: str, row: dict[str, Any], more: dict[str, Any]
+    file: TableFile, where: str, row: dict[str, Any], more: dict[str, Any]
 ) -> dict[str, Any]:
-    trial = {"experiment": sheet.name, "workload": sheet.name, **row, **more}
-    used = {name: row[name] for name in _METAPARAMETERS if name in row}
+    trial = {"experiment": file.name, "workload": file.name, **row, **more}
+    used = {name: row[name] for name in METAPARAMETERS if name in row}
     metric = str(trial.get("target_metric", ""))
     if metric and "lower_is_better" not in trial:
-        trial["lower_is_better"] = not any(word in metric for word in _HIGHER)
+        trial["lower_is_better"] = not any(name in metric for name in _HIGHER)
     return {
         **trial,
         "study": study_of(trial),
-        "trial": f"{sheet.name}-{where}",
-        "run": sheet.name,
+        "trial": f"{file.name}-{where}",
+        "run": file.name,
         "role": "repeat",
         "status": "COMPLETE",
         "metaparameters": used or None,
@@ -261,8 +248,7 @@ def _records(rows: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _memory(trials: list[dict[str, Any]], points: list[dict[str, Any]]) -> Memory:
-    group = (*GROUP_COLUMNS,)
-    studies = {row["study"]: {name: row.get(name) for name in group} for row in trials}
+    studies = {row["study"]: {name: row.get(name) for name in GROUP_COLUMNS} for row in trials}
     return Memory(
         {
             "studies": table("studies", list(studies.values())),

@@ -1,4 +1,4 @@
-"""A CSV or Parquet file of the user's as columns of cells, each with the line it stands in."""
+"""A user's CSV or Parquet file as columns of cells, each row with its line."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from results.counts import count
-from results.errors import ResultsError, escaped
-from results.schema import nearest
+from results.errors import ResultsError, escaped, nearest
 from results.storage.location import ERRORS, line_of
 from results.storage.masking import masked
 
@@ -28,13 +27,13 @@ _NEEDED = "needed: batch_size and steps; or, for whole curves, batch_size, step 
 
 @dataclass(frozen=True, kw_only=True)
 class TableFile:
-    """Cells are text, numbers, flags or ``None``; ``places`` tell where a row stands."""
+    """Cells are text, numbers, flags or ``None``; ``places`` are the lines of the rows."""
 
     path: Path
     columns: dict[str, list[Any]]
     places: list[str]
     called: str | None = None
-    """What its rows are called by; the file's name unless given."""
+    """The experiment that its rows become; the file's name unless given."""
 
     @property
     def name(self) -> str:
@@ -67,14 +66,11 @@ class TableFile:
         return column in self.columns
 
     def require(self, column: str) -> None:
-        """Refuse a sheet without ``column``, naming the nearest that it has."""
+        """Refuse a table without ``column``, naming the nearest that it has."""
         if column in self.columns:
             return
-        near = nearest(column, self.columns)
-        raise ResultsError(
-            f"{self.path} has no column {column!r}",
-            hint=(f"rename {near!r}? " if near else "") + _NEEDED,
-        )
+        hint = nearest(column, self.columns, _NEEDED, form=f"rename {{!r}}? {_NEEDED}")
+        raise ResultsError(f"{self.path} has no column {column!r}", hint=hint)
 
     def renamed(self, columns: Mapping[str, str]) -> TableFile:
         """The same cells, the column ``columns[new]`` being called ``new``.
@@ -84,10 +80,14 @@ class TableFile:
         """
         for new, old in columns.items():
             if old not in self.columns:
-                near = nearest(old, self.columns)
                 raise ResultsError(
                     f"{self.path} has no column {old!r} to read as {new!r}",
-                    hint=f"did you mean {new}={near}?" if near else f"it has {self._all}",
+                    hint=nearest(
+                        old,
+                        self.columns,
+                        f"it has {', '.join(self.columns)}",
+                        form=f"did you mean {new}={{}}?",
+                    ),
                 )
         names = {old: new for new, old in columns.items()}
         if len(names) < len(columns):
@@ -95,25 +95,21 @@ class TableFile:
             raise ResultsError(
                 f"column {double!r} of {self.path} is given two names", hint="name it once"
             )
-        found: dict[str, list[Any]] = {}
+        renamed: dict[str, list[Any]] = {}
         for old, cells in self.columns.items():
             new = names.get(old, old)
-            if new in found or (new in columns and columns[new] != old):
+            if new in renamed or (new in columns and columns[new] != old):
                 raise ResultsError(
-                    f"{self.path} would have two columns {new!r}: its own and {columns[new]!r}",
-                    hint=f"give its own another name too: {new}_old={new}",
+                    f"{self.path} would have two columns {new!r}: {columns[new]!r} and {new!r}",
+                    hint=f"rename the column {new!r} too: {new}_old={new}",
                 )
-            found[new] = cells
-        return replace(self, columns=found)
+            renamed[new] = cells
+        return replace(self, columns=renamed)
 
-    @property
-    def _all(self) -> str:
-        return ", ".join(self.columns)
-
-    def fail(self, row: int, message: str) -> ResultsError:
+    def fail(self, row: int, message: str, hint: str | None = None) -> ResultsError:
+        """The error of a row, with its line."""
         return ResultsError(
-            f"{self.path} {self.places[row]}: {message}",
-            hint="mend that row or take it out: none is left out in silence",
+            f"{self.path} {self.places[row]}: {message}", hint=hint or "correct or remove that row"
         )
 
     def numeric(self, column: str) -> bool:
@@ -160,7 +156,7 @@ class TableFile:
 
 
 Read = tuple[list[str], list[list[Any]], list[str]]
-"""The header, a list of cells for each column of it, and where each row stands."""
+"""The header, the cells of each of its columns, and the line of each row."""
 
 
 def _csv(path: Path) -> Read:
@@ -172,7 +168,7 @@ def _csv(path: Path) -> Read:
         raise ResultsError(f"cannot read {path}: {error.strerror}") from error
     head = next((line for line in text.splitlines() if line.strip()), "")
     delimiter = max(",;\t", key=head.count)
-    # As files have them, \n, \r\n or \r end a line; other signs that do so for Python are text.
+    # In files, \n, \r\n or \r ends a line; other characters that do so for Python are text.
     lines = io.StringIO(text, newline="")
     reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
     header: list[str] | None = None

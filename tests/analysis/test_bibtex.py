@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from analysis.report.bibtex import PROGRAM, PROTOCOL, bibtex, escaped
-from validation.published_origins import SOURCES
+from validation.package_published import SOURCES
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -19,8 +19,7 @@ from analysis.curves import thinned_evaluations
 from analysis.curves.thinned_evaluations import Frame
 from results.reader import Results
 from results.store import Store
-from results.targets.evaluations import Evaluations
-from results.targets.first_hits import Batch
+from results.targets.evaluations import Batch, Evaluations
 from tests.analysis import plain_thinning
 
 LOOKS = [1, 2, 4, 8, 16, 32]  # kept: 1, 4, 16
@@ -220,7 +219,7 @@ def test_a_results_folder_is_passed_over_not_held(
     measured = run.read_measurements(["study", "trial", "step", "validation_error"])
     expected = plain_thinning.every_second(run.trials, measured)
     assert not expected["steps_to_target"].equals(run.trials["steps_to_target"])
-    monkeypatch.setattr("results.store._ROW_GROUP", 7)
+    monkeypatch.setattr("results.storage.dataset._ROW_GROUP", 7)
     monkeypatch.setattr(Results, "read_measurements", None)
     found = thinned_evaluations.every_second(run.trials, Evaluations([run]))
     pd.testing.assert_frame_equal(found, expected)

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from analysis.curves.limits import UNITS, Limit
-from experiments.config.budget import Budget
+from experiments.config.amounts import Budget
 
 
 def under(text: str, batch_size: int, train: int) -> int:

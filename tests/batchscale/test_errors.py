@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from batchscale.output.errors import CommandError, report, user_frames
-from experiments.scheduling.failures import is_users
+from experiments.execution.failures import is_users
 from results.errors import ResultsError
 
 

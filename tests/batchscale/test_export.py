@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import batchscale as bs
-from batchscale.cli import exporting
 from batchscale.output import progress
+from results.exports import tensorboard
 from tests.batchscale.conftest import Command
 from tests.batchscale.test_bad_input import clear
 
@@ -73,9 +73,9 @@ def test_progress_is_said(
     command: Command, here: Path, small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress, "_SECONDS", 0.0)
-    monkeypatch.setattr(exporting, "_MANY", 31)
+    monkeypatch.setattr(tensorboard, "_MANY", 31)
     done = command("export", "tensorboard", small, "-o", here / "tb")
     lines = done.err.splitlines()
     assert lines[0].startswith("1 of 32 trials, ")
     assert lines[31].startswith("32 of 32 trials, ")
-    assert "--where picks some" in lines[32]
+    assert "select some with --where" in lines[32]

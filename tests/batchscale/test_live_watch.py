@@ -15,10 +15,10 @@ from batchscale.live import watch as watching
 from batchscale.live.content import Content
 from batchscale.live.status import nothing
 from batchscale.live.watch import Watch
-from experiments.execution.ledger import FolderLedger
-from results.compact import compact
+from experiments.execution.ledger import Ledger
 from results.errors import ResultsError
 from results.reader import Results
+from results.storage.compact import compact
 from results.storage.location import Location
 from results.store import Store
 from tests.batchscale.conftest import snapshot
@@ -118,7 +118,7 @@ def test_claims_alone_renew_the_status_alone(case: Case) -> None:
     case.commit(0)
     case.look()
     before = case.content.page.tag, case.content.state.tag
-    ledger = FolderLedger(str(case.root))
+    ledger = Ledger(str(case.root))
     study = synthetic.study_id("digits-mlp", "sgd", 8)
     info = {"experiment": "synthetic", "study": study}
     assert ledger.take("pack", ["one", "two"], info, {})
@@ -150,7 +150,7 @@ def test_nothing_new_is_nothing_computed_and_the_same_tag(case: Case) -> None:
             case.look()
         assert not calls
         # Claims fall free by time alone, and so do those that run.
-        FolderLedger(str(case.root)).take("pack", ["one"], {"experiment": "synthetic"}, {})
+        Ledger(str(case.root)).take("pack", ["one"], {"experiment": "synthetic"}, {})
         for _ in range(5):
             case.look(after=watching._RENEWED)
         assert len(calls) == 5
@@ -285,7 +285,7 @@ def test_a_folder_of_somebody_else_is_told(case: Case) -> None:
 def test_it_writes_nothing(case: Case) -> None:
     case.plan()
     case.commit(0, 1)
-    FolderLedger(str(case.root)).take("pack", ["one"], {"experiment": "synthetic"}, {})
+    Ledger(str(case.root)).take("pack", ["one"], {"experiment": "synthetic"}, {})
     before = snapshot(case.root)
     for _ in range(3):
         case.look(after=watching._AGAIN)
@@ -322,7 +322,7 @@ def test_malformed_claims_and_metrics_that_are_no_numbers(case: Case) -> None:
     case.commit(0)
     write_malformed(case.root)
     study = synthetic.study_id("digits-mlp", "sgd", 8)
-    ledger = FolderLedger(str(case.root))
+    ledger = Ledger(str(case.root))
     assert ledger.take("pack", ["one", "two"], {"experiment": "synthetic", "study": study}, {})
     assert ledger.renew("pack", {"one": (12, float("inf")), "two": (14, float("nan"))})
     state = case.look()

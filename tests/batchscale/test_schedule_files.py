@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import batchscale as bs
 from experiments import schedules
-from experiments.config.file import load
+from experiments.config.compile import load
 from experiments.errors import ExperimentError
-from experiments.execution.executors.opening import Opening
+from experiments.execution.executors.base import ExecutorContext
+from experiments.execution.executors.in_process import InProcess
 from experiments.plan import WorkloadRef
 from tests.batchscale.blocks import blocks
 from tests.batchscale.conftest import Command
@@ -141,14 +143,14 @@ def test_a_class_stands_for_its_file(wsd: Path) -> None:
 
 @pytest.mark.usefixtures("wsd")
 def test_its_file_goes_to_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Opening] = []
-    real = Opening.open
+    seen: list[ExecutorContext] = []
+    real = InProcess.pool
 
-    def opened(self: Opening, *arguments: object) -> object:
-        seen.append(self)
-        return real(self, *arguments)  # type: ignore[arg-type]
+    def pool(self: InProcess, *arguments: Any) -> Any:
+        seen.append(self.context)
+        return real(self, *arguments)
 
-    monkeypatch.setattr(Opening, "open", opened)
+    monkeypatch.setattr(InProcess, "pool", pool)
     bs.sweep("wsd.yaml", results="runs", address="none", overrides=["trials=1"])
     assert set(seen[0].specs) == {"wsd.py:WSD"}
 

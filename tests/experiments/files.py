@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from experiments.config.experiment import Experiment
-from experiments.config.file import load
+from experiments.config.compile import Experiment, load
 
 WORKLOAD = '''"""A workload."""
 import torch

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from experiments.config.file import Experiment, load
+from experiments.config.compile import Experiment, load
 from experiments.execution.signals import Interrupted
 from experiments.execution.sweep import sweep
 from experiments.execution.worker import Pace

@@ -94,7 +94,7 @@ def test_rows_depend_on_what_came_before_their_block_and_on_nothing_else():
     bad = [*good[:8], *[None] * 8]
     assert draw(good)[:16] == draw(bad)[:16]
     assert draw(good)[16:] != draw(bad)[16:]
-    with pytest.raises(ValueError, match="rows up to 17 depend on 16 before, of 15 known"):
+    with pytest.raises(ValueError, match="rows up to 17 need 16 results, not 15"):
         table("optuna:tpe", SPACE, 1, 24).rows(0, 17, good[:15])
     rows = table("optuna:tpe", SPACE, 1, 24).rows(0, 2)
     rows[0].clear()

@@ -11,7 +11,7 @@ import pytest
 
 import results as dataset
 from analysis.curves import edges
-from experiments.config.file import load
+from experiments.config.compile import load
 from experiments.errors import ExperimentError
 from experiments.execution.sweep import Summary, sweep
 from experiments.scheduling.events import Event, Note
@@ -52,7 +52,7 @@ def test_a_space_three_decades_too_low_is_caught_and_mended(tmp_path: Path) -> N
     did = run(tmp_path / "mended", seen, search=low, extend=2)
     assert did.complete
     assert did.reached == 2
-    assert len(notes(seen, "no room, learning_rate at its upper end")) >= 2
+    assert len(notes(seen, "edge of its search space, learning_rate at its upper end: ")) >= 2
     found = trials(tmp_path / "mended")
     more = found[found["enlargement"] > 0]
     assert set(more["role"]) == {"extension"}
@@ -96,7 +96,7 @@ def test_what_only_diverges_wants_lower_rates_where_they_are_tuned(tmp_path: Pat
 def test_a_space_with_room_is_not_enlarged(tmp_path: Path) -> None:
     seen: list[Event] = []
     run(tmp_path, seen, search={"learning_rate": {"log": [1e-3, 1e4]}}, extend=2)
-    assert not notes(seen, "no room")
+    assert not notes(seen, " beyond it.")
     assert set(trials(tmp_path)["enlargement"]) == {0}
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.config.budget import Budget, BudgetError
+from experiments.config.amounts import AmountError, Budget
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_a_sum_in_steps(text, batch_size, steps):
         ("50 epoch s", "is not a sum"),
         ("50 fortnights", "unknown unit 'fortnights'"),
         ("-3 steps", "is not a sum"),
-        ("0 steps", "is no step at all"),
+        ("0 steps", "is zero"),
         ("", "is not a sum"),
         ("5 steps +", "is not a sum"),
         (["5 steps"], "is not a sum"),
@@ -43,7 +43,7 @@ def test_a_sum_in_steps(text, batch_size, steps):
     ],
 )
 def test_what_is_no_budget(text, message):
-    with pytest.raises(BudgetError, match=message):
+    with pytest.raises(AmountError, match=message):
         Budget.parse(text)
 
 

@@ -7,13 +7,12 @@ from typing import Any
 
 from experiments.errors import ExperimentError
 from experiments.plan import Outcome
-from experiments.records.settings import settings_hash
+from experiments.records.snapshots import settings_hash
 from experiments.scheduling.dispatch import Dispatcher
 from experiments.scheduling.events import Event, Note, RoundFinished
 from experiments.scheduling.failures import Failure, TrainingError
-from experiments.scheduling.jobs import Ended, Job, PackEnd, Started, Step
+from experiments.scheduling.jobs import Ended, Job, PackEnd, SnapshotHeader, Started, Step
 from experiments.scheduling.rounds import Record
-from experiments.scheduling.saved import Header
 from experiments.scheduling.study_state import StudyState
 from tests.experiments.fakes import Plan, points, study
 
@@ -46,10 +45,10 @@ def outcome(trial: str, steps: int | None = 50) -> Outcome:
 
 
 def finish(of: Dispatcher, job: Job, seconds: float = 1.0) -> None:
-    of.hear(Started(pack=job.pack.id, engine="stacked"))
+    of.receive(Started(pack=job.pack.id, engine="stacked"))
     ended = tuple(outcome(trial) for trial in sorted(job.wanted))
-    of.hear(Ended(pack=job.pack.id, outcomes=ended, committed=True))
-    of.hear(PackEnd(pack=job.pack.id, end="done", seconds=seconds))
+    of.receive(Ended(pack=job.pack.id, outcomes=ended, committed=True))
+    of.receive(PackEnd(pack=job.pack.id, end="done", seconds=seconds))
 
 
 def failure(where: str = "ValueError at my.py:7", *, clear: bool = False) -> Failure:
@@ -99,7 +98,7 @@ def test_a_shape_runs_once_before_it_runs_at_once() -> None:
     first, second = take(of), take(of)
     assert {first.pack.study.id, second.pack.study.id} == {"a", "c"}
     assert of.next() == "wait"
-    of.hear(Step(pack=first.pack.id, step=25, steps=25, values=(0.5,)))
+    of.receive(Step(pack=first.pack.id, step=25, steps=25, values=(0.5,)))
     assert take(of).pack.study.id == "b"
 
 
@@ -108,8 +107,8 @@ def test_a_wave_is_cut_to_occupy_all_workers() -> None:
     first = take(of)
     assert len(first.wanted) == 4
     assert of.next() == "wait"  # the study has no engine yet
-    of.hear(Started(pack=first.pack.id, engine="stacked"))
-    of.hear(Step(pack=first.pack.id, step=25, steps=25, values=(0.5,)))
+    of.receive(Started(pack=first.pack.id, engine="stacked"))
+    of.receive(Step(pack=first.pack.id, step=25, steps=25, values=(0.5,)))
     others = [take(of) for _ in range(3)]
     assert {job.pack.engine for job in others} == {"stacked"}
     assert of.next() == "wait"
@@ -121,13 +120,13 @@ def test_packs_that_are_out_hear_what_others_find() -> None:
     told: list[tuple[str, tuple[int, ...]]] = []
     of.share = lambda pack, known: told.append((pack, known))
     first = take(of)
-    of.hear(Started(pack=first.pack.id, engine="module"))
-    of.hear(Step(pack=first.pack.id, step=25, steps=25, values=(0.5,)))
+    of.receive(Started(pack=first.pack.id, engine="module"))
+    of.receive(Step(pack=first.pack.id, step=25, steps=25, values=(0.5,)))
     second = take(of)
     done = outcome(min(first.wanted), 30)
-    of.hear(Ended(pack=first.pack.id, outcomes=(done,), committed=False))
+    of.receive(Ended(pack=first.pack.id, outcomes=(done,), committed=False))
     assert told == []  # until it is safe
-    of.hear(Ended(pack=first.pack.id, outcomes=(done,), committed=True))
+    of.receive(Ended(pack=first.pack.id, outcomes=(done,), committed=True))
     assert told == [(second.pack.id, (30,))]
 
 
@@ -167,7 +166,7 @@ def test_what_others_train_waits_and_what_they_did_counts() -> None:
 def test_a_pack_that_somebody_took_comes_back_when_it_is_free() -> None:
     of, _ = dispatcher([state("a", trials=16)])
     job = take(of)
-    of.hear(PackEnd(pack=job.pack.id, end="taken"))
+    of.receive(PackEnd(pack=job.pack.id, end="taken"))
     assert of.next() == "wait"
     of.merge({}, [])
     assert take(of).wanted == job.wanted
@@ -177,15 +176,15 @@ def test_a_failed_pack_is_run_trial_by_trial() -> None:
     of, seen = dispatcher([state("a"), state("b")])
     finish(of, take(of))
     job = take(of)
-    of.hear(PackEnd(pack=job.pack.id, end="failed", failure=failure()))
+    of.receive(PackEnd(pack=job.pack.id, end="failed", failure=failure()))
     singles = [take(of) for _ in range(1)]
     assert len(singles[0].wanted) == 1
     bad = singles[0]
     ended = Outcome(
         trial=min(bad.wanted), status="INCOMPLETE", stop_reason="error", steps_run=3, examples_run=1
     )
-    of.hear(Ended(pack=bad.pack.id, outcomes=(ended,), committed=True))
-    of.hear(PackEnd(pack=bad.pack.id, end="failed", failure=failure()))
+    of.receive(Ended(pack=bad.pack.id, outcomes=(ended,), committed=True))
+    of.receive(PackEnd(pack=bad.pack.id, end="failed", failure=failure()))
     rest = drive(of)
     assert [len(job.wanted) for job in rest[:15]] == [1] * 15
     assert of.next() is None
@@ -199,7 +198,7 @@ def test_the_same_exception_in_the_first_three_packs_stops_all() -> None:
     for _ in range(3):
         assert of.error is None
         job = take(of)
-        of.hear(PackEnd(pack=job.pack.id, end="failed", failure=failure()))
+        of.receive(PackEnd(pack=job.pack.id, end="failed", failure=failure()))
     assert isinstance(of.error, TrainingError)
     assert of.error.reproduce == "batchscale trial --from a-1"
     assert of.next() is None
@@ -209,7 +208,7 @@ def test_different_exceptions_do_not() -> None:
     of, _ = dispatcher([state("a"), state("b")])
     for number in range(6):
         job = take(of)
-        of.hear(PackEnd(pack=job.pack.id, end="failed", failure=failure(f"at {number}")))
+        of.receive(PackEnd(pack=job.pack.id, end="failed", failure=failure(f"at {number}")))
     assert of.error is None
 
 
@@ -217,21 +216,21 @@ def test_a_clear_error_stops_at_once() -> None:
     of, _ = dispatcher([state("a"), state("b")])
     finish(of, take(of))
     job = take(of)
-    of.hear(PackEnd(pack=job.pack.id, end="failed", failure=failure(clear=True)))
+    of.receive(PackEnd(pack=job.pack.id, end="failed", failure=failure(clear=True)))
     assert type(of.error) is ExperimentError
 
 
 def test_nothing_but_failures_is_an_error_in_the_end() -> None:
     of, _ = dispatcher([state("a", trials=1)])
     job = take(of)
-    of.hear(PackEnd(pack=job.pack.id, end="failed", failure=failure()))
+    of.receive(PackEnd(pack=job.pack.id, end="failed", failure=failure()))
     assert of.next() is None
     assert isinstance(of.hopeless(), TrainingError)
     assert of.failed == 1
 
 
-def header(of: StudyState, trials: list[str], active: list[str]) -> Header:
-    return Header(
+def header(of: StudyState, trials: list[str], active: list[str]) -> SnapshotHeader:
+    return SnapshotHeader(
         pack="kept",
         study=of.study.id,
         settings=settings_hash(of.study),

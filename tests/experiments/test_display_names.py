@@ -9,12 +9,11 @@ import pytest
 import results as dataset
 from analysis.curves.curve import curves
 from experiments import optimizers
-from experiments.config.experiment import Experiment
-from experiments.config.file import load, parse
+from experiments.config.compile import Experiment, load, parse
 from experiments.errors import ExperimentError
 from experiments.execution.sweep import Summary, sweep
 from experiments.records.planned import planned
-from experiments.records.settings import settings_hash
+from experiments.records.snapshots import settings_hash
 from experiments.records.status import status
 from experiments.scheduling.events import Event, Note
 from results.store import Store

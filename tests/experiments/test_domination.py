@@ -59,7 +59,7 @@ class Sweep:
                 taken = {t.id: self.paused.pop(t.id) for t in pack.trials if t.id in self.paused}
                 training[pack.id].resume(taken)
                 out[pack.id] = training[pack.id].run()
-                dispatcher.hear(Started(pack=pack.id, engine="module"))
+                dispatcher.receive(Started(pack=pack.id, engine="module"))
             if not out:
                 assert dispatcher.finished
                 return True
@@ -80,11 +80,11 @@ class Sweep:
         events = next(out[pack], None)
         if events is None:
             del out[pack]
-            dispatcher.hear(PackEnd(pack=pack, end="done", seconds=self.order.random()))
+            dispatcher.receive(PackEnd(pack=pack, end="done", seconds=self.order.random()))
             return
         ended = self.take_in(events)
         if ended:
-            dispatcher.hear(Ended(pack=pack, outcomes=ended, committed=True))
+            dispatcher.receive(Ended(pack=pack, outcomes=ended, committed=True))
 
     def take_in(self, events: Sequence[Measurement | Outcome]) -> tuple[Outcome, ...]:
         """Record what a look gave; the trials that it ended."""

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments import identity
-from experiments.config.file import load
-from experiments.config.plans import StudyPlan
+from experiments.config.compile import load
+from experiments.config.study_plan import StudyPlan
 from experiments.plan import Trial
 from experiments.search.space import Dimension
 from tests.experiments.fakes import study

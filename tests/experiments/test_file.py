@@ -11,9 +11,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.config import file
-from experiments.config.file import from_keywords, load, parse
+from experiments.config.compile import Experiment, from_keywords, load, parse
+from experiments.config.sources import names, packaged_text
 from experiments.config.yaml_lines import read, scalar, write
+from experiments.errors import ExperimentError
 from experiments.optimizers import get
 from tests.experiments.files import EXPERIMENT, folder, ids, own
 from workloads import load as load_workload
@@ -175,7 +176,7 @@ def test_grid_of_training_algorithms(tmp_path):
     assert ids(again) == ids(experiment)
 
 
-@pytest.mark.parametrize("name", [n for n in file.names() if "mnist" not in n and "cifar" not in n])
+@pytest.mark.parametrize("name", [n for n in names() if "mnist" not in n and "cifar" not in n])
 def test_the_resolved_file_gives_the_same_trials(name, tmp_path):
     experiment = load(name)
     again = tmp_path / "again.yaml"
@@ -201,7 +202,7 @@ def test_the_resolved_file_of_ones_own(tmp_path, settings):
     experiment = own(tmp_path, EXPERIMENT, *settings)
     again = parse(experiment.to_yaml(), base=tmp_path)
     assert ids(again) == ids(experiment)
-    ours, theirs = experiment.studies(), again.studies()
+    ours, theirs = ([plan.study for plan in each.plans()] for each in (experiment, again))
     assert [s.targets for s in ours] == [s.targets for s in theirs]
     assert [(s.keep, s.layout, s.engine, s.stop_at_target) for s in ours] == [
         (s.keep, s.layout, s.engine, s.stop_at_target) for s in theirs
@@ -212,7 +213,7 @@ def test_the_resolved_file_of_ones_own(tmp_path, settings):
 def test_the_resolved_file_says_every_key(tmp_path):
     said = yaml.safe_load(own(tmp_path).to_yaml())
     unset = {"layout", "micro_batch", "ghost_batch", "files", "points", "technique"}
-    assert set(said) == set(file.Experiment.model_fields) - unset
+    assert set(said) == set(Experiment.model_fields) - unset
     assert said["search"]["momentum"]["momentum"] == dict(get("momentum").space)["momentum"]
 
 
@@ -289,7 +290,7 @@ def test_keywords_of_an_object_and_of_a_name(tmp_path):
 )
 def test_keywords_that_cannot_be(values, message, hint):
     given = {"workload": "digits-mlp", "optimizer": "sgd", "batch_size": 8, **values}
-    with pytest.raises(file.ExperimentError, match=re.escape(message)) as raised:
+    with pytest.raises(ExperimentError, match=re.escape(message)) as raised:
         from_keywords(**given)
     assert hint in (raised.value.hint or "")
 
@@ -298,7 +299,7 @@ def test_a_class_in_no_file():
     class Local(torch.optim.SGD):
         pass
 
-    with pytest.raises(file.ExperimentError, match="stands in no file") as raised:
+    with pytest.raises(ExperimentError, match="is not defined in a file") as raised:
         from_keywords(workload="digits-mlp", optimizer=Local, batch_size=8)
     assert "%%writefile local.py" in raised.value.hint
 
@@ -311,11 +312,12 @@ def test_a_mapping():
 
 
 def test_the_files_that_come_with_the_package():
-    names = file.names()
-    assert {"digits", "digits-small"} <= set(names)
-    for name, summary in names.items():
+    summaries = names()
+    assert {"digits", "digits-small"} <= set(summaries)
+    for name, summary in summaries.items():
         assert summary.endswith("."), name
-        assert name.endswith("-small") or f"{name}-small" in names
+        small = name.endswith("-small") or "extends: digits-small\n" in packaged_text(name)
+        assert small or f"{name}-small" in summaries
         load(name)
 
 

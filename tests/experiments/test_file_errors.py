@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from experiments.config.file import load
+from experiments.config.compile import load
 from experiments.errors import ExperimentError
 from tests.experiments.files import EXPERIMENT, folder
 from workloads import WorkloadError
@@ -75,11 +75,11 @@ grid:
         ),
         (
             "target: [validation_error < 0.1, validation_error < 0.10]",
-            "my.yaml:5: target validation_error < 0.1 is said twice",
+            "my.yaml:5: target validation_error < 0.1 is given twice",
             "keep one",
         ),
         ("files: [gone.py]", "my.yaml:5: files: no file 'gone.py'", "start at the experiment file"),
-        ("trials: 8\ntrials: 9", "my.yaml:6: key 'trials' is said twice", "keep one"),
+        ("trials: 8\ntrials: 9", "my.yaml:6: key 'trials' is given twice", "keep one"),
         ("a: b: c", "my.yaml:5: not YAML: mapping values are not allowed here", "quote"),
     ],
 )
@@ -106,19 +106,19 @@ def test_top_level(tmp_path, more, message, hint):
         ("batch_size: 8.5", "batch size 8.5 is not a whole number", ""),
         ("batch_size: all", "'all' is not a batch size", "full"),
         ("batch_size: [8, [9]]", "[9] is not a batch size", ""),
-        ("batch_size: [8, 8..32]", "batch size 8 is said twice", "keep one"),
-        ("batch_size: [1297, full]", "batch size 1297 is said twice: full is 1297", "keep one"),
+        ("batch_size: [8, 8..32]", "batch size 8 is given twice", "keep one"),
+        ("batch_size: [1297, full]", "batch size 1297 is given twice: full is 1297", "keep one"),
         ("batch_size: []", "no batch sizes", "8..4096"),
         ("optimizer: [sgd, adm]", "unknown optimizer 'adm'", "'adam'"),
         ("optimizer: [sgd, 3]", "optimizer 3 is not a name", ""),
-        ("optimizer: [sgd, sgd]", "grid.optimizer: 'sgd' is said twice", "keep one"),
+        ("optimizer: [sgd, sgd]", "grid.optimizer: 'sgd' is given twice", "keep one"),
         ("optimizer: []", "grid.optimizer is an empty list", "leave the key out"),
         ("optimizer: gone.py:Opt", "no file 'gone.py'", "starts at its experiment file"),
         ("optimizer: my_opt.py:Sing", "has no class 'Sing'", "'Sign'"),
         ("optimizr: sgd", "unknown key 'optimizr' in grid", "'optimizer'"),
         ("widht: [4, 8]", "unknown key 'widht' in grid", "known: "),
         ("label_smoothing: [0, 2]", "field 'label_smoothing'", ""),
-        ("label_smoothing: [0, 0.0]", "0.0 is said twice", "keep one"),
+        ("label_smoothing: [0, 0.0]", "0.0 is given twice", "keep one"),
         ("label_smoothing: {linear: [0, 1]}", "is not a value", "search:"),
         ("label_smoothing: [.nan]", "grid.label_smoothing: nan is not a value", ""),
         ("schedule: [constant, cosin]", "unknown schedule 'cosin'", "'cosine'"),
@@ -178,14 +178,14 @@ def test_search(tmp_path, line, message, hint):
         ("", "my.yaml: no key 'workload'", "workload: digits-mlp"),
         ("- a\n- b", "my.yaml: not a mapping", "begin with"),
         ("workload: digits-mlp", "no key 'grid'", "batch_size"),
-        ("workload: digits-mlp\ngrid: {}", "my.yaml:2: grid names no optimizer", "optimizer:"),
-        ("workload: digits-mlp\ngrid: {optimizer: sgd}", "grid names no batch_size", "8..4096"),
-        ("workload: [a]\ngrid: {}", "my.yaml:1: workload must be a word, not ['a']", ""),
+        ("workload: digits-mlp\ngrid: {}", "my.yaml:2: grid has no optimizer", "optimizer:"),
+        ("workload: digits-mlp\ngrid: {optimizer: sgd}", "grid has no batch_size", "8..4096"),
+        ("workload: [a]\ngrid: {}", "my.yaml:1: workload must be text, not ['a']", ""),
         ("workload: digit-mlp\ngrid: {optimizer: sgd}", "my.yaml:1: no workload is", "digits-mlp"),
         ("workload: gone.py:A\ngrid: {optimizer: sgd}", "my.yaml:1: no file 'gone.py'", ""),
         ("workload: my_model.py:A\ngrid: {optimizer: sgd}", "has no class 'A'", "MyModel"),
-        ("a: &a [*a]", "my.yaml:1: an alias that holds itself", ""),
-        ("? [a]\n: b", "my.yaml:1: a key must be a word", ""),
+        ("a: &a [*a]", "my.yaml:1: an alias that contains itself", ""),
+        ("? [a]\n: b", "my.yaml:1: a key must be text", ""),
         ("a: [", "not YAML", ""),
         ("a: \x07", "not YAML", ""),
     ],
@@ -218,7 +218,10 @@ def test_places_of_what_the_command_line_says(tmp_path):
     said, _ = complaint(tmp_path, DIGITS, "search.sgd.learning_rate={log: [1, 0]}")
     assert said.startswith("--set search.sgd.learning_rate={log: [1, 0]}: search.sgd.learning_rate")
     assert complaint(tmp_path, DIGITS, "trials")[0] == "--set trials: not KEY=VALUE"
-    assert "trials has no keys" in complaint(tmp_path, f"{DIGITS}trials: 8", "trials.a=1")[0]
+    assert (
+        "trials is a value and has no keys"
+        in complaint(tmp_path, f"{DIGITS}trials: 8", "trials.a=1")[0]
+    )
     assert "not YAML" in complaint(tmp_path, DIGITS, "trials=[")[0]
 
 
@@ -231,7 +234,7 @@ def test_a_metric_that_points_another_way_than_the_workloads_own(tmp_path):
         .replace("validation_error < 0.25", "validation_score > 0.75")
     )
     load(file).plans()
-    with pytest.raises(ExperimentError, match="the other way than the workload's own"):
+    with pytest.raises(ExperimentError, match="another direction than the workload's own"):
         load(file, ["target=validation_score < 0.75"]).plans()
 
 

@@ -11,9 +11,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.config.file import load
-from experiments.scheduling import forecast as module
-from experiments.scheduling.forecast import PROBE_SECONDS, Forecast, forecast, packs
+from experiments.config.compile import load
+from experiments.execution import forecast as module
+from experiments.execution.forecast import PROBE_SECONDS, Forecast, forecast, packs
 from experiments.training.evaluation_grid import evaluation_steps
 from tests.problems import study
 
@@ -144,7 +144,7 @@ def test_an_evaluation_of_a_part_stands_for_the_whole(monkeypatch: pytest.Monkey
         module,
         "_evaluate",
         lambda engine: (
-            evaluated.append(len(engine.setup.splits["validation"])),
+            evaluated.append(len(engine.context.splits["validation"])),
             plain(engine),
         ),
     )

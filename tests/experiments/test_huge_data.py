@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import batchscale as bs
-import experiments.scheduling.forecast
+import experiments.execution.forecast
 import experiments.training.check
 from batchscale import api
 from experiments.engines import stackable
@@ -67,7 +67,7 @@ def test_a_trial(spec: str, engine: str) -> None:
 
 def test_check_and_a_dry_run_look_at_a_part(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(experiments.training.check, "_RATE_SECONDS", 0.02)
-    monkeypatch.setattr(experiments.scheduling.forecast, "_TIMED", 0.02)
+    monkeypatch.setattr(experiments.execution.forecast, "_TIMED", 0.02)
     findings = {finding.check: finding for finding in bs.check(spec, validation=10**9)}
     assert findings["evaluation"].passed
     assert findings["evaluation"].finding.startswith("the first 1,024 examples of validation in 3")

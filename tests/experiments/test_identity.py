@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.config.file import load
+from experiments.config.compile import load
 from experiments.errors import ExperimentError
-from experiments.identity import TrialIds, canonical, digest, study_id, study_identity, trial_id
+from experiments.identity import TrialIds, canonical, digest, study_id, study_identity
 from tests.experiments.files import OPTIMIZER, WORKLOAD, folder, ids, own
 
 JSON = st.recursive(
@@ -69,7 +69,7 @@ POINT = {"learning_rate": 0.1}
 
 
 def trial(point=POINT, seed_index=(0, 0), **changes):
-    return trial_id(study_identity(**{**STUDY, **changes}), point, seed_index)
+    return TrialIds(study_identity(**{**STUDY, **changes})).id(canonical(point), seed_index)
 
 
 @given(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.config.file import load, parse
+from experiments.config.compile import load, parse
 from experiments.errors import ExperimentError
 from tests.experiments.files import folder, ids
 
@@ -109,7 +109,7 @@ def complaint(tmp_path, text: str, base: str = BASE, *settings: str) -> tuple[st
             BASE.replace("[1e-4, 0.1]", "[1, 0.1]"),
             "base.yaml:10: search.momentum.learning_rate: log: the range [1, 0.1] is reversed",
         ),
-        ("grid:\n  optimizer:\n", BASE, "my.yaml:2: grid names no optimizer"),
+        ("grid:\n  optimizer:\n", BASE, "my.yaml:2: grid has no optimizer"),
         ("workload:\n", BASE, "my.yaml:1: no key 'workload'"),
         ("search:\n  learning_rate: {lgo: [1, 2]}\n", BASE, "my.yaml:3: search.learning_rate: un"),
         ("trials: 2\n", "- 1\n", "my.yaml:1: extends base.yaml, which is not a mapping of keys"),
@@ -145,12 +145,12 @@ def test_what_cannot_be_extended(tmp_path, text, message, hint):
 
 def test_an_error_in_a_text_that_is_extended_says_by_whom(tmp_path):
     said, _ = complaint(tmp_path, "extends: base.yaml\n", "a: 1\na: 2\n")
-    assert said == "base.yaml:2: key 'a' is said twice (extended by my.yaml:1)"
+    assert said == "base.yaml:2: key 'a' is given twice (extended by my.yaml:1)"
 
 
 def test_extends_is_not_for_the_command_line(tmp_path):
     said, hint = complaint(tmp_path, BASE, "", "extends=base.yaml")
-    assert said == "--set extends=base.yaml: extends is said in a file, not here"
+    assert said == "--set extends=base.yaml: extends can be given in a file alone"
     assert "sweep a file" in hint
 
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments import parallel
-from experiments.config.file import load
+from experiments.config.compile import load
 from experiments.engines import make_engine, stackable
 from experiments.errors import ExperimentError
 from experiments.execution.staging import staged

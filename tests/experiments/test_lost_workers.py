@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.execution.executors.lost_workers import explain, worker_log
+from experiments.execution.ray.lost_workers import explain, worker_log
 
 DIED = """The actor died unexpectedly before finishing this task.
 \tclass_name: ImplicitFunc

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.config.file import load
-from experiments.execution.ledger import FolderLedger
+from experiments.config.compile import load
+from experiments.execution.ledger import Ledger
 from experiments.execution.sweep import sweep
 from experiments.execution.worker import Pace, run_pack
 from experiments.plan import Pack
@@ -79,8 +79,8 @@ def test_what_cannot_be_kept_begins_again(tmp_path: Path, engine: str) -> None:
     pack_job = replace(pack_job, pack=replace(pack_job.pack, engine=engine))
     line = Line()
     trainer = type("Stops", (StopsAfter,), {"line": line})
-    ledger = FolderLedger(str(tmp_path / "runs"))
-    end = run_pack(pack_job, ledger, line.wire, trainer=trainer, pace=QUICK)
+    ledger = Ledger(str(tmp_path / "runs"))
+    end = run_pack(pack_job, ledger, line.channel, trainer=trainer, pace=QUICK)
     assert end.end == "stopped"
     assert ledger.checkpoints.list() == []
     run(pack_job, tmp_path / "runs")

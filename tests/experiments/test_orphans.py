@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from experiments.execution.orphans import end_leftovers
+from experiments.execution.orphans import end_orphans
 from experiments.execution.sweep import sweep
 from results.run_state import processes
 from results.run_state.claims import Claims
@@ -62,7 +62,7 @@ def test_a_process_that_a_claim_names_is_not_ended(
     """With the right machine, number and start, as worker and as Ray."""
     named = processes.identify(sleeper.pid)
     path = claim(tmp_path / "runs", named, driver, {**named, "role": "raylet"})
-    assert end_leftovers(Store(tmp_path / "runs")) == 0
+    assert end_orphans(Store(tmp_path / "runs")) == 0
     assert sleeper.poll() is None
     assert path.exists()  # it falls free by silence
     past = path.stat().st_mtime - 300
@@ -82,7 +82,7 @@ def test_what_a_dead_driver_started_is_ended(tmp_path: Path, driver: dict[str, A
             driver,
             {**processes.identify(raylet.pid), "role": "raylet"},
         )
-        assert end_leftovers(Store(tmp_path / "runs")) == 2
+        assert end_orphans(Store(tmp_path / "runs")) == 2
         assert worker.wait(10) < 0
         assert raylet.wait(10) < 0
     assert not path.exists()
@@ -95,6 +95,6 @@ def test_what_a_driver_that_lives_started_is_not(tmp_path: Path, driver: dict[st
         worker = sleeping()
     with worker:
         claim(tmp_path / "runs", processes.identify(worker.pid), driver, {**me, "role": "driver"})
-        assert end_leftovers(Store(tmp_path / "runs")) == 0
+        assert end_orphans(Store(tmp_path / "runs")) == 0
         assert worker.poll() is None
         worker.kill()

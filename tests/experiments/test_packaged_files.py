@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from experiments.config import packaged
-from experiments.config.file import load, names
+from experiments.config.compile import load
+from experiments.config.sources import names, packaged_text
 from experiments.identity import digest
 
 DOUBLING = tuple(2**i for i in range(16))
@@ -42,21 +42,21 @@ def test_the_papers_workloads_are_searched_as_it_says(name):
     assert [str(target) for target in of.targets] == [wanted["target"]]
     assert (of.schedule, of.trials, of.search_method) == (wanted["schedule"], 100, "sobol")
     assert of.extend > 0
-    for found in of._found[0]:
-        spaces = {n: d.notation() for n, d in found.space.items()}
+    for combination in of.combinations:
+        spaces = {n: d.notation() for n, d in combination.space.items()}
         assert spaces.pop("learning_rate") == {"log": [1e-4, 10]}
-        if found.optimizer.name != "sgd":
+        if combination.optimizer.name != "sgd":
             assert spaces.pop("momentum") == {"reverse_log": [0.9, 0.9999]}
         if wanted["schedule"] == "linear":
             assert spaces.pop("decay") == {"linear": [0.5, 1]}
-            assert found.fixed["end_factor"] == 0.01
+            assert combination.fixed["end_factor"] == 0.01
         assert not spaces
 
 
 @pytest.mark.parametrize("name", [name for name in names() if name.endswith("-small")])
 def test_a_small_variant_says_only_how_it_differs(name):
     base = name.removesuffix("-small")
-    assert f"extends: {base}\n" in packaged.text(name)
+    assert f"extends: {base}\n" in packaged_text(name)
     small, whole = load(name), load(base)
     assert small.workload == whole.workload
     assert small.trials < whole.trials

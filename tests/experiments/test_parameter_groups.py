@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from experiments.config.file import load as load_file
+from experiments.config.compile import load as load_file
 from experiments.errors import ExperimentError
 from experiments.plan import WorkloadRef
 from experiments.seeds import derive

@@ -13,7 +13,7 @@ import pytest
 
 import results as dataset
 from experiments.execution import sweep as driver
-from experiments.execution.ledger import FolderLedger
+from experiments.execution.ledger import Ledger
 from experiments.execution.worker import Pace, run_pack
 from experiments.plan import Outcome, Pack, Study, Trial
 from experiments.scheduling.jobs import Channel, Control, Job
@@ -110,14 +110,14 @@ def job(of: Study, some: tuple[Trial, ...], before: dict[str, str] | None = None
 
 
 def run(one: Job, root: Path, **how: Any) -> None:
-    deaf = Channel(tell=lambda _: None, asks=lambda _: Control())
+    deaf = Channel(send=lambda _: None, control=lambda _: Control())
     how = {"trainer": Training, "pace": QUICK, **how}
-    assert run_pack(one, FolderLedger(str(root)), deaf, **how).end == "done"
+    assert run_pack(one, Ledger(str(root)), deaf, **how).end == "done"
 
 
 def later(root: Path, some: tuple[Trial, ...]) -> tuple[tuple[Trial, ...], dict[str, str]]:
     """Those that were set aside, and the commits that say so."""
-    rows = FolderLedger(str(root)).store.trials()
+    rows = Ledger(str(root)).store.trials()
     rows = rows[rows["stop_reason"] == "dominated"]
     runs = dict(zip(rows["trial"], rows["run"], strict=True))
     return tuple(trial for trial in some if trial.id in runs), runs
@@ -130,7 +130,7 @@ def looks(root: Path) -> pd.DataFrame:
 
 
 def ends(root: Path) -> list[tuple[Any, ...]]:
-    rows = FolderLedger(str(root)).store.trials().sort_values("trial")
+    rows = Ledger(str(root)).store.trials().sort_values("trial")
     columns = ["trial", "stop_reason", "steps_run", "steps_to_target", "last_miss"]
     return list(rows[columns].astype(str).itertuples(index=False, name=None))
 
@@ -203,9 +203,9 @@ def test_all_ranks_go_on_from_the_same_step(tmp_path: Path) -> None:
         return Ranked
 
     def second() -> None:
-        deaf = Channel(tell=lambda _: None, asks=lambda _: Control())
+        deaf = Channel(send=lambda _: None, control=lambda _: Control())
         how = {"trainer": trainer(1), "pace": QUICK, "group": Pair(1, line)}
-        run_pack(one, FolderLedger(str(tmp_path)), deaf, **how)
+        run_pack(one, Ledger(str(tmp_path)), deaf, **how)
 
     thread = threading.Thread(target=second)
     thread.start()
@@ -244,7 +244,7 @@ def test_a_sweep_goes_on_with_what_its_early_rounds_set_aside(tmp_path: Path) ->
     assert found == steps
     every = experiment(batch_size="64", trials=40, keep="off", seed=2, method="random")
     driver.sweep(every, results=tmp_path / "off", trainer=FakeTraining, **how)
-    rows = [FolderLedger(str(tmp_path / name)).store.trials() for name in ("runs", "off")]
+    rows = [Ledger(str(tmp_path / name)).store.trials() for name in ("runs", "off")]
     assert set(rows[0]["trial"]) <= set(rows[1]["trial"])
     rows[1] = rows[1][rows[1]["trial"].isin(rows[0]["trial"])]
     best = [sorted(table["steps_to_target"].dropna())[:6] for table in rows]

@@ -240,10 +240,10 @@ def test_a_study_of_a_model_that_draws_is_stacked_by_itself(made) -> None:
 
 def test_what_a_model_draws_is_told_apart_from_its_other_dimensions(made) -> None:
     of = made("Everything")
-    setup = StudyContext.load(of)
-    model = setup.model(trials(of, 1)[0])
+    context = StudyContext.load(of)
+    model = context.model(trials(of, 1)[0])
     before = torch.get_rng_state()
-    draws = RandomDraws.of(setup, model).draws
+    draws = RandomDraws.of(context, model).draws
     assert torch.equal(before, torch.get_rng_state())
     assert Draw((2, 2, 5, 5), 2, 0, 1) in draws  # attention weights of two heads
     assert Draw((4, 5, 5), 2, 0, 2) in draws  # the same, the heads folded into the batch

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import results as dataset
-from experiments.config.file import load
+from experiments.config.compile import load
 from experiments.errors import ExperimentError
-from experiments.execution.executors import opening
+from experiments.execution.executors import cluster
 from experiments.execution.sweep import sweep
 from experiments.scheduling.events import Event, Note
 from experiments.scheduling.failures import TrainingError
@@ -106,14 +106,14 @@ def test_what_comes_before_a_packs_own_code(
     tmp_path: Path, ray_address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker that does not find the staged files; on main it died, three times over."""
-    real = opening.staged
+    real = cluster.staged
 
     @contextmanager
     def lost(*arguments: Any) -> Iterator[Any]:
         with real(*arguments) as files:
             yield replace(files, marker="no-such-file")
 
-    monkeypatch.setattr(opening, "staged", lost)
+    monkeypatch.setattr(cluster, "staged", lost)
     error, _ = failed(write(tmp_path), ray_address)
     assert str(error) == "a worker of Ray's did not get the experiment's files"
 

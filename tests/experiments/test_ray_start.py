@@ -45,7 +45,7 @@ budget: 20 steps
 """
 TWO = """
 import time, warnings
-from experiments.execution.executors.ray_start import LocalRay
+from experiments.execution.ray.start import LocalRay
 
 began = time.monotonic()
 try:
@@ -67,7 +67,7 @@ assert not ray.is_initialized()
 print("threads", at_once < 1)
 """
 ONE = """
-from experiments.execution.executors.ray_start import LocalRay
+from experiments.execution.ray.start import LocalRay
 ray = LocalRay(num_cpus=1)
 ray.wait()
 print("up", flush=True)

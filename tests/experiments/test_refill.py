@@ -14,10 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.execution.executors.mailbox import Mailbox
-from experiments.execution.ledger import FolderLedger
+from experiments.execution.ledger import Ledger
+from experiments.execution.ray.mailbox import Mailbox
+from experiments.execution.refill import Refill
 from experiments.execution.worker import Pace, run_pack
 from experiments.plan import Outcome, Pack, Trial
+from experiments.records.snapshots import unpack_snapshot
 from experiments.scheduling.dispatch import Dispatcher
 from experiments.scheduling.jobs import (
     Channel,
@@ -30,8 +32,6 @@ from experiments.scheduling.jobs import (
     PackEnd,
     Refused,
 )
-from experiments.scheduling.refill import Refill
-from experiments.scheduling.saved import unpack_snapshot
 from experiments.scheduling.study_state import StudyState
 from experiments.training.pack_training import Training
 from tests import problems
@@ -47,20 +47,20 @@ class Driver:
 
     def __init__(self, trials: Sequence[Trial]) -> None:
         self.left = list(trials)
-        self.words: list[Message] = []
+        self.messages: list[Message] = []
         self.more: list[More] = []
         self.stop = False
         self._polls = 0
-        self.wire = Channel(tell=self.tell, asks=self.asks)
+        self.channel = Channel(send=self.send, control=self.control)
 
-    def tell(self, word: Message) -> None:
-        self.words.append(word)
-        if isinstance(word, Offer):
-            given, self.left = self.left[: word.room], self.left[word.room :]
+    def send(self, message: Message) -> None:
+        self.messages.append(message)
+        if isinstance(message, Offer):
+            given, self.left = self.left[: message.places], self.left[message.places :]
             self.more.append(More(trials=tuple(given)))
             self._polls = 0
 
-    def asks(self, pack: str) -> Control:
+    def control(self, pack: str) -> Control:
         del pack
         self._polls += 1
         return Control(stop=self.stop, more=tuple(self.more))
@@ -72,7 +72,7 @@ class Driver:
             time.sleep(0.001)
 
     def said(self, kind: type) -> list[Any]:
-        return [word for word in self.words if isinstance(word, kind)]
+        return [word for word in self.messages if isinstance(word, kind)]
 
     @property
     def committed(self) -> list[str]:
@@ -110,7 +110,7 @@ def job(trials: Sequence[Trial], size: int | None = SIZE, **changes: Any) -> Job
 
 
 def run(one: Job, root: Path, driver: Driver, trainer: type, pace: Pace = QUICK) -> PackEnd:
-    return run_pack(one, FolderLedger(str(root)), driver.wire, trainer=trainer, pace=pace)
+    return run_pack(one, Ledger(str(root)), driver.channel, trainer=trainer, pace=pace)
 
 
 def whole(root: Path, trials: Sequence[Trial], **changes: Any) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def test_a_pack_is_refilled_to_its_size(tmp_path: Path) -> None:
         def add(self, new: Sequence[Trial]) -> None:
             super().add(new)
             most.append(len(self.active))
-            claimed = FolderLedger(str(tmp_path)).claims.live()[0]["trials"]
+            claimed = Ledger(str(tmp_path)).claims.live()[0]["trials"]
             assert set(self.active) <= set(claimed)  # before they train
 
     assert run(job(trials[:SIZE]), tmp_path, driver, Counts).end == "done"
@@ -137,7 +137,7 @@ def test_a_pack_is_refilled_to_its_size(tmp_path: Path) -> None:
     assert max(most) == SIZE
     assert len(most) > 2
     assert results(tmp_path) == whole(tmp_path / "whole", trials)
-    ledger = FolderLedger(str(tmp_path))
+    ledger = Ledger(str(tmp_path))
     assert ledger.claims.all() == []
     assert ledger.checkpoints.list() == []
     assert set(ledger.store.trials()["pack_models"]) <= set(range(SIZE, 15))
@@ -152,19 +152,19 @@ def test_without_a_size_nothing_is_offered(tmp_path: Path) -> None:
 
 def test_one_offer_at_a_time_and_none_where_there_is_nothing(tmp_path: Path) -> None:
     told: list[Message] = []
-    wire = Channel(tell=told.append, asks=lambda _: Control())
-    refill = Refill(job(fake_trials(16), 16), FolderLedger(str(tmp_path)), wire)
+    channel = Channel(send=told.append, control=lambda _: Control())
+    refill = Refill(job(fake_trials(16), 16), Ledger(str(tmp_path)), channel)
     refill.offer(16)
     refill.offer(15)  # less than an eighth
     assert told == []
     refill.offer(14)
     refill.offer(10)  # not answered yet
-    assert told == [Offer(pack="pack", room=2)]
+    assert told == [Offer(pack="pack", places=2)]
     assert refill.take((More(),)) == ()
     refill.offer(14)  # nothing has ended since
     assert len(told) == 1
     refill.offer(9)
-    assert told[1:] == [Offer(pack="pack", room=7)]
+    assert told[1:] == [Offer(pack="pack", places=7)]
 
 
 def test_a_snapshot_lists_who_has_joined(tmp_path: Path) -> None:
@@ -172,9 +172,7 @@ def test_a_snapshot_lists_who_has_joined(tmp_path: Path) -> None:
     driver = Driver(trials[SIZE:])
     end = run(job(trials[:SIZE]), tmp_path, driver, patient(driver, stop_at=25))
     assert end.end == "stopped"
-    header, _ = unpack_snapshot(FolderLedger(str(tmp_path)).load("pack") or b"") or pytest.fail(
-        "none"
-    )
+    header, _ = unpack_snapshot(Ledger(str(tmp_path)).load("pack") or b"") or pytest.fail("none")
     joined = len(header.trials)
     assert SIZE < joined < 12
     assert header.trials == tuple(t.id for t in trials[:joined])
@@ -190,21 +188,19 @@ def test_who_was_given_after_the_snapshot_begins_with_the_next_worker(tmp_path: 
     trials = fake_trials(12)
     driver = Driver(trials[SIZE:])
     run(job(trials[:SIZE]), tmp_path, driver, patient(driver, stop_at=25))
-    header, _ = unpack_snapshot(FolderLedger(str(tmp_path)).load("pack") or b"") or pytest.fail(
-        "none"
-    )
-    board = Mailbox()
-    board.put(job(trials[:SIZE]))
+    header, _ = unpack_snapshot(Ledger(str(tmp_path)).load("pack") or b"") or pytest.fail("none")
+    mailbox = Mailbox()
+    mailbox.put(job(trials[:SIZE]))
     for more in driver.more:
-        board.give("pack", more)
+        mailbox.give("pack", more)
     late = More(trials=tuple(driver.left[:2]))
-    board.give("pack", late)  # never heard
-    for word in driver.words:
-        board.tell(word)
-    found = board.get("pack")
-    assert board.asks("pack").more == ()
-    assert board.get("pack") == found
-    done = {outcome.trial for outcome in board.committed("pack")}
+    mailbox.give("pack", late)  # never heard
+    for word in driver.messages:
+        mailbox.post(word)
+    found = mailbox.get("pack")
+    assert mailbox.control("pack").more == ()
+    assert mailbox.get("pack") == found
+    done = {outcome.trial for outcome in mailbox.committed("pack")}
     successor = Driver(driver.left[2:])
     end = run(replace(found, wanted=found.wanted - done), tmp_path, successor, patient(successor))
     assert end.end == "done"
@@ -214,13 +210,13 @@ def test_who_was_given_after_the_snapshot_begins_with_the_next_worker(tmp_path: 
 
 def test_what_others_claim_or_recorded_is_refused(tmp_path: Path) -> None:
     trials = fake_trials(8)
-    other = FolderLedger(str(tmp_path))
+    other = Ledger(str(tmp_path))
     run(job(trials[4:5], None), tmp_path, Driver(()), FakeTraining)  # recorded by another driver
     assert other.take("other", [trials[5].id], {}, {})
 
     class OneByOne(Driver):
-        def tell(self, word: Message) -> None:
-            super().tell(replace(word, room=1) if isinstance(word, Offer) else word)
+        def send(self, message: Message) -> None:
+            super().send(replace(message, places=1) if isinstance(message, Offer) else message)
 
     driver = OneByOne(trials[SIZE:])
     before = len(other.store.trials())
@@ -230,13 +226,13 @@ def test_what_others_claim_or_recorded_is_refused(tmp_path: Path) -> None:
     assert set(driver.committed) == {t.id for t in trials} - set(refused)
     assert len(other.store.trials()) == before + 6
     other.release("other")
-    board = Mailbox()
-    board.put(job(trials[:SIZE]))
+    mailbox = Mailbox()
+    mailbox.put(job(trials[:SIZE]))
     for more in driver.more:
-        board.give("pack", more)
-    for word in driver.words:
-        board.tell(word)
-    assert not board.get("pack").wanted & set(refused)
+        mailbox.give("pack", more)
+    for word in driver.messages:
+        mailbox.post(word)
+    assert not mailbox.get("pack").wanted & set(refused)
 
 
 def test_real_trials_join_bit_for_bit(tmp_path: Path) -> None:
@@ -275,14 +271,14 @@ def test_every_rank_lets_the_same_trials_join(tmp_path: Path) -> None:
         return Ranked
 
     def second() -> None:
-        deaf = Channel(tell=lambda _: None, asks=lambda _: Control())
+        deaf = Channel(send=lambda _: None, control=lambda _: Control())
         how = {"trainer": trainer(FakeTraining, 1), "pace": QUICK, "group": Pair(1, line)}
-        run_pack(job(trials[:SIZE]), FolderLedger(str(tmp_path)), deaf, **how)
+        run_pack(job(trials[:SIZE]), Ledger(str(tmp_path)), deaf, **how)
 
     thread = threading.Thread(target=second)
     thread.start()
     how = {"trainer": trainer(patient(driver), 0), "pace": QUICK, "group": Pair(0, line)}
-    end = run_pack(job(trials[:SIZE]), FolderLedger(str(tmp_path)), driver.wire, **how)
+    end = run_pack(job(trials[:SIZE]), Ledger(str(tmp_path)), driver.channel, **how)
     thread.join(30)
     assert not thread.is_alive()
     assert end.end == "done"
@@ -336,7 +332,7 @@ def sweep(
     def give(pack: str, more: More) -> None:
         assert all(trial.round == training[pack].pack.trials[0].round for trial in more.trials)
         if draw.random() < 0.1 and more.trials:
-            dispatcher.hear(Refused(pack=pack, trials=tuple(t.id for t in more.trials)))
+            dispatcher.receive(Refused(pack=pack, trials=tuple(t.id for t in more.trials)))
             dispatcher.merge({}, ())  # whoever had them has given them up
             return
         training[pack].add(more.trials)
@@ -360,7 +356,7 @@ def sweep(
         events = next(looks[pack], None)
         if events is None:
             del looks[pack]
-            dispatcher.hear(PackEnd(pack=pack, end="done", seconds=1.0))
+            dispatcher.receive(PackEnd(pack=pack, end="done", seconds=1.0))
             continue
         outcomes = tuple(event for event in events if isinstance(event, Outcome))
         aside |= training[pack].paused
@@ -368,10 +364,10 @@ def sweep(
         assert all(ended[o.trial].stop_reason == "dominated" for o in outcomes if o.trial in ended)
         ended |= {o.trial: o for o in outcomes}
         if outcomes:
-            dispatcher.hear(Ended(pack=pack, outcomes=outcomes, committed=True))
-        room = sizes[pack] - len(training[pack].active)
-        if refills and outcomes and training[pack].active and room:
-            dispatcher.hear(Offer(pack=pack, room=room))
+            dispatcher.receive(Ended(pack=pack, outcomes=outcomes, committed=True))
+        places = sizes[pack] - len(training[pack].active)
+        if refills and outcomes and training[pack].active and places:
+            dispatcher.receive(Offer(pack=pack, places=places))
 
 
 def test_in_this_process_packs_are_refilled(
@@ -392,7 +388,7 @@ def test_in_this_process_packs_are_refilled(
         observer=seen.append,
         pack_size=8,
     )
-    rows = FolderLedger(str(tmp_path)).store.trials()
+    rows = Ledger(str(tmp_path)).store.trials()
     assert did.trials == len(rows) == rows["trial"].nunique() >= 40
     packs = [event for event in seen if isinstance(event, PackStarted)]
     assert len(packs) == rows["pack"].nunique()

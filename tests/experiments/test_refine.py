@@ -165,14 +165,13 @@ def test_who_is_worse_than_what_is_known_does_not_walk() -> None:
     assert any(end.steps_to_target is not None for end in ended.values())
 
 
-@pytest.mark.parametrize("role", ["repeat", "transfer"])
-def test_other_roles_do_not_take_a_searched_trials_place(role: Any) -> None:
-    """Minima are over searched trials: what others reach neither stops them nor their walk."""
+def test_repeats_do_not_take_a_searched_trials_place() -> None:
+    """Minima are over searched trials: what repeats reach neither stops them nor their walk."""
     of = coarse(refine=1.05, keep=1)
     some = some_of(of, 5)
     alone = {t.id: outcomes(train(of, (t,)))[t.id] for t in some}
     order = sorted(some, key=lambda t: alone[t.id].steps_to_target or 1000)
-    first, second = replace(order[0], role=role), order[1]
+    first, second = replace(order[0], role="repeat"), order[1]
     found = outcomes(train(of, (first, second)))
     assert found[second.id].stop_reason == "target"
     assert found[second.id].refined_steps == alone[second.id].refined_steps

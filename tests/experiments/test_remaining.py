@@ -15,63 +15,70 @@ from experiments.execution.executors import in_process
 from experiments.execution.sweep import sweep
 from experiments.plan import Measurement, Outcome
 from experiments.records.status import status
-from experiments.scheduling import events, remaining
-from experiments.scheduling.remaining import Rest
-from experiments.scheduling.rounds import Record
+from experiments.scheduling import events, rounds
+from experiments.scheduling.rounds import Record, Remaining
 from results.store import Store
 from tests.experiments.fakes import FakeTraining
 from tests.experiments.test_sweep import experiment, run
 
 
+def lacking(trials: int, seconds: float | None, cost: float | None = 100.0) -> Remaining:
+    return Remaining(trials=trials, seconds_per_trial=seconds, cost=cost)
+
+
 def test_a_studys_trials_cost_what_its_own_have_cost() -> None:
-    rests = [Rest(left=3, seconds=10.0, size=100.0), Rest(left=2, seconds=1.0, size=100.0)]
-    assert remaining.work(rests) == 32
-    assert remaining.seconds(rests, 2) == 16
-    assert remaining.seconds(rests, 0) is None
+    studies = [
+        lacking(3, 10.0, 100.0),
+        lacking(2, 1.0, 100.0),
+    ]
+    assert rounds.worker_seconds(studies) == 32
+    assert rounds.seconds_left(studies, 2) == 16
+    assert rounds.seconds_left(studies, 0) is None
 
 
 def test_a_study_without_any_costs_as_its_size_says_at_the_rate_of_the_others() -> None:
     """Not what the cheapest studies, which end first, have cost."""
-    rests = [
-        Rest(left=0, seconds=2.0, size=100.0),
-        Rest(left=4, seconds=None, size=1000.0),
+    studies = [
+        lacking(0, 2.0, 100.0),
+        lacking(4, None, 1000.0),
     ]
-    assert remaining.work(rests) == 4 * 20
-    assert remaining.size(100, 0) == 100
-    assert remaining.size(100, 200) == 500
+    assert rounds.worker_seconds(studies) == 4 * 20
+    assert rounds.trial_cost(100, 0) == 100
+    assert rounds.trial_cost(100, 200) == 500
 
 
 def test_before_any_trial_has_ended_it_cannot_be_told() -> None:
-    assert remaining.work([Rest(left=3, seconds=None, size=10.0)]) is None
-    assert remaining.work([Rest(left=0, seconds=None, size=10.0)]) == 0
+    assert rounds.worker_seconds([lacking(3, None, 10.0)]) is None
+    assert rounds.worker_seconds([lacking(0, None, 10.0)]) == 0
 
 
 def test_a_study_whose_budget_is_unknown_has_no_rate() -> None:
-    known = Rest(left=2, seconds=3.0, size=None)
-    assert remaining.work([known]) == 6
-    assert remaining.work([known, Rest(left=1, seconds=None, size=10.0)]) is None
-    measured = Rest(left=0, seconds=2.0, size=100.0)
-    assert remaining.work([measured, Rest(left=1, seconds=None, size=None)]) is None
-    assert remaining.work([measured, known, Rest(left=0, seconds=None, size=None)]) == 6
+    known = lacking(2, 3.0, None)
+    assert rounds.worker_seconds([known]) == 6
+    assert rounds.worker_seconds([known, lacking(1, None, 10.0)]) is None
+    measured = lacking(0, 2.0, 100.0)
+    assert rounds.worker_seconds([measured, lacking(1, None, None)]) is None
+    assert rounds.worker_seconds([measured, known, lacking(0, None, None)]) == 6
 
 
 @given(
-    rests=st.lists(
+    studies=st.lists(
         st.builds(
-            Rest,
-            left=st.integers(0, 64),
-            seconds=st.none() | st.floats(1e-3, 1e4),
-            size=st.floats(1.0, 1e6),
+            Remaining,
+            trials=st.integers(0, 64),
+            seconds_per_trial=st.none() | st.floats(1e-3, 1e4),
+            cost=st.floats(1.0, 1e6),
         ),
         max_size=8,
     ),
     factor=st.floats(0.1, 10.0),
 )
-def test_slower_trials_take_as_much_longer(rests: list[Rest], factor: float) -> None:
+def test_slower_trials_take_as_much_longer(studies: list[Remaining], factor: float) -> None:
     slower = [
-        Rest(left=r.left, seconds=r.seconds and r.seconds * factor, size=r.size) for r in rests
+        replace(s, seconds_per_trial=s.seconds_per_trial and s.seconds_per_trial * factor)
+        for s in studies
     ]
-    before, after = remaining.work(rests), remaining.work(slower)
+    before, after = rounds.worker_seconds(studies), rounds.worker_seconds(slower)
     if before is None:
         assert after is None
     else:
@@ -88,8 +95,8 @@ def test_what_lacks_counts_neither_infeasible_trials_nor_failed_ones() -> None:
         record("INCOMPLETE", "error"),
         record("COMPLETE", "budget"),
     ]
-    assert remaining.lacking(found, 8, None) == 6
-    assert remaining.lacking(found, 1, None) == 0
+    assert rounds.missing_trials(found, 8, None) == 6
+    assert rounds.missing_trials(found, 1, None) == 0
 
 
 def test_a_packs_seconds_are_those_of_its_last_commit() -> None:
@@ -102,7 +109,7 @@ def test_a_packs_seconds_are_those_of_its_last_commit() -> None:
             "other_seconds": [0.0, 0.5, 0.0, 0.25],
         }
     )
-    assert remaining.spent(rows) == {"a": {"p": 4.5, "q": 10.0}, "b": {"r": 5.25}}
+    assert rounds.pack_seconds(rows) == {"a": {"p": 4.5, "q": 10.0}, "b": {"r": 5.25}}
 
 
 class Timed(FakeTraining):
@@ -122,7 +129,7 @@ def test_the_driver_and_status_say_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Half of the trials are there, and one pack trains: it waits for the gate meanwhile."""
-    monkeypatch.setattr(in_process, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(in_process, "POLL_SECONDS", 0.0)
     root, gate = tmp_path / "runs", tmp_path / "gate"
     sweep(experiment(keep="off"), results=root, address="none", trainer=Timed)
     monkeypatch.setenv("FAKE_GATE", str(gate))

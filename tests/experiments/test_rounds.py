@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from experiments.plan import Pack, Study, Trial
 from experiments.scheduling import rounds
-from experiments.scheduling.rounds import Record, bar, feasible, goals, settled, wave
+from experiments.scheduling.rounds import Record, cutoff, feasible, goals, settled, wave
 from experiments.scheduling.study_state import StudyState
 from experiments.search import History
 from experiments.seeds import derive
@@ -38,11 +38,11 @@ def test_rounds_double_up_to_the_trials_wanted() -> None:
 
 def test_a_round_keeps_its_share_of_the_best_exact() -> None:
     of = study(trials=64, keep=4)
-    assert [rounds.share(of, number) for number in range(3)] == [1, 2, 4]
-    assert [rounds.share(study(trials=100, keep=4), n) for n in range(4)] == [1, 2, 3, 4]
-    assert rounds.share(study(trials=16, keep=4), 0) == 4  # the last round
-    assert rounds.share(replace(of, keep=None), 0) is None
-    assert rounds.share(replace(of, search="optuna:tpe"), 0) == 4
+    assert [rounds.keep_in_round(of, number) for number in range(3)] == [1, 2, 4]
+    assert [rounds.keep_in_round(study(trials=100, keep=4), n) for n in range(4)] == [1, 2, 3, 4]
+    assert rounds.keep_in_round(study(trials=16, keep=4), 0) == 4  # the last round
+    assert rounds.keep_in_round(replace(of, keep=None), 0) is None
+    assert rounds.keep_in_round(replace(of, search="optuna:tpe"), 0) == 4
 
 
 def test_what_an_early_round_stopped_short_of_the_last_bar_goes_on_when_its_rows_are_settled() -> (
@@ -71,9 +71,9 @@ def test_what_an_early_round_stopped_short_of_the_last_bar_goes_on_when_its_rows
 
 
 def test_the_bar_is_the_keep_th_smallest() -> None:
-    assert bar([9, None, 3, 5, 5], 3) == 5
-    assert bar([9, None, 3], 3) is None
-    assert bar([9, 3], None) is None
+    assert cutoff([9, None, 3, 5, 5], 3) == 5
+    assert cutoff([9, None, 3], 3) is None
+    assert cutoff([9, 3], None) is None
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def learned(of: Study, plan: Plan, order: random.Random) -> StudyState:
         rows = {trial.index // 8 for trial in found.trials}
         assert len(rows) == 1  # a block at a time
         chosen = order.sample(found.trials, order.randint(1, len(found.trials)))
-        known = tuple(state.reached(but=[trial.id for trial in chosen]))
+        known = tuple(state.hits(but=[trial.id for trial in chosen]))
         for events in FakeTraining(Pack(id="p", study=of, trials=tuple(chosen), known=known)).run():
             for event in events:
                 if hasattr(event, "status"):

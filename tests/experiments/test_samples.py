@@ -11,7 +11,7 @@ import pytest
 
 import batchscale as bs
 import results as dataset
-from experiments.config.file import load
+from experiments.config.compile import load
 from experiments.records.status import status
 from experiments.scheduling.events import Event, Note
 from results.run_state.claims import Claims

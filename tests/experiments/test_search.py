@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kstest
 
+from experiments import search
 from experiments.plan import Value
-from experiments.search import METHODS, Row, grid_size, table
+from experiments.search import METHODS, Row, table
 from experiments.search.grid import levels
-from experiments.search.sobol import Sobol
 from experiments.search.space import Dimension
 
 SPACE = {
@@ -22,7 +25,7 @@ SPACE = {
 
 
 def sobol(space, seed: int, n: int) -> list[Row]:
-    return Sobol(space, seed).rows(0, n)
+    return table("sobol", space, seed, n).rows(0, n)
 
 
 @settings(max_examples=30, deadline=None)
@@ -51,14 +54,14 @@ ROWS = [
 
 
 def test_rows_in_any_order_of_asking():
-    drawn = Sobol(SPACE, 3)
+    drawn = table("sobol", SPACE, 3, 8)
     late = drawn.rows(100, 130)
     assert drawn.rows(0, 200) == sobol(SPACE, 3, 200)
     assert late == sobol(SPACE, 3, 130)[100:]
 
 
 def test_a_row_that_is_changed_by_its_reader_does_not_change_the_table():
-    drawn = Sobol(SPACE, 3)
+    drawn = table("sobol", SPACE, 3, 8)
     drawn.rows(0, 1)[0]["momentum"] = 0
     assert drawn.rows(0, 1) == sobol(SPACE, 3, 1)
 
@@ -118,7 +121,7 @@ def values(rows: list[Row], name: str) -> list[Value]:
 @given(st.integers(1, 400), st.integers(0, 2**63 - 1))
 def test_a_grid_is_full_and_as_even_as_can_be(trials, seed):
     counts = levels(SPACE, trials)
-    size = grid_size(SPACE, trials)
+    size = table("grid", SPACE, 0, trials).size
     assert size == np.prod(list(counts.values())) >= trials
     assert max(counts.values()) - min(counts.values()) <= 1 or counts["width"] == 8
     rows = table("grid", SPACE, seed, trials).rows(0, size + 5)
@@ -134,7 +137,7 @@ def test_a_grids_levels_are_even_on_the_scale_and_hold_both_ends():
         "kind": Dimension.parse("discrete", ["a", "b", "c"]),
     }
     assert levels(space, 40) == {"kind": 3, "learning_rate": 4, "momentum": 4}
-    assert grid_size(space, 40) == 48
+    assert table("grid", space, 0, 40).size == 48
     rows = table("grid", {**space}, 1, 45).rows(0, 48)
     assert values(rows, "learning_rate") == pytest.approx([1e-3, 0.0215443469, 0.464158883, 10])
     assert values(rows, "momentum") == pytest.approx([0.9, 1 - 0.1**1.667, 1 - 0.1**2.333, 0.999],
@@ -152,7 +155,7 @@ def test_a_grids_prefix_is_spread_over_the_space():
 
 def test_grids_of_few_values_and_of_none():
     few = {"width": SPACE["width"], "kind": Dimension.parse("discrete", [1, 2])}
-    assert grid_size(few, 100) == 16
+    assert table("grid", few, 0, 100).size == 16
     assert len(table("grid", few, 1, 100).rows(0, 100)) == 16
     assert table("grid", {}, 1, 5).rows(0, 5) == [{}]
     assert table("grid", SPACE, 1, 1).rows(0, 5) == [
@@ -172,3 +175,25 @@ def test_points_are_the_rows():
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_has_a_table(method):
     assert len(table(method, SPACE, 1, 8, [{}]).rows(0, 1)) == 1
+
+
+def test_a_method_is_one_file_of_the_folder():
+    """What defines a named table is a method, and nothing lists it; the default comes first."""
+    folder = Path(search.__file__).parent
+    named = re.compile(r'^    name = "(.+)"$', re.MULTILINE)
+    written = [name for file in folder.glob("*.py") for name in named.findall(file.read_text())]
+    assert sorted(written) == sorted(METHODS)
+    assert next(iter(METHODS)) == "sobol"
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_what_a_method_says_of_itself_fits_together(name):
+    method = METHODS[name]
+    assert method.name == name
+    if method.block:
+        assert method.not_enlargeable
+        assert not method.alike
+    if method.not_enlargeable == "":  # an enlarged space is filled from a table without end
+        assert table(name, SPACE, 1, 8).size is None
+    if method.rounds_up:
+        assert table(name, SPACE, 1, 7).size >= 7

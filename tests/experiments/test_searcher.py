@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from experiments.execution.executors.lost_workers import explain
-from experiments.execution.executors.searcher import PackSearcher
+from experiments.execution.ray.lost_workers import explain
+from experiments.execution.ray.searcher import PackSearcher
 from experiments.execution.signals import Stop
 from experiments.scheduling.dispatch import Dispatcher
 from experiments.scheduling.events import Event, PackFinished
@@ -55,10 +55,10 @@ class Tuner:
 
     def finish(self, name: str) -> None:
         (job,) = (job for job in self.sent if job.pack.id == self.searcher._out[name])
-        self.dispatcher.hear(Started(pack=job.pack.id, engine="module"))
+        self.dispatcher.receive(Started(pack=job.pack.id, engine="module"))
         ended = tuple(outcome(trial) for trial in sorted(job.wanted))
-        self.dispatcher.hear(Ended(pack=job.pack.id, outcomes=ended, committed=True))
-        self.dispatcher.hear(PackEnd(pack=job.pack.id, end="done"))
+        self.dispatcher.receive(Ended(pack=job.pack.id, outcomes=ended, committed=True))
+        self.dispatcher.receive(PackEnd(pack=job.pack.id, end="done"))
         self.searcher.on_trial_complete(name)
 
 
@@ -77,7 +77,7 @@ def test_it_waits_for_a_pack_that_may_open_the_way() -> None:
     tuner = Tuner(slots=2)
     first = tuner.ask("t0")
     assert tuner.ask("t1") is None  # nobody knows yet whether this shape trains at all
-    tuner.dispatcher.hear(Step(pack=first["pack"], step=25, steps=25, values=(0.3,)))
+    tuner.dispatcher.receive(Step(pack=first["pack"], step=25, steps=25, values=(0.3,)))
     assert tuner.ask("t2") == {"pack": tuner.sent[1].pack.id}
 
 

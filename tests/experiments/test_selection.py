@@ -24,11 +24,11 @@ def _choice(**changes) -> str:
 def test_the_products_of_an_example_are_counted() -> None:
     for widths, expected in (((64,), 64 * 64 + 64 * 10), ((256, 32), 64 * 256 + 256 * 32 + 320)):
         of = study(workload=WorkloadRef(spec="digits-fc", fields={"widths": widths}), batch_size=8)
-        setup = StudyContext.load(of)
-        counted = Arithmetic.of(setup, setup.model(trials(of, 1)[0]))
+        context = StudyContext.load(of)
+        counted = Arithmetic.of(context, context.model(trials(of, 1)[0]))
         assert (counted.products, counted.multiply_adds) == (len(widths) + 1, expected)
     convolution = nn.Sequential(nn.Unflatten(1, (1, 8, 8)), nn.Conv2d(1, 4, 3))
-    counted = Arithmetic.of(setup, convolution)
+    counted = Arithmetic.of(context, convolution)
     assert (counted.products, counted.multiply_adds) == (1, 4 * 9 * 36)
 
 
@@ -63,9 +63,9 @@ def test_a_busy_machine_chooses_as_an_idle_one(monkeypatch: pytest.MonkeyPatch) 
 
 def test_whether_it_stacks_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
     of = study(workload="digits-mlp", batch_size=24)
-    setup, tried = StudyContext.load(of), []
+    context, tried = StudyContext.load(of), []
     monkeypatch.setattr(selection, "_refusal", lambda *given: tried.append(given))
     monkeypatch.setattr(selection, "_refusals", {})
     for _ in range(3):
-        assert stackable(setup, trials(of, 2)) is None
+        assert stackable(context, trials(of, 2)) is None
     assert len(tried) == 1

@@ -11,7 +11,7 @@ import pytest
 from experiments.errors import ExperimentError
 from experiments.execution.staging import staged
 from experiments.plan import WorkloadRef
-from experiments.records.settings import settings_hash
+from experiments.records.snapshots import settings_hash
 from tests.experiments.fakes import study
 
 

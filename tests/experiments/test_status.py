@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.execution.ledger import FolderLedger
+from experiments.execution.ledger import Ledger
 from experiments.records.status import status
 from results.errors import ResultsError
 from results.store import Store
@@ -33,7 +33,7 @@ def test_a_complete_sweep(tmp_path: Path) -> None:
 def test_what_is_left_and_running(tmp_path: Path) -> None:
     run(tmp_path, experiment(keep="off", batch_size="64"))
     run(tmp_path, experiment(keep="off", batch_size="64", trials=40), seconds=0)
-    ledger = FolderLedger(str(tmp_path))
+    ledger = Ledger(str(tmp_path))
     name = status(tmp_path).studies.study[0]
     info = {"experiment": "fake", "study": name}
     assert ledger.take("pack", ["one", "two"], info, {})

@@ -10,7 +10,7 @@ import pytest
 
 import results as dataset
 from analysis.curves import edges
-from experiments.config.file import Experiment, load
+from experiments.config.compile import Experiment, load
 from experiments.errors import ExperimentError
 from experiments.execution.sweep import Summary, sweep
 from experiments.plan import Outcome

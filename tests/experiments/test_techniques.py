@@ -11,7 +11,7 @@ import torch
 
 import batchscale as bs
 from experiments import techniques
-from experiments.config.file import load
+from experiments.config.compile import load
 from experiments.engines import choose, stackable
 from experiments.errors import ExperimentError
 from experiments.identity import canonical
@@ -490,7 +490,7 @@ def test_identity(user: WorkloadRef) -> None:
         ),
         ("[{}]", "technique {} is neither", "none"),
         ("[]", "grid.technique is an empty list", "leave the key out"),
-        ("[{clip: 1}, {clip: 1.0}]", "grid.technique: {'clip': 1.0} is said twice", "keep one"),
+        ("[{clip: 1}, {clip: 1.0}]", "grid.technique: {'clip': 1.0} is given twice", "keep one"),
         ('["my.py:Scald"]', "my.py has no class 'Scald'", "did you mean 'Scaled'?"),
         (
             '["my.py:Plain"]',

@@ -2,16 +2,55 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from experiments.plan import Pack, WorkloadRef
+from experiments.training import loop, stopping
 from experiments.training.evaluation_grid import evaluation_steps
 from experiments.training.pack_training import Training
 from tests.problems import measurements, outcomes, study, train, trials
 from workloads import WorkloadError
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_how_a_trial_is_trained_is_read_in_one_sitting() -> None:
+    """The loop's docstring names the files to read: four at most, this one the last."""
+    names = re.findall(r"``(experiments/\S+\.py)``: ", loop.__doc__ or "")
+    files = [ROOT / name for name in names]
+    assert 1 < len(files) <= 4
+    assert files[-1] == Path(loop.__file__)
+    assert sum(len(file.read_text().splitlines()) for file in files) <= 650
+    imports = [line for f in files for line in f.read_text().splitlines() if "import" in line]
+    for other in ("refinement", "pack_training", "snapshot"):
+        assert not any(other in line for line in imports)
+
+
+def test_the_first_stopping_rule_that_gives_a_reason_decides() -> None:
+    """Each reason against all that stand behind it in the documented order."""
+    order = re.findall(r"^\d\. \*(\w+)\*", stopping.__doc__ or "", re.MULTILINE)
+    assert len(order) == 4
+    for reason in order:
+        of = study(budget_steps=9, keep=None if reason == "budget" else 1)
+        evaluation = stopping.Evaluation(
+            row=0,
+            trial=trials(of, 1)[0],
+            step=9,
+            progress=stopping.TrialProgress(next=9),
+            finite=reason != "diverged",
+            metrics={},
+            hit=True,
+            first_hit=reason in ("diverged", "target"),
+        )
+        rules = stopping.stopping_rules(of, stopping.StudyHits((9,), of))
+        reasons = [rule.reason(evaluation) for rule in rules]
+        assert [r for r in reasons if r is not None] == [
+            r for r in order[order.index(reason) :] if r != "dominated" or of.keep
+        ]
 
 
 def test_a_pack_ends_every_trial_once_with_its_bracket() -> None:

@@ -13,15 +13,14 @@ from typing import Any
 import pytest
 
 import results as dataset
-from experiments.config.file import Experiment, load
+from experiments.config.compile import Experiment, load
 from experiments.encoding import decode, encode
-from experiments.execution.ledger import FolderLedger
+from experiments.execution.ledger import Ledger
 from experiments.execution.sweep import sweep
 from experiments.execution.worker import Pace, run_pack
 from experiments.plan import Pack
-from experiments.records.recorded import forget_snapshots, snapshots
-from experiments.records.settings import settings_hash
-from experiments.scheduling import saved
+from experiments.records import snapshots
+from experiments.records.snapshots import settings_hash
 from experiments.training.pack_training import Training
 from results.run_state.checkpoints import Checkpoints
 from results.store import Store
@@ -116,7 +115,7 @@ def test_a_sweep_goes_on_over_crafted_files(tmp_path: Path, kind: str) -> None:
             "active": [trial.id for trial in pack.trials],
             "engine": "module",
             "round": 0,
-            **({} if kind == "the first format" else {"format": saved.FORMAT}),
+            **({} if kind == "the first format" else {"format": snapshots.FORMAT}),
         }
         line = b"" if kind == "nothing at all" else json.dumps(header).encode() + b"\n"
         kept.save(pack.id, line + crafted)
@@ -152,7 +151,7 @@ def stopped(tmp_path: Path) -> tuple[Any, Path]:
     line = Line()
     trainer = type("Stops", (StopsAfter,), {"line": line})
     how = {"trainer": trainer, "pace": QUICK}
-    end = run_pack(pack_job, FolderLedger(str(tmp_path / "runs")), line.wire, **how)
+    end = run_pack(pack_job, Ledger(str(tmp_path / "runs")), line.channel, **how)
     assert end.end == "stopped"
     return replace(pack_job, before={}, resumes=True), tmp_path / "runs"
 
@@ -170,20 +169,22 @@ def test_a_pack_goes_on_over_a_crafted_snapshot(
 ) -> None:
     pack_job, root = stopped
     kept = Checkpoints(root)
-    header, body = saved.unpack_snapshot(kept.load("pack") or b"") or pytest.fail("no snapshot")
+    header, body = snapshots.unpack_snapshot(kept.load("pack") or b"") or pytest.fail("no snapshot")
     crafted = pickle.dumps(Crafted(tmp_path / "ran"))
-    training, points = saved.decode_body(body)
+    training, points = snapshots.decode_body(body)
     content = decode(training)
     trial = header.trials[0]
     bodies = {
         "whole": body,
         "body": crafted,
-        "training": saved.encode_body(crafted, points),
-        "state": saved.encode_body(encode({**content, "state": smaller(content["state"])}), points),
-        "progress": saved.encode_body(encode({**content, "progress": {trial: {}}}), points),
-        "engine": saved.encode_body(encode({**content, "engine": "stacked"}), points),
+        "training": snapshots.encode_body(crafted, points),
+        "state": snapshots.encode_body(
+            encode({**content, "state": smaller(content["state"])}), points
+        ),
+        "progress": snapshots.encode_body(encode({**content, "progress": {trial: {}}}), points),
+        "engine": snapshots.encode_body(encode({**content, "engine": "stacked"}), points),
     }
-    kept.save("pack", saved.pack_snapshot(header, bodies[kind]))
+    kept.save("pack", snapshots.pack_snapshot(header, bodies[kind]))
     began: list[int] = []
 
     class Watched(Training):
@@ -213,7 +214,9 @@ def test_a_round_goes_on_over_crafted_trials(tmp_path: Path, kind: str) -> None:
     assert left
     for trial in left:
         data = kept.paused(of.id, trial.id) or pytest.fail("not kept")
-        training, points = saved.decode_trial(data, settings, "module") or pytest.fail("not read")
+        training, points = snapshots.decode_trial(data, settings, "module") or pytest.fail(
+            "not read"
+        )
         content = decode(training)
         other = encode({**content, "state": smaller(content["state"])})
         kept.keep_paused(
@@ -222,8 +225,8 @@ def test_a_round_goes_on_over_crafted_trials(tmp_path: Path, kind: str) -> None:
             {
                 "whole": data,
                 "all": crafted,
-                "training": saved.encode_trial(settings, "module", crafted, points),
-                "state": saved.encode_trial(settings, "module", other, points),
+                "training": snapshots.encode_trial(settings, "module", crafted, points),
+                "state": snapshots.encode_trial(settings, "module", other, points),
                 "engine": encode({**decode(data), "engine": 1}),
             }[kind],
         )
@@ -251,18 +254,18 @@ def test_a_snapshot_that_names_another_pack_deletes_nothing(
 ) -> None:
     pack_job, root = stopped
     kept = Checkpoints(root)
-    header, body = saved.unpack_snapshot(kept.load("pack") or b"") or pytest.fail("no snapshot")
+    header, body = snapshots.unpack_snapshot(kept.load("pack") or b"") or pytest.fail("no snapshot")
     outside = tmp_path / "precious.snapshot"
     outside.write_bytes(b"precious")
     study = pack_job.pack.study
     other = replace(study, budget_steps=1)  # its snapshots are of other settings, and deleted
     for name in ("another", "../../precious", "/etc/passwd", "a/b", ""):
-        kept.save("crafted", saved.pack_snapshot(replace(header, pack=name), body))
-        store = FolderLedger(str(root)).store
-        assert [header.pack for header in snapshots(store, [study])] == ["pack"]
-        forget_snapshots(store, [other])
+        kept.save("crafted", snapshots.pack_snapshot(replace(header, pack=name), body))
+        store = Ledger(str(root)).store
+        assert [header.pack for header in snapshots.resumable(store, [study])] == ["pack"]
+        snapshots.forget(store, [other])
         assert "crafted" in kept.list()
-        kept.save("pack", saved.pack_snapshot(header, body))
+        kept.save("pack", snapshots.pack_snapshot(header, body))
     assert outside.read_bytes() == b"precious"
 
 
@@ -290,10 +293,10 @@ def test_a_malformed_header_is_none(stopped: tuple[Any, Path], change: dict[str,
     data = Checkpoints(root).load("pack") or b""
     line, _, body = data.partition(b"\n")
     content = {**json.loads(line), **change}
-    assert saved.unpack_snapshot(data)
-    assert saved.unpack_snapshot(json.dumps(content).encode() + b"\n" + body) is None
+    assert snapshots.unpack_snapshot(data)
+    assert snapshots.unpack_snapshot(json.dumps(content).encode() + b"\n" + body) is None
     for wrong in (b"", b"\n", b"[" * 100_000, b"1\n", b"null\n", line[:-1], b"\xff\xfe\n", body):
-        assert saved.unpack_snapshot(wrong) is None
+        assert snapshots.unpack_snapshot(wrong) is None
 
 
 def test_files_of_other_names_are_passed_over(stopped: tuple[Any, Path]) -> None:
@@ -305,10 +308,10 @@ def test_files_of_other_names_are_passed_over(stopped: tuple[Any, Path]) -> None
     strange += [f"{pack_job.pack.study.id},a b.trial", f"{pack_job.pack.study.id},..trial"]
     for name in strange:
         (folder / name).write_bytes(data)
-    store = FolderLedger(str(root)).store
+    store = Ledger(str(root)).store
     assert Checkpoints(root).list() == ["pack"]
-    assert [header.pack for header in snapshots(store, [pack_job.pack.study])] == ["pack"]
-    forget_snapshots(store, [pack_job.pack.study])
+    assert [header.pack for header in snapshots.resumable(store, [pack_job.pack.study])] == ["pack"]
+    snapshots.forget(store, [pack_job.pack.study])
     assert sorted(str(p.relative_to(folder)) for p in folder.rglob("*.*")) == sorted(strange)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from experiments.config.file import load
+from experiments.config.compile import load
 from experiments.engines import stackable
 from experiments.errors import ExperimentError
 from experiments.optimizers import get
@@ -203,7 +203,7 @@ def test_names_in_both_engines(folder: Path, optimizer: str) -> None:
     a_study = of(folder, optimizer)
     pack = trials(a_study, 1)
     module, stacked = engine("module", a_study, pack), engine("stacked", a_study, pack)
-    names = [name for name, _ in module.setup.model(pack[0]).named_parameters()]
+    names = [name for name, _ in module.context.model(pack[0]).named_parameters()]
     assert len(names) == 4
     assert module.runs[0].optimizer.seen == names  # type: ignore[attr-defined]
     assert stacked.update.models[0].torch.seen == names  # type: ignore[attr-defined]

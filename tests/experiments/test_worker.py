@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from experiments.execution.ledger import FolderLedger
+from experiments.execution.ledger import Ledger
 from experiments.execution.worker import Pace, run_pack
 from experiments.plan import Pack, WorkloadRef
+from experiments.records.snapshots import unpack_snapshot
 from experiments.scheduling.jobs import Channel, Control, Ended, Job, Message, PackEnd, Started
-from experiments.scheduling.saved import unpack_snapshot
 from experiments.training.pack_training import Training
 from tests import problems
 from tests.experiments.fakes import FakeTraining, Plan, points, study
@@ -21,21 +21,21 @@ QUICK = Pace(ask=0.01, renew=0.02, commit=0.0, snapshot=0.0)
 
 
 class Line:
-    """A wire that remembers what was told, and can be asked to stop after some looks."""
+    """A channel that keeps what was sent, and can ask to stop after some evaluations."""
 
-    def __init__(self, known: tuple[int, ...] = ()) -> None:
-        self.words: list[Message] = []
-        self.stop, self.known = False, known
+    def __init__(self, hits: tuple[int, ...] = ()) -> None:
+        self.messages: list[Message] = []
+        self.stop, self.hits = False, hits
 
     @property
-    def wire(self) -> Channel:
+    def channel(self) -> Channel:
         return Channel(
-            tell=self.words.append, asks=lambda _: Control(stop=self.stop, known=self.known)
+            send=self.messages.append, control=lambda _: Control(stop=self.stop, hits=self.hits)
         )
 
     @property
     def committed(self) -> list[str]:
-        ended = [w for w in self.words if isinstance(w, Ended) and w.committed]
+        ended = [w for w in self.messages if isinstance(w, Ended) and w.committed]
         return [outcome.trial for word in ended for outcome in word.outcomes]
 
 
@@ -52,7 +52,7 @@ def job(count: int = 8, **changes: Any) -> Job:
 
 def run(one: Job, root: Path, line: Line, pace: Pace = QUICK, **options: Any) -> PackEnd:
     trainer = options.pop("trainer", FakeTraining)
-    return run_pack(one, FolderLedger(str(root)), line.wire, trainer=trainer, pace=pace, **options)
+    return run_pack(one, Ledger(str(root)), line.channel, trainer=trainer, pace=pace, **options)
 
 
 class StopsAt(FakeTraining):
@@ -69,7 +69,7 @@ class StopsAt(FakeTraining):
 
 
 def results(root: Path) -> dict[str, tuple[str, float | None, int]]:
-    rows = FolderLedger(str(root)).store.trials()
+    rows = Ledger(str(root)).store.trials()
     return {
         row.trial: (
             row.stop_reason,
@@ -83,12 +83,12 @@ def results(root: Path) -> dict[str, tuple[str, float | None, int]]:
 def test_a_pack_is_recorded_whole(tmp_path: Path) -> None:
     line, one = Line(), job()
     assert run(one, tmp_path, line).end == "done"
-    assert isinstance(line.words[0], Started)
-    assert line.words[0].step == 0
-    assert isinstance(line.words[-1], PackEnd)
+    assert isinstance(line.messages[0], Started)
+    assert line.messages[0].step == 0
+    assert isinstance(line.messages[-1], PackEnd)
     assert sorted(line.committed) == sorted(one.wanted)
     assert results(tmp_path).keys() == one.wanted
-    ledger = FolderLedger(str(tmp_path))
+    ledger = Ledger(str(tmp_path))
     assert ledger.claims.all() == []
     assert ledger.checkpoints.list() == []
     row = ledger.store.trials().iloc[0]
@@ -118,7 +118,7 @@ def test_a_stop_keeps_a_snapshot_and_the_same_numbers_follow(tmp_path: Path) -> 
     assert run(one, cut, line, trainer=trainer).end == "stopped"
     first = set(line.committed)
     assert 0 < len(first) < 12
-    kept = FolderLedger(str(cut)).checkpoints
+    kept = Ledger(str(cut)).checkpoints
     header, _ = unpack_snapshot(kept.load("pack") or b"") or pytest.fail("no snapshot")
     assert set(header.active) == one.wanted - first
     assert header.trials == tuple(trial.id for trial in one.pack.trials)
@@ -126,7 +126,7 @@ def test_a_stop_keeps_a_snapshot_and_the_same_numbers_follow(tmp_path: Path) -> 
     again = replace(one, wanted=frozenset(header.active), resumes=True)
     assert run(again, cut, line).end == "done"
     assert set(line.committed) == one.wanted - first
-    begun = line.words[0]
+    begun = line.messages[0]
     assert isinstance(begun, Started)
     assert begun.step >= StopsAt.at
     assert results(cut) == results(whole)
@@ -152,7 +152,7 @@ def test_measurements_survive_a_snapshot(tmp_path: Path) -> None:
 
 
 def test_a_claimed_pack_is_left_alone(tmp_path: Path) -> None:
-    other = FolderLedger(str(tmp_path))
+    other = Ledger(str(tmp_path))
     assert other.take("another", ["study-3"], {}, {})
     line = Line()
     assert run(job(), tmp_path, line).end == "taken"
@@ -165,7 +165,7 @@ def test_what_somebody_recorded_meanwhile_is_left_alone(tmp_path: Path) -> None:
     one = job()
     assert run(one, tmp_path, Line()).end == "done"
     assert run(one, tmp_path, Line()).end == "taken"
-    runs = FolderLedger(str(tmp_path)).store.trials(columns=["trial", "run"])
+    runs = Ledger(str(tmp_path)).store.trials(columns=["trial", "run"])
     before = dict(zip(runs["trial"], runs["run"], strict=True))
     assert run(replace(one, before=before), tmp_path, Line()).end == "done"  # known, and reopened
 
@@ -197,7 +197,7 @@ def test_an_exception_keeps_what_had_finished(
     assert end.failure.trial is None
     assert not end.failure.clear
     assert set(results(tmp_path)) == set(line.committed) < one.wanted
-    assert FolderLedger(str(tmp_path)).claims.all() == []
+    assert Ledger(str(tmp_path)).claims.all() == []
 
 
 def test_a_pack_of_one_records_its_exception(
@@ -207,7 +207,7 @@ def test_a_pack_of_one_records_its_exception(
     end = run(job(1), tmp_path, Line())
     assert end.failure is not None
     assert end.failure.trial == "study-0"
-    row = FolderLedger(str(tmp_path)).store.trials().iloc[0]
+    row = Ledger(str(tmp_path)).store.trials().iloc[0]
     assert (row.status, row.stop_reason) == ("INCOMPLETE", "error")
     assert "one too many" in row.error
 
@@ -243,7 +243,7 @@ def test_a_file_that_cannot_be_imported_is_recorded_as_what_it_raises(
     assert end.failure.trial == trials[0].id
     frames = [part for part in end.failure.traceback.splitlines() if "File" in part]
     assert frames[0].startswith(f'  File "{tmp_path / "rule.py"}", {place}')
-    (row,) = FolderLedger(str(tmp_path / "runs")).store.trials().to_dict("records")
+    (row,) = Ledger(str(tmp_path / "runs")).store.trials().to_dict("records")
     assert (row["stop_reason"], row["error"]) == ("error", end.failure.traceback)
 
 
@@ -257,7 +257,7 @@ def test_results_found_elsewhere_dominate(tmp_path: Path) -> None:
                 yield events
 
     run(job(keep=2), tmp_path / "alone", Line())
-    run(job(keep=2), tmp_path / "told", Line(known=(10, 10)), trainer=Slow)
+    run(job(keep=2), tmp_path / "told", Line(hits=(10, 10)), trainer=Slow)
     alone, told = (results(tmp_path / name) for name in ("alone", "told"))
     assert sum(end[0] == "dominated" for end in told.values()) > sum(
         end[0] == "dominated" for end in alone.values()

@@ -13,9 +13,8 @@ import hypothesis
 from hypothesis import strategies as st
 
 from experiments.config import yaml_lines
-from experiments.config.experiment import Experiment
-from experiments.config.file import parse
-from experiments.config.packaged import names, text
+from experiments.config.compile import Experiment, parse
+from experiments.config.sources import names, packaged_text
 from experiments.records.planned import planned
 from results.errors import ClearError
 from tests.experiments.files import folder
@@ -138,7 +137,7 @@ def built(draw: random.Random) -> str:
 
 def mutated(draw: random.Random) -> str:
     """A packaged file with some of its signs, lines or values changed."""
-    found = draw.choice([*map(text, names()), BASE, BASE, BASE])
+    found = draw.choice([*map(packaged_text, names()), BASE, BASE, BASE])
     for _ in range(draw.randint(1, 6)):
         lines = found.splitlines() or [""]
         at, row = draw.randrange(len(found) + 1), draw.randrange(len(lines))

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
-from experiments.scheduling.failures import is_users
+from experiments.execution.failures import is_users
 from results.errors import line
 from tests.test_imports import ROOT
 

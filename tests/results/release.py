@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from results.imports import shallue_facts as facts
+from results.imports.support import shallue_facts as facts
 from results.targets.target import Target
 
 TRIALS, MEASUREMENTS = 194_399, 71_638_836

@@ -13,10 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import results
-from results.compact import ORPHAN_SECONDS, compact
 from results.run_state.claims import Claims
+from results.storage.compact import ORPHAN_SECONDS, compact
+from results.storage.dataset import encode
 from results.storage.location import Location
-from results.store import Store, encode
+from results.store import Store
 from tests.results import synthetic
 
 
@@ -30,7 +31,7 @@ def _rows(root: Path | Location) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFra
 
 
 def _open(location: Location) -> results.Results:
-    from results.user_tables.source import Folder
+    from results.storage.source import Folder
 
     return results.Results(location.root, Folder(location))
 
@@ -251,8 +252,8 @@ def test_one_at_a_time(folder: Path) -> None:
 
 
 def test_large_files_are_left_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("results.compact._LARGE", 20)
-    monkeypatch.setattr("results.compact._MOST", 60)
+    monkeypatch.setattr("results.storage.compact._LARGE", 20)
+    monkeypatch.setattr("results.storage.compact._MOST", 60)
     before = _rows(folder)
     Store(folder).compact()
     # 12 commits of 25 measurements are large enough; 12 of 4 trials come together.

@@ -23,9 +23,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import results
-from results.compact import ORPHAN_SECONDS, compact
 from results.schema import SCHEMAS
 from results.storage import location
+from results.storage.compact import ORPHAN_SECONDS, compact
 from results.storage.location import Location
 from results.store import Store
 

@@ -20,13 +20,15 @@ from tensorboard.plugins.hparams.backend_context import Context
 from tensorboard.plugins.hparams.list_session_groups import Handler
 
 import results
-from results.compact import compact
-from results.dataset import retrying
 from results.errors import ResultsError
-from results.exports import Exported, described, export
-from results.exports.folder import MARK
+from results.exports import MARK, Exported
+from results.exports.support import tensorboard_runs as runs
+from results.exports.tensorboard import export_tensorboard as export
+from results.extensions import EXPORTS
 from results.reader import Results
 from results.schema import METRIC_COLUMNS
+from results.storage.compact import compact
+from results.storage.dataset import retrying
 from results.storage.location import Location
 from results.store import Store
 from results.targets import trajectories
@@ -106,7 +108,7 @@ def mixed(folder: Path) -> Path:
 
 def test_every_value_is_what_the_dataset_holds(mixed: Path, tmp_path: Path) -> None:
     found = results.open(mixed)
-    done = export("tensorboard", found, tmp_path / "tb")
+    done = export(found, tmp_path / "tb")
     assert (done.trials, done.of, done.changed) == (50, 50, 50)
     plain = found.measurements
     assert done.measurements == len(plain)
@@ -117,13 +119,13 @@ def test_every_value_is_what_the_dataset_holds(mixed: Path, tmp_path: Path) -> N
     assert np.isnan(odd["validation/error"][0][2])  # TensorBoard draws it as what it is
     assert set(odd) == {"train/loss", "test/own", "validation/error"}
     others = found.where("trial <> 'odd'")
-    export("tensorboard", others, tmp_path / "others")
+    export(others, tmp_path / "others")
     same(others, tmp_path / "others")
 
 
 def test_wall_time_goes_back_from_the_commit(folder: Path, tmp_path: Path) -> None:
     found = results.open(folder)
-    export("tensorboard", found, tmp_path / "tb")
+    export(found, tmp_path / "tb")
     runs = runs_of(tmp_path / "tb")
     trial = found.trials.set_index("trial").loc["mnist-fc-adam-32-2"]
     read = scalars_of(runs["mnist-fc-adam-32-2"])["validation/error"]
@@ -132,7 +134,7 @@ def test_wall_time_goes_back_from_the_commit(folder: Path, tmp_path: Path) -> No
 
 
 def test_runs_have_names_that_sort_and_say_what_they_are(folder: Path, tmp_path: Path) -> None:
-    export("tensorboard", results.open(folder), tmp_path / "tb")
+    export(results.open(folder), tmp_path / "tb")
     names = sorted(
         str(path.parent.relative_to(tmp_path / "tb")) for path in tmp_path.glob("tb/*/*/*/events.*")
     )
@@ -156,12 +158,12 @@ def test_runs_have_names_that_sort_and_say_what_they_are(folder: Path, tmp_path:
 )
 def test_names_are_folders(row: dict[str, Any], name: str) -> None:
     usual = {"experiment": "digits", "optimizer": "sgd", "batch_size": 64, "index": 3}
-    assert described.run_name({**usual, "trial": "0123456789abcdef", **row}) == name
+    assert runs.run_name({**usual, "trial": "0123456789abcdef", **row}) == name
 
 
 def test_a_trial_of_others_has_a_name_of_its_own() -> None:
     usual = {"experiment": "x", "optimizer": "sgd", "batch_size": 64, "index": 3}
-    names = {described.run_name({**usual, "trial": f"shallue_2019/{i}"}) for i in range(500)}
+    names = {runs.run_name({**usual, "trial": f"shallue_2019/{i}"}) for i in range(500)}
     assert len(names) == 500
 
 
@@ -188,7 +190,7 @@ def hparams(folder: Path) -> tuple[Any, list[Any]]:
 
 def test_the_hparams_tab_compares_trials(mixed: Path, tmp_path: Path) -> None:
     found = results.open(mixed)
-    export("tensorboard", found, tmp_path / "tb")
+    export(found, tmp_path / "tb")
     columns, rows = hparams(tmp_path / "tb")
     kinds = {info.name: api_pb2.DataType.Name(info.type) for info in columns.hparam_infos}
     assert kinds["learning_rate"] == kinds["batch_size"] == kinds["width"] == "DATA_TYPE_FLOAT64"
@@ -227,7 +229,7 @@ def test_names_that_meet_are_told_apart_and_kinds_that_differ_are_text(tmp_path:
         trials=trials,
         measurements=[{"trial": "b", "step": 1, "metrics": {"validation_error": 0.5}}],
     )
-    export("tensorboard", results.open(tmp_path / "runs"), tmp_path / "tb")
+    export(results.open(tmp_path / "runs"), tmp_path / "tb")
     columns, rows = hparams(tmp_path / "tb")
     kinds = {info.name: api_pb2.DataType.Name(info.type) for info in columns.hparam_infos}
     assert kinds["own"] == "DATA_TYPE_STRING"
@@ -250,10 +252,10 @@ def snapshot(folder: Path) -> dict[str, tuple[bytes, int]]:
 
 
 def test_the_same_again_changes_nothing(folder: Path, tmp_path: Path) -> None:
-    export("tensorboard", results.open(folder), tmp_path / "tb")
+    export(results.open(folder), tmp_path / "tb")
     before = snapshot(tmp_path / "tb")
     compact(Location(folder))
-    again = export("tensorboard", results.open(folder), tmp_path / "tb")
+    again = export(results.open(folder), tmp_path / "tb")
     assert (again.trials, again.changed) == (48, 0)
     assert snapshot(tmp_path / "tb") == before
     assert not [path for path in (tmp_path / "tb").rglob("*") if path.name.endswith(".tmp")]
@@ -261,9 +263,9 @@ def test_the_same_again_changes_nothing(folder: Path, tmp_path: Path) -> None:
 
 def test_more_trials_join_those_that_are_there(folder: Path, tmp_path: Path) -> None:
     found = results.open(folder)
-    export("tensorboard", found.where("optimizer = 'sgd'"), tmp_path / "tb")
+    export(found.where("optimizer = 'sgd'"), tmp_path / "tb")
     before = snapshot(tmp_path / "tb")
-    more = export("tensorboard", found.where("optimizer = 'adam'"), tmp_path / "tb")
+    more = export(found.where("optimizer = 'adam'"), tmp_path / "tb")
     assert (more.trials, more.changed) == (24, 24)
     after = snapshot(tmp_path / "tb")
     root = str(tmp_path / "tb" / "events.out.tfevents.batchscale")
@@ -294,12 +296,12 @@ def test_looks_that_do_not_stand_together_are_one_run(tmp_path: Path) -> None:
         measurements=[{key: row[key] for key in row if key != "run"} for row in order],
     )
     opened = results.open(tmp_path / "runs")
-    counted = trajectories.stretches(opened)
+    counted = trajectories.segments(opened)
     assert counted.tolist() == [3, 3, 3, 3]
-    done = export("tensorboard", opened, tmp_path / "tb")
+    done = export(opened, tmp_path / "tb")
     assert (done.trials, done.measurements) == (4, 12)
     same(opened, tmp_path / "tb")
-    export("tensorboard", found, tmp_path / "direct")
+    export(found, tmp_path / "direct")
     same(found, tmp_path / "direct")
 
 
@@ -307,7 +309,7 @@ def test_scattered_trials_are_read_in_groups(folder: Path, monkeypatch: pytest.M
     """However few are held at a time, the same looks come out."""
     found = results.open(folder)
     columns = ["step", "validation_error", "metrics"]
-    whole = dict(trajectories.trajectories(found, columns, trajectories.stretches(found)))
+    whole = dict(trajectories.trajectories(found, columns, trajectories.segments(found)))
     monkeypatch.setattr(trajectories, "_TOGETHER", 5)
     scattered = np.full(len(found.trial_rows), 2)
     again = dict(trajectories.trajectories(found, columns, scattered))
@@ -328,7 +330,7 @@ def test_files_that_go_away_are_read_again(
             compact(Location(folder))
             raise FileNotFoundError("a file went away")
 
-    done = export("tensorboard", found, tmp_path / "tb", moved)
+    done = export(found, tmp_path / "tb", moved)
     assert seen == [*range(1, 8), *range(1, 49)]
     assert done.trials == 48
     assert done.changed == 41
@@ -338,7 +340,7 @@ def test_files_that_go_away_are_read_again(
 
 def test_looks_that_moved_between_two_passes_are_noticed(folder: Path) -> None:
     found = results.open(folder)
-    counted = trajectories.stretches(found)
+    counted = trajectories.segments(found)
 
     def read() -> Iterator[Any]:
         rows = trajectories._parts
@@ -359,7 +361,7 @@ def test_looks_that_moved_between_two_passes_are_noticed(folder: Path) -> None:
     ("prepare", "says", "hint"),
     [
         (lambda path: path.write_text("mine"), "it is a file", "empty folder"),
-        (lambda path: path.joinpath("sub").mkdir(parents=True), "nothing was touched", "empty"),
+        (lambda path: path.joinpath("sub").mkdir(parents=True), "nothing was changed", "empty"),
         (
             lambda path: (path.mkdir(), path.joinpath(MARK).write_text('{"export": "other"}')),
             "no export to tensorboard has written",
@@ -378,7 +380,7 @@ def test_a_folder_that_is_not_an_exports_is_refused(
     prepare(tmp_path / "tb")
     before = sorted(str(path) for path in tmp_path.rglob("*"))
     with pytest.raises(ResultsError, match=says) as error:
-        export("tensorboard", results.open(folder), tmp_path / "tb")
+        export(results.open(folder), tmp_path / "tb")
     assert hint in (error.value.hint or "")
     assert sorted(str(path) for path in tmp_path.rglob("*")) == before
 
@@ -386,12 +388,12 @@ def test_a_folder_that_is_not_an_exports_is_refused(
 def test_what_cannot_be_exported_is_one_line(folder: Path, tmp_path: Path) -> None:
     found = results.open(folder)
     with pytest.raises(ResultsError, match="no export of 'tensorbord'") as error:
-        export("tensorbord", found, tmp_path / "tb")
+        EXPORTS.get("tensorbord")
     assert error.value.hint == "did you mean tensorboard?"
     with pytest.raises(ResultsError, match="s3://bucket/tb: it is not a local folder"):
-        export("tensorboard", found, "s3://bucket/tb")
+        export(found, "s3://bucket/tb")
     with pytest.raises(ResultsError, match="published has no measurements of these trials"):
-        export("tensorboard", results.open("published"), tmp_path / "tb")
+        export(results.open("published"), tmp_path / "tb")
     with pytest.raises(ResultsError, match="has no trials"):
-        export("tensorboard", found.where("batch_size = 5"), tmp_path / "tb")
+        export(found.where("batch_size = 5"), tmp_path / "tb")
     assert not (tmp_path / "tb").exists()

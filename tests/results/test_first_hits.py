@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 import results
 from results.errors import ResultsError
 from results.store import Store
-from results.targets.first_hits import first_hits, measured_metrics
+from results.targets.evaluations import measured_metrics
+from results.targets.first_hits import first_hits
 from results.targets.retarget import steps_to_target
 from results.targets.target import Target
 
@@ -108,7 +109,7 @@ def test_looks_that_lie_about_are_found_the_plain_way(
 ) -> None:
     looks: list[tuple[str, int, float | None]] = [("a", 30, 0.1), ("b", 10, 0.5), ("b", 20, 0.2)]
     looks += [("a", 10, 0.4), ("a", 20, 0.25), ("a", 5, None)]
-    monkeypatch.setattr("results.store._ROW_GROUP", 3)
+    monkeypatch.setattr("results.storage.dataset._ROW_GROUP", 3)
     run = _run(tmp_path, looks)
     assert [len(batch) for batch in run.source.measurements().to_batches()] == [3, 3]
     found = run.with_target("validation_error < 0.3").trials.set_index("trial")

@@ -88,7 +88,7 @@ def test_a_location_shows_no_keys_and_opens_again(
     monkeypatch.setattr(module, "from_uri", from_uri)
     location = Location(ADDRESS)
     assert location.root == "s3://***@bucket/runs?session_token=***"
-    assert location.shown("trials") == "s3://***@bucket/runs/trials"
+    assert location.display("trials") == "s3://***@bucket/runs/trials"
     assert shows_none(repr(location) + str(location) + f"{location}")
     again = pickle.loads(pickle.dumps(location))
     assert again == location

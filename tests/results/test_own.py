@@ -14,8 +14,8 @@ import pandas as pd
 import pytest
 
 import results
-from experiments.config import packaged
-from experiments.config.file import load
+from experiments.config import sources
+from experiments.config.compile import load
 from results.errors import ResultsError
 from results.storage.location import PACKAGED
 from results.store import Store
@@ -203,7 +203,7 @@ RECIPES = ROOT / "results" / "own" / "experiments"
 def test_the_file_of_every_packaged_experiment_is_there(own: results.Results) -> None:
     files = {path.stem for path in RECIPES.glob("*.yaml")}
     assert set(own.studies["experiment"]) == files | {"digits"}
-    assert "digits" in packaged.names()
+    assert "digits" in sources.names()
 
 
 @pytest.mark.parametrize("name", ["gallery-goals", "gallery-models", "gallery-smoothing"])

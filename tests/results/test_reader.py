@@ -15,7 +15,8 @@ import results
 from results import reader
 from results.errors import ResultsError
 from results.schema import REPLACES_KEY, SCHEMAS, TABLE_KEY, VERSION_KEY
-from results.store import Store, encode
+from results.storage.dataset import encode
+from results.store import Store
 from tests.results import synthetic
 
 
@@ -268,7 +269,7 @@ def test_json_columns_are_json(folder: Path) -> None:
 
 def test_a_reader_meets_files_that_go_away(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A compaction between the listing and the reading: the files are listed again."""
-    from results import dataset
+    from results.storage import dataset
 
     names = dataset.names
     calls = 0

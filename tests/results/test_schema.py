@@ -24,7 +24,7 @@ from results.schema import (
     json_text,
     table,
 )
-from results.store import encode
+from results.storage.dataset import encode
 
 
 @pytest.mark.parametrize("name", SCHEMAS)

@@ -13,8 +13,7 @@ import pytest
 
 import results
 from results.errors import ResultsError
-from results.imports import shallue
-from results.imports.shallue import Imported
+from results.imports import Imported, shallue
 from results.run_state.claims import Claims
 from results.storage.location import Location
 from tests.results import release
@@ -23,7 +22,7 @@ from tests.results.release import CNN, FC, HALF, IMAGES, QUALITY, WORDS, StudyPl
 
 def _import(tree: Path) -> tuple[results.Results, Imported]:
     root = tree.parent / "runs"
-    done = shallue.take_in(tree, root)
+    done = shallue.import_shallue(tree, root)
     return results.open(root), done
 
 
@@ -33,7 +32,7 @@ def _plain(tree: Path, name: str) -> pd.DataFrame:
 
 def test_every_trial_and_measurement_arrives(tree: Path) -> None:
     run, done = _import(tree)
-    assert (done.studies, done.added, done.measurements, done.known) == (12, 60, 756, 0)
+    assert (done.studies, done.added, done.measurements, done.recorded) == (12, 60, 756, 0)
     assert done.refused == done.ignored == []
     assert len(run.studies) == 12
     trials, points = run.trials, run.measurements
@@ -173,7 +172,7 @@ def test_collections_are_curves_of_their_own(tree: Path) -> None:
 
 
 def test_the_papers_trials_are_round_zero(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("results.imports.shallue_facts.TRIALS", 3)
+    monkeypatch.setattr("results.imports.support.shallue_facts.TRIALS", 3)
     tree = tmp_path / "batch_science"
     release.write(tree, [StudyPlan(name=f"{CNN}/64", batch_size=64, rows=(4,) * 11)])
     # COMPLETE are 1, 2, 4, 6, 7, 9, 11.
@@ -189,7 +188,7 @@ def test_the_papers_trials_are_round_zero(tmp_path: Path, monkeypatch: pytest.Mo
     for trial in later:
         (tmp_path / trial.name).rename(trial)
     run, done = _import(tree)
-    assert (done.known, done.added) == (2, 9)
+    assert (done.recorded, done.added) == (2, 9)
     again = run.trials.sort_values("index")
     assert again[again["round"] == 0]["index"].tolist() == [1, 2, 3, 4]
 
@@ -215,7 +214,7 @@ def test_killed_anywhere_the_same_command_does_the_rest(
 
     monkeypatch.setattr(Location, "write", write)
     with pytest.raises(_Killed):
-        shallue.take_in(tree, root)
+        shallue.import_shallue(tree, root)
     monkeypatch.setattr(Location, "write", plain)
     half = results.open(root)
     points = half.measurements.groupby("trial").size()
@@ -224,15 +223,15 @@ def test_killed_anywhere_the_same_command_does_the_rest(
     for trial in whole.trial:
         assert points[trial] == len(_plain(tree, trial.removeprefix("shallue_2019/")))
     assert set(points.index) == set(whole.trial)
-    done = shallue.take_in(tree, root)
-    assert (done.known, done.added) == (len(whole), 60 - len(whole))
+    done = shallue.import_shallue(tree, root)
+    assert (done.recorded, done.added) == (len(whole), 60 - len(whole))
     run = results.open(root)
     assert len(run.committed) == len(run.trials) == 60
     assert len(run.measurements) == 756
     assert len(run.studies) == len(run.source.table("studies")) == 12
     assert len(run.sources) == 6
-    again = shallue.take_in(tree, root)
-    assert (again.known, again.added, again.measurements) == (60, 0, 0)
+    again = shallue.import_shallue(tree, root)
+    assert (again.recorded, again.added, again.measurements) == (60, 0, 0)
     assert (again.trials, again.fresh, done.fresh) == (60, False, True)
 
 
@@ -240,31 +239,31 @@ def test_progress_and_one_at_a_time(tree: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("results.imports.shallue._BYTES", 2000)
     root = tree.parent / "runs"
     seen: list[int] = []
-    shallue.take_in(tree, root, lambda done: seen.append(done.added))
+    shallue.import_shallue(tree, root, lambda done: seen.append(done.added))
     assert seen == sorted(set(seen))
     assert seen[-1] == 60
     assert len(seen) >= 12
     claim = Claims(root).take("import-shallue_2019", [])
     assert claim is not None
     with pytest.raises(ResultsError, match="another import of shallue_2019 into"):
-        shallue.take_in(tree, root)
+        shallue.import_shallue(tree, root)
     claim.release()
-    assert shallue.take_in(tree, root).known == 60
+    assert shallue.import_shallue(tree, root).recorded == 60
 
 
 def test_the_folder_above_it_is_taken_too(tree: Path) -> None:
-    assert shallue.take_in(tree.parent, tree.parent / "runs").added == 60
+    assert shallue.import_shallue(tree.parent, tree.parent / "runs").added == 60
 
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("nowhere", "does not exist"), ("file", "is no folder"), ("empty", "holds no study")],
+    [("nowhere", "does not exist"), ("file", "is not a folder"), ("empty", "holds no study")],
 )
 def test_a_folder_that_is_not_the_release(tmp_path: Path, name: str, message: str) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "empty").mkdir()
     with pytest.raises(ResultsError, match=message) as caught:
-        shallue.take_in(tmp_path / name, tmp_path / "runs")
+        shallue.import_shallue(tmp_path / name, tmp_path / "runs")
     assert caught.value.hint
     assert not (tmp_path / "runs").exists()
 

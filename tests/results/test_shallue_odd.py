@@ -11,14 +11,13 @@ import pandas as pd
 import pytest
 
 import results
-from results.imports import shallue
-from results.imports.shallue import Imported
+from results.imports import Imported, shallue
 from tests.results.release import CNN, FC, IMAGES, WORDS
 
 
 def _import(tree: Path) -> tuple[results.Results, Imported]:
     root = tree.parent / "runs"
-    done = shallue.take_in(tree, root)
+    done = shallue.import_shallue(tree, root)
     return results.open(root), done
 
 
@@ -37,7 +36,7 @@ HEAD = "step,val/classification_error\n"
         (HEAD, None, "it is COMPLETE, but measurements.csv holds no measurement"),
         ("val/classification_error\n0.5\n", None, "has no column step"),
         ("step,val/x,val/x\n1,2,3\n", None, "has a column twice"),
-        ("step,epoch\n1,2\n", None, "column 'epoch' is no metric of train, val or test"),
+        ("step,epoch\n1,2\n", None, "column 'epoch' is not a metric of train, val or test"),
         (HEAD + "1,0.5\n2,half\n", None, "does not parse"),
         (HEAD + "1,0.5\n2,0.4,0.3\n", None, "does not parse"),
         (HEAD + "1.5,0.5\n", None, "does not parse"),
@@ -91,13 +90,16 @@ def test_a_trial_that_diverged_at_once_has_no_measurements(tree: Path, text: str
     [
         ({"status": "DONE"}, "status 'DONE' is none of COMPLETE, INFEASIBLE, INCOMPLETE"),
         ({"trial_id": 7}, "trial_id is 7"),
-        ({"steps": -1}, "steps is -1, no whole number"),
-        ({"steps": 1.5}, "steps is 1.5, no whole number"),
-        ({"steps": None}, "steps is None, no whole number"),
-        ({"parameters": [1]}, "parameters is [1], no mapping"),
-        ({"parameters": {"momentum": None}}, "parameter momentum is None, no number or word"),
-        ({"parameters": {"momentum": "high"}}, "momentum is 'high', no number"),
-        ({"parameters": {"learning_rate_decay_steps": 1.5}}, "decay_steps is 1.5, no whole number"),
+        ({"steps": -1}, "steps is -1, not a whole number"),
+        ({"steps": 1.5}, "steps is 1.5, not a whole number"),
+        ({"steps": None}, "steps is None, not a whole number"),
+        ({"parameters": [1]}, "parameters is [1], not a mapping"),
+        ({"parameters": {"momentum": None}}, "parameter momentum is None, not a number or text"),
+        ({"parameters": {"momentum": "high"}}, "momentum is 'high', not a number"),
+        (
+            {"parameters": {"learning_rate_decay_steps": 1.5}},
+            "decay_steps is 1.5, not a whole",
+        ),
     ],
 )
 def test_odd_metadata(tree: Path, changed: dict[str, Any], reason: str) -> None:
@@ -123,18 +125,18 @@ def test_metadata_that_is_no_mapping(tree: Path, text: str) -> None:
     (tree / IMAGES / "64" / "1" / "metadata.json").write_text(text)
     _, done = _import(tree)
     ((_, why),) = done.refused
-    assert why == f"metadata.json is {'not JSON' if text == '{' else 'no mapping'}"
+    assert why == f"metadata.json is {'not JSON' if text == '{' else 'not a mapping'}"
 
 
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
         ({"batch_size": 32}, "batch_size is 32, its folder says 64"),
-        ({"batch_size": "64"}, "batch_size is '64', no whole number"),
+        ({"batch_size": "64"}, "batch_size is '64', not a whole number"),
         ({"model": "vgg_11"}, "model is 'vgg_11', its folder says 'simple_cnn_base'"),
         ({"dataset": "emnist"}, "dataset is 'emnist', its folder says 'mnist'"),
-        ({"train_steps": None}, "train_steps is None, no whole number"),
-        ({"parameter_configs": [1]}, "parameter_configs is no mapping of mappings"),
+        ({"train_steps": None}, "train_steps is None, not a whole number"),
+        ({"parameter_configs": [1]}, "parameter_configs is not a mapping of mappings"),
         (None, "it has no study.json"),
     ],
 )
@@ -163,7 +165,7 @@ def test_folders_of_other_names(tree: Path) -> None:
     assert whys[f"{CNN}/sixty-four"].endswith("its folder says sixty-four")
     assert "optimizer is 'sgd', its folder says 'adam'" in whys["mnist/fc_1024/adam/64"]
     assert "its folder says 'my lstm'" in whys["lm1b/my lstm/nesterov_momentum/64"]
-    assert whys[f"{IMAGES}/64/first"] == "its folder's name is no trial id"
+    assert whys[f"{IMAGES}/64/first"] == "its folder's name is not a trial id"
     assert len(done.refused) == 6
     assert len(run.trials) == 60 - 5 - 10 - 10 - 1
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from results.imports.shallue_points import points
-from results.imports.shallue_tree import TrialFolder
+from results.imports.support.shallue_points import points
+from results.imports.support.shallue_tree import TrialFolder
 
 HEADS = {
     "step,val/classification_error": ["validation_error"],

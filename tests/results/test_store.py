@@ -64,13 +64,13 @@ def test_what_is_not_a_commit_is_refused(tmp_path: Path) -> None:
         store.commit("e", measurements=[_point("b", 1)], trials=[_trial("a")])
     with pytest.raises(ResultsError, match="experiment 'a/b' cannot name a folder"):
         store.commit("a/b", measurements=[], trials=[_trial("a")])
-    assert store.done() == set()
+    assert set(store.trials().trial) == set()
 
 
 def test_trials_and_done(folder: Path) -> None:
     store = Store(folder)
-    assert len(store.done()) == len(store.done("synthetic")) == 48
-    assert store.done("other") == set()
+    assert len(set(store.trials().trial)) == len(set(store.trials("synthetic").trial)) == 48
+    assert set(store.trials("other").trial) == set()
     found = store.trials(columns=["trial", "steps_to_target"])
     assert list(found) == ["trial", "steps_to_target"]
     assert found.steps_to_target.min() == 8
@@ -79,7 +79,7 @@ def test_trials_and_done(folder: Path) -> None:
 
 
 def test_polling_reads_each_file_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from results.run_state import polling
+    from results.storage import polling
 
     read: list[str] = []
     checked = polling.checked

@@ -13,10 +13,10 @@ import pyarrow.dataset as ds
 import pytest
 
 import results
-from results import compact as module
 from results import store
-from results.compact import ORPHAN_SECONDS, compact
 from results.run_state.claims import Claims
+from results.storage import compact as module
+from results.storage.compact import ORPHAN_SECONDS, compact
 from results.storage.location import Location
 from results.store import Store
 from tests.results import synthetic
@@ -301,10 +301,10 @@ def _looks(run: results.Results) -> Any:
 
 
 def _trajectory(run: results.Results) -> Any:
-    from results.targets.trajectories import stretches, trajectories
+    from results.targets.trajectories import segments, trajectories
 
     place = run.trial_rows["trial"].to_pylist().index(NAME)
-    return dict(trajectories(run, ["step"], stretches(run)))[place]
+    return dict(trajectories(run, ["step"], segments(run)))[place]
 
 
 @pytest.mark.parametrize("use", USES)
@@ -332,7 +332,7 @@ def test_another_target_is_found_in_them(folder: Path) -> None:
 def test_one_that_is_superseded_while_files_are_listed(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from results.user_tables.source import Folder
+    from results.storage.source import Folder
 
     opened = results.open(folder)
     assert len(opened.trial_rows) == 48

@@ -13,8 +13,8 @@ import pytest
 
 import results
 from results.schema import SCHEMAS
+from results.storage.values import check, mapping, parsed
 from results.store import Store
-from results.user_tables.values import check, mapping, parsed
 from tests.results import synthetic
 
 Broken = Callable[[str, str, Any], results.Results]
@@ -43,18 +43,28 @@ def broken(tmp_path: Path) -> Broken:
 @pytest.mark.parametrize(
     ("table", "column", "value", "said"),
     [
-        ("trials", "batch_size", 0, "column batch_size holds 0: a number of at least 1 is meant"),
+        ("trials", "batch_size", 0, "column batch_size holds 0: it must be a number of at least 1"),
         ("trials", "keep", -1, "column keep holds -1"),
         ("trials", "steps_to_target", math.inf, "column steps_to_target holds inf"),
         ("trials", "steps_run", -(2**62), "column steps_run holds -4.61169e+18"),
-        ("trials", "role", "walk", "column role holds 'walk': none of search, extension, repeat"),
-        ("trials", "status", "DONE", "column status holds 'DONE': none of COMPLETE, INFEASIBLE"),
-        ("trials", "technique", "bfloat16", "column technique holds 'bfloat16': not JSON"),
-        ("trials", "technique", "[1]", "column technique holds '[1]': of another shape"),
+        (
+            "trials",
+            "role",
+            "walk",
+            "column role holds 'walk': it must be one of search",
+        ),
+        (
+            "trials",
+            "status",
+            "DONE",
+            "column status holds 'DONE': it must be one of COMPLETE",
+        ),
+        ("trials", "technique", "bfloat16", "column technique holds 'bfloat16': it is not JSON"),
+        ("trials", "technique", "[1]", "column technique holds '[1]': it has another shape"),
         ("trials", "fields", "{" * 5000, "column fields holds '{{{"),
         ("trials", "fields", "[" * 50_000, "not JSON"),
         ("studies", "targets", '[{"a": 1}]', "column targets holds '[{"),
-        ("studies", "notes", "a note", "column notes holds 'a note': not JSON"),
+        ("studies", "notes", "a note", "column notes holds 'a note': it is not JSON"),
         ("studies", "search_space", '{"learning_rate":{"log":[1]}}', "column search_space holds"),
         ("studies", "trials_wanted", 0, "column trials_wanted holds 0"),
     ],
@@ -67,7 +77,7 @@ def test_a_value_that_means_nothing(
         getattr(run, table)
     assert f"runs/{table}: " in str(raised.value)
     assert said in str(raised.value)
-    assert "take its file out" in (raised.value.hint or "")
+    assert "move its file out" in (raised.value.hint or "")
 
 
 @pytest.mark.parametrize("column", ["batch_size", "role", "fields", "steps_to_target", "keep"])

@@ -11,7 +11,7 @@ import pytest
 
 import workloads
 from workloads import Classification, WorkloadError, load, names
-from workloads.registry import REGISTRY, get
+from workloads.registry import REGISTRY, get, packaged_name, read
 
 FILE = """
     import torch
@@ -47,6 +47,32 @@ def test_listing_imports_neither_torch_nor_data_libraries() -> None:
         "assert not found, found\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=240)
+
+
+def test_the_packaged_workloads_are_listed_in_their_order() -> None:
+    assert list(names()) == [
+        *("digits-mlp", "digits-softmax", "digits-fc", "mnist8-fc", "fashion-mnist8-fc"),
+        *("mnist-fc", "mnist-simple-cnn", "fashion-mnist-simple-cnn", "cifar10-resnet8"),
+        "quadratic",
+    ]
+
+
+def test_a_new_file_is_a_new_workload_and_is_not_imported(write) -> None:
+    """Nothing but the file itself is edited: its constants are read from its source."""
+    folder = write('raise ImportError\n\nPACKAGED = {"new": ("New", "one line")}\nPLACE = 0\n')
+    write('TEXT = \'PACKAGED = {"none": ("None", "text")}\'\n', "text.py")
+    write('PACKAGED = {"late": ("Late", "without a place")}\n', "a.py")
+    assert read(folder) == {
+        "new": ("workloads.my_model", "New", "one line"),
+        "late": ("workloads.a", "Late", "without a place"),
+    }
+
+
+def test_a_users_class_with_a_packaged_name_is_the_users(write) -> None:
+    folder = write(FILE.replace("MyModel", "quadratic"))
+    kind = type(load("my_model.py", base=folder))
+    assert kind.__name__ == "quadratic"
+    assert packaged_name(kind) is None
 
 
 @pytest.mark.parametrize("name", sorted(REGISTRY))
@@ -139,8 +165,8 @@ def test_a_missing_method_is_named(write, method) -> None:
         ("validation_error = 0.05", "is not METRIC < VALUE"),
         ("validation_error < low", "is not METRIC < VALUE"),
         ("error < 0.05", "names no split"),
-        ("validation_error > 0.05", "points the wrong way"),
-        ("validation_accuracy < 0.9", "points the wrong way"),
+        ("validation_error > 0.05", "has the wrong direction"),
+        ("validation_accuracy < 0.9", "has the wrong direction"),
     ],
 )
 def test_a_target_that_cannot_be_meant(write, target, message) -> None:

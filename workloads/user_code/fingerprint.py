@@ -35,11 +35,11 @@ def identity(workload: Workload) -> dict[str, Any]:
             parts.append(part)
         if pinned is not None:
             break
-    found: dict[str, Any] = {"name": workload.name, "fields": workload.fields}
+    description = {"name": workload.name, "fields": workload.fields}
     if type(workload).__dict__.get("version") is not None:
-        return {**found, "version": workload.version}
+        return {**description, "version": workload.version}
     source = parts[0] if len(parts) == 1 else _sha256("\n".join(parts))
-    return {**found, "source": source}
+    return {**description, "source": source}
 
 
 def source_hash(cls: type) -> str:
@@ -52,15 +52,15 @@ def source_hash(cls: type) -> str:
     try:
         file = inspect.getsourcefile(cls)
         module = inspect.getmodule(cls)
-        own_file = file is not None and module is not None and getattr(module, "__file__", None)
-        text = inspect.getsource(module) if own_file and module else inspect.getsource(cls)
+        in_file = file is not None and module is not None and getattr(module, "__file__", None)
+        text = inspect.getsource(module) if in_file and module else inspect.getsource(cls)
     except (OSError, TypeError):
         raise WorkloadError(
-            f"the source of workload {cls.__name__} cannot be found, so its trials cannot be told "
-            "from those of another",
+            f"the source of workload {cls.__name__} cannot be found: its trials could not be "
+            "distinguished from those of another",
             hint='put the class into a file, or pin it: version = "1"',
         ) from None
-    if not own_file:
+    if not in_file:
         return text_hash(inspect.cleandoc("\n" + text))
     return _with_local_modules(text_hash(text), Path(str(file)).resolve())
 
@@ -94,19 +94,19 @@ def _module_hash(path: Path) -> str:
 @functools.lru_cache(maxsize=256)
 def text_hash(source: str) -> str:
     """SHA-256 of Python source's syntax tree without comments, docstrings and layout."""
-    return _sha256("".join(_walk(ast.parse(source))))
+    return _sha256("".join(_tree_text(ast.parse(source))))
 
 
 def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _walk(node: Any) -> Iterator[str]:
+def _tree_text(node: Any) -> Iterator[str]:
     """The tree as text; empty fields are left out, since Python versions add such."""
     if isinstance(node, list):
         yield "["
         for item in node:
-            yield from _walk(item)
+            yield from _tree_text(item)
         yield "]"
     elif isinstance(node, ast.AST):
         yield f"({type(node).__name__}"
@@ -115,7 +115,7 @@ def _walk(node: Any) -> Iterator[str]:
                 value = _without_docstring(node, value)
             if value is not None and value != [] and not isinstance(value, ast.expr_context):
                 yield f" {name}="
-                yield from _walk(value)
+                yield from _tree_text(value)
         yield ")"
     else:
         yield f"{type(node).__name__}:{node!r}"

@@ -1,4 +1,4 @@
-"""Find a workload by name, by class or in a file of the user's own."""
+"""Load a workload by name, by class or from a user's file."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def load(
     """A workload with its fields set.
 
     Args:
-        spec: a registered name, ``file.py:Class`` (``file.py`` alone where it holds one workload),
+        spec: a packaged name, ``file.py:Class`` (``file.py`` alone where it holds one workload),
             a class, or a workload whose other fields are kept.
         fields: values of its fields.
         base: the folder that a relative file starts from; the current one unless given.
 
     Raises:
-        WorkloadError: an unknown name, file, class or field, or a workload that is not whole.
-            What the user's own file raises while it is imported passes unchanged.
+        WorkloadError: an unknown name, file, class or field, or a method or target is missing.
+            What the user's file raises while it is imported passes unchanged.
     """
     fields = dict(fields or {})
     if isinstance(spec, Workload):
@@ -72,24 +72,25 @@ def _find(spec: str, base: Path) -> type:
         hint = nearest(name, siblings) if siblings else "a path starts at its experiment file"
         raise WorkloadError(f"no file {path!r} in {base.resolve()}", hint=hint)
     module = import_file(file)
-    own = {
+    classes = {
         key: value
         for key, value in vars(module).items()
-        if isinstance(value, type) and value.__module__ == module.__name__
+        if isinstance(value, type)
+        and issubclass(value, Workload)
+        and value.__module__ == module.__name__
     }
-    found = {key: value for key, value in own.items() if issubclass(value, Workload)}
     if not name:
-        if len(found) != 1:
+        if len(classes) != 1:
             stop = stopped(module)
             above = f" above line {stop.line}, where it calls {stop.call}()" if stop else ""
             raise WorkloadError(
-                f"{path} holds {len(found)} workloads{above}", hint=f"write {path}:CLASS"
+                f"{path} holds {len(classes)} workloads{above}", hint=f"write {path}:CLASS"
             )
-        return next(iter(found.values()))
+        return next(iter(classes.values()))
     cls = vars(module).get(name)
     if cls is None:
         raise missing(module, name) or WorkloadError(
-            f"{path} has no class {name!r}", hint=nearest(name, found)
+            f"{path} has no class {name!r}", hint=nearest(name, classes)
         )
     if not (isinstance(cls, type) and issubclass(cls, Workload)):
         raise WorkloadError(f"{name!r} in {path} is not a workload", hint=_DERIVE)

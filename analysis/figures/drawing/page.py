@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ import matplotlib as mpl
 from matplotlib import style as styles
 from matplotlib.figure import Figure
 
-from results.errors import ResultsError
+from results.errors import ResultsError, nearest
 
 _RC: Any = mpl.rcParams
 _DEFAULT: Any = mpl.rcParamsDefault
@@ -216,12 +215,9 @@ def _read(style: str | Path) -> dict[str, Any]:
         return dict(library[str(style)])
     path = Path(style)
     if not os.path.isfile(path):
-        near = get_close_matches(str(style), styles.available, n=1)
         raise ResultsError(
             f"no style is called {str(style)!r}, and no file",
-            hint=f"did you mean {near[0]}?"
-            if near
-            else "a .mplstyle file of matplotlib's settings",
+            hint=nearest(str(style), styles.available, "a .mplstyle file of matplotlib's settings"),
         )
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -231,10 +227,9 @@ def _read(style: str | Path) -> dict[str, Any]:
     for number, line in enumerate(lines, 1):
         name = line.partition("#")[0].partition(":")[0].strip()
         if name and name not in _RC:
-            near = get_close_matches(name, list(_RC), n=1)
             raise ResultsError(
                 f"{path}, line {number}: matplotlib has no setting {name!r}",
-                hint=f"did you mean {near[0]}?" if near else "settings: matplotlib.rcParams",
+                hint=nearest(name, _RC, "settings: matplotlib.rcParams"),
             )
     try:
         return dict(_read_file(path, fail_on_error=True, use_default_template=False))

@@ -1,30 +1,37 @@
-"""Who trains the packs: this process, Ray Tune, or Ray Train inside it."""
+"""Executors: each class of ``Executor`` in a file here is one, found by its name.
+
+A user's own is named as ``file.py:Class`` in the place of an address.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from experiments.execution.executors.base import Executor
+from experiments.registry import Registry
 
-from experiments.execution.signals import Stop
-from experiments.scheduling.dispatch import Dispatcher
+EXECUTORS = Registry(
+    "executor",
+    __name__,
+    Executor,
+    user_base=("experiments.execution.executors.base.Executor", Executor),
+    user_contract="its method pool(layout) gives the workers of a layout",
+    adopt=lambda _, kind: kind,
+)
+_CLUSTER = "HOST:PORT"
 
-Look = Callable[[], None]
-"""Reads what other drivers have done and claimed into the dispatcher."""
 
-LOOK_SECONDS = 2.0
-"""Between two looks at what other drivers have done and claimed."""
+def names() -> dict[str, str]:
+    """What an address can be, each with one line."""
+    kinds = EXECUTORS.packaged.items()
+    return {name: (kind.__doc__ or "").partition("\n")[0] for name, kind in kinds}
 
 
-class Executor(Protocol):
-    """Takes packs from a dispatcher until there are none."""
+def find(address: str) -> type[Executor]:
+    """The executor of an address: ``NAME``, ``NAME://…``, ``file.py:Class`` or ``HOST:PORT``.
 
-    slots: int
-    """Packs that it trains at once."""
-    device: str
-    """``cpu`` or ``cuda``: what its workers train on."""
-
-    def run(self, dispatcher: Dispatcher, stop: Stop, look: Look) -> None:
-        """Train until the dispatcher has no more, is stopped, or ``stop`` asks.
-
-        On return no pack is out: each was recorded, or is kept in a snapshot.
-        """
+    Raises:
+        ExperimentError: there is no such file, or no executor in it.
+    """
+    if ".py:" in address:
+        return EXECUTORS.user_class(address, None)
+    kinds = EXECUTORS.packaged
+    return kinds.get(address.partition("://")[0], kinds[_CLUSTER])

@@ -4,36 +4,38 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from collections.abc import Callable
 
 import torch
 
 from experiments.errors import ExperimentError
-from experiments.execution.executors import LOOK_SECONDS, Look
-from experiments.execution.ledger import FolderLedger
+from experiments.execution.executors.base import POLL_SECONDS, Executor, ExecutorContext
+from experiments.execution.ledger import Ledger
 from experiments.execution.signals import Stop
-from experiments.execution.worker import MakeTrainer, Pace, run_pack, training
+from experiments.execution.worker import run_pack
 from experiments.plan import Layout
 from experiments.scheduling.dispatch import Dispatcher
 from experiments.scheduling.jobs import Channel, Control, More
 from experiments.training.threads import single_thread
 from results.errors import ResultsError
 from results.run_state import processes
-from results.storage.location import Location
 
 
-class InProcess:
+class InProcess(Executor):
+    """Without Ray, in this process."""
+
+    name = "none"
+
+    def pool(self, layout: Layout) -> InProcessPool:
+        return InProcessPool(self.context, layout)
+
+
+class InProcessPool:
     """One worker: this process, with one thread, so that bits do not depend on the machine."""
 
     slots = 1
 
-    def __init__(
-        self,
-        location: Location,
-        layout: Layout,
-        *,
-        trainer: MakeTrainer = training,
-        pace: Pace | None = None,
-    ) -> None:
+    def __init__(self, context: ExecutorContext, layout: Layout) -> None:
         """
         Raises:
             ExperimentError: several workers, or a GPU where there is none.
@@ -49,43 +51,43 @@ class InProcess:
                 hint="give the --address of a cluster that has one",
             )
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
-        here = {**processes.identify(), "role": "driver"}
-        self._ledger = FolderLedger(location, [here])
-        self._trainer, self._pace = trainer, pace
+        driver = {**processes.identify(), "role": "driver"}
+        self._ledger = Ledger(context.location, [driver])
+        self._trainer, self._pace = context.trainer, context.pace
 
-    def run(self, dispatcher: Dispatcher, stop: Stop, look: Look) -> None:
-        known: dict[str, tuple[int, ...]] = {}
-        given: dict[str, list[More]] = defaultdict(list)
-        dispatcher.share = known.__setitem__
-        dispatcher.give = lambda pack, more: given[pack].append(more)
-        failed: list[ResultsError] = []
-        looked = time.monotonic()
+    def run(self, dispatcher: Dispatcher, stop: Stop, poll: Callable[[], None]) -> None:
+        hits: dict[str, tuple[int, ...]] = {}
+        more: dict[str, list[More]] = defaultdict(list)
+        dispatcher.share = hits.__setitem__
+        dispatcher.give = lambda pack, trials: more[pack].append(trials)
+        errors: list[ResultsError] = []
+        polled = time.monotonic()
 
-        def asks(pack: str) -> Control:
-            """Polled from beside the training, about twice a second."""
-            nonlocal looked
-            if time.monotonic() - looked >= LOOK_SECONDS:
+        def control(pack: str) -> Control:
+            """Polled beside the training, about twice a second."""
+            nonlocal polled
+            if time.monotonic() - polled >= POLL_SECONDS:
                 try:
-                    look()
-                except ResultsError as error:  # raised below, where the sweep is
-                    failed.append(error)
+                    poll()
+                except ResultsError as error:  # raised below, in the main thread
+                    errors.append(error)
                     dispatcher.stop()
-                looked = time.monotonic()
+                polled = time.monotonic()
             ends = bool(stop) or dispatcher.stopped
-            return Control(stop=ends, known=known.get(pack, ()), more=tuple(given[pack]))
+            return Control(stop=ends, hits=hits.get(pack, ()), more=tuple(more[pack]))
 
-        wire = Channel(tell=dispatcher.hear, asks=asks)
+        channel = Channel(send=dispatcher.receive, control=control)
         while not stop:
             job = dispatcher.next()
             if job is None:
                 return
             if job == "wait":
-                time.sleep(LOOK_SECONDS)
-                look()
+                time.sleep(POLL_SECONDS)
+                poll()
                 continue
-            known.pop(job.pack.id, None)
-            given.pop(job.pack.id, None)
+            hits.pop(job.pack.id, None)
+            more.pop(job.pack.id, None)
             with single_thread():
-                run_pack(job, self._ledger, wire, trainer=self._trainer, pace=self._pace)
-            if failed:
-                raise failed[0]
+                run_pack(job, self._ledger, channel, trainer=self._trainer, pace=self._pace)
+            if errors:
+                raise errors[0]

@@ -1,0 +1,187 @@
+"""Amounts in an experiment file: batch sizes, ``8..4096``; budgets, ``50 epochs + 2000 steps``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from results.counts import count
+
+FULL = "full"
+"""The whole training set as one batch."""
+
+BatchSize = int | str
+
+_RANGE = re.compile(r"(-?\d{1,18})\s*\.\.\s*(-?\d{1,18})")
+_WHOLE = re.compile(r"-?\d{1,18}")
+_LARGEST_BATCH = 10**18
+_TERM = re.compile(r"\s*(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+)\s*([A-Za-z]+)\s*")
+LARGEST_BUDGET = 10**12
+"""Of each unit."""
+_LONGEST_NUMBER = 40
+_LARGEST_EXPONENT = 20
+_UNITS = ("epochs", "steps", "examples")
+_BUDGET_EXAMPLE = "for example: 50 epochs + 2000 steps (also: examples)"
+
+
+class AmountError(ValueError):
+    """What cannot be a batch size or a budget; the caller knows where it stands."""
+
+    def __init__(self, message: str, hint: str | None = None, position: int = 0) -> None:
+        super().__init__(message)
+        self.hint = hint
+        self.position = position
+        """Which item of a list is wrong."""
+
+
+def batch_sizes(value: Any) -> tuple[BatchSize, ...]:
+    """Integers and ``full``, in the order given; whether they fit the data is not known here.
+
+    Args:
+        value: ``8``, ``"8..4096"``, ``"1..1024, full"``, or a list of such.
+
+    Raises:
+        AmountError: an item is none of these, a size below 1, a reversed range, a repetition.
+    """
+    items = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
+    sizes: dict[BatchSize, None] = {}
+    for position, item in enumerate(items):
+        parts = [p.strip() for p in item.split(",")] if isinstance(item, str) else [item]
+        try:
+            for size in [size for part in parts for size in _sizes(part)]:
+                if size in sizes:
+                    raise AmountError(f"batch size {size} is given twice", "keep one")
+                sizes[size] = None
+        except AmountError as error:
+            error.position = position
+            raise
+    if not sizes:
+        raise AmountError("no batch sizes", "for example: 8..4096")
+    return tuple(sizes)
+
+
+def _sizes(item: Any) -> list[BatchSize]:
+    if isinstance(item, bool) or not isinstance(item, (int, float, str)):
+        raise AmountError(f"{item!r} is not a batch size", "for example: 8..4096, or [8, 32, full]")
+    if isinstance(item, str):
+        if item == FULL:
+            return [FULL]
+        if match := _RANGE.fullmatch(item):
+            return list(_doubling(int(match[1]), int(match[2]), item))
+        if not _WHOLE.fullmatch(item):
+            raise AmountError(f"{item!r} is not a batch size", "for example: 8..4096, 64 or full")
+    elif isinstance(item, float) and not item.is_integer():
+        raise AmountError(f"batch size {item} is not a whole number")
+    size = int(item)
+    if size < 1:
+        raise AmountError(f"batch size {item} is below 1")
+    if size > _LARGEST_BATCH:
+        raise AmountError(f"batch size {size:g} is too large")
+    return [size]
+
+
+def _doubling(low: int, high: int, text: str) -> list[int]:
+    if low < 1:
+        raise AmountError(f"{text}: batch size {low} is below 1", "start at 1")
+    if high < low:
+        hint = f"write {high}..{low}" if high > 0 else None
+        raise AmountError(f"the range {text} is reversed", hint)
+    sizes = [low]
+    while sizes[-1] * 2 <= high:
+        sizes.append(sizes[-1] * 2)
+    return sizes
+
+
+def with_full(sizes: Sequence[BatchSize], train_size: int) -> list[int]:
+    """The sizes with ``full`` as the training set, in ascending order.
+
+    Raises:
+        AmountError: a size over the training set, or ``full`` beside its own number.
+    """
+    numbers: set[int] = set()
+    for size in sizes:
+        number = train_size if isinstance(size, str) else size
+        if number > train_size:
+            raise AmountError(
+                f"batch size {number} is over the training set ({count(train_size, 'example')})",
+                "`full` is the whole training set as one batch",
+            )
+        if number in numbers:
+            message = f"batch size {number} is given twice: full is {train_size}"
+            raise AmountError(message, "keep one")
+        numbers.add(number)
+    return sorted(numbers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """How long a trial may train: the sum of its parts, each exact."""
+
+    epochs: Fraction = Fraction(0)
+    steps: Fraction = Fraction(0)
+    examples: Fraction = Fraction(0)
+
+    @classmethod
+    def parse(cls, text: object) -> Budget:
+        """Read ``"50 epochs + 2000 steps"``; the units are epochs, steps and examples.
+
+        Raises:
+            AmountError: the text is something else, or the sum is zero.
+        """
+        if isinstance(text, (int, float)) and not isinstance(text, bool):
+            raise AmountError(f"budget {text!r} has no unit", _BUDGET_EXAMPLE)
+        parts = dict.fromkeys(_UNITS, Fraction(0))
+        for term in text.split("+") if isinstance(text, str) else [""]:
+            match = _TERM.fullmatch(term)
+            if not match:
+                message = f"budget {text!r} is not a sum of epochs, steps and examples"
+                raise AmountError(message, _BUDGET_EXAMPLE)
+            unit = match[2].lower().rstrip("s") + "s"
+            if unit not in parts:
+                message = f"budget {text!r} has an unknown unit {match[2]!r}"
+                raise AmountError(message, _BUDGET_EXAMPLE)
+            parts[unit] += _exact(match[1], text)
+        if not any(parts.values()):
+            raise AmountError(f"budget {text!r} is zero", _BUDGET_EXAMPLE)
+        return cls(**parts)
+
+    def in_steps(self, batch_size: int, train_size: int) -> int:
+        """Steps of ``batch_size`` examples each, rounded down (0 if it is less than one).
+
+        An epoch is ``train_size // batch_size`` steps, since its last short batch is dropped.
+        """
+        epoch = train_size // batch_size
+        total = self.epochs * epoch + self.steps + self.examples / batch_size
+        return total.numerator // total.denominator
+
+    def __str__(self) -> str:
+        """As an experiment file writes it; ``parse`` gives the same budget back."""
+        amounts = [(getattr(self, unit), unit) for unit in _UNITS if getattr(self, unit)]
+        return " + ".join(f"{_decimal(amount)} {unit}" for amount, unit in amounts)
+
+
+def _exact(number: str, text: object) -> Fraction:
+    """The number as a fraction; one such as 1e999999999, which would fill the memory, is refused
+    before it is converted."""
+    exponent = number.lower().partition("e")[2] or "0"
+    if len(number) > _LONGEST_NUMBER or abs(int(exponent)) > _LARGEST_EXPONENT:
+        message = f"budget {text!r}: {number} is too long, too large or too small"
+        raise AmountError(message, _BUDGET_EXAMPLE)
+    amount = Fraction(number)
+    if amount > LARGEST_BUDGET:
+        raise AmountError(f"budget {text!r} is over {LARGEST_BUDGET:,}", _BUDGET_EXAMPLE)
+    return amount
+
+
+def _decimal(amount: Fraction) -> str:
+    """Exact: the amount was read from a decimal number."""
+    if amount.denominator == 1:
+        return str(amount.numerator)
+    digits = 0
+    while (amount * 10**digits).denominator != 1:
+        digits += 1
+    whole = str((amount * 10**digits).numerator).rjust(digits + 1, "0")
+    return f"{whole[:-digits]}.{whole[-digits:]}"

@@ -1,0 +1,334 @@
+"""From an experiment file to studies: every combination of its grid, checked and identified."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import PrivateAttr
+
+import workloads
+from experiments import identity, parallel, search
+from experiments.config import load as reading
+from experiments.config import yaml_lines
+from experiments.config.amounts import LARGEST_BUDGET, AmountError, with_full
+from experiments.config.checks import check_directions, check_metric, check_training_algorithms
+from experiments.config.combinations import Combination, combinations
+from experiments.config.grid import BESIDE
+from experiments.config.schema import ExperimentFile
+from experiments.config.study_plan import StudyPlan
+from experiments.config.tuning import Search
+from experiments.config.yaml_lines import Places
+from experiments.errors import ExperimentError
+from experiments.plan import Layout, Study, WorkloadRef
+from experiments.training import evaluation_grid
+from results.counts import count
+from results.targets.target import Target
+from workloads.checks import check_splits
+
+__all__ = ["Experiment", "StudyPlan", "from_keywords", "load", "parse"]
+
+_MOST_EVALUATIONS = 1_000_000
+
+
+class Experiment(ExperimentFile):
+    """The keys of an experiment file, and the combinations of its grid.
+
+    ``load``, ``parse`` and ``from_keywords`` make one.
+    """
+
+    _combinations: list[Combination] = PrivateAttr()
+    _search: Search = PrivateAttr()
+
+    @classmethod
+    def checked(cls, data: dict[str, Any], places: Places, base: str) -> Self:
+        """As that of the file, with all of the grid checked that can be without the data set.
+
+        Raises:
+            ExperimentError: a key or a value that cannot be; with its line.
+            WorkloadError: the workload itself is wrong.
+        """
+        experiment = super().checked(data, places, base)
+        experiment._combinations, experiment._search = combinations(experiment)
+        _ = experiment.batch_sizes, experiment.parsed_budget
+        workload = experiment.combinations[0].workload
+        check_directions(experiment, experiment.targets, workload)
+        return experiment
+
+    @property
+    def combinations(self) -> Sequence[Combination]:
+        """Training algorithms and fields of the workload, in the order of the grid."""
+        return self._combinations
+
+    @functools.cached_property
+    def targets(self) -> tuple[Target, ...]:
+        """Easiest first, all of one metric; the workload's own if the file names none."""
+        return self.targets_or(self.combinations[0].workload.target)
+
+    @property
+    def notes(self) -> list[str]:
+        """What is legal but perhaps not intended, in sentences."""
+        if self.keep is None or self.keep <= self.trials or "keep" not in self.model_fields_set:
+            return []
+        return [
+            f"keep is {self.keep} and trials {self.trials}: every trial stays exact, "
+            "none is dominated."
+        ]
+
+    def plans(self, source: str | None = None) -> list[StudyPlan]:
+        """A plan for each study: combinations of the grid in its order, batch sizes ascending.
+
+        Reads the workload's data (for the size of its training set).
+
+        Args:
+            source: hash of the workload's code that identities hold instead of the present one (an
+                earlier run's ``workload_version``), so that its results count as this experiment's.
+
+        Raises:
+            ExperimentError: a batch size, budget or target that the data cannot have; an optimizer
+                that does not take the model's parameters; a schedule that gives no factor.
+            WorkloadError: the data cannot be had.
+        """
+        sizes: dict[str, int] = {}
+        plans: list[StudyPlan] = []
+        for combination in self.combinations:
+            workload = combination.workload
+            key = identity.canonical(workload.fields)
+            if key not in sizes:
+                data = check_splits(workload.data(), workload)
+                if not sizes:
+                    check_metric(self, self.targets[-1], workload, data)
+                    check_training_algorithms(self, self.combinations)
+                train = data["train"]
+                sizes[key] = len(train[0] if isinstance(train, tuple) else train)  # type: ignore[arg-type]
+            plans += [
+                self._plan(combination, batch_size, sizes[key], source)
+                for batch_size in self._sizes_in(sizes[key])
+            ]
+        return plans
+
+    def to_yaml(self) -> str:
+        """The resolved file, with all defaults and search spaces. Loaded again (with the same base
+        folder), it gives the same studies and trials."""
+        optimizers = list({c.optimizer.name: c.optimizer for c in self.combinations}.values())
+        schedules = list({c.schedule.name: c.schedule for c in self.combinations}.values())
+        in_grid = self.grid.keys() & BESIDE
+        data = self.model_dump(exclude_none=True, exclude={"keep", "files", *in_grid})
+        if self.points is not None:  # their number, where the file has no `trials`
+            data["trials"] = max(map(self._trials, self.combinations))
+        sizes = self.batch_sizes
+        fields = self.combinations[0].workload.fields
+        data |= {
+            "grid": {**self.grid, "batch_size": sizes[0] if len(sizes) == 1 else list(sizes)},
+            "search": self._search.written(optimizers, schedules, fields),
+            "budget": str(self.parsed_budget),
+            "target": [str(target) for target in self.targets],
+            "keep": "off" if self.keep is None else self.keep,
+            "method": self.search_method,
+            "refine": self.refine if self.refine_ratio else "off",
+        }
+        if self.files:
+            data["files"] = list(self.files)
+        return yaml_lines.write(data)
+
+    def _sizes_in(self, train_size: int) -> list[int]:
+        try:
+            return with_full(self.batch_sizes, train_size)
+        except AmountError as error:
+            raise self.error(("grid", "batch_size"), str(error), error.hint) from None
+
+    def _trials(self, combination: Combination) -> int:
+        """Feasible trials of each of its studies: of points at most as many as there are."""
+        if self.points is not None:
+            points = len(combination.points)
+            return min(points, self.trials) if "trials" in self.model_fields_set else points
+        if search.METHODS[self.search_method].rounds_up:
+            table = search.table(self.search_method, combination.space, 0, self.trials)
+            return table.size or self.trials
+        return self.trials
+
+    def _budget_steps(self, batch_size: int, train_size: int) -> int:
+        steps = self.parsed_budget.in_steps(batch_size, train_size)
+        if steps < 1:
+            message = f"budget {self.budget} is not one step at batch size {batch_size}"
+            raise self.error(("budget",), message, "add steps: 50 epochs + 2000 steps")
+        if steps > LARGEST_BUDGET:
+            message = f"budget {self.budget} is {count(steps, 'step')} at batch size {batch_size}"
+            raise self.error(("budget",), message, f"at most {LARGEST_BUDGET:,}")
+        ratio = self.evaluation_ratio
+        if (evaluations := evaluation_grid.count(ratio, steps)) > _MOST_EVALUATIONS:
+            usual = evaluation_grid.count(1.05, steps)
+            raise self.error(
+                ("evaluation_ratio",),
+                f"evaluation_ratio {ratio:.16g} makes about {evaluations:,.0f} evaluations of a "
+                f"trial of {count(steps, 'step')}",
+                f"at most {_MOST_EVALUATIONS:,}; 1.05 makes {usual:,.0f}",
+            )
+        return steps
+
+    def _plan(
+        self, combination: Combination, batch_size: int, train_size: int, source: str | None
+    ) -> StudyPlan:
+        budget_steps = self._budget_steps(batch_size, train_size)
+        ghost = combination.technique.get("ghost_batch")
+        if ghost is not None and batch_size % int(ghost):
+            raise self.error(
+                self.path_of("ghost_batch"),
+                f"ghost_batch {ghost} does not divide batch size {batch_size}",
+                "set a divisor, or leave that batch size out",
+            )
+        described = self._identity(combination, batch_size, source)
+        optimizer, schedule = combination.optimizer, combination.schedule
+        study = Study(
+            id=identity.study_id(described),
+            experiment=self.name,
+            workload=WorkloadRef(spec=self.workload, fields=combination.fields, base=self.base),
+            optimizer=optimizer.name,
+            optimizer_name=optimizer.display_name,
+            schedule=schedule.name,
+            schedule_name=schedule.display_name,
+            technique=combination.technique,
+            batch_size=batch_size,
+            trials=self._trials(combination),
+            budget_steps=budget_steps,
+            train_examples=train_size,
+            targets=self.targets,
+            stop_at_target=self.stop_at_target,
+            keep=self.keep,
+            evaluation_ratio=self.evaluation_ratio,
+            search=self.search_method,
+            search_id=self._search_id(combination, budget_steps),
+            search_seed=self.seed,
+            extend=self.extend,
+            repeats=self.repeats,
+            refine=self.refine_ratio,
+            estimator=self.estimator,
+            engine=self.engine,
+            layout=self._layout(),
+        )
+        return StudyPlan(
+            study=study,
+            seed=self.seed,
+            identity=described,
+            space=combination.space,
+            fixed=combination.fixed,
+            points=combination.points,
+        )
+
+    def _layout(self) -> Layout:
+        name = self.layout
+        if name is not None:
+            try:
+                name = parallel.get(name, self.base).name
+            except ExperimentError as error:
+                raise self.error(("layout",), str(error), error.hint) from None
+        return Layout(name=name, workers=self.workers, micro_batch=self.micro_batch)
+
+    def _identity(
+        self, combination: Combination, batch_size: int, source: str | None
+    ) -> dict[str, Any]:
+        workload = workloads.identity(combination.workload)
+        untuned = {n: v for n, v in workload["fields"].items() if n not in combination.space}
+        workload = {**workload, "fields": untuned}
+        if source is not None and "source" in workload:
+            workload["source"] = source
+        return identity.study_identity(
+            workload=workload,
+            optimizer=identity.optimizer_identity(combination.optimizer, self.base),
+            schedule=identity.schedule_identity(combination.schedule, self.base),
+            technique=identity.technique_identity(combination.technique, self.base),
+            batch_size=batch_size,
+            evaluation_ratio=self.evaluation_ratio,
+        )
+
+    def _search_id(self, combination: Combination, budget_steps: int) -> str:
+        """What makes two searches of a study the same but for their seed: all that decides which
+        points its table holds.
+
+        Shares of the budget resolve to steps, so that another budget is another table; a grid has
+        more levels for more trials; what a method that learns draws depends on all its inputs.
+        """
+        method = search.METHODS[self.search_method]
+        described: dict[str, Any] = {
+            "method": method.name,
+            "space": {name: dimension.notation() for name, dimension in combination.space.items()},
+            "fixed": dict(combination.fixed),
+            "points": list(combination.points),
+        }
+        if method.rounds_up:
+            described["trials"] = self._trials(combination)
+        shares = combination.schedule.shares.keys()
+        if method.block or shares & {*combination.space, *combination.fixed}:
+            described["budget_steps"] = budget_steps
+        if method.block:
+            described["target"] = str(self.targets[-1])
+            described["keep"] = self.keep if self.stop_at_target else None
+        return identity.digest(described)
+
+
+def load(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> Experiment:
+    """Read and check an experiment; the data set is not read yet.
+
+    Args:
+        source: the path of a YAML file (``.yaml``, ``.yml``, or with a ``/``), the name of one that
+            comes with the package (``digits``), or a file's content as a mapping.
+        overrides: ``key=value`` each, as ``--set`` takes them: ``grid.batch_size=1..64``.
+
+    Raises:
+        ExperimentError: what cannot be read, or a key or value that cannot be; with its line.
+        WorkloadError: the workload itself is wrong.
+    """
+    return _searchable(reading.read_source(source, overrides))
+
+
+def from_keywords(**values: Any) -> Experiment:
+    """An experiment of Python's keywords.
+
+    ``from_keywords(workload=MyModel, optimizer=["sgd"], batch_size="8..1024", trials=16)``: keys of
+    the file, of its grid, fields of the workload and metaparameters (a value or a range) alike.
+    ``workload`` may be a class or an object, and so may an optimizer be a class.
+
+    Raises:
+        ExperimentError: an unknown keyword, a value that cannot be, a class in no file.
+        WorkloadError: the workload itself is wrong.
+    """
+    return _searchable(reading.read_keywords(values))
+
+
+def parse(
+    text: str,
+    source: str = "experiment.yaml",
+    overrides: Sequence[str] = (),
+    *,
+    base: Path | None = None,
+    name: str | None = None,
+) -> Experiment:
+    """Read an experiment's YAML text.
+
+    The packages of its method need not be installed: a recorded experiment is read, not searched.
+
+    Args:
+        source: what errors call it.
+        base: the folder that its relative paths start from; the current one unless given.
+        name: the experiment's, where the text does not say it.
+
+    Raises:
+        ExperimentError: it is not an experiment.
+        WorkloadError: the workload itself is wrong.
+    """
+    return _compile(reading.read_text(text, source, overrides, base or Path.cwd(), name))
+
+
+def _compile(content: reading.Content) -> Experiment:
+    return Experiment.checked(content.data, content.places, str(content.base))
+
+
+def _searchable(content: reading.Content) -> Experiment:
+    experiment = _compile(content)
+    method = experiment.search_method
+    if missing := search.missing_packages(method):
+        message = f"method {method} needs {' and '.join(missing)}, which cannot be imported"
+        raise experiment.error(("method",), message, f"pip install {' '.join(missing)}")
+    return experiment

@@ -1,0 +1,336 @@
+"""What an experiment file may say: its keys, their types and defaults, and what they rule out.
+
+Nothing here needs the workload, the optimizers or the schedules that the file names.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+import re
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+)
+
+from experiments import search
+from experiments.config.amounts import AmountError, BatchSize, Budget, batch_sizes
+from experiments.config.yaml_lines import Path, Places
+from experiments.errors import ExperimentError, nearest
+from experiments.plan import Precision
+from results.counts import count
+from results.errors import ResultsError
+from results.targets.target import Target
+
+
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _none_if_off(value: Any) -> Any:
+    return None if value is False or value == "off" else value
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else (value,)
+
+
+LONGEST_NAME = 200
+_MOST_TARGETS = 100
+_BEST_OF = 10
+_PERCENT = re.compile(r"(\d+\.?\d*|\.\d+)\s*%")
+_LARGEST = 2**63 - 1
+Whole = Annotated[StrictInt, BeforeValidator(_whole), Field(ge=-_LARGEST, le=_LARGEST)]
+Count = Annotated[StrictInt, BeforeValidator(_whole), Field(ge=1, le=_LARGEST)]
+Number = Annotated[StrictInt, BeforeValidator(_whole), Field(ge=0, le=_LARGEST)]
+Texts = Annotated[tuple[StrictStr, ...], BeforeValidator(_as_tuple)]
+
+
+class ExperimentFile(BaseModel):
+    """The keys of an experiment file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    name: Annotated[
+        StrictStr, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=LONGEST_NAME)
+    ]
+    workload: StrictStr
+    grid: dict[str, Any]
+    search: dict[str, Any] = {}
+    method: StrictStr = "sobol"
+    """How points are drawn (``experiments.search``)."""
+    points: Any = None
+    """Points chosen by hand, instead of drawn ones: a list of mappings, or one per optimizer."""
+    schedule: StrictStr = "constant"
+    technique: Any = None
+    """A name, or names with their arguments: ``{clip: 1.0}``."""
+    trials: Annotated[Count, Field(le=1_000_000)] = 64
+    """Feasible points of each study."""
+    budget: Any = "50 epochs + 2000 steps"
+    target: Texts = ()
+    """Empty: the workload's own."""
+    stop_at_target: StrictBool = True
+    keep: Annotated[Count | None, BeforeValidator(_none_if_off)] = 4
+    """``None`` (written ``off``): all trials stay exact."""
+    extend: Number = 0
+    """How many times the space may be enlarged towards an edge that the optimum sits on."""
+    repeats: Annotated[Number, Field(le=10_000)] = 0
+    """How many times the best configurations are trained again, with fresh seeds."""
+    refine: Any = "off"
+    """A share, ``1%`` or ``0.01``: the distance of the evaluations that refine a hit's bracket."""
+    estimator: Literal["minimum", "best_of_10", "median_of_searches"] = "minimum"
+    """What stands for a batch size in the analysis."""
+    evaluation_ratio: Annotated[float, Field(strict=True, gt=1)] = 1.05
+    seed: Whole = 0
+    engine: Literal["auto", "module", "stacked"] = "auto"
+    workers: Count = 1
+    layout: StrictStr | None = None
+    """How a model spreads over the workers; ``None``: data parallelism."""
+    micro_batch: Count | None = None
+    precision: Precision = "float32"
+    ghost_batch: Count | None = None
+    files: Texts = ()
+    """What Ray's workers need besides the workload's and the optimizers' own files."""
+
+    _base: str = PrivateAttr()
+    _places: Places = PrivateAttr()
+
+    @classmethod
+    def checked(cls, data: dict[str, Any], places: Places, base: str) -> Self:
+        """The keys of plain data, each of them checked.
+
+        Args:
+            places: where each key was given.
+            base: the folder that relative paths start from.
+
+        Raises:
+            ExperimentError: a key or a value that cannot be; with its line.
+        """
+        try:
+            file = cls.model_validate(data)
+        except ValidationError as error:
+            raise _first_error(error, cls.model_fields, places) from None
+        file._base, file._places = base, places
+        for i, path in enumerate(file.files):
+            if not os.path.exists(os.path.join(base, os.path.expanduser(path))):
+                message = f"files: no file {path!r} in {base}"
+                raise file.error(("files", i), message, "paths start at the experiment file")
+        file._check_method()
+        file._check_estimator()
+        _ = file.refine_ratio
+        return file
+
+    @property
+    def base(self) -> str:
+        """The folder that relative paths start from: the experiment file's."""
+        return self._base
+
+    @property
+    def places(self) -> Places:
+        """Where each key was given."""
+        return self._places
+
+    @functools.cached_property
+    def batch_sizes(self) -> tuple[BatchSize, ...]:
+        """As written: integers, and ``full`` for the training set."""
+        if "batch_size" not in self.grid:
+            message = "grid has no batch_size"
+            raise self.error(("grid",), message, "for example: batch_size: 8..4096")
+        try:
+            return batch_sizes(self.grid["batch_size"])
+        except AmountError as error:
+            path = ("grid", "batch_size", error.position)
+            raise self.error(path, f"grid.batch_size: {error}", error.hint) from None
+
+    @functools.cached_property
+    def parsed_budget(self) -> Budget:
+        """The budget as a sum of epochs, steps and examples."""
+        try:
+            return Budget.parse(self.budget)
+        except AmountError as error:
+            raise self.error(("budget",), str(error), error.hint) from None
+
+    @property
+    def search_method(self) -> str:
+        """The method; ``points`` where points are given and no method is."""
+        if self.points is not None and "method" not in self.model_fields_set:
+            return "points"
+        return self.method
+
+    @functools.cached_property
+    def refine_ratio(self) -> float | None:
+        """The ratio of the finer grid that ``refine: 1%`` (or ``0.01``) asks for; ``None``: off.
+
+        Raises:
+            ExperimentError: no share, or one that is not finer than the evaluations are.
+        """
+        if self.refine is None or self.refine is False or self.refine == "off":
+            return None
+        share = _share(self.refine)
+        if not math.isfinite(share) or share <= 0:
+            message = f"refine {self.refine!r} is not a share"
+            raise self.error(("refine",), message, "for example: refine: 1%, or off")
+        ratio = round(1 + share, 12)
+        if not 1 < ratio < self.evaluation_ratio:
+            raise self.error(
+                ("refine",),
+                f"refine {self.refine} is not finer than evaluation_ratio "
+                f"{self.evaluation_ratio:g}: evaluations are {self.evaluation_ratio - 1:.3g} apart "
+                "already",
+                "for example: refine: 1%",
+            )
+        return ratio
+
+    def targets_or(self, default: str) -> tuple[Target, ...]:
+        """The targets, easiest first, all of one metric; ``default`` if the file names none."""
+        texts = self.target or (default,)
+        if len(texts) > _MOST_TARGETS:
+            message = count(len(texts), "target")
+            raise self.error(("target",), message, f"at most {_MOST_TARGETS}")
+        targets: list[Target] = []
+        for i, text in enumerate(texts):
+            try:
+                target = Target.parse(text)
+            except ResultsError as error:
+                raise self.error(("target", i), str(error), error.hint) from None
+            first = targets[0] if targets else target
+            if target.metric != first.metric:
+                message = f"targets of two metrics: {first.metric} and {target.metric}"
+                hint = "training stops at the hardest, so that all are of one metric"
+                raise self.error(("target", i), message, hint)
+            if target in targets:
+                raise self.error(("target", i), f"target {target} is given twice", "keep one")
+            if target.lower_is_better != first.lower_is_better:
+                message = f"targets {first} and {target} have opposite directions"
+                raise self.error(("target", i), message)
+            targets.append(target)
+        return tuple(sorted(targets, key=lambda t: t.value, reverse=targets[0].lower_is_better))
+
+    def target_path(self, target: Target) -> Path:
+        """Where a target is given; the workload where it is the workload's own."""
+        parsed = [Target.parse(text) for text in self.target]
+        return ("target", parsed.index(target)) if target in parsed else ("workload",)
+
+    def path_of(self, key: str) -> Path:
+        """Where a key is given that may stand in the grid or beside it."""
+        return ("grid", key) if key in self.grid else (key,)
+
+    def error(self, path: Path, message: str, hint: str | None = None) -> ExperimentError:
+        """An error that begins with the file and the line of ``path``."""
+        return self._places.error(path, message, hint)
+
+    def _check_method(self) -> None:
+        """The method must exist, and go with ``points`` and ``extend``."""
+        name = self.search_method
+        if name not in search.METHODS:
+            hint = nearest(name, search.METHODS)
+            raise self.error(("method",), f"unknown method {name!r}", hint)
+        if self.points is None and name == "points":
+            hint = "points: [{learning_rate: 0.1}, …]"
+            raise self.error(("method",), "method points, and no points", hint)
+        if self.points is not None and name != "points":
+            message = f"points are given, and method is {name}"
+            raise self.error(("points",), message, "keep one of the two")
+        method = search.METHODS[name]
+        if self.extend and method.not_enlargeable:
+            names = [each.name for each in search.METHODS.values() if not each.not_enlargeable]
+            raise self.error(
+                ("extend",),
+                f"extend does not go with method {name}: {method.not_enlargeable}",
+                f"method: {' or '.join(names)}; or widen the ranges of search",
+            )
+
+    def _check_estimator(self) -> None:
+        """A best of ten needs trials that are drawn alike, and ten of them exact."""
+        if self.estimator != "best_of_10":
+            return
+        path, method = ("estimator",), self.search_method
+        if not search.METHODS[method].alike:
+            raise self.error(
+                path,
+                f"estimator best_of_10 needs trials that are drawn alike, and those of method "
+                f"{method} are not",
+                "estimator: minimum, or method: sobol or random",
+            )
+        if self.keep is not None and self.keep < _BEST_OF:
+            message = f"estimator best_of_10 needs the {_BEST_OF} best trials exact: keep is "
+            raise self.error(path, f"{message}{self.keep}", f"keep: {_BEST_OF}, or off")
+        if self.trials < _BEST_OF:
+            message = f"estimator best_of_10 needs at least {_BEST_OF}: trials is {self.trials}"
+            raise self.error(path, message, f"trials: {_BEST_OF} or more")
+
+
+def _share(value: Any) -> float:
+    """``1%`` or ``0.01`` as a number; NaN where it is neither."""
+    if isinstance(value, str):
+        match = _PERCENT.fullmatch(value.strip())
+        return float(match[1]) / 100 if match else math.nan
+    return float(value) if isinstance(value, (int, float)) and value is not True else math.nan
+
+
+_IN_GRID = ("batch_size", "optimizer")
+_KINDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "string": "text",
+    "dict": "a mapping of keys to values",
+    "finite": "a finite number",
+}
+_MISSING = {
+    "workload": "for example: workload: digits-mlp, or my_model.py:MyModel",
+    "grid": "for example: grid: {batch_size: 8..4096, optimizer: [sgd, momentum]}",
+}
+_HINTS = {
+    "extend": "how many times a search space may be enlarged; 0: never",
+    "repeats": "how many fresh seeds the best configurations get; 0: none",
+    "name": "letters, digits, dots, dashes and underscores: it names a folder",
+    "keep": "a number of trials, or off",
+}
+
+
+def _first_error(error: ValidationError, keys: Iterable[str], places: Places) -> ExperimentError:
+    """The first error, in one line: an unknown key before a missing one, which it may stand for."""
+    errors = error.errors()
+    first = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
+    key = str(first["loc"][0])
+    path: Path = (key, *(part for part in first["loc"][1:] if isinstance(part, int)))
+    if first["type"] == "extra_forbidden":
+        hint = nearest(key, [*keys, *_IN_GRID])
+        if key in _IN_GRID:
+            hint = f"write it below grid: {key}: …"
+        return places.error(path, f"unknown key {key!r}", hint)
+    if first["type"] == "missing":
+        return places.error((), f"no key {key!r}", _MISSING.get(key))
+    return places.error(path, f"{key} {_reason(first)}", _HINTS.get(key))
+
+
+def _reason(error: Any) -> str:
+    context, value = error.get("ctx", {}), error["input"]
+    match error["type"]:
+        case "greater_than_equal":
+            return f"must be at least {context['ge']}, not {value!r}"
+        case "less_than_equal":  # the value may have hundreds of digits
+            short = repr(value) if abs(value) < 1e30 else f"{float(value):g}"
+            return f"must be at most {context['le']:,}, not {short}"
+        case "string_too_long":
+            return f"is over {context['max_length']} letters long"
+        case "greater_than":
+            return f"must be over {context['gt']:g}, not {value!r}"
+        case "literal_error":
+            return f"{value!r} is not one of {context['expected']}"
+        case "string_pattern_mismatch":
+            return f"{value!r} cannot be a name"
+        case kind:
+            return f"must be {_KINDS.get(kind.split('_')[0], 'something else')}, not {value!r}"

@@ -1,0 +1,71 @@
+"""The text of experiment files: packaged ones by their name, a user's by their path."""
+
+from __future__ import annotations
+
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from experiments.errors import ExperimentError, nearest
+
+_LARGEST_FILE = 2_000_000
+
+
+class UnreadableError(Exception):
+    """A file that cannot be read as an experiment; the message is the reason, without the name."""
+
+
+def _folder() -> Traversable:
+    return resources.files("experiments").joinpath("files")
+
+
+def names() -> dict[str, str]:
+    """The packaged experiments: name -> what it is, in one line (the file's first comment)."""
+    summaries = {}
+    for file in sorted(_folder().iterdir(), key=lambda f: f.name):
+        if file.name.endswith(".yaml"):
+            first = file.read_text(encoding="utf-8").partition("\n")[0]
+            summaries[file.name.removesuffix(".yaml")] = first.lstrip("# ")
+    return summaries
+
+
+def is_name(source: str) -> bool:
+    """Whether ``source`` is the name of a packaged experiment rather than a path."""
+    return Path(source).suffix not in (".yaml", ".yml") and "/" not in source
+
+
+def packaged_text(name: str) -> str:
+    """The packaged file of that name.
+
+    Raises:
+        ExperimentError: there is none.
+    """
+    if name not in names():
+        raise ExperimentError(
+            f"no experiment is called {name!r}",
+            hint=f"{nearest(name, names())}; a file of your own ends in .yaml",
+        )
+    return _folder().joinpath(f"{name}.yaml").read_text(encoding="utf-8")
+
+
+def file_text(file: Path) -> str:
+    """The text of a file, or of a pipe.
+
+    Raises:
+        FileNotFoundError: there is none.
+        UnreadableError: it cannot be read, is no UTF-8 text, or is larger than an experiment is.
+    """
+    try:
+        with file.expanduser().open("rb") as stream:
+            data = stream.read(_LARGEST_FILE + 1)
+        if len(data) > _LARGEST_FILE:
+            raise UnreadableError(f"an experiment file has at most {_LARGEST_FILE / 1e6:g} MB")
+        return data.decode("utf-8")
+    except FileNotFoundError:
+        raise
+    except UnicodeDecodeError:
+        raise UnreadableError("not UTF-8 text") from None
+    except OSError as error:
+        raise UnreadableError(error.strerror or str(error)) from None
+    except (ValueError, RuntimeError):  # a NUL or a lone surrogate in its name; an unknown home
+        raise UnreadableError("no file can have that name") from None

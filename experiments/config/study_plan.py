@@ -1,0 +1,277 @@
+"""A study and the trials that its table holds, in the space of the file and in enlarged ones.
+
+What an enlargement adds is searched as densely as the space it is added to: points are drawn over
+the whole of the enlarged box, from a table of its own, and those inside the old one are left out.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import workloads
+from experiments import identity, optimizers, schedules
+from experiments.identity import TrialIds
+from experiments.plan import Role, Study, Trial, Value
+from experiments.schedules import Schedule
+from experiments.search import METHODS, History, Table, table
+from experiments.search.domains import domain_of
+from experiments.search.space import Dimension, Side
+from experiments.seeds import derive
+from workloads import WorkloadError
+
+Box = Mapping[str, Dimension]
+
+_DRAWN_AT_MOST = 4
+"""Times the trials wanted: how many rows of a table may be drawn to find so many feasible, and how
+many trials an enlargement may add."""
+_REPEATS_FROM = 1_000_000_000
+"""Where the indices of repeats begin: far beyond those of any table."""
+_BLOCK = 1_000_000
+"""Indices of enlargement k begin at k times this, so that they do not move with the trials."""
+_OCCURRENCES = 1_000_000_000
+"""A point that, once resolved, equals one inside is another trial: its count begins here."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyPlan:
+    """A study and the table that its trials are rows of."""
+
+    study: Study
+    seed: int
+    """The experiment's."""
+    identity: Mapping[str, Any]
+    """What the study's id hashes (``experiments.identity.study_identity``)."""
+    space: Box
+    """What is tuned, in alphabetical order: one column of the table each."""
+    fixed: Mapping[str, Value]
+    """Metaparameters of one value."""
+    points: tuple[Mapping[str, Value], ...] = ()
+    """The rows of the table, where they are given by hand."""
+
+    @property
+    def max_rows(self) -> int:
+        """Rows that may be drawn to find the trials wanted."""
+        size = self._table.size
+        return _DRAWN_AT_MOST * self.study.trials if size is None else min(size, self.study.trials)
+
+    @property
+    def search_space(self) -> dict[str, Any]:
+        """The tuned ranges, as an experiment file writes them."""
+        return {name: dimension.notation() for name, dimension in self.space.items()}
+
+    def trials(self, start: int, stop: int, history: History = ()) -> list[Trial]:
+        """Rows ``start`` … ``stop - 1`` of the table, fewer beyond ``max_rows``; role "search".
+
+        A row is the same trial whatever other rows are drawn, and however many are wanted.
+
+        Args:
+            history: results of the rows before, where the method learns from them.
+        """
+        stop = min(stop, self.max_rows)
+        drawn, occurrences = self._drawn
+        for row in self._table.rows(len(drawn), stop, history):
+            values = self.resolved(row)
+            point = identity.canonical(values)
+            drawn.append(self.made(values, occurrences[point], index=len(drawn), point=point))
+            occurrences[point] += 1
+        return drawn[start:stop]
+
+    def trial(self, index: int, role: Role = "search", round: int = 0) -> Trial:
+        """Row ``index`` of the table.
+
+        Raises:
+            IndexError: it is beyond ``max_rows``.
+        """
+        return replace(self.trials(index, index + 1)[0], role=role, round=round)
+
+    def repeats(self, trial: Trial) -> list[Trial]:
+        """The trial's metaparameters again, with as many fresh seeds as the study repeats.
+
+        Trials of one point have the same repeats. In their identity the count of the point's
+        trials is negative, where it is never one of the search.
+        """
+        return [
+            replace(
+                self.made(trial.metaparameters, -1 - copy, index=trial.index),
+                index=(copy + 1) * _REPEATS_FROM + trial.index,
+                enlargement=trial.enlargement,
+                role="repeat",
+            )
+            for copy in range(self.study.repeats)
+        ]
+
+    def enlarged(self, sides: Sequence[tuple[str, Side]], number: int = 1) -> Enlarged | None:
+        """The space with each of ``sides`` moved out, and the trials of what that adds.
+
+        A further enlargement is made from the one before it: ``Enlarged.enlarged``.
+
+        Args:
+            sides: dimensions and the ends at which the optimum sits:
+                ``[("learning_rate", "low")]``.
+
+        Returns:
+            ``None`` where none of them can be moved.
+        """
+        return enlarge(self, self.space, sides, number)
+
+    def resolved(self, row: Mapping[str, Value]) -> dict[str, Value]:
+        """A row of the table and what is fixed, with shares of the budget in steps."""
+        schedule = self.schedule
+        values = {**self.fixed, **row}
+        timed = {n: v for n, v in values.items() if n in schedule.arguments}
+        rest = {n: v for n, v in values.items() if n not in schedule.arguments}
+        return dict(sorted({**rest, **schedule.resolve(timed, self.study.budget_steps)}.items()))
+
+    def made(
+        self, values: Mapping[str, Value], occurrence: int, *, index: int, point: str | None = None
+    ) -> Trial:
+        """The trial of a point that ``occurrence`` trials before it have too.
+
+        Args:
+            point: the values in canonical form, if the caller has it.
+        """
+        name = self._ids.id(point or identity.canonical(values), (self.seed, occurrence))
+        return Trial(
+            id=name,
+            index=index,
+            search_seed=self.seed,
+            seed=derive(self.seed, self.study.id, name),
+            metaparameters=values,
+        )
+
+    @functools.cached_property
+    def schedule(self) -> Schedule:
+        """The study's."""
+        return schedules.get(self.study.schedule, self.study.workload.base)
+
+    @functools.cached_property
+    def _ids(self) -> TrialIds:
+        return TrialIds(self.identity)
+
+    @functools.cached_property
+    def _table(self) -> Table:
+        study, seed = self.study, derive(self.seed, self.study.id, "search")
+        worst = 2.0 * study.budget_steps
+        return table(study.search, self.space, seed, study.trials, self.points, worst=worst)
+
+    @functools.cached_property
+    def _drawn(self) -> tuple[list[Trial], Counter[str]]:
+        """The trials drawn so far, and how often each point occurs among them."""
+        return [], Counter()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Enlarged:
+    """A study's space after some enlargements, and the trials that the last of them adds."""
+
+    plan: StudyPlan
+    number: int
+    """How many enlargements: 1 for the first."""
+    sides: tuple[tuple[str, Side], ...]
+    """Those of the requested sides that could be moved."""
+    space: Box
+    trials: tuple[Trial, ...]
+    """In the order of their table; role "extension", ``enlargement`` the number."""
+
+    @property
+    def search_space(self) -> dict[str, Any]:
+        """The tuned ranges, as an experiment file writes them."""
+        return {name: dimension.notation() for name, dimension in self.space.items()}
+
+    def enlarged(self, sides: Sequence[tuple[str, Side]]) -> Enlarged | None:
+        """Once more; ``None`` where none of ``sides`` can be moved."""
+        return enlarge(self.plan, self.space, sides, self.number + 1)
+
+
+def enlarge(
+    plan: StudyPlan, space: Box, sides: Sequence[tuple[str, Side]], number: int
+) -> Enlarged | None:
+    """``space`` with ``sides`` moved out, each by the range's own size (``Dimension.extended``).
+
+    N · (V_new - V_old) / V_first trials are added, where N are the study's and V is the volume in
+    the scales' own measure; at most 4 N.
+
+    Returns:
+        ``None`` where none of the sides can be moved, or the method draws no further points.
+
+    Raises:
+        KeyError: a side of what is not tuned.
+    """
+    box, moved = dict(space), []
+    for name, side in dict.fromkeys(sides):
+        grown = _extended(plan, name, space[name], side)
+        if grown is None:
+            continue
+        low, high = box[name].bounds
+        ends = (grown.bounds[0], high) if side == "low" else (low, grown.bounds[1])
+        box[name] = replace(box[name], bounds=ends)
+        moved.append((name, side))
+    if not moved or METHODS[plan.study.search].not_enlargeable:
+        return None
+    added = _volume(box, plan.space) - _volume(space, plan.space)
+    wanted = plan.study.trials
+    count = min(math.ceil(wanted * added - 1e-9), _DRAWN_AT_MOST * wanted)
+    return Enlarged(
+        plan=plan,
+        number=number,
+        sides=tuple(moved),
+        space=box,
+        trials=tuple(_trials(plan, _outside(plan, space, box, number, count), number)),
+    )
+
+
+def _extended(plan: StudyPlan, name: str, dimension: Dimension, side: Side) -> Dimension | None:
+    whole = dimension.scale == "integer"
+    domain = domain_of(name, dimension.bounds[0], plan.schedule.domains, whole=whole)
+    grown = dimension.extended(side, domain)
+    return grown if grown is not None and _allowed(plan, name, grown) else None
+
+
+def _allowed(plan: StudyPlan, name: str, grown: Dimension) -> bool:
+    """Whether the workload takes both ends, where ``name`` is a field of it."""
+    study, ref = plan.study, plan.study.workload
+    optimizer = optimizers.get(study.optimizer, ref.base)
+    if name in optimizer.arguments | plan.schedule.arguments:
+        return True
+    try:
+        for end in grown.bounds:
+            workloads.load(ref.spec, {**ref.fields, name: end}, ref.base)
+    except WorkloadError:
+        return False
+    return True
+
+
+def _volume(box: Box, unit: Box) -> float:
+    return math.prod(box[name].extent / unit[name].extent for name in unit)
+
+
+def _outside(
+    plan: StudyPlan, inner: Box, box: Box, number: int, count: int
+) -> Iterator[Mapping[str, Value]]:
+    """The first ``count`` rows of the box's own table that do not lie in ``inner``."""
+    study = plan.study
+    seed = derive(plan.seed, study.id, "enlarge", number)
+    drawn, start = table(study.search, box, seed, study.trials), 0
+    while count:
+        for row in drawn.rows(start, start + study.trials):
+            if count and not all(inner[name].holds(value) for name, value in row.items()):
+                count -= 1
+                yield row
+        start += study.trials
+
+
+def _trials(plan: StudyPlan, rows: Iterator[Mapping[str, Value]], number: int) -> Iterator[Trial]:
+    first = number * max(_BLOCK, plan.max_rows)
+    occurrences: Counter[str] = Counter()
+    for i, row in enumerate(rows):
+        values = plan.resolved(row)
+        point = identity.canonical(values)
+        occurrence = number * _OCCURRENCES + occurrences[point]
+        occurrences[point] += 1
+        trial = plan.made(values, occurrence, index=first + i)
+        yield replace(trial, role="extension", enlargement=number)

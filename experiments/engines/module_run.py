@@ -1,0 +1,173 @@
+"""One trial's model in training by itself: autograd, and torch's or a library's optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from experiments.engines.base import gather
+from experiments.engines.metric_sums import MetricSums, chunks
+from experiments.engines.randomness import RandomDraws
+from experiments.optimizers.groups import Rates, parameter_options
+from experiments.plan import Trial
+from experiments.training.batch_order import BatchOrder
+from experiments.training.study_context import StudyContext
+from workloads import Batch
+from workloads.checks import check_metrics, check_per_example
+from workloads.ghost import finish_step, has_batch_norm
+
+
+class ModuleRun:
+    """Takes a trial's steps and measures its model."""
+
+    def __init__(
+        self,
+        context: StudyContext,
+        trial: Trial,
+        micro_batch: int,
+        draws_of: Callable[[Trial, nn.Module], RandomDraws],
+        cache: dict[Any, Tensor],
+    ) -> None:
+        """
+        Args:
+            micro_batch: examples of one forward pass.
+            draws_of: what a forward pass of the trial's model draws.
+            cache: of what depends on shapes alone; the runs of an engine share it.
+        """
+        self.context, self.trial, self.micro_batch, self.cache = context, trial, micro_batch, cache
+        self.workload = context.workload_of(trial)
+        self.model = context.layout.wrap(context.model(trial)).train()
+        self.techniques = context.techniques_of(trial)
+        trained = [(n, p) for n, p in self.model.named_parameters() if p.requires_grad]
+        values = context.optimizer.arguments_in(trial.metaparameters)
+        options = parameter_options(context.optimizer, self.workload, dict(trained))
+        self.optimizer = context.optimizer.module(trained, values, options)
+        self.rates = Rates(self.optimizer, context.optimizer.name)
+        self.technique_state = self.techniques.start(self.trained_weights())
+        self.draws = draws_of(trial, self.model)
+        self.order = BatchOrder(trial.seed, len(context.train), context.study.batch_size)
+        self.loss_sum = torch.zeros((), dtype=torch.float64, device=context.device)
+        """Running sum of all losses: once it is not finite, it never is again."""
+        self.step = 0
+
+    def advance(self, steps: int) -> None:
+        """Take so many steps."""
+        context, meta = self.context, self.trial.metaparameters
+        constant, factor = context.schedule.is_constant(meta), context.schedule.factor_of(meta)
+        normed = has_batch_norm(self.model)
+        todo = range(self.step, self.step + steps)
+        for step, batch in context.train.batches(self.order, todo, context.part, self.trial.seed):
+            if not constant:
+                self.rates.scale(factor(step))
+            self._gradient(batch, step)
+            if self.techniques.define("gradient"):
+                self._change_gradient(step)
+            self.optimizer.step()
+            if self.techniques.define("after_step"):
+                self._change_weights(step)
+            if normed:
+                finish_step(self.model, context.layout.all_reduce)
+        self.step += steps
+
+    def _gradient(self, batch: Batch, step: int) -> None:
+        """The gradient of the mean loss over the global batch, in ``.grad``."""
+        self.optimizer.zero_grad()
+        context, size, first = self.context, len(batch[0]), self.context.part.start
+        for low in range(0, size, self.micro_batch):
+            part = batch
+            if size > self.micro_batch:
+                part = tuple(x[low : low + self.micro_batch] for x in batch)
+            examples, start = len(part[0]), first + low
+            drawing = self.draws.drawing(
+                self.trial.seed, step, start, examples, context.device, self.cache
+            )
+            with drawing, context.autocast():
+                loss = self.techniques.loss(self.workload, self.model, part)
+            if loss.dim() != 1 or len(loss) != examples:
+                check_per_example(loss, examples, "loss", self.workload)
+            # The gradient of sum(loss) / batch size, without two more nodes in the graph.
+            loss.backward(self._shares(examples, loss.dtype))
+            self.loss_sum.add_(loss.detach().sum())
+        if context.layout.ranks.size > 1:
+            trained = [p for p in self.model.parameters() if p.requires_grad]
+            for p in trained:
+                p.grad = torch.zeros_like(p) if p.grad is None else p.grad
+            context.layout.reduce_gradients([p.grad for p in trained if p.grad is not None])
+
+    def _shares(self, examples: int, dtype: torch.dtype) -> Tensor:
+        """What each example's loss counts in the mean over the global batch, ``(examples,)``."""
+        key, device = (examples, dtype), self.context.device
+        if key not in self.cache:
+            share = 1 / self.context.study.batch_size
+            self.cache[key] = torch.full((examples,), share, dtype=dtype, device=device)
+        return self.cache[key]
+
+    @torch.no_grad()
+    def _change_gradient(self, step: int) -> None:
+        """Let techniques change the gradient of the global batch."""
+        parameters = {n: p for n, p in self.model.named_parameters() if p.grad is not None}
+        gradients = {name: p.grad for name, p in parameters.items() if p.grad is not None}
+        weights = {name: p.detach() for name, p in parameters.items()}
+        made = torch.tensor(step, device=self.context.device)
+        changed = self.techniques.gradient(gradients, weights, self.technique_state, made)
+        for name, gradient in changed.items():
+            parameters[name].grad = gradient
+
+    @torch.no_grad()
+    def _change_weights(self, step: int) -> None:
+        """Let techniques change the weights, after the update that followed ``step`` others."""
+        weights, made = self.trained_weights(), torch.tensor(step, device=self.context.device)
+        changed = self.techniques.after_step(weights, self.technique_state, made)
+        for name, value in changed.items():
+            if value is not weights[name]:
+                weights[name].copy_(value)
+
+    def trained_weights(self) -> dict[str, Tensor]:
+        """The trained parameters by name, without their gradients."""
+        return {n: p.detach() for n, p in self.model.named_parameters() if p.requires_grad}
+
+    def evaluate(self, split: str, chunk: int) -> dict[str, float]:
+        """The metrics on a whole split, at most ``chunk`` examples at a time."""
+        context, data = self.context, self.context.splits[split]
+        sums, trained = MetricSums(1, context.device), self._set_measured_weights()
+        self.model.eval()
+        for indices in chunks(context.layout.share(len(data)), chunk):
+            batch = data.fetch(indices, training=False)
+            with context.autocast():
+                metrics = self.workload.metrics(self.workload.forward(self.model, batch), batch)
+            check_metrics(metrics, len(indices), self.workload)
+            sums.add(metrics, len(indices))
+        self.model.train()
+        for name, weight in trained.items():
+            self.model.get_parameter(name).data = weight
+        return sums.means(context.layout.all_reduce)[0]
+
+    def _set_measured_weights(self) -> dict[str, Tensor]:
+        """Let the model have the weights that are measured; the trained ones, where others are."""
+        if not self.techniques.define("evaluated"):
+            return {}
+        trained = self.trained_weights()
+        for name, weight in self.techniques.evaluated(trained, self.technique_state).items():
+            self.model.get_parameter(name).data = weight
+        return trained
+
+    def copy(self) -> dict[str, Any]:
+        """All that ``restore`` needs; not yet copied."""
+        return {
+            "step": self.step,
+            **self.context.layout.state(self.model, self.optimizer),
+            "loss": self.loss_sum,
+            "techniques": self.technique_state,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from ``state``."""
+        self.step = state["step"]
+        # An optimizer keeps what it is given and changes it in place.
+        whole = {**state, "optimizer": gather(state["optimizer"])}
+        self.context.layout.load(self.model, self.optimizer, whole)
+        self.loss_sum.copy_(state["loss"])
+        self.technique_state = gather(state["techniques"], self.context.device)

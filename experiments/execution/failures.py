@@ -1,0 +1,86 @@
+"""Describes what a worker raised, for the person who can correct it."""
+
+from __future__ import annotations
+
+import shlex
+import sysconfig
+import traceback
+from pathlib import Path
+from types import TracebackType
+
+from experiments.scheduling.failures import Failure
+from results.errors import line
+from results.storage.masking import masked
+
+_ROOT = Path(__file__).resolve().parent.parent.parent
+OURS = ("batchscale", "workloads", "experiments", "results", "analysis")
+
+
+def describe(
+    error: BaseException,
+    trial: str | None = None,
+    moved: tuple[str, str] | None = None,
+) -> Failure:
+    """Describe an exception that is being handled.
+
+    Args:
+        moved: a folder of the worker's, and the user's that it is a copy of.
+    """
+    frame = user_frame(error.__traceback__)
+    last = traceback.extract_tb(frame or error.__traceback__)
+    place = f"{Path(last[-1].filename).name}:{last[-1].lineno}" if last else "?"
+    if frame is not None:
+        text = "".join(traceback.format_exception(type(error), error, frame, chain=False))
+    elif isinstance(error, SyntaxError) and error.filename and is_users(error.filename):
+        # A file that does not parse has no frame; the error names it.
+        text = "".join(traceback.format_exception_only(error))
+        place = f"{Path(error.filename).name}:{error.lineno}"
+    else:
+        text = "".join(traceback.format_exception(error))
+    if moved:
+        text = text.replace(*moved)
+    clear = hasattr(error, "hint") and type(error).__module__.split(".")[0] in OURS
+    only = " ".join("".join(traceback.format_exception_only(error)).split())
+    hint: str | None = getattr(error, "hint", None)
+    return Failure(
+        message=line(str(error) if clear else only),
+        hint=hint and line(hint),
+        traceback=masked(text).encode("utf-8", "backslashreplace").decode(),
+        where=f"{type(error).__name__} at {place}",
+        clear=clear,
+        trial=trial,
+    )
+
+
+def reproduce_command(trial: str, root: str, folder: str | None) -> str:
+    """The shell command that trains a recorded trial again, in the engine that trained it.
+
+    Args:
+        root: the results folder or URI.
+        folder: where the names of the user's files start; ``None`` where the trial needs none.
+    """
+    line = shlex.join(["batchscale", "trial", "--from", trial, "--results", root])
+    if folder is None or Path(folder).resolve() == Path.cwd():
+        return line
+    return f"cd {shlex.quote(folder)} && {line}"
+
+
+def user_frame(frame: TracebackType | None) -> TracebackType | None:
+    """The first frame that is neither ours nor an installed package's."""
+    while frame is not None and not is_users(frame.tb_frame.f_code.co_filename):
+        frame = frame.tb_next
+    return frame
+
+
+def is_users(filename: str) -> bool:
+    # A library's compiled code calls its frames by sources that are not here: pandas/_libs/x.pxi.
+    if filename.startswith("<") or not filename.endswith(".py"):
+        return False
+    path = Path(filename).resolve()
+    if any(path.is_relative_to(_ROOT / package) for package in OURS):
+        return False
+    paths = sysconfig.get_paths()
+    return not any(
+        path.is_relative_to(Path(paths[key]).resolve())
+        for key in ("stdlib", "platstdlib", "purelib", "platlib", "scripts")
+    )

@@ -1,0 +1,298 @@
+"""What a sweep costs at most, in time and memory, from short probes on this machine.
+
+A probe trains a pack for some steps and evaluates it on a part of each split, on as many threads as
+a worker has. The time of a step is taken as c + M (d + e B) for M models at batch size B (c is 0
+where each model is trained by itself), that of an evaluation as c + M d; the coefficients are least
+squares of relative errors over the probes. What a probe would take too long for is extrapolated.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.optimize import nnls
+from torch import Tensor
+
+from experiments.config.study_plan import StudyPlan
+from experiments.engines import Engine, make_engine
+from experiments.engines.selection import Arithmetic, preferred, stackable
+from experiments.engines.stacked import MODELS
+from experiments.plan import Study
+from experiments.scheduling import rounds
+from experiments.scheduling.dispatch import LARGEST_PACK
+from experiments.search import block
+from experiments.training.evaluation_grid import evaluation_steps
+from experiments.training.micro_batch import chunk_size, saved_bytes
+from experiments.training.study_context import StudyContext
+from experiments.training.threads import single_thread
+
+PROBE_SECONDS = 6.0
+"""For all probes of a sweep together, about."""
+_TIMED = 0.12
+"""Least seconds that a probe's steps are timed for."""
+_EXAMPLES = 1000
+"""Of a split, for one probe of an evaluation."""
+_RATE = 2e10
+"""Multiply-adds a second, by which a first step is kept from taking too long."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """The cost of one study on one worker of this machine."""
+
+    engine: str
+    seconds: float
+    """If every trial ran its whole budget."""
+    evaluation_seconds: float
+    """The part of it that evaluations take."""
+    memory: int
+    """Bytes of a pack with its data, while it trains, without what Python and torch need."""
+
+    @property
+    def evaluation_share(self) -> float:
+        """The part of the seconds that evaluations take, in [0, 1]."""
+        return self.evaluation_seconds / self.seconds if self.seconds else 0.0
+
+
+def forecast(plans: Sequence[StudyPlan], device: str) -> dict[str, Forecast]:
+    """By study. Studies that differ in batch size and budget alone share their probes.
+
+    Raises:
+        ExperimentError: what is asked for cannot be trained at all.
+        WorkloadError: neither can the workload.
+    """
+    families: dict[str, list[StudyPlan]] = {}
+    for plan in plans:
+        families.setdefault(plan.study.shape, []).append(plan)
+    until = time.perf_counter() + PROBE_SECONDS
+    found: dict[str, Forecast] = {}
+    with single_thread():
+        parts = [part for family in families.values() for part in _parts(family, device)]
+        for place, part in enumerate(parts):
+            allowed = max(0.0, until - time.perf_counter()) / (len(parts) - place)
+            costs = part.costs(allowed)
+            found |= {plan.study.id: _forecast(plan.study, costs) for plan in part.plans}
+    return found
+
+
+def packs(study: Study) -> list[int]:
+    """Sizes of the packs that a study is trained in, if no trial is infeasible: a pack a round."""
+    size = block(study.search) or LARGEST_PACK
+    each = [stop - start for start, stop in pairwise((0, *rounds.goals(study.trials)))]
+    return [min(size, count - start) for count in each for start in range(0, count, size)]
+
+
+def _forecast(study: Study, costs: _Costs) -> Forecast:
+    count = len(evaluation_steps(study.evaluation_ratio, study.budget_steps))
+    sizes = packs(study)
+    evaluation = sum(count * costs.evaluation(models) for models in sizes)
+    steps = sum(study.budget_steps * costs.step(study.batch_size, models) for models in sizes)
+    return Forecast(
+        engine=costs.engine,
+        seconds=steps + evaluation + costs.start * len(sizes),
+        evaluation_seconds=evaluation,
+        memory=costs.memory(study, max(sizes)),
+    )
+
+
+@dataclass(kw_only=True)
+class _Costs:
+    """What steps and evaluations of one kind of study take in one engine."""
+
+    engine: str
+    setup: StudyContext
+    state: float
+    """Bytes of weights, gradients and optimizer state, a model."""
+    saved: int
+    """Bytes of activations, an example and model."""
+    at_once: int
+    """Examples of a model in one forward, where the experiment does not say."""
+    start: float = 0.0
+    """Seconds from a pack's beginning to its second step."""
+    steps: list[tuple[int, int, float]] = field(default_factory=list)
+    """Batch size, models and seconds of each probe."""
+    evaluations: list[tuple[int, float]] = field(default_factory=list)
+    """Models and seconds, of all evaluated splits."""
+
+    def step(self, batch_size: int, models: int) -> float:
+        """Seconds of a step of a pack."""
+        rows = [self._terms(size, many) for size, many, _ in self.steps]
+        return float(_fit(rows, [t for *_, t in self.steps]) @ self._terms(batch_size, models))
+
+    def evaluation(self, models: int) -> float:
+        """Seconds of an evaluation of a pack."""
+        rows = [self._terms(0, many)[:-1] for many, _ in self.evaluations]
+        return float(_fit(rows, [t for _, t in self.evaluations]) @ self._terms(0, models)[:-1])
+
+    def memory(self, study: Study, models: int) -> int:
+        """Bytes of a pack while it trains, its data included."""
+        together = models if self.engine == "stacked" else 1
+        examples = min(study.batch_size, study.layout.micro_batch or self.at_once)
+        data = sum(split.nbytes for split in self.setup.splits.values())
+        return int(models * self.state + together * self.saved * examples + data)
+
+    def _terms(self, batch_size: int, models: int) -> np.ndarray:
+        stacked = float(self.engine == "stacked")
+        return np.array([stacked, models, models * batch_size], dtype=float)
+
+
+def _fit(rows: Sequence[np.ndarray], seconds: Sequence[float]) -> np.ndarray:
+    """Coefficients, none negative, of the least sum of squared relative errors."""
+    scale = np.array(seconds)[:, None]
+    found: np.ndarray = nnls(np.array(rows) / scale, np.ones(len(seconds)))[0]
+    return found
+
+
+@dataclass(kw_only=True)
+class _Part:
+    """Studies of one shape that one engine trains, batch sizes ascending."""
+
+    plans: list[StudyPlan]
+    engine: str
+    setup: StudyContext
+
+    def costs(self, allowed: float) -> _Costs:
+        """Probe them, for so many seconds about."""
+        until = time.perf_counter() + allowed
+        model = self.setup.model(self.plans[0].trials(0, 1)[0])
+        costs = _Costs(
+            engine=self.engine,
+            setup=self.setup,
+            state=0.0,
+            saved=saved_bytes(self.setup.workload, model, self.setup.small_batch()),
+            at_once=chunk_size(self.setup, model, MODELS if self.engine == "stacked" else 1),
+        )
+        work = Arithmetic.of(self.setup, model).multiply_adds
+        for place, (batch_size, models) in enumerate(self._places()):
+            left = until - time.perf_counter()
+            if place and left <= 0:
+                break
+            size = self._affordable(costs, batch_size, models, work, max(left, 0.5) / 3)
+            if place == 0 or (size, models) not in {probe[:2] for probe in costs.steps}:
+                self._probe(costs, size, models)
+        return costs
+
+    def _places(self) -> Iterator[tuple[int, int]]:
+        """Batch size and models of each probe, the most telling first."""
+        sizes = [plan.study.batch_size for plan in self.plans]
+        few, many = (end(packs(self.plans[0].study)) for end in (min, max))
+        if self.engine == "module":  # one after the other: one stands for all
+            few = many = 1
+        yield sizes[0], many
+        yield sizes[-1], many
+        yield sizes[-1], many  # again, where the first one tells that a larger part of it is quick
+        yield sizes[0], few
+        yield sizes[len(sizes) // 2], many
+
+    def _affordable(
+        self, costs: _Costs, batch_size: int, models: int, work: float, allowed: float
+    ) -> int:
+        """``batch_size``, or a part of it of which three steps take so long at most."""
+        ghost = self.setup.ghost_batch or 1
+        parts = [ghost * 2**i for i in range(math.floor(math.log2(batch_size // ghost)) + 1)]
+        for size in (batch_size, *reversed(parts)):
+            if 3 * self._expected(costs, size, models, work) <= allowed:
+                return size
+        return ghost
+
+    def _expected(self, costs: _Costs, batch_size: int, models: int, work: float) -> float:
+        """Seconds of a step, rather too many where it is not known how they grow."""
+        if not costs.steps:
+            return 3 * work * batch_size * models / _RATE  # forward and backward
+        known = {size for size, *_ in costs.steps}
+        if len(known) > 1 or batch_size in known:
+            return costs.step(batch_size, models)
+        return costs.step(max(known), models) * batch_size / max(known)
+
+    def _probe(self, costs: _Costs, batch_size: int, models: int) -> None:
+        plan = next(p for p in self.plans if p.study.batch_size >= batch_size)
+        # Alone here, whatever group will train it: its layout's communication is not in it.
+        study = replace(
+            plan.study, batch_size=batch_size, layout=replace(plan.study.layout, workers=1)
+        )
+        parts = {name: split.head(_EXAMPLES) for name, split in self.setup.splits.items()}
+        parts["train"] = self.setup.train
+        setup = replace(self.setup, study=study, splits=parts)
+        began = time.perf_counter()
+        engine = make_engine(self.engine, setup, plan.trials(0, models))
+        engine.advance(1)
+        _evaluate(engine)
+        costs.start = max(costs.start, time.perf_counter() - began)
+        costs.steps.append((batch_size, models, _seconds(engine)))
+        began = time.perf_counter()
+        _evaluate(engine)
+        share = sum(len(self.setup.splits[n]) for n in setup.evaluated) / sum(
+            len(parts[name]) for name in setup.evaluated
+        )
+        costs.evaluations.append((models, (time.perf_counter() - began) * share))
+        costs.state = max(costs.state, _model_bytes(engine) / len(engine.trials))
+
+
+def _parts(family: Sequence[StudyPlan], device: str) -> Iterator[_Part]:
+    """The studies of one shape by the engine that trains them."""
+    ranked = sorted(family, key=lambda plan: plan.study.batch_size)
+    by_engine: dict[str, list[StudyPlan]] = {}
+    setups: dict[str, StudyContext] = {}
+    stacks: bool | None = None
+    for plan in ranked:
+        study = replace(plan.study, layout=replace(plan.study.layout, workers=1))
+        setup, engine = StudyContext.load(study, device), plan.study.engine
+        if engine == "auto":
+            engine = preferred(setup, plan.trials(0, 1)[0])
+            if engine == "stacked" and stacks is None:
+                # What cannot be stacked at one batch size cannot be at any.
+                stacks = stackable(setup, plan.trials(0, max(packs(study)))) is None
+            engine = engine if stacks else "module"
+        by_engine.setdefault(engine, []).append(plan)
+        setups.setdefault(engine, setup)
+    for engine, plans in by_engine.items():
+        yield _Part(plans=plans, engine=engine, setup=setups[engine])
+
+
+def _seconds(engine: Engine) -> float:
+    """Seconds a step, of a pack that has taken one."""
+    engine.advance(1)
+    steps, spent = 1, 0.0
+    while True:
+        began = time.perf_counter()
+        engine.advance(steps)
+        _wait(engine)
+        spent = time.perf_counter() - began
+        if spent > _TIMED:
+            return spent / steps
+        steps = max(steps + 1, min(4 * steps, math.ceil(1.2 * steps * _TIMED / max(spent, 1e-6))))
+
+
+def _evaluate(engine: Engine) -> None:
+    for split in engine.context.evaluated:
+        engine.evaluate(split)
+    _wait(engine)
+
+
+def _wait(engine: Engine) -> None:
+    if engine.context.device.type == "cuda":
+        torch.cuda.synchronize(engine.context.device)
+
+
+def _model_bytes(engine: Engine) -> int:
+    """Of all that the engine holds of its models, with a gradient for each weight."""
+    weights = sum(value.nbytes for value in engine.weights(0).values())
+    return _bytes(engine.state()) + len(engine.trials) * weights
+
+
+def _bytes(values: Any) -> int:
+    """Of all tensors in nested dicts, lists and tuples."""
+    if isinstance(values, Tensor):
+        return values.nbytes
+    if isinstance(values, Mapping):
+        return sum(_bytes(value) for value in values.values())
+    if isinstance(values, (list, tuple)):
+        return sum(_bytes(value) for value in values)
+    return 0

@@ -1,0 +1,111 @@
+"""Why a pack's worker never sent how it ended, from Ray's error.
+
+An exception of the pack's own code comes back as a ``Failure`` by the mailbox. Here is what happens
+outside of that code: arguments that cannot be unpickled, a worker that cannot be set up, a process
+that dies.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from experiments.execution.failures import is_users
+from experiments.scheduling.failures import Failure
+from results.counts import count
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_FRAME = re.compile(r'^ +File "(?P<file>[^"]+)", line \d+', re.MULTILINE)
+_EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:: .*)?$")
+_STAGED = re.compile(r"/[^\s\"]*/_ray_pkg_\w+/")
+"""Where Ray unpacks the experiment's files on a worker."""
+_KERNEL = Path("/proc/vmstat")
+_SPARE_MEMORY = "micro_batch: N bounds what one pack holds; fewer CPUs for Ray train fewer at once"
+
+
+def explain(text: str, *, times: int, log: str | None = None, killed: int | None = None) -> Failure:
+    """The failure of such a pack.
+
+    Args:
+        text: Ray's error.
+        times: how many workers in a row met it.
+        log: what the last of them wrote to its standard error, where that can be read.
+        killed: processes of its machine that the kernel has ended for lack of memory meanwhile,
+            if available.
+    """
+    text = _STAGED.sub("", _COLOURS.sub("", text)).strip()
+    often = f", {_TIMES.get(times, f'{times} times')} over" if times > 1 else ""
+    died = "Worker exit type" in text or "actor died" in text.lower()
+    if "low on memory" in text or "OutOfMemory" in text:
+        cause = "Ray ended the worker process" + often + ": its machine ran low on memory"
+        return _failure(cause, hint=_SPARE_MEMORY)
+    if not died or "error raised in its creation task" in text:
+        return _raised(text)
+    detail = text.rpartition("Worker exit detail: ")[2]
+    if "exit code" in detail:
+        code = " ".join(detail[detail.index("exit code") :].split()).rstrip(".")
+        return _failure(f"the worker process ended{often}: {code}")
+    if log and (fatal := re.search(r"^Fatal Python error: (.*)$", log, re.MULTILINE)):
+        stack = _to_the_users_code(log[fatal.start() :])
+        return _failure(f"the worker process crashed{often}: {fatal[1]}", traceback=stack)
+    if "connection error" not in detail:
+        return _failure(f"the worker process is gone{often}: {_last_line(text)}")
+    if killed:
+        ended = count(killed, "process")
+        cause = f"out of memory: the kernel ended {ended} of its machine for that"
+        return _failure(f"the worker process was killed{often}: {cause}", hint=_SPARE_MEMORY)
+    if log is None:
+        return _failure(f"the worker process was killed, or crashed{often}; Ray's logs say more")
+    if killed is None:
+        return _failure(f"the worker process was killed (signal 9){often}: out of memory?")
+    return _failure(f"the worker process was killed (signal 9), or ended itself (os._exit){often}")
+
+
+_TIMES = {2: "twice", 3: "three times"}
+
+
+def killed_for_memory() -> int | None:
+    """Processes of this machine that the kernel has ended for lack of memory since it started."""
+    try:
+        line = re.search(r"^oom_kill (\d+)$", _KERNEL.read_text(encoding="ascii"), re.MULTILINE)
+    except OSError:
+        return None
+    return int(line[1]) if line else None
+
+
+def worker_log(text: str, folder: Path) -> str | None:
+    """The standard error of the worker process that an error of Ray's names, ``None`` if it is not
+    in ``folder``."""
+    pid = re.search(r"\bpid[:=] ?(\d+)", text)
+    files = sorted(folder.glob(f"worker-*-{pid[1]}.err")) if pid else []
+    return files[-1].read_text(encoding="utf-8", errors="replace") if files else None
+
+
+def _raised(text: str) -> Failure:
+    """Python code of the worker's raised, outside of the pack's."""
+    frames = list(_FRAME.finditer(text))
+    users = next((frame for frame in frames if is_users(frame["file"])), None)
+    traceback = f"Traceback (most recent call last):\n{text[users.start() :]}" if users else text
+    return _failure(_last_line(text), traceback=traceback + "\n")
+
+
+def _to_the_users_code(stack: str) -> str:
+    """A crash's stack, whose first line is the innermost, down to the outermost line of theirs."""
+    stack = _STAGED.sub("", stack)
+    frames = [frame for frame in _FRAME.finditer(stack) if is_users(frame["file"])]
+    if not frames:
+        return stack.partition("Extension modules:")[0]
+    return stack[: stack.find("\n", frames[-1].start())] + "\n"
+
+
+def _last_line(text: str) -> str:
+    """The line that names the exception: the last one that could."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    named = [line for line in lines if _EXCEPTION.match(line) and not line.startswith("pid")]
+    return (named or lines or ["Ray gives no reason"])[-1]
+
+
+def _failure(message: str, *, hint: str | None = None, traceback: str = "") -> Failure:
+    return Failure(
+        message=message, hint=hint, traceback=traceback, where=f"worker: {message}", clear=False
+    )

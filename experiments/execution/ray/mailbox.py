@@ -1,0 +1,143 @@
+"""Between the driver and its Ray workers: jobs and control go out, messages come back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import ray
+from ray.exceptions import RayError, RayTaskError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from experiments.execution.ledger import Ledger
+from experiments.plan import Outcome
+from experiments.scheduling.failures import Failure
+from experiments.scheduling.jobs import (
+    Channel,
+    Control,
+    Ended,
+    Job,
+    Message,
+    More,
+    PackEnd,
+    Refused,
+)
+from results.storage.location import Location
+
+
+class Mailbox:
+    """An actor beside the driver; every method is quick."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, Job] = {}
+        self._messages: list[Message] = []
+        self._hits: dict[str, tuple[int, ...]] = {}
+        self._more: dict[str, tuple[More, ...]] = {}
+        self._committed: dict[str, tuple[Outcome, ...]] = {}
+        self._blamed: dict[str, Failure] = {}
+        self._stop = False
+
+    def put(self, job: Job) -> None:
+        self._jobs[job.pack.id] = job
+        self._blamed.pop(job.pack.id, None)
+        self._hits.pop(job.pack.id, None)
+        self._more.pop(job.pack.id, None)
+        self._committed.pop(job.pack.id, None)
+
+    def get(self, pack: str) -> Job:
+        """The job, for a worker that begins; of one that died, with what it had been given."""
+        for more in self._more.pop(pack, ()):
+            self._jobs[pack] = self._jobs[pack].joined_by(more)
+        return self._jobs[pack]
+
+    def post(self, message: Message) -> None:
+        self._messages.append(message)
+        if isinstance(message, Ended) and message.committed:
+            earlier = self.committed(message.pack)
+            self._committed[message.pack] = (*earlier, *message.outcomes)
+        if isinstance(message, Refused):
+            self._more[message.pack] = tuple(
+                More() if {t.id for t in more.trials} & set(message.trials) else more
+                for more in self._more.get(message.pack, ())
+            )
+
+    def committed(self, pack: str) -> tuple[Outcome, ...]:
+        return self._committed.get(pack, ())
+
+    def drain(self) -> list[Message]:
+        messages, self._messages = self._messages, []
+        return messages
+
+    def share(self, pack: str, hits: tuple[int, ...]) -> None:
+        self._hits[pack] = hits
+
+    def give(self, pack: str, more: More) -> None:
+        self._more[pack] = (*self._more.get(pack, ()), more)
+
+    def control(self, pack: str) -> Control:
+        hits, more = self._hits.get(pack, ()), self._more.get(pack, ())
+        return Control(stop=self._stop, hits=hits, more=more, failure=self._blamed.get(pack))
+
+    def blame(self, pack: str, failure: Failure) -> None:
+        """A rank other than 0 has raised: what the others raise then is a consequence."""
+        self._blamed.setdefault(pack, failure)
+
+    def stop(self) -> None:
+        self._stop = True
+
+
+class Writer:
+    """An actor beside the driver that writes for workers on machines without the results folder."""
+
+    def __init__(self, location: Location, processes: Sequence[Mapping[str, Any]]) -> None:
+        self._ledger = Ledger(location, processes)
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        return getattr(self._ledger, method)(*arguments)
+
+
+def beside_driver(kind: type, *arguments: Any) -> Any:
+    """An actor of ``kind`` on the driver's own machine; it takes no CPU slot."""
+    here = ray.get_runtime_context().get_node_id()
+    strategy = NodeAffinitySchedulingStrategy(here, soft=False)
+    actor: Any = ray.remote(kind).options(num_cpus=0, scheduling_strategy=strategy)
+    return actor.remote(*arguments)
+
+
+class RemoteLedger:
+    """The ledger of a worker without the results folder: every call goes to the ``Writer``."""
+
+    def __init__(self, writer: Any) -> None:
+        self._writer = writer
+
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        if method.startswith("_"):  # pickle asks for what is not there
+            raise AttributeError(method)
+
+        def call(*arguments: Any) -> Any:
+            try:
+                return ray.get(self._writer.call.remote(method, *arguments))
+            except RayTaskError as error:
+                raise error.cause from None  # as if it had been raised here
+
+        return call
+
+
+def channel(mailbox: Any) -> Channel:
+    """A worker's connection by the mailbox. Where it is gone the driver is too: stop."""
+
+    def send(message: Message) -> None:
+        sent = mailbox.post.remote(message)
+        if isinstance(message, PackEnd) or (isinstance(message, Ended) and message.committed):
+            with suppress(RayError):  # the rows are safe; no driver is left
+                ray.get(sent)
+
+    def control(pack: str) -> Control:
+        try:
+            answer: Control = ray.get(mailbox.control.remote(pack))
+        except RayError:
+            return Control(stop=True)
+        return answer
+
+    return Channel(send=send, control=control)

@@ -1,0 +1,230 @@
+"""The Ray of a sweep whose address is ``auto``: one that runs on this machine, or a new one."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import socket
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Self
+
+from experiments.errors import ExperimentError
+from results.run_state import processes
+
+_PROBE_SECONDS = 3.0
+_HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+_OBJECT_STORE_BYTES = 256 * 2**20
+"""Jobs and messages are small, and data sets are loaded by each worker itself."""
+
+ENVIRONMENT: Mapping[str, str] = {
+    # Freed activations go back to the system: a worker of the demo holds 1.0 GiB, not 1.5.
+    "MALLOC_ARENA_MAX": "1",
+    "MALLOC_MMAP_THRESHOLD_": str(4 * 2**20),
+    "MALLOC_TRIM_THRESHOLD_": str(32 * 2**20),
+    "OMP_NUM_THREADS": "1",
+    "RAY_AIR_NEW_OUTPUT": "0",
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",
+    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",
+    # Our searcher decides how many packs are out; Tune would start one worker after the other.
+    "TUNE_MAX_PENDING_TRIALS_PG": "1000",
+    "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
+}
+"""Of the driver and of the workers: what is set already in the driver's is left."""
+
+
+def import_ray(*parts: str) -> ModuleType:
+    """Ray, with the ``parts`` of it that are needed, or a clear error where they are not installed.
+
+    Raises:
+        ExperimentError: it cannot be imported.
+    """
+    for name, value in ENVIRONMENT.items():
+        if name.startswith(("RAY_", "TUNE_")):
+            os.environ.setdefault(name, value)
+    try:
+        ray = importlib.import_module("ray")
+        for part in parts:
+            importlib.import_module(f"ray.{part}")
+    except ImportError as error:
+        raise ExperimentError(
+            f"Ray cannot be imported: {error}",
+            hint="pip install 'ray[default,tune,train]', or run without it: --address none",
+        ) from None
+    return ray
+
+
+_one_ray = threading.Lock()
+"""Held from the start of a Ray of ours to its end: a process has one."""
+
+
+class LocalRay:
+    """The Ray of a sweep whose address is ``auto``: found, or started on this machine.
+
+    It starts in the background, since most of the five seconds are spent waiting. Its processes
+    die with the thread that has started them (``PR_SET_PDEATHSIG``): that stays until the end.
+    """
+
+    def __init__(self, num_cpus: int | None = None) -> None:
+        self.num_cpus = num_cpus
+        self.address: str | None = None
+        """Of a Ray that is there already, and is to be shared."""
+        self.ours = False
+        self._error: Exception | None = None
+        self._decided, self._over = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._hold, name="ray")
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # No Ray that is not needed any more is waited for: all is trained, or an error came.
+        self.end(wait=self.decided)
+
+    @property
+    def decided(self) -> bool:
+        """Whether it was found or started, or failed to."""
+        return self._decided.is_set()
+
+    def wait(self) -> None:
+        """Wait until it is found or started.
+
+        Raises:
+            ExperimentError: it cannot be.
+        """
+        self._decided.wait()
+        if self._error is not None:
+            raise self._error
+
+    def end(self, *, wait: bool = True) -> None:
+        """End what was started. Without ``wait`` that goes on in the background."""
+        self._over.set()
+        if wait:
+            self._thread.join()
+
+    def _hold(self) -> None:
+        with _one_ray:
+            self._find_or_start()
+            if self.ours:
+                # The end of the program counts too: it joins its threads before Ray is shut down.
+                while not self._over.wait(0.5) and threading.main_thread().is_alive():
+                    pass
+                import_ray().shutdown()
+
+    def _find_or_start(self) -> None:
+        try:
+            ray = import_ray()
+            self.address = None if ray.is_initialized() else _find()
+            if not ray.is_initialized() and self.address is None and not self._over.is_set():
+                _start(ray, self.num_cpus)
+                self.ours = True
+        except Exception as error:  # raised where the sweep waits for it
+            self._error = error
+        finally:
+            self._decided.set()
+
+
+def _start(ray: ModuleType, num_cpus: int | None) -> None:
+    """Start a Ray of this machine's processors.
+
+    Its workers get no runtime environment, which takes Ray seconds to make: they inherit that of
+    this process. Neither do they look for modules in the current folder, where a ``results/`` or
+    ``experiments/`` would hide ours. Warnings are not silenced: their filters are the whole
+    process's, and other threads go on meanwhile.
+    """
+    environment = {**ENVIRONMENT, "RAY_worker_niceness": "0"}
+    del environment["OMP_NUM_THREADS"]  # Ray sets it, and here it would bind the driver's torch
+    if sys.platform == "linux":  # the workers of a group find each other on one machine
+        environment["GLOO_SOCKET_IFNAME"] = "lo"
+    # A later sweep ends what this one leaves running if it is killed, and nothing else.
+    try:
+        with processes.leaving_mark(), _inherited(environment):
+            ray.init(
+                address="local",
+                num_cpus=num_cpus,
+                include_dashboard=False,
+                object_store_memory=_OBJECT_STORE_BYTES,
+                log_to_driver=False,
+                logging_level="ERROR",
+                job_config=ray.job_config.JobConfig(_client_job=True),
+                _node_ip_address="127.0.0.1",
+            )
+    except Exception as error:
+        raise cannot("start a Ray on this machine", error) from error
+
+
+def cannot(what: str, error: Exception) -> ExperimentError:
+    """The error of a Ray that does not answer as it should."""
+    line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    return ExperimentError(
+        f"cannot {what}: {line}",
+        hint="both sides need the same Ray, Python and RAY_AUTH_MODE (token, where it was "
+        "started with one); --address none runs without Ray",
+    )
+
+
+@contextmanager
+def _inherited(environment: Mapping[str, str]) -> Iterator[None]:
+    """Processes that start meanwhile get these variables, where they are not set already."""
+    added = [name for name in environment if name not in os.environ]
+    os.environ.update({name: environment[name] for name in added})
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
+
+
+def _find() -> str | None:
+    """The address of a Ray that is meant to be shared, if it answers."""
+    named = os.environ.get("RAY_ADDRESS")
+    if named and named != "auto":
+        if not named.startswith(("ray://", "http")) and named != "local":
+            probe(named)
+            return named
+        return None
+    import ray._private.utils
+
+    read = getattr(ray._private.utils, "read_ray_address", None)
+    address: str | None = read() if read else None
+    if address is None:
+        return None
+    try:
+        probe(address)
+    except ExperimentError:
+        return None
+    return address
+
+
+def probe(address: str) -> None:
+    """Refuse an address where no Ray is. Ray itself would wait there for ever.
+
+    What a Ray listens with is gRPC: it answers the opening of HTTP/2 (RFC 9113, 3.4) with its
+    settings, a frame of type 4. Over TLS that cannot be seen from outside.
+    """
+    host, _, port = address.rpartition(":")
+    hint = "HOST:PORT of a running Ray (ray start --head prints it), auto, or none"
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise ExperimentError(f"address {address!r} is not HOST:PORT", hint=hint)
+    try:
+        line = socket.create_connection((host, int(port)), timeout=_PROBE_SECONDS)
+    except OSError as error:
+        raise ExperimentError(
+            f"nothing answers at {address}: {error.strerror or error}", hint=hint
+        ) from None
+    with line:
+        if os.environ.get("RAY_USE_TLS", "0") in ("1", "true"):
+            return
+        try:
+            line.sendall(_HTTP2)
+            answer = line.recv(4)
+        except OSError:
+            answer = b""
+    if answer[3:] != b"\x04":
+        raise ExperimentError(f"what answers at {address} is no Ray", hint=hint)

@@ -1,0 +1,115 @@
+"""The worker's side: the Tune function of a single worker, and what every worker needs."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import ray
+import torch
+from ray import tune
+from ray.exceptions import RayError
+
+from experiments.execution.failures import describe
+from experiments.execution.ledger import Ledger
+from experiments.execution.ray.mailbox import RemoteLedger, channel
+from experiments.execution.staging import Staged
+from experiments.execution.worker import MakeTrainer, Pace, run_pack
+from experiments.plan import Layout, Outcome
+from experiments.scheduling.jobs import Channel, Ended, Job, Message, PackEnd
+from results.storage.location import Location
+
+_ledgers: dict[Location, Ledger] = {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerContext:
+    """What a worker needs besides its job. It travels to every worker once."""
+
+    mailbox: Any
+    writer: Any | None
+    """Who writes for it; ``None``: it reaches the results folder itself."""
+    location: Location
+    processes: tuple[Any, ...]
+    staged: Staged
+    layout: Layout
+    trainer: MakeTrainer
+    pace: Pace
+
+    def job(self, pack: str) -> Job:
+        """The job, with the user's files where this worker has them."""
+        job, done = ray.get([self.mailbox.get.remote(pack), self.mailbox.committed.remote(pack)])
+        # A worker that died may have recorded some: this one is its successor.
+        wanted = job.wanted - {outcome.trial for outcome in done}
+        study = self.staged.localize(job.pack.study)
+        os.chdir(study.workload.base or ".")  # where the files of the experiment are
+        here, there = job.pack.study.workload.base, study.workload.base
+        moved = (there, here) if here and there else None
+        pack = replace(job.pack, study=study)
+        return cast(Job, replace(job, wanted=wanted, moved=moved, pack=pack))
+
+    def ledger(self) -> Ledger:
+        """One a process, which remembers what it has read."""
+        if self.writer is not None:
+            return cast(Ledger, RemoteLedger(self.writer))
+        if self.location not in _ledgers:
+            _ledgers[self.location] = Ledger(self.location, self.processes)
+        return _ledgers[self.location]
+
+
+def train_alone(config: dict[str, Any], context: WorkerContext) -> None:
+    """The Tune function of a single worker."""
+    torch.set_num_threads(1)
+    line, pack = channel(context.mailbox), config["pack"]
+    guarded(
+        pack,
+        line.send,
+        lambda: run_pack(
+            context.job(pack),
+            context.ledger(),
+            Channel(send=reporting(line.send), control=line.control),
+            trainer=context.trainer,
+            pace=context.pace,
+        ),
+    )
+
+
+def guarded(pack: str, send: Callable[[PackEnd], None], run: Callable[[], PackEnd]) -> PackEnd:
+    """``run()``; what it raises is sent as the pack's failure, and only what Ray raises passes.
+
+    To Ray Tune any exception is a worker that died, whose pack is to be tried again.
+    """
+    try:
+        return run()
+    except RayError:
+        raise
+    except (Exception, SystemExit) as error:
+        end = PackEnd(pack=pack, end="failed", failure=describe(error))
+        send(end)
+        return end
+
+
+def reporting(send: Callable[[Message], None]) -> Callable[[Message], None]:
+    """``send`` that makes each commit a report of Tune's too, for its loggers and callbacks."""
+    ended: Counter[str] = Counter()
+
+    def also_report(message: Message) -> None:
+        send(message)
+        if isinstance(message, Ended) and message.committed:
+            ended.update(summary(message.outcomes))
+            tune.report(dict(ended))
+
+    return also_report
+
+
+def summary(outcomes: tuple[Outcome, ...]) -> dict[str, int]:
+    """A Tune report of trials that have ended."""
+    return {
+        "trials": len(outcomes),
+        "reached": sum(1 for o in outcomes if o.steps_to_target is not None),
+        "infeasible": sum(1 for o in outcomes if o.status == "INFEASIBLE"),
+        "dominated": sum(1 for o in outcomes if o.stop_reason == "dominated"),
+    }

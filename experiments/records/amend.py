@@ -1,0 +1,161 @@
+"""Recorded trials whose rows are written again, amended; nothing is trained.
+
+Results are grouped by optimizer, schedule and target: without this, a study whose optimizer got
+another display name, or whose target was moved, would be two halves. And a search (its space, what
+is fixed, its method, and its seed) decides which points are drawn: trials that an earlier search of
+the same study recorded do not count for this one, unless it has drawn the very same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from experiments.plan import Study, Trial
+from experiments.records.recorded import of_trials
+from experiments.scheduling.study_state import StudyState
+from results.run_state.claims import Claims
+from results.schema import SCHEMAS
+from results.searches import rows_of
+from results.store import Store
+from results.targets.retarget import steps_to_target
+from results.targets.target import Target
+
+_AT_ONCE = 10_000
+"""Trials whose measurements are in memory together."""
+_NAMED = ("optimizer", "schedule")
+_OF_THE_COMMIT = ("experiment", "run", "time")
+_CLAIM = "amend"
+"""In the place of a pack's id: one driver at a time amends rows of a results folder."""
+
+
+def rename(store: Store, studies: Sequence[Study]) -> int:
+    """Write the trials of an experiment's ``studies`` whose optimizer or schedule has another
+    display name now, with their measurements; how many."""
+    experiment = studies[0].experiment
+    labels = {
+        study.id: {"optimizer": study.optimizer_label, "schedule": study.schedule_label}
+        for study in studies
+    }
+    recorded = store.trials(experiment, ["study", "trial", *_NAMED])
+    recorded = recorded[recorded["study"].isin(labels.keys())]
+    differs = recorded["trial"].isna()
+    for column in _NAMED:
+        now = recorded["study"].map({study: named[column] for study, named in labels.items()})
+        differs |= now.ne(recorded[column])
+    trials = recorded["trial"][differs].tolist()
+    fields = [field for field in SCHEMAS["measurements"] if field.name not in _OF_THE_COMMIT]
+    for start in range(0, len(trials), _AT_ONCE):
+        part = of_trials(store, trials[start : start + _AT_ONCE])
+        frame = part.read_measurements([field.name for field in fields])
+        store.commit_columns(
+            experiment,
+            measurements=pa.Table.from_pandas(frame, pa.schema(fields), preserve_index=False),
+            trials=[
+                {
+                    **{name: value for name, value in row.items() if name not in _OF_THE_COMMIT},
+                    **labels[row["study"]],
+                }
+                for row in part.trial_rows.to_pylist()
+            ],
+        )
+    return len(trials)
+
+
+def retarget(store: Store, experiment: str, target: Target, trials: Iterable[str]) -> int:
+    """Write those of an experiment's ``trials`` that have another target with ``target``; how many.
+
+    Args:
+        trials: ids of trials that need no training under ``target``.
+    """
+    rows = [
+        row
+        for row in of_trials(store, trials).trial_rows.to_pylist()
+        if row["experiment"] == experiment
+        and (row["target_metric"], row["target_value"]) != (target.metric, target.value)
+    ]
+    if rows:
+        measured = of_trials(store, (row["trial"] for row in rows)).read_measurements()
+        steps = {str(trial): row for trial, row in steps_to_target(measured, target).iterrows()}
+        store.amend([_retargeted(row, target, steps.get(row["trial"])) for row in rows])
+    return len(rows)
+
+
+def _retargeted(row: Mapping[str, Any], target: Target, steps: pd.Series | None) -> dict[str, Any]:
+    """The row with another target, and the ``steps`` to it (none: it keeps how it ended)."""
+    amended = {
+        **row,
+        "target_metric": target.metric,
+        "target_value": target.value,
+        "lower_is_better": target.lower_is_better,
+        "steps_to_target": None,
+        "last_miss": None,
+        "refined_steps": None,  # they were of the other target's bracket
+        "refined_last_miss": None,
+    }
+    if steps is not None and not pd.isna(steps["steps_to_target"]):
+        hit = {name: steps[name] for name in ("steps_to_target", "last_miss")}
+        return {**amended, **hit, "status": "COMPLETE", "stop_reason": "target"}
+    return {**amended, "stop_reason": "budget"} if row["stop_reason"] == "target" else amended
+
+
+def adopt(store: Store, states: Sequence[StudyState]) -> int:
+    """Write into the rows of trials that other searches have recorded, and that those of
+    ``states`` have drawn too, that they belong to both; how many.
+
+    Trials that are being trained are left to a later call; the rows of those that will be
+    trained again get it when they end.
+    """
+    shared = {
+        trial.id: (state, trial.index)
+        for state in states
+        for trial in _recorded(state)
+        if state.study.search_id not in state.searches_of(trial.id) and not state.need(trial.id)
+    }
+    if not shared:
+        return 0
+    claims = Claims(store.location)
+    claimed = {trial for claim in claims.live() for trial in claim["trials"]}
+    claim = claims.take(_CLAIM, sorted(shared.keys() - claimed))
+    if claim is None:
+        return 0
+    try:
+        rows = of_trials(store, shared.keys() - claimed).trial_rows.to_pylist()
+        store.amend([_adopted(row, *shared[row["trial"]]) for row in rows])
+    finally:
+        claim.release()
+    for trial, (state, index) in shared.items():
+        if trial not in claimed:
+            state.join(trial, state.study.search_id, index)
+    return len(rows)
+
+
+def _adopted(row: Mapping[str, Any], state: StudyState, index: int) -> dict[str, Any]:
+    search = state.study.search_id
+    if row["search_id"] is None:  # written before searches had an id
+        return {**row, "search_id": search, "index": index}
+    return {**row, "other_searches": {**rows_of(row["other_searches"]), search: index}}
+
+
+def of_other_searches(state: StudyState) -> int:
+    """How many recorded trials of a study belong to other searches alone.
+
+    Of a table that does not depend on how trials come out, rows that later rounds will draw are
+    among this search's.
+    """
+    others = [trial for trial in state.records if trial not in state]
+    if not others:
+        return 0
+    drawn = {trial.id for trial in (*_recorded(state), *state.foreseen())}
+    return sum(
+        trial not in drawn and state.study.search_id not in state.searches_of(trial)
+        for trial in others
+    )
+
+
+def _recorded(state: StudyState) -> list[Trial]:
+    """The recorded trials among those that the search has drawn, its repeats too."""
+    return [trial for trial in (*state.drawn(), *state.repeats()) if trial.id in state.records]

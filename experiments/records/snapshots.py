@@ -1,0 +1,157 @@
+"""What a worker keeps on disk of trials that have not ended: a pack's snapshot, a paused trial.
+
+Both are read strictly: what another version or another program wrote is not used, nor what was
+written under other settings of the study.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import PurePosixPath
+from typing import Any
+
+from experiments.encoding import MalformedError, decode, encode, from_fields, to_fields
+from experiments.plan import Measurement, Study
+from experiments.scheduling.jobs import SnapshotHeader
+from results.run_state.checkpoints import Checkpoints
+from results.store import Store
+
+FORMAT = 2
+"""Of a snapshot, in its first line. The first format was pickled, and is not read."""
+
+Points = Mapping[str, Sequence[Measurement]]
+
+
+def settings_hash(study: Study) -> str:
+    """Of everything in a study that decides its training, but for where and how it is laid out."""
+    content = asdict(study)
+    # A pack that was stopped goes on under whatever ``keep`` holds by then.
+    searching = (
+        "trials",
+        "keep",
+        "search",
+        "search_id",
+        "search_seed",
+        "extend",
+        "repeats",
+        "estimator",
+    )
+    for name in ("experiment", "layout", "engine", *searching):
+        del content[name]
+    del content["optimizer_name"], content["schedule_name"]
+    # The study's id holds the code; the path is another one where a staged copy stands.
+    content["schedule"] = PurePosixPath(study.schedule).name
+    content["technique"] = {PurePosixPath(n).name: v for n, v in study.technique.items()}
+    del content["workload"]["base"]  # a staged copy stands elsewhere
+    del content["workload"]["spec"]
+    text = json.dumps(content, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def resumable(store: Store, studies: Sequence[Study]) -> list[SnapshotHeader]:
+    """The snapshots that can be continued from. Those of other settings are deleted."""
+    checkpoints = Checkpoints(store.location)
+    settings = {study.id: settings_hash(study) for study in studies}
+    headers = []
+    for pack in checkpoints.list():
+        data = checkpoints.load(pack)
+        snapshot = unpack_snapshot(data) if data is not None else None
+        # What names another pack than its file could have that one deleted.
+        if snapshot is None or snapshot[0].pack != pack or snapshot[0].study not in settings:
+            continue
+        if snapshot[0].settings == settings[snapshot[0].study]:
+            headers.append(snapshot[0])
+        else:
+            checkpoints.delete(pack)
+    return headers
+
+
+def forget(store: Store, studies: Sequence[Study]) -> None:
+    """Delete the snapshots of studies that are complete, and what paused trials keep of them."""
+    checkpoints = Checkpoints(store.location)
+    checkpoints.drop_all(study.id for study in studies)
+    for header in resumable(store, studies):
+        checkpoints.delete(header.pack)
+
+
+def pack_snapshot(header: SnapshotHeader, body: bytes) -> bytes:
+    """A line of JSON, then the body."""
+    return json.dumps({"format": FORMAT, **to_fields(header)}).encode() + b"\n" + body
+
+
+def unpack_snapshot(data: bytes) -> tuple[SnapshotHeader, bytes] | None:
+    """The header and the body; ``None`` for what is no snapshot of this format."""
+    line, _, body = data.partition(b"\n")
+    try:
+        content = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
+        return None
+    lists = {key: tuple(each) for key, each in content.items() if isinstance(each, list)}
+    try:
+        return from_fields(SnapshotHeader, {**content, **lists}), body
+    except MalformedError:
+        return None
+
+
+def encode_body(training: bytes, points: Points) -> bytes:
+    """The trainer's own part of a snapshot, and what was measured of the trials in it."""
+    plain = {trial: [to_fields(point) for point in each] for trial, each in points.items()}
+    return encode({"training": training, "points": plain})
+
+
+def decode_body(data: bytes) -> tuple[bytes, dict[str, list[Measurement]]]:
+    """
+    Raises:
+        MalformedError: ``encode_body`` did not write it.
+    """
+    content = _mapping(decode(data), "training", "points")
+    training, points = content["training"], content["points"]
+    if type(training) is not bytes or type(points) is not dict:
+        raise MalformedError("not the body of a snapshot")
+    return training, {_text(trial): _points(each) for trial, each in points.items()}
+
+
+def encode_trial(
+    settings: str, engine: str, training: bytes, points: Sequence[Measurement]
+) -> bytes:
+    """A paused trial: under which settings, by which engine, the trainer's own part, and what was
+    measured."""
+    plain = [to_fields(point) for point in points]
+    return encode({"settings": settings, "engine": engine, "training": training, "points": plain})
+
+
+def decode_trial(data: bytes, settings: str, engine: str) -> tuple[bytes, list[Measurement]] | None:
+    """The trainer's part and the measurements; ``None`` for what these settings and this engine
+    have no use for, or is no such trial."""
+    try:
+        content = _mapping(decode(data), "settings", "engine", "training", "points")
+        points = _points(content["points"])
+    except MalformedError:
+        return None
+    if (content["settings"], content["engine"]) != (settings, engine):
+        return None
+    training = content["training"]
+    return (training, points) if type(training) is bytes else None
+
+
+def _mapping(content: Any, *keys: str) -> dict[str, Any]:
+    if type(content) is not dict or content.keys() != set(keys):
+        raise MalformedError(f"not {', '.join(keys)}")
+    return content
+
+
+def _points(content: Any) -> list[Measurement]:
+    if type(content) is not list:
+        raise MalformedError("not measurements")
+    return [from_fields(Measurement, each) for each in content]
+
+
+def _text(content: Any) -> str:
+    if type(content) is not str:
+        raise MalformedError("not the id of a trial")
+    return content

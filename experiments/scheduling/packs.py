@@ -1,0 +1,214 @@
+"""The next pack: which study gets it, which of its trials, in which order, and the job of it.
+
+Pure decisions on the state of the studies. In a study the trials that are likely good run first, so
+that dominated stopping begins early. That is a guess: the order in which a fixed table is trained
+changes what it costs, never which trials it holds nor which are the best of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from experiments.plan import Pack, Trial, Value
+from experiments.scheduling.jobs import Job
+from experiments.scheduling.rounds import Record, Wave
+from experiments.scheduling.study_state import StudyState
+from experiments.search.space import Dimension
+
+_SMALL_PACK = 4
+"""A wave is not cut into packs below this size to occupy more workers."""
+_WIDTH = 0.12
+"""Distance, in the search space's unit interval, over which one trial predicts another."""
+_FADE = 0.5
+"""How much less a trial predicts one whose batch size is twice as large, or half."""
+_MISSED = 2.0
+"""A trial that never reached the target counts as so many e-folds over its study's least."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """A pack to send out."""
+
+    state: StudyState
+    wave: Wave
+    trials: Sequence[Trial]
+
+
+def choose(
+    states: Sequence[StudyState],
+    *,
+    may_start: Callable[[StudyState, Wave], bool],
+    proven: Callable[[StudyState], bool],
+    taken: set[str],
+    slots: int,
+    size: int,
+) -> Choice | None:
+    """The next pack of at most ``size`` trials, ``None`` when no study has one.
+
+    Breadth first: the lowest round first. Of a shape that has not run yet the cheapest study is
+    first, since it shows soonest whether it can; else the longest, so that workers end together.
+
+    Args:
+        taken: trials that are trained or waiting elsewhere.
+    """
+    timed = sorted(s.seconds / s.cost() for s in states if s.seconds is not None)
+    seconds_per_cost = timed[len(timed) // 2] if timed else 1.0
+    best: tuple[tuple[bool, int, float], StudyState, Wave] | None = None
+    for state in states:
+        wave = state.wave()
+        if wave is None or not may_start(state, wave):
+            continue
+        if all(trial.id in taken or trial.id in state.busy for trial in wave.trials):
+            continue
+        seconds = state.seconds if state.seconds is not None else state.cost() * seconds_per_cost
+        untried = not proven(state)
+        rank = (not untried, wave.round, seconds if untried else -seconds)
+        if best is None or rank < best[0]:
+            best = (rank, state, wave)
+    if best is None:
+        return None
+    _, state, wave = best
+    parts = max(1, slots // len(states))
+    count = min(size, max(_SMALL_PACK, -(-len(wave.trials) // parts)))
+    trials = pick(state, wave, states, taken=taken, count=count)
+    return Choice(state=state, wave=wave, trials=trials)
+
+
+def pick(
+    state: StudyState,
+    wave: Wave,
+    states: Sequence[StudyState],
+    *,
+    taken: set[str],
+    count: int,
+) -> Sequence[Trial]:
+    """Of a study's wave at most ``count`` free trials, the most promising first."""
+    free = [trial for trial in wave.trials if trial.id not in taken | state.busy]
+    if count < len(free):
+        shape = state.study.shape
+        alike = [other for other in states if other is not state and other.study.shape == shape]
+        free = by_priority(free, state, alike)
+    return free[:count]
+
+
+def by_priority(
+    trials: Sequence[Trial], state: StudyState, others: Sequence[StudyState]
+) -> list[Trial]:
+    """``trials`` of a study, the most promising first; in their order where nothing has ended.
+
+    Each is judged by the trials that have ended near it, in its own study and in ``others`` of its
+    shape: the mean of their log steps over their study's least, weighted by how near they are in
+    the search space and in log batch size.
+    """
+    space = _scaled_dimensions(state)
+    evidence = [e for study in (state, *others) if (e := _evidence(study, space)) is not None]
+    if not evidence or not space:
+        return list(trials)
+    places = _places(trials, space)
+    weight = np.full(len(trials), 1e-9)
+    total = np.full(len(trials), 1e-9) * _MISSED
+    for study in evidence:
+        octaves = abs(math.log2(study.batch_size / state.study.batch_size))
+        apart = ((places[:, None, :] - study.places[None, :, :]) ** 2).sum(axis=2)
+        near = np.exp(-apart / (2 * _WIDTH**2)) * _FADE**octaves
+        weight += near.sum(axis=1)
+        total += near @ study.scores
+    ranks = np.argsort(total / weight, kind="stable")
+    return [trials[i] for i in ranks]
+
+
+@dataclass(frozen=True)
+class _Evidence:
+    """A study's ended trials: places in the unit cube, (n, d), and log steps over its least."""
+
+    places: np.ndarray
+    scores: np.ndarray
+    batch_size: int
+
+
+def _scaled_dimensions(state: StudyState) -> dict[str, Dimension]:
+    dimensions = {}
+    for name, notation in dict(state.search_space or {}).items():
+        ((scale, values),) = notation.items()
+        if scale != "discrete":
+            dimensions[name] = Dimension.parse(scale, values)
+    return dimensions
+
+
+def _evidence(state: StudyState, space: Mapping[str, Dimension]) -> _Evidence | None:
+    ended = [(t, state.records[t.id]) for t in state.drawn() if t.id in state.records]
+    least = min((r.steps_to_target for _, r in ended if r.steps_to_target), default=None)
+    if least is None:
+        return None
+    scores = np.array([_score(record, least) for _, record in ended])
+    places = _places([trial for trial, _ in ended], space)
+    return _Evidence(places=places, scores=scores, batch_size=state.study.batch_size)
+
+
+def _score(record: Record, least: int) -> float:
+    if record.steps_to_target is None:
+        return _MISSED
+    return min(_MISSED, math.log(record.steps_to_target / least))
+
+
+def _places(trials: Sequence[Trial], space: Mapping[str, Dimension]) -> np.ndarray:
+    rows = [[_unit(d, t.metaparameters.get(n)) for n, d in space.items()] for t in trials]
+    return np.array(rows, dtype=float).reshape(len(trials), len(space))
+
+
+def _unit(dimension: Dimension, value: Value | None) -> float:
+    """Where a value lies; the middle for a share of the budget, which a trial has in steps."""
+    return 0.5 if value is None else dimension.unit(value)
+
+
+def make_job(
+    state: StudyState,
+    wave: Wave,
+    trials: Sequence[Trial],
+    *,
+    device: str,
+    wanted: Iterable[str] | None = None,
+    pack: str | None = None,
+    size: int | None = None,
+) -> Job:
+    """The job of a pack of ``trials`` in the open wave of a study.
+
+    Args:
+        wanted: those of them to record; all, unless given.
+        pack: the id of the snapshot that it continues.
+        size: see ``Job``.
+    """
+    study = replace(state.study, keep=wave.keep)
+    ids = [trial.id for trial in trials]
+    wanted_ids = frozenset(ids if wanted is None else wanted)
+    return Job(
+        pack=Pack(
+            id=pack or hashlib.sha256(" ".join((study.id, *ids)).encode()).hexdigest()[:16],
+            study=study,
+            trials=tuple(_in_wave(state, wave, trial) for trial in trials),
+            engine=state.engine or "auto",  # type: ignore[arg-type]
+            known=tuple(state.hits(but=ids)),
+            keep_paused=wave.keep is not None and wave.keep != state.study.keep,
+        ),
+        round=wave.round,
+        columns=state.columns,
+        wanted=wanted_ids,
+        before={t: r.run for t in wanted_ids if (r := state.records.get(t)) and r.run},
+        size=size,
+        resumes=pack is not None,
+        device=device,
+    )
+
+
+def _in_wave(state: StudyState, wave: Wave, trial: Trial) -> Trial:
+    """The trial with its round, its role there, and the other searches that have recorded it."""
+    beyond = trial.role == "search" and trial.index >= state.study.trials
+    searches = state.searches.get(trial.id, {})
+    others = {s: row for s, row in searches.items() if s and s != state.study.search_id}
+    role = "extension" if beyond else trial.role
+    return replace(trial, round=wave.round, role=role, other_searches=others)

@@ -1,0 +1,160 @@
+"""Importers and exporters: each is a file, and its function's signature has its options.
+
+The importer ``csv`` is the function ``import_csv`` of ``results/imports/csv.py``; the first line of
+that file says what it is for. A user's is any function, which ``batchscale`` finds as
+``file.py:Name``. An option is a keyword-only parameter with a type and a description::
+
+    def import_csv(path, results, *, name: Annotated[str | None, "The experiment's name."] = None):
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+from results.errors import ResultsError, nearest
+
+REPORTED = "progress"
+"""The parameter that is no option: called with what has been done so far, if there is one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """How an option reads on the command line, where a description alone does not say it."""
+
+    help: str
+    flag: str = ""
+    """``--name`` of the parameter ``name`` unless given."""
+    metavar: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameter:
+    """An option of an importer or exporter."""
+
+    name: str
+    type: Any
+    """Of its values, without ``None``."""
+    required: bool
+    option: Option
+
+    @property
+    def flag(self) -> str:
+        return self.option.flag or f"--{self.name.replace('_', '-')}"
+
+
+@dataclass(frozen=True)
+class Extension:
+    """An importer or exporter: ``function(first, second, **options)``."""
+
+    verb: str
+    name: str
+    function: Callable[..., Any]
+
+    @property
+    def parameters(self) -> dict[str, Parameter]:
+        """Its options by name.
+
+        Raises:
+            ResultsError: a keyword-only parameter without a description.
+        """
+        hints = get_type_hints(self.function, include_extras=True)
+        return {
+            name: self._parameter(name, hints.get(name), parameter.default)
+            for name, parameter in inspect.signature(self.function).parameters.items()
+            if parameter.kind is parameter.KEYWORD_ONLY and name != REPORTED
+        }
+
+    @property
+    def reports(self) -> bool:
+        """Whether it says how far it is."""
+        return REPORTED in inspect.signature(self.function).parameters
+
+    def __call__(self, *given: Any, **options: Any) -> Any:
+        """Call the function; an option that is None is not given.
+
+        Raises:
+            ResultsError: an option that it does not have, or one that is missing.
+        """
+        options = {name: value for name, value in options.items() if value is not None}
+        if not self.reports:
+            options.pop(REPORTED, None)
+        for name in options:
+            if name not in {*self.parameters, REPORTED}:
+                raise self.unknown(f"--{name.replace('_', '-')}")
+        for name, parameter in self.parameters.items():
+            if parameter.required and name not in options:
+                raise ResultsError(
+                    f"{self.verb} {self.name} needs {parameter.flag}", hint=parameter.option.help
+                )
+        return self.function(*given, **options)
+
+    def unknown(self, flag: str) -> ResultsError:
+        """The error of an option that it does not have."""
+        flags = ", ".join(parameter.flag for parameter in self.parameters.values()) or "none"
+        return ResultsError(
+            f"{self.verb} {self.name} has no option {flag}",
+            hint=f"leave it out; options of {self.name}: {flags}",
+        )
+
+    def _parameter(self, name: str, hint: Any, default: Any) -> Parameter:
+        kind, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+        note = next((each for each in notes if isinstance(each, (str, Option))), None)
+        if note is None:
+            raise ResultsError(
+                f"{self.verb} {self.name}: the option {name} has no description",
+                hint=f'for example: {name}: Annotated[str | None, "What it is."] = None',
+            )
+        if get_origin(kind) in (Union, types.UnionType):
+            kind = next(each for each in get_args(kind) if each is not type(None))
+        return Parameter(
+            name=name,
+            type=kind,
+            required=default is inspect.Parameter.empty,
+            option=Option(help=note) if isinstance(note, str) else note,
+        )
+
+
+@dataclass(frozen=True)
+class Registry:
+    """The packaged extensions of a kind: the files of a folder, none of which is imported before
+    it is used."""
+
+    verb: str
+    """What they do, and what their functions' names begin with: ``import``."""
+
+    def names(self) -> dict[str, str]:
+        """Each with one line that says what it is for."""
+        files = sorted((Path(__file__).parent / f"{self.verb}s").glob("[!_]*.py"))
+        return {
+            file.stem: (ast.get_docstring(ast.parse(file.read_text("utf-8"))) or "")
+            .partition("\n\n")[0]
+            .replace("\n", " ")
+            .rstrip(".")
+            for file in files
+        }
+
+    def get(self, name: str) -> Extension:
+        """The packaged extension of this name.
+
+        Raises:
+            ResultsError: there is none.
+        """
+        names = self.names()
+        if name not in names:
+            raise ResultsError(
+                f"there is no {self.verb} of {name!r}",
+                hint=nearest(name, names, f"one of {', '.join(names)}; or file.py:Name"),
+            )
+        module = import_module(f"results.{self.verb}s.{name}")
+        return Extension(self.verb, name, getattr(module, f"{self.verb}_{name}"))
+
+
+IMPORTS, EXPORTS = Registry("import"), Registry("export")
+KINDS: Mapping[str, Registry] = {"import": IMPORTS, "export": EXPORTS}

@@ -1,0 +1,218 @@
+"""The Parquet files of a table as one pyarrow dataset, each file checked by its footer.
+
+A compacted file names the files whose rows it took over (``REPLACES_KEY``): while both stand, as
+after a crash in the middle of a compaction, the replaced ones are not read.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from results.errors import ResultsError
+from results.schema import REPLACES_KEY, SCHEMA_VERSION, SCHEMAS, TABLE_KEY, VERSION_KEY
+from results.storage.location import Location
+from results.storage.names import is_file_name
+
+_ATTEMPTS = 5
+_LISTINGS = 10
+_ROW_GROUP = 131_072
+MOVE_AWAY = "move it out of the results folder; no other file is concerned and none was changed"
+
+T = TypeVar("T")
+
+
+def dataset(
+    location: Location,
+    table: str,
+    experiments: Iterable[str] | None = None,
+    *,
+    coded: Sequence[str] = (),
+) -> ds.Dataset:
+    """All live files of a table (of some experiments), by name, under the full schema.
+
+    Columns that an older file lacks are null. Text columns that are ``coded`` come
+    dictionary-encoded, as they lie in the files.
+
+    Raises:
+        ResultsError: a file is half-written, foreign, or of a newer schema: it is named.
+        FileNotFoundError: a file went away since it was listed (``retrying`` lists again).
+    """
+    folders = [None] if experiments is None else sorted(set(experiments))
+    files = [file for folder in folders for file in fragments(location, table, folder).items()]
+    schema = SCHEMAS[table].remove_metadata()
+    if not coded:
+        plain = [fragment for _, fragment in files]
+        return ds.FileSystemDataset(plain, schema, ds.ParquetFileFormat())
+    for name in coded:
+        code = pa.field(name, pa.dictionary(pa.int32(), schema.field(name).type))
+        schema = schema.set(schema.get_field_index(name), code)
+    style = ds.ParquetFileFormat(dictionary_columns=list(coded))
+    paths = [location.full(name) for name, _ in files]
+    read = [style.make_fragment(path, location.filesystem) for path in paths]
+    return ds.FileSystemDataset(read, schema, style)
+
+
+def fragments(
+    location: Location, table: str, experiment: str | None = None
+) -> dict[str, ds.ParquetFileFragment]:
+    """File name (relative to the root) to fragment, without replaced files; see ``dataset``."""
+    every = all_fragments(location, table, experiment)
+    excluded = replaced(every)
+    return {name: fragment for name, fragment in every.items() if name not in excluded}
+
+
+def all_fragments(
+    location: Location, table: str, experiment: str | None = None
+) -> dict[str, ds.ParquetFileFragment]:
+    """As ``fragments``, with the files that a compacted one replaces."""
+    files = names(location, table if experiment is None else f"{table}/{experiment}")
+    if len(files) < 16:
+        return {name: checked(location, table, name) for name in files}
+    with ThreadPoolExecutor(8) as pool:
+        read = pool.map(lambda name: checked(location, table, name), files)
+        return dict(zip(files, read, strict=True))
+
+
+def checked(location: Location, table: str, name: str) -> ds.ParquetFileFragment:
+    """One file of a table, its footer read and checked; see ``dataset``."""
+    fragment = ds.ParquetFileFormat().make_fragment(location.full(name), location.filesystem)
+    with reading(location.display(name)):
+        schema = fragment.physical_schema
+    _check(location, name, table, schema)
+    if _replaces(name, schema) is None:
+        raise ResultsError(
+            f"{location.display(name)} does not say which files it replaces by their names",
+            hint=MOVE_AWAY,
+        )
+    return fragment
+
+
+def names(location: Location, folder: str, *, but: Collection[str] = ()) -> list[str]:
+    """The Parquet files under a folder, ``but`` for some, listed until two listings agree.
+
+    A listing takes time: one that ran while a merged file appeared and its originals were deleted
+    may have missed both. The next one then has the merged file.
+    """
+    listed: list[str] | None = None
+    for _ in range(_LISTINGS):
+        before, listed = listed, [file.name for file in location.files(folder, ".parquet")]
+        if listed == before:
+            break
+    return [name for name in listed or [] if name not in but]
+
+
+def replaced(files: Mapping[str, ds.ParquetFileFragment]) -> set[str]:
+    """The files whose rows stand in a compacted file among ``files``."""
+    return {other for name, fragment in files.items() for other in replaces(name, fragment)}
+
+
+def replaces(name: str, fragment: ds.ParquetFileFragment) -> frozenset[str]:
+    """The files that one stands for; none, unless a compaction wrote it."""
+    return _replaces(name, fragment.physical_schema) or frozenset()
+
+
+def _replaces(name: str, schema: pa.Schema) -> frozenset[str] | None:
+    """``None`` for what is not a list of other files beside this one."""
+    listed = (schema.metadata or {}).get(REPLACES_KEY)
+    if listed is None:
+        return frozenset()
+    try:
+        others = json.loads(listed)
+    except (ValueError, RecursionError):
+        return None
+    folder, _, itself = name.rpartition("/")
+    if not isinstance(others, list) or itself in others:
+        return None
+    if not all(is_file_name(other) and other.endswith(".parquet") for other in others):
+        return None  # what it replaces is deleted at the next compaction
+    return frozenset(f"{folder}/{other}" for other in others)
+
+
+def retrying(read: Callable[[], T]) -> T:
+    """Call ``read``, again if a file it listed was compacted away before it was opened."""
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return read()
+        except FileNotFoundError:
+            continue
+    return read()
+
+
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Turn what pyarrow raises on a broken file into one line that names it."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise ResultsError(f"{what} is not a whole Parquet file", hint=MOVE_AWAY) from error
+
+
+def _check(location: Location, name: str, table: str, schema: pa.Schema) -> None:
+    path = location.display(name)
+    metadata = schema.metadata or {}
+    version = metadata.get(VERSION_KEY, b"").decode()
+    if metadata.get(TABLE_KEY) != table.encode() or not version.isdigit():
+        raise ResultsError(f"{path} is not a {table} file of batchscale", hint=MOVE_AWAY)
+    if int(version) > SCHEMA_VERSION:
+        raise ResultsError(
+            f"{path} was written by a newer batchscale: schema {version}, this one reads up to "
+            f"{SCHEMA_VERSION}",
+            hint="upgrade batchscale",
+        )
+    types = {field.name: field.type for field in SCHEMAS[table]}
+    for field in schema:
+        if types.get(field.name, field.type) != field.type:
+            raise ResultsError(
+                f"{path}: column {field.name} holds {field.type}, not {types[field.name]}",
+                hint=MOVE_AWAY,
+            )
+
+
+def columns_of(table: str, columns: Iterable[str] | None) -> list[str]:
+    """The columns to read, all when ``None``.
+
+    Raises:
+        ResultsError: a column that the table does not have.
+    """
+    names = SCHEMAS[table].names
+    wanted = list(names if columns is None else columns)
+    for column in wanted:
+        if column not in names:
+            raise ResultsError(f"{table} have no column {column!r}", hint=", ".join(names))
+    return wanted
+
+
+def encode(rows: pa.Table, replaces: Sequence[str] = ()) -> bytes:
+    """A Parquet file (zstd) of rows of a full schema, standing for the files it ``replaces``.
+
+    A text column may be dictionary-encoded: the file is the same, and written sooner. Numbers with
+    a fraction hardly repeat, and get no dictionary.
+    """
+    metadata = dict(rows.schema.metadata)
+    if replaces:
+        metadata[REPLACES_KEY] = json.dumps(sorted(replaces)).encode()
+    dictionaries = any(pa.types.is_dictionary(field.type) for field in rows.schema)
+    buffer = io.BytesIO()
+    with pq.ParquetWriter(
+        buffer,
+        rows.schema.with_metadata(None if dictionaries else metadata),
+        compression="zstd",
+        use_dictionary=[f.name for f in rows.schema if not pa.types.is_floating(f.type)],
+        # Arrow's own schema in the file would have readers see dictionaries.
+        store_schema=not dictionaries,
+    ) as writer:
+        writer.write_table(rows, row_group_size=_ROW_GROUP)
+        if dictionaries:
+            writer.add_key_value_metadata(metadata)
+    return buffer.getvalue()

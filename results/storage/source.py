@@ -1,0 +1,117 @@
+"""Where rows come from: a results folder or URI, or tables in memory (a user's CSV)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from results.schema import SCHEMAS
+from results.storage.dataset import checked, dataset, names, reading, retrying
+from results.storage.location import Location
+from results.storage.rows import KEYS, latest
+from results.storage.values import check
+
+_KEYS = ("trial", "run", "experiment", "time")
+
+
+class Source(Protocol):
+    """What the reader reads: every row, superseded and orphaned ones included."""
+
+    def table(self, name: str) -> pa.Table:
+        """All rows of a table, of the full schema."""
+
+    def measurements(
+        self, experiments: Collection[str] | None = None, *, coded: Sequence[str] = ()
+    ) -> ds.Dataset:
+        """The measurements, not read yet; at least those of ``experiments``. Text columns named
+        in ``coded`` may come dictionary-encoded."""
+
+    def later(self, trials: pa.Table) -> dict[str, tuple[str, str]]:
+        """Of rows of the trials table, as they were read, those that have been superseded since:
+        trial to the run and the experiment of its latest row."""
+
+
+class Folder:
+    """A results folder or URI.
+
+    Raises:
+        ResultsError: it is not one.
+    """
+
+    def __init__(self, location: Location) -> None:
+        self.location = location
+        location.require()
+        self._read_from: frozenset[str] | None = None
+        """The files that existed when trials were first read, or more."""
+        self._newer_files: dict[str, pa.Table] = {}
+
+    def table(self, name: str) -> pa.Table:
+        if name == "trials" and self._read_from is None:
+            self._read_from = frozenset(names(self.location, name))
+
+        def read() -> pa.Table:
+            files = dataset(self.location, name)
+            with reading(self.location.display(name)):
+                rows = files.to_table()
+            if name in ("studies", "trials"):
+                check(rows, self.location.display(name))
+            return rows
+
+        return retrying(read)
+
+    def measurements(
+        self, experiments: Collection[str] | None = None, *, coded: Sequence[str] = ()
+    ) -> ds.Dataset:
+        # A folder that was given another name than its experiment: its files are among all.
+        if experiments is not None and not all(
+            names(self.location, f"measurements/{experiment}") for experiment in experiments
+        ):
+            experiments = None
+        return dataset(self.location, "measurements", experiments, coded=coded)
+
+    def later(self, trials: pa.Table) -> dict[str, tuple[str, str]]:
+        read = self._read_from or frozenset()
+        since = retrying(lambda: [self._keys(n) for n in names(self.location, "trials", but=read)])
+        if not since:
+            return {}
+        before = trials.select(_KEYS)
+        after = pa.concat_tables(since)
+        after = after.filter(pc.is_in(after["trial"], before["trial"].combine_chunks()))
+        last = latest(pa.concat_tables([before.cast(after.schema), after]), KEYS["trials"])
+        runs = dict(zip(before["trial"].to_pylist(), before["run"].to_pylist(), strict=True))
+        rows = zip(*(last[name].to_pylist() for name in _KEYS[:3]), strict=True)
+        return {trial: (run, place) for trial, run, place in rows if run != runs[trial]}
+
+    def _keys(self, name: str) -> pa.Table:
+        """The keys of the rows of a file of trials. Files never change."""
+        if name not in self._newer_files:
+            fragment = checked(self.location, "trials", name)
+            with reading(self.location.display(name)):
+                schema = SCHEMAS["trials"].remove_metadata()
+                self._newer_files[name] = fragment.to_table(schema=schema, columns=list(_KEYS))
+        return self._newer_files[name]
+
+
+class Memory:
+    """Tables in memory; those not given are empty."""
+
+    def __init__(self, tables: Mapping[str, pa.Table]) -> None:
+        self._tables = {name: tables.get(name, SCHEMAS[name].empty_table()) for name in SCHEMAS}
+
+    def table(self, name: str) -> pa.Table:
+        return self._tables[name].replace_schema_metadata(None)
+
+    def measurements(
+        self,
+        experiments: Collection[str] | None = None,  # noqa: ARG002
+        *,
+        coded: Sequence[str] = (),  # noqa: ARG002
+    ) -> ds.Dataset:
+        return ds.dataset(self.table("measurements"))
+
+    def later(self, trials: pa.Table) -> dict[str, tuple[str, str]]:  # noqa: ARG002
+        return {}

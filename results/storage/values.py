@@ -1,0 +1,120 @@
+"""What the values of a results dataset may be: a row that batchscale cannot have written is named.
+
+The types of columns are the schema's and are checked with each file's footer; here is what a type
+leaves open. A null, or a NaN that stands for one, is never wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from results.errors import ResultsError
+
+_HINT = "move its file out of the folder: that row was not written by batchscale"
+
+_COUNTS = {
+    **{"batch_size": 1, "trials_wanted": 1, "keep": 1, "tokens_per_example": 0},
+    **dict.fromkeys(("budget_steps", "train_examples", "steps_run", "examples_run"), 0),
+    **dict.fromkeys(("steps_to_target", "last_miss", "refined_steps", "refined_last_miss"), 0),
+    **dict.fromkeys(("train_seconds", "evaluation_seconds", "other_seconds"), 0),
+}
+"""Numbers and the least that they may be; all are finite."""
+_TEXTS: Mapping[str, tuple[str, ...]] = {
+    "role": ("search", "extension", "repeat", "transfer"),  # transfer: in older files alone
+    "status": ("COMPLETE", "INFEASIBLE", "INCOMPLETE"),
+}
+_RANGES = ("log", "linear", "integer", "reverse_log")
+
+
+def check(table: pa.Table, where: str) -> None:
+    """Refuse rows of studies or trials whose values mean nothing.
+
+    Args:
+        table: some or all of the columns.
+        where: what the table is called by.
+
+    Raises:
+        ResultsError: it names the column and the value.
+    """
+    for name, least in _COUNTS.items():
+        if name in table.column_names:
+            _check_number(table[name], name, least, where)
+    for name, allowed in _TEXTS.items():
+        if name in table.column_names:
+            for value in pc.unique(table[name]).drop_null().to_pylist():
+                if value not in allowed:
+                    _refuse(where, name, repr(value), f"it must be one of {', '.join(allowed)}")
+    for name, fits in _JSON.items():
+        if name in table.column_names:
+            for text in pc.unique(table[name]).drop_null().to_pylist():
+                if text and not fits(parsed(text, name, where)):
+                    _refuse(where, name, repr(text[:80]), "it has another shape than that column")
+
+
+def parsed(text: str, name: str, where: str = "") -> Any:
+    """The value of the JSON text of a column.
+
+    Raises:
+        ResultsError: it is not JSON; the column is named.
+    """
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        _refuse(where, name, repr(text[:80]), "it is not JSON")
+
+
+def mapping(text: str, name: str) -> dict[str, Any]:
+    """The mapping of the JSON text of a column.
+
+    Raises:
+        ResultsError: it is none; the column is named.
+    """
+    value = parsed(text, name)
+    if not isinstance(value, dict):
+        _refuse("", name, repr(text[:80]), "it is not a mapping")
+    return dict(value)
+
+
+def _check_number(cells: pa.ChunkedArray, name: str, least: float, where: str) -> None:
+    for value in pc.min_max(cells).as_py().values():
+        if value is not None and not (least <= value < math.inf):
+            _refuse(where, name, f"{value:g}", f"it must be a number of at least {least}")
+
+
+def _refuse(where: str, name: str, value: str, why: str) -> Any:
+    place = f"{where}: " if where else ""
+    raise ResultsError(f"{place}column {name} holds {value}: {why}", hint=_HINT)
+
+
+def _is_mapping(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _is_space(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        isinstance(bounds, list)
+        and len(bounds) == 2
+        and all(isinstance(end, (int, float)) for end in bounds)
+        for dimension in value.values()
+        if isinstance(dimension, dict)
+        for scale, bounds in dimension.items()
+        if scale in _RANGES
+    )
+
+
+_JSON: Mapping[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("fields", "technique", "layout", "versions"), _is_mapping),
+    **dict.fromkeys(("targets", "notes"), _is_texts),
+    "search_space": _is_space,
+}
+"""Columns of JSON text with few different values; others are read where they are used."""

@@ -1,0 +1,186 @@
+"""Executors: found by an address, one protocol for all, and one of a user's file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from batchscale.api import listing
+from experiments.errors import ExperimentError
+from experiments.execution import executors
+from experiments.execution.executors.base import Executor, ExecutorContext
+from experiments.execution.signals import Stop
+from experiments.execution.sweep import sweep
+from experiments.plan import Layout
+from experiments.scheduling.dispatch import Dispatcher
+from results.storage.location import Location
+from tests.experiments.fakes import FakeTraining
+from tests.experiments.sweeping import PACE, fake
+from tests.experiments.test_dispatch import state
+
+OF_A_USER = '''
+"""Two workers, threads of this process."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from experiments.execution.executors.base import Executor
+from experiments.execution.ledger import Ledger
+from experiments.execution.worker import run_pack
+from experiments.scheduling.jobs import Channel, Control
+
+
+class Threads(Executor):
+    """Threads of this process."""
+
+    slots, device = 2, "cpu"
+
+    def pool(self, layout):
+        return self
+
+    def run(self, dispatcher, stop, poll):
+        def control(pack):
+            return Control(stop=bool(stop) or dispatcher.stopped)
+
+        def work(_):
+            ledger = Ledger(self.context.location)
+            channel = Channel(send=dispatcher.receive, control=control)
+            while not stop and (job := dispatcher.next()) is not None:
+                if job == "wait":
+                    time.sleep(0.01)
+                else:
+                    run_pack(job, ledger, channel, trainer=self.context.trainer)
+
+        with ThreadPoolExecutor(self.slots) as threads:
+            list(threads.map(work, range(self.slots)))
+        poll()
+
+
+not_one = 3
+'''
+
+
+def context(root: Path) -> ExecutorContext:
+    return ExecutorContext(
+        location=Location(str(root)),
+        layouts=[Layout()],
+        base=None,
+        specs=[],
+        files=[],
+        trainer=FakeTraining,
+        pace=PACE,
+        num_cpus=1,
+    )
+
+
+@pytest.fixture
+def threads(tmp_path: Path) -> str:
+    file = tmp_path / "threads.py"
+    file.write_text(OF_A_USER)
+    return f"{file}:Threads"
+
+
+NEED_RAY = {"auto", "HOST:PORT"}
+ALL = [
+    pytest.param(name, marks=[pytest.mark.ray, pytest.mark.slow] if name in NEED_RAY else [])
+    for name in [*executors.names(), "user's"]
+]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_it_trains_every_pack_and_ends(
+    name: str, tmp_path: Path, threads: str, request: pytest.FixtureRequest
+) -> None:
+    address = {"user's": threads}.get(name, name)
+    if name == "HOST:PORT":
+        address = request.getfixturevalue("ray_address")
+    states = [state("a"), state("b", batch_size=128)]
+    said: list[str] = []
+    executor = executors.find(address)(address, context(tmp_path / "runs"))
+    with executor, executor.connect(said.append) as pools:
+        assert executor.ready
+        (pool,) = pools.values()
+        assert pool.slots >= 1
+        assert pool.device in ("cpu", "cuda")
+        dispatcher = Dispatcher(
+            states, slots=pool.slots, device=pool.device, observer=lambda _: None
+        )
+        pool.run(dispatcher, Stop(), lambda: None)
+    assert said
+    assert dispatcher.finished
+    assert dispatcher.error is None
+    assert all(study.wave() is None for study in states)
+
+
+@pytest.mark.parametrize("name", ["none", "user's"])
+def test_a_stop_before_the_first_pack_trains_nothing(
+    name: str, tmp_path: Path, threads: str
+) -> None:
+    address = {"user's": threads}.get(name, name)
+    dispatcher = Dispatcher([state("a")], observer=lambda _: None)
+    executor = executors.find(address)(address, context(tmp_path / "runs"))
+    with executor, executor.connect(lambda _: None) as pools:
+        (pool,) = pools.values()
+        pool.run(dispatcher, Stop(seconds=0), lambda: None)
+    assert dispatcher.trained == 0
+
+
+def test_a_users_executor_runs_a_sweep(tmp_path: Path, threads: str) -> None:
+    did = sweep(fake(), results=tmp_path / "runs", address=threads, trainer=FakeTraining, pace=PACE)
+    assert did.complete
+    assert did.trials == did.trained >= 40
+    again = sweep(fake(), results=tmp_path / "runs", address="none", trainer=FakeTraining)
+    assert again.trained == 0
+
+
+def test_each_registered_one_is_listed_with_a_line() -> None:
+    assert {"none", "auto", "HOST:PORT"} <= executors.names().keys()
+    assert listing("executors") == executors.names()
+    assert all(executors.names().values())
+
+
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [("none", "none"), ("auto", "auto"), ("auto://here", "auto"), ("10.0.0.1:6379", "HOST:PORT"),
+     ("ray://head:10001", "HOST:PORT"), ("other", "HOST:PORT")],
+)  # fmt: skip
+def test_an_address_names_one(address: str, name: str) -> None:
+    assert executors.find(address).name == name
+
+
+def test_a_packaged_one_is_one_file_and_a_scheme(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = executors.names()
+    (tmp_path / "slurm.py").write_text(
+        OF_A_USER.replace("    slots,", '    name = "slurm"\n    slots,')
+    )
+    monkeypatch.setattr(executors, "__path__", [*executors.__path__, str(tmp_path)])
+    monkeypatch.delitem(vars(executors.EXECUTORS), "packaged")
+    assert executors.names() == {**before, "slurm": "Threads of this process."}
+    did = sweep(fake(), results=tmp_path / "runs", address="slurm://queue", trainer=FakeTraining)
+    assert did.complete
+    monkeypatch.setitem(vars(executors.EXECUTORS), "packaged", {})
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("no.py:Threads", "no file 'no.py' in "),
+        ("threads.py:not_one", r"is not a class of experiments\.execution\.executors"),
+        ("threads.py:Thread", "has no class 'Thread'"),
+    ],
+)
+@pytest.mark.usefixtures("threads")
+def test_what_is_no_executor(
+    spec: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ExperimentError, match=message):
+        executors.find(spec)
+
+
+def test_what_has_no_pool_says_so(tmp_path: Path) -> None:
+    with pytest.raises(NotImplementedError), Executor("x", context(tmp_path)).connect(print):
+        pass
