@@ -8,7 +8,7 @@ target, and the ``published`` curves of others. Each is computed when it is firs
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +21,6 @@ from analysis.curves.groups import COLUMNS
 from analysis.curves.limits import Limit, within
 from analysis.curves.samples import PRESENT, sample
 from analysis.fit.regimes import Regimes, TooFewBatchSizesError, regimes
-from analysis.progress import Progress, each
 from results.errors import ResultsError
 from results.reader import Results
 from results.reader import open as open_results
@@ -29,6 +28,8 @@ from results.targets.evaluations import Evaluations
 from results.targets.target import Target
 
 T = TypeVar("T")
+Progress = Callable[[str], object]
+"""Is called with a line such as "12 of 35 curves fitted" each time that a part is done."""
 
 _CHANGED_BY_A_TARGET = ("target", "status", "stop_reason", "last_miss", "lower_is_better")
 """Parts of the names of columns that another target changes."""
@@ -59,61 +60,12 @@ class Query:
     """Budgets that trials are cut at; all of them apply to a curve of steps."""
 
 
-class _Tables:
-    """The rows that a query selects, of all its sources."""
-
-    def __init__(self, query: Query) -> None:
-        self.query = query
-
-    @cached_property
-    def sources(self) -> tuple[Results, ...]:
-        return tuple(
-            source if isinstance(source, Results) else open_results(source)
-            for source in self.query.sources
-        )
-
-    @cached_property
-    def opened(self) -> tuple[Results, ...]:
-        return tuple(_select(source, self.query) for source in self.sources)
-
-    @cached_property
-    def studies(self) -> pd.DataFrame:
-        return _concatenate(source.studies for source in self.opened)
-
-    @cached_property
-    def recorded(self) -> pd.DataFrame:
-        trials = _concatenate(source.trials for source in self.opened)
-        if trials.empty and self.query.where is not None:
-            raise ResultsError(f"no trial of {self.opened[0].root} has {self.query.where}")
-        return _in_order(trials, self.studies)
-
-    @cached_property
-    def trials(self) -> pd.DataFrame:
-        missing = {name: None for name in COLUMNS if name not in self.recorded}
-        return sample(
-            self.recorded.assign(**missing),
-            self.studies,
-            scope=self.query.search,
-            estimator=self.query.estimator,
-        ).trials
-
-    @cached_property
-    def published(self) -> list[Curve]:
-        if any(source.root == "published" for source in self.sources):
-            return []
-        packaged = open_results("published").at_goals()
-        return curves(packaged.trials, studies=packaged.studies)
-
-
 class FigureData:
     """The results that a query selects, and what is computed of them."""
 
-    def __init__(
-        self, query: Query, *, progress: Progress | None = None, tables: _Tables | None = None
-    ) -> None:
+    def __init__(self, query: Query, *, progress: Progress | None = None) -> None:
         self.query = query
         self.progress = progress
-        self._tables = tables or _Tables(query)
         self._computed: dict[Callable[[FigureData], Any], Any] = {}
 
     @classmethod
@@ -131,38 +83,53 @@ class FigureData:
             data.regimes = list(regimes)
         return data
 
-    @property
+    @cached_property
     def sources(self) -> tuple[Results, ...]:
         """The sources as they are."""
-        return self._tables.sources
+        return tuple(
+            source if isinstance(source, Results) else open_results(source)
+            for source in self.query.sources
+        )
 
-    @property
+    @cached_property
     def opened(self) -> tuple[Results, ...]:
         """The sources' trials, at the target and under the condition of the query."""
-        return self._tables.opened
+        return tuple(_select(source, self.query) for source in self.sources)
 
-    @property
+    @cached_property
     def studies(self) -> pd.DataFrame:
         """One row a study of all sources."""
-        return self._tables.studies
+        return _concatenate(source.studies for source in self.opened)
 
-    @property
+    @cached_property
     def recorded(self) -> pd.DataFrame:
         """One row a trial of all sources, as their experiments list the studies.
 
         Raises:
             ResultsError: no trial is left.
         """
-        return self._tables.recorded
+        trials = _concatenate(source.trials for source in self.opened)
+        if trials.empty and self.query.where is not None:
+            raise ResultsError(f"no trial of {self.sources[0].root} has {self.query.where}")
+        # As their experiments list the studies, not as the trials happened to end.
+        places: dict[Any, int] = {study: i for i, study in enumerate(self.studies["study"])}
+        order = trials["study"].map(places).fillna(len(places))
+        return trials.loc[order.sort_values(kind="stable").index].reset_index(drop=True)
 
-    @property
+    @cached_property
     def trials(self) -> pd.DataFrame:
         """The same, without trials of searches of their studies that do not count.
 
         Raises:
             ResultsError: no trial is left.
         """
-        return self._tables.trials
+        missing = {name: None for name in COLUMNS if name not in self.recorded}
+        return sample(
+            self.recorded.assign(**missing),
+            self.studies,
+            scope=self.query.search,
+            estimator=self.query.estimator,
+        ).trials
 
     @property
     def evaluations(self) -> Evaluations:
@@ -172,7 +139,7 @@ class FigureData:
     @cached_property
     def curves(self) -> list[Curve]:
         """Steps to target over batch sizes: see ``analysis.curves``."""
-        return self._curves(self.evaluations)
+        return self._curves(Evaluations(self.opened))
 
     @cached_property
     def trials_of_curves(self) -> list[Curve]:
@@ -196,14 +163,16 @@ class FigureData:
     @cached_property
     def fits(self) -> list[Regimes | TooFewBatchSizesError]:
         """The regimes of each curve, or why it has none."""
-        return [self._fit(curve) for curve in each(self.curves, "curves fitted", self.progress)]
-
-    def _fit(self, curve: Curve) -> Regimes | TooFewBatchSizesError:
         query = self.query
-        try:
-            return regimes(curve, tolerance=query.tolerance, definition=query.definition)
-        except TooFewBatchSizesError as error:
-            return error
+        fits: list[Regimes | TooFewBatchSizesError] = []
+        for curve in self.each(self.curves, "curves fitted"):
+            try:
+                fit = regimes(curve, tolerance=query.tolerance, definition=query.definition)
+            except TooFewBatchSizesError as error:
+                fits.append(error)
+            else:
+                fits.append(fit)
+        return fits
 
     @cached_property
     def regimes(self) -> list[Regimes | None]:
@@ -221,10 +190,13 @@ class FigureData:
             key=lambda goal: (goal.metric, -goal.value if goal.lower_is_better else goal.value),
         )
 
-    @property
+    @cached_property
     def published(self) -> list[Curve]:
         """The packaged curves of other authors, unless they are among the sources."""
-        return self._tables.published
+        if any(source.root == "published" for source in self.sources):
+            return []
+        packaged = open_results("published").at_goals()
+        return curves(packaged.trials, studies=packaged.studies)
 
     def at(self, target: str | Target) -> FigureData:
         """The same results at another target.
@@ -240,15 +212,27 @@ class FigureData:
 
     def under(self, *limits: Limit) -> FigureData:
         """The same trials under these budgets instead."""
-        return self._with(self._tables, under=limits)
+        return self._with(under=limits)._sharing(self)
 
     def each_by(self, by: Sequence[str] | None) -> FigureData:
         """The same trials, with one curve for each value of these columns instead."""
-        return self._with(self._tables, by=by)
+        return self._with(by=by)._sharing(self)
 
-    def _with(self, tables: _Tables | None = None, **changes: Any) -> FigureData:
+    def _with(self, **changes: Any) -> FigureData:
         query = replace(self.query, sources=self.sources, **changes)
-        return FigureData(query, progress=self.progress, tables=tables)
+        return FigureData(query, progress=self.progress)
+
+    def _sharing(self, other: FigureData) -> FigureData:
+        """This data with the tables of another query of the same trials, not read again."""
+        self.opened, self.studies, self.recorded = other.opened, other.studies, other.recorded
+        return self
+
+    def each(self, items: Collection[T], text: str) -> Iterator[T]:
+        """Go through ``items`` and report how many are done: ``12 of 35`` and ``text``."""
+        for done, item in enumerate(items, start=1):
+            yield item
+            if self.progress is not None:
+                self.progress(f"{done:,} of {len(items):,} {text}")
 
     def computed(self, make: Callable[[FigureData], T]) -> T:
         """``make`` of this data, computed once: a figure and its numbers share it."""
@@ -272,10 +256,3 @@ def _concatenate(frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
     tables = list(frames)
     filled = [table for table in tables if len(table)]
     return pd.concat(filled, ignore_index=True) if len(filled) > 1 else (filled or tables)[0]
-
-
-def _in_order(trials: pd.DataFrame, studies: pd.DataFrame) -> pd.DataFrame:
-    """Trials as their experiments list the studies, not as they happened to end."""
-    places: Mapping[Any, int] = {study: place for place, study in enumerate(studies["study"])}
-    order = trials["study"].map(places).fillna(len(places))
-    return trials.loc[order.sort_values(kind="stable").index].reset_index(drop=True)

@@ -1,4 +1,4 @@
-"""The front door: the command line and the Python API, one function behind each command.
+"""The public interface: the command line and the Python API, one function behind each command.
 
 Nothing heavy is imported until it is asked for: ``import batchscale`` and ``batchscale --help`` are
 instant, and what reads results works with torch and Ray absent.
@@ -11,24 +11,20 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from batchscale.analysis import laws, plot, regimes, report, serve
     from batchscale.api import (
         check,
-        laws,
         new,
         open,
         query,
-        regimes,
-        rerun,
         status,
         sweep,
         take_in,
-        trial,
     )
     from batchscale.api import listing as list
     from batchscale.exchange import export
-    from batchscale.figures import plot, report
-    from batchscale.outward import serve
     from batchscale.run import Run
+    from batchscale.training import rerun, trial
     from experiments.errors import ExperimentError
     from experiments.parallel import ParallelLayout
     from experiments.schedules import Schedule
@@ -41,20 +37,20 @@ if TYPE_CHECKING:
 _HOMES = {
     "check": "batchscale.api:check",
     "export": "batchscale.exchange:export",
-    "laws": "batchscale.api:laws",
+    "laws": "batchscale.analysis:laws",
     "list": "batchscale.api:listing",
     "new": "batchscale.api:new",
     "open": "batchscale.api:open",
-    "plot": "batchscale.figures:plot",
+    "plot": "batchscale.analysis:plot",
     "query": "batchscale.api:query",
-    "regimes": "batchscale.api:regimes",
-    "report": "batchscale.figures:report",
-    "rerun": "batchscale.api:rerun",
-    "serve": "batchscale.outward:serve",
+    "regimes": "batchscale.analysis:regimes",
+    "report": "batchscale.analysis:report",
+    "rerun": "batchscale.training:rerun",
+    "serve": "batchscale.analysis:serve",
     "status": "batchscale.api:status",
     "sweep": "batchscale.api:sweep",
     "take_in": "batchscale.api:take_in",
-    "trial": "batchscale.api:trial",
+    "trial": "batchscale.training:trial",
     "Run": "batchscale.run:Run",
     "ParallelLayout": "experiments.parallel:ParallelLayout",
     "Schedule": "experiments.schedules:Schedule",

@@ -1,5 +1,5 @@
 """``python -m batchscale``."""
 
-from batchscale.cli.commands import main
+from batchscale.cli import main
 
 main()

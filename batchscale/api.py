@@ -1,4 +1,4 @@
-"""One function behind each command; what `import batchscale` gives.
+"""Training and results, for Python: each function is one command. `analysis` has the others.
 
 Nothing is imported before the function that needs it is called: what reads results works where
 torch and Ray are not installed.
@@ -6,7 +6,6 @@ torch and Ray are not installed.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -16,9 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from batchscale.run import Run
-    from batchscale.trials import OnMeasure, TrialRun
     from experiments.records.status import Status
-    from experiments.schedules import Schedule
     from experiments.scheduling.events import Observer
     from experiments.training.check import Finding
     from results.imports import Imported
@@ -26,11 +23,6 @@ if TYPE_CHECKING:
     from workloads import Workload
 
     WorkloadLike = str | type[Workload] | Workload
-
-
-def default_results() -> str:
-    """``$BATCHSCALE_RESULTS``, else ``results/runs`` here."""
-    return os.environ.get("BATCHSCALE_RESULTS") or "results/runs"
 
 
 def open(source: str | Path | Location) -> Run:
@@ -81,20 +73,22 @@ def sweep(
         KeyboardInterrupt: interrupted; what was committed stays.
     """
     from batchscale.output.display import Display
+    from batchscale.run import Run, default_results
     from batchscale.sweeps import load, run
     from experiments.scheduling.events import Stage
 
-    with nullcontext(observer) if observer is not None else Display() as watching:
-        watching(Stage(text="reading the experiment"))
-        return run(
+    with nullcontext(observer) if observer is not None else Display() as display:
+        display(Stage(text="reading the experiment"))
+        swept, summary = run(
             load(experiment, settings, overrides),
             results or default_results(),
             address=address,
             seconds=seconds,
             keep_old=keep_old,
             retrain=retrain,
-            observer=watching,
+            observer=display,
         )
+    return Run(swept, summary)
 
 
 def plan(
@@ -104,6 +98,7 @@ def plan(
     results: str | Path | None = None,
 ) -> pd.DataFrame:
     """What ``sweep`` would train: a row a study, with what earlier runs have done of it."""
+    from batchscale.run import default_results
     from batchscale.sweeps import load, plan
 
     return plan(load(experiment, {}, overrides), results or default_results())
@@ -111,6 +106,7 @@ def plan(
 
 def status(source: str | Path | Location | None = None) -> Status:
     """What is done, running and left of each experiment in a results folder."""
+    from batchscale.run import default_results
     from experiments.records.status import status
     from results.storage.location import PACKAGED, Location
 
@@ -118,71 +114,6 @@ def status(source: str | Path | Location | None = None) -> Status:
     location = Location.of(PACKAGED.get(str(where), where))
     location.require()  # a file of one's own has no status
     return status(location)
-
-
-def trial(
-    workload: WorkloadLike,
-    *,
-    optimizer: str = "sgd",
-    batch_size: int,
-    schedule: str | type[Schedule] = "constant",
-    budget: str | None = None,
-    target: str | None = None,
-    engine: str = "module",
-    seed: int = 0,
-    device: str | None = None,
-    save: str | Path | None = None,
-    on_measure: OnMeasure | None = None,
-    **metaparameters: Any,
-) -> TrialRun:
-    """One training run, here, without Ray: ``trial(MyModel, batch_size=64, learning_rate=0.1)``.
-
-    Args:
-        workload: a name, ``file.py:Class``, or the class.
-        budget: as in an experiment file; its default unless given.
-        save: a ``.safetensors`` file for the trained weights.
-        schedule: a name, ``file.py:Class``, or the class.
-        metaparameters: of the optimizer and the schedule, and fields of the workload. What is not
-            given has the optimizer's default: torch's, or that of its constructor.
-
-    Returns:
-        Its steps to target, measurements and weights; ``.plot()`` draws them.
-    """
-    from batchscale.training import train
-
-    return train(
-        workload, optimizer=optimizer, batch_size=batch_size, schedule=schedule, budget=budget,
-        target=target, engine=engine, seed=seed, device=device, save=save, on_measure=on_measure,
-        values=metaparameters,
-    )  # fmt: skip
-
-
-def rerun(
-    trial: str,
-    *,
-    results: str | Path | None = None,
-    device: str | None = None,
-    save: str | Path | None = None,
-    on_measure: OnMeasure | None = None,
-) -> TrialRun:
-    """A recorded trial once more, here, in the engine that trained it.
-
-    Args:
-        trial: its id, or the first digits of it.
-        results: where it is recorded; the default results folder unless given.
-        save: a ``.safetensors`` file for the trained weights.
-
-    Returns:
-        As `batchscale.trial`; ``.equal`` says whether it came out as it was recorded.
-
-    Raises:
-        CommandError: no such trial, several that begin so, or one that was not trained here.
-    """
-    from batchscale.training import repeat
-
-    return repeat(
-        trial, results or default_results(), device=device, save=save, on_measure=on_measure
-    )
 
 
 def check(
@@ -196,7 +127,7 @@ def check(
     """Does a workload keep its contract? See `experiments.training.check`.
 
     Args:
-        observer: told of each check that begins, in a few words.
+        observer: called with a few words for each check that begins.
         fields: of the workload.
     """
     from batchscale.trials import pick_device, reference
@@ -216,93 +147,9 @@ def new(file: str | Path) -> tuple[Path, Path]:
     Raises:
         CommandError: one of them is there already, or the folder is not.
     """
-    from batchscale.start import write
+    from batchscale.template import write
 
     return write(Path(file))
-
-
-def regimes(
-    *sources: str | Path | Run,
-    target: str | None = None,
-    where: str | None = None,
-    by: Sequence[str] | None = None,
-    baseline: str | None = None,
-    tolerance: float = 0.2,
-    estimator: str | None = None,
-    search: str = "present",
-    definition: str | None = None,
-    law: str | None = None,
-) -> list[dict[str, Any]]:
-    """The three regimes of each curve with their intervals, as ``regimes --json`` prints them.
-
-    Args:
-        sources: where the trials are; several are read as one.
-        target: ``"METRIC < VALUE"``: steps to target are computed again from the measurements.
-        where: an SQL condition on trials.
-        by: columns of the training algorithm that each get curves of their own; the others are
-            minimized over.
-        baseline: the curve to hold the others against, which comes first: ``"sgd"``. Each other
-            one has ``against``: its baseline, the ``ratios`` of its quantities over the baseline's
-            with intervals, and a ``sentence`` (see ``analysis.fit.comparisons``).
-        tolerance: τ: perfect scaling is E(B) <= (1+τ) E_min, maximal S(B) <= (1+τ) S_min.
-        estimator: what stands for a batch size: ``minimum``, ``best_of_10`` or
-            ``median_of_searches``; what the trials' own column says unless given.
-        search: ``present``: of each study the trials of its latest search count; ``all``: those
-            of every search, whatever its space, method or seed.
-        definition: also the critical batch size as others define it, ``zhang2024`` or
-            ``mccandlish2018``, under ``critical_batch_size_<definition>``.
-        law: a column: the critical batch size as a power of it, across the curves of each training
-            algorithm, under ``law`` of each of them; see ``laws``.
-    """
-    from batchscale.curves import located
-
-    return located(
-        sources, target, where, by, baseline, tolerance, estimator, search, definition, law
-    )
-
-
-def laws(
-    *sources: str | Path | Run,
-    against: str,
-    quantity: str = "critical_batch_size",
-    sizes: Mapping[str, float] | None = None,
-    target: str | None = None,
-    where: str | None = None,
-    by: Sequence[str] | None = None,
-    tolerance: float = 0.2,
-    estimator: str | None = None,
-    search: str = "present",
-    definition: str | None = None,
-) -> list[dict[str, Any]]:
-    """A quantity as a power of model size, data size or target, for each training algorithm.
-
-    Args:
-        against: a column that tells the curves apart (``"width"``), or ``"target"``. Names that
-            end in a number with k, m or b, as ``transformer_85m``, are that number.
-        quantity: ``critical_batch_size`` (by ``definition``, if one is given), ``min_steps``, …
-        sizes: what each value of the column stands for, instead: ``{"small": 1e6, "large": 8e6}``.
-
-    The others are those of ``regimes``.
-
-    Returns:
-        For each law ``exponent`` and ``coefficient`` with intervals, ``scatter`` about it in log
-        units, the ``sizes`` and ``curves`` it rests on, a ``sentence``, ``notes``.
-    """
-    from batchscale.curves import laws
-
-    return laws(
-        sources,
-        against,
-        quantity,
-        sizes,
-        target,
-        where,
-        by,
-        tolerance,
-        estimator,
-        search,
-        definition,
-    )
 
 
 def query(sql: str, source: str | Path | None = None) -> pd.DataFrame:
@@ -311,6 +158,8 @@ def query(sql: str, source: str | Path | None = None) -> pd.DataFrame:
     Raises:
         ResultsError: an error in it, in one line, or anything that is not a SELECT.
     """
+    from batchscale.run import default_results
+
     return open(source or default_results()).query(sql)
 
 
@@ -339,6 +188,7 @@ def take_in(
             nothing is written.
     """
     from batchscale.exchange import called, extension
+    from batchscale.run import default_results
     from results.imports import Imported
 
     folder = results or default_results()

@@ -13,14 +13,14 @@ def workloads() -> dict[str, str]:
 
 
 def optimizers() -> dict[str, str]:
-    """The registered optimizers, with the space that each is tuned in unless told otherwise."""
+    """The registered optimizers, each with its default space."""
     from experiments.optimizers import get, names
 
     return {name: _space(get(name).space) for name in names()}
 
 
 def schedules() -> dict[str, str]:
-    """The schedules, with what is tuned of each unless told otherwise."""
+    """The schedules, each with its default space."""
     from experiments.schedules import get, names
 
     return {name: _space(get(name).space) or "nothing tuned" for name in names()}

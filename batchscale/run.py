@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -13,6 +14,23 @@ if TYPE_CHECKING:
     from experiments.execution.sweep import Summary
     from results.exports import Exported
     from results.reader import Results
+
+
+def default_results() -> str:
+    """``$BATCHSCALE_RESULTS``, else ``results/runs`` here."""
+    return os.environ.get("BATCHSCALE_RESULTS") or "results/runs"
+
+
+class QueryOptions(TypedDict, total=False):
+    """The keyword arguments of `batchscale.regimes` that each method of `Run` below has too."""
+
+    target: str | None
+    where: str | None
+    by: Sequence[str] | None
+    baseline: str | None
+    tolerance: float
+    estimator: str | None
+    search: str
 
 
 class Run:
@@ -59,64 +77,60 @@ class Run:
         return Run(self.results.where(condition), self.summary)
 
     def with_target(self, target: str | Mapping[str, str]) -> Run:
-        """The same trials with their steps to another target, found again in the measurements;
+        """The same trials with their steps to another target, computed from the measurements;
         a mapping has one for each experiment, and leaves the others out."""
         return Run(self.results.with_target(target), self.summary)
 
     def regimes(
         self,
         *,
-        target: str | None = None,
-        where: str | None = None,
-        by: Sequence[str] | None = None,
-        baseline: str | None = None,
-        tolerance: float = 0.2,
-        estimator: str | None = None,
-        search: str = "present",
         definition: str | None = None,
         law: str | None = None,
+        **options: Unpack[QueryOptions],
     ) -> list[dict[str, Any]]:
         """The three regimes of each curve with their intervals: see `batchscale.regimes`."""
-        from batchscale import api
+        from analysis.figure_data import Query
+        from batchscale import answers
 
-        return api.regimes(
-            self,
-            target=target,
-            where=where,
-            by=by,
-            baseline=baseline,
-            tolerance=tolerance,
-            estimator=estimator,
-            search=search,
-            definition=definition,
-            law=law,
-        )
+        query = Query(sources=[self.results], definition=definition, **options)
+        return answers.regimes(query, law=law)
 
     def plot(
         self,
-        figure: str = "steps",
+        figure: str | Callable[..., Any] = "steps",
         *,
-        target: str | None = None,
-        where: str | None = None,
-        by: Sequence[str] | None = None,
-        baseline: str | None = None,
-        tolerance: float = 0.2,
-        estimator: str | None = None,
-        search: str = "present",
         under: Sequence[str] | None = None,
         width: str | float | None = None,
         style: str | Path | None = None,
         output: str | Path | None = None,
         ax: Axes | None = None,
+        **options: Any,
     ) -> Axes:
         """Draw a figure: see `batchscale.plot`."""
-        from batchscale import figures
+        from analysis.figure_data import Query
+        from batchscale import answers
 
-        return figures.plot(
-            figure, self, target=target, where=where, by=by, baseline=baseline,
-            tolerance=tolerance, estimator=estimator, search=search, under=under, width=width,
-            style=style, output=output, ax=ax,
-        )  # fmt: skip
+        asked = {
+            name: options.pop(name) for name in QueryOptions.__annotations__ if name in options
+        }
+        query = Query(sources=[self.results], under=answers.limits(under), **asked)
+        return answers.plot(
+            answers.figure_kind(figure), query, ax=ax, width=width, style=style, output=output,
+            options=options,
+        )[0]  # fmt: skip
+
+    def report(
+        self,
+        output: str | Path = "report.html",
+        *,
+        title: str | None = None,
+        **options: Unpack[QueryOptions],
+    ) -> Path:
+        """Write a page of these results: see `batchscale.report`."""
+        from analysis.figure_data import Query
+        from batchscale import answers
+
+        return answers.report(Query(sources=[self.results], **options), output, title=title)
 
     def export(
         self, kind: str, *, output: str | Path, where: str | None = None, **options: Any
@@ -125,27 +139,6 @@ class Run:
         from batchscale import exchange
 
         return exchange.export(kind, self.results, output=output, where=where, **options)
-
-    def report(
-        self,
-        output: str | Path = "report.html",
-        *,
-        target: str | None = None,
-        where: str | None = None,
-        by: Sequence[str] | None = None,
-        baseline: str | None = None,
-        tolerance: float = 0.2,
-        estimator: str | None = None,
-        search: str = "present",
-        title: str | None = None,
-    ) -> Path:
-        """Write a page of these results: see `batchscale.report`."""
-        from batchscale import figures
-
-        return figures.report(
-            self, target=target, where=where, by=by, baseline=baseline, tolerance=tolerance,
-            estimator=estimator, search=search, title=title, output=output,
-        )  # fmt: skip
 
     def __repr__(self) -> str:
         from results.counts import count

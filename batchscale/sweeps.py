@@ -1,4 +1,4 @@
-"""A sweep as the front door starts it: the experiment read, `analysis` handed down as callables."""
+"""Start a sweep: read its experiment, and hand what it needs of `analysis` down as callables."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from experiments.scheduling.events import Note
 if TYPE_CHECKING:
     import pandas as pd
 
-    from batchscale.run import Run
     from experiments.config.compile import Experiment
     from experiments.config.study_plan import StudyPlan
+    from experiments.execution.sweep import Summary
     from experiments.scheduling.events import Observer
+    from results.reader import Results
     from results.storage.location import Location
 
 
@@ -54,11 +55,10 @@ def run(
     keep_old: bool,
     retrain: bool,
     observer: Observer,
-) -> Run:
+) -> tuple[Results, Summary]:
     """Train what is missing; the results of the experiment's studies, and the sweep's summary."""
     import results as dataset
     from analysis.curves import edges
-    from batchscale.run import Run
     from experiments.execution.sweep import sweep
 
     for note in experiment.notes:
@@ -73,11 +73,10 @@ def run(
         keep_old=keep_old,
         retrain=retrain,
     )
-    found = dataset.open(summary.location)
     name = summary.experiment.replace("'", "''")
     # By study: trials that another experiment has trained already are this one's too.
-    own = f"study IN (SELECT study FROM studies WHERE experiment = '{name}')"
-    return Run(found.where(own), summary)
+    its_studies = f"study IN (SELECT study FROM studies WHERE experiment = '{name}')"
+    return dataset.open(summary.location).where(its_studies), summary
 
 
 def plan(experiment: Experiment, results: str | Path | Location) -> pd.DataFrame:
@@ -95,36 +94,37 @@ def plan(experiment: Experiment, results: str | Path | Location) -> pd.DataFrame
     from experiments.execution.forecast import forecast
     from experiments.records.planned import planned
 
-    found = planned(experiment)
+    studies = planned(experiment)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    costs = forecast(found.plans, device)
-    have = recorded(results, found.plans)
+    costs = forecast(studies.plans, device)
+    trials = recorded(results, studies.plans)
     rows = []
-    for one, columns in zip(found.plans, found.columns, strict=True):
-        fields = {n: v for n, v in columns["fields"].items() if n in experiment.grid}
+    for plan, columns in zip(studies.plans, studies.columns, strict=True):
+        study, cost = plan.study, costs[plan.study.id]
+        steps = study.trials * study.budget_steps
         rows.append(
             {
                 "workload": columns["workload"],
-                "optimizer": one.study.optimizer_label,
-                "schedule": one.study.schedule_label,
-                **one.study.technique_by_label,
-                **fields,
-                "batch_size": one.study.batch_size,
-                "tuned": ", ".join(one.space),
-                "trials": one.study.trials,
-                "recorded": have.get(one.study.id, 0),
-                "budget_steps": one.study.budget_steps,
-                "most_steps": one.study.trials * one.study.budget_steps,
-                "most_examples": one.study.trials * one.study.budget_steps * one.study.batch_size,
-                "engine": costs[one.study.id].engine,
-                "memory": costs[one.study.id].memory,
-                "evaluation_share": costs[one.study.id].evaluation_share,
-                "worker_hours": costs[one.study.id].seconds * one.study.layout.workers / 3600,
+                "optimizer": study.optimizer_label,
+                "schedule": study.schedule_label,
+                **study.technique_by_label,
+                **{n: v for n, v in columns["fields"].items() if n in experiment.grid},
+                "batch_size": study.batch_size,
+                "tuned": ", ".join(plan.space),
+                "trials": study.trials,
+                "recorded": trials.get(study.id, 0),
+                "budget_steps": study.budget_steps,
+                "most_steps": steps,
+                "most_examples": steps * study.batch_size,
+                "engine": cost.engine,
+                "memory": cost.memory,
+                "evaluation_share": cost.evaluation_share,
+                "worker_hours": cost.seconds * study.layout.workers / 3600,
             }
         )
     table = pd.DataFrame(rows)
     table.attrs["device"] = device
-    table.attrs["example_unit"] = found.columns[0]["example_unit"]
+    table.attrs["example_unit"] = studies.columns[0]["example_unit"]
     return table
 
 

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from batchscale.output.errors import CommandError
+from batchscale.run import default_results
 from batchscale.trials import OnMeasure, TrialRun, pick_device
 from experiments.plan import Layout, Measurement, Outcome, Pack, Study, Trial
 from results.counts import count
+from results.schema import METRIC_COLUMNS
 from results.storage.save import destination
 from results.targets.target import Target
 
@@ -24,27 +26,36 @@ if TYPE_CHECKING:
     from workloads import Workload
 
 
-def train(
+def trial(
     workload: str | type[Workload] | Workload,
     *,
-    optimizer: str,
+    optimizer: str = "sgd",
     batch_size: int,
-    schedule: str | type[Schedule],
-    budget: str | None,
-    target: str | None,
-    engine: str,
-    seed: int,
-    device: str | None,
-    save: str | Path | None,
-    on_measure: OnMeasure | None,
-    values: Mapping[str, Any],
+    schedule: str | type[Schedule] = "constant",
+    budget: str | None = None,
+    target: str | None = None,
+    engine: str = "module",
+    seed: int = 0,
+    device: str | None = None,
+    save: str | Path | None = None,
+    on_measure: OnMeasure | None = None,
+    **metaparameters: Any,
 ) -> TrialRun:
-    """Train a new trial: see `batchscale.trial`.
+    """One training run, here, without Ray: ``trial(MyModel, batch_size=64, learning_rate=0.1)``.
 
-    What would be tuned and is not given has the optimizer's default.
+    Args:
+        workload: a name, ``file.py:Class``, or the class.
+        budget: as in an experiment file; its default unless given.
+        save: a ``.safetensors`` file for the trained weights.
+        schedule: a name, ``file.py:Class``, or the class.
+        metaparameters: of the optimizer and the schedule, and fields of the workload. What is not
+            given has the optimizer's default: torch's, or that of its constructor.
+
+    Returns:
+        Its steps to target, measurements and weights; ``.plot()`` draws them.
 
     Raises:
-        CommandError: a metaparameter has neither, or the file to save to is not one.
+        CommandError: a metaparameter has neither value nor default, or ``save`` is no such file.
     """
     from experiments.config import compile as config
 
@@ -59,7 +70,7 @@ def train(
         trials=1,
         seed=seed,
         **given,
-        **values,
+        **metaparameters,
     )
     (plan,) = experiment.plans()
     defaults = _defaults(plan.study)
@@ -71,30 +82,37 @@ def train(
             hint=f"{example}, or in Python {missing[0]}=…",
         )
     fixed = {**plan.fixed, **{name: defaults[name] for name in plan.space}}
-    (trial,) = replace(plan, space={}, fixed=fixed).trials(0, 1)
-    return _run(plan.study, trial, engine, device, save, on_measure)
+    (point,) = replace(plan, space={}, fixed=fixed).trials(0, 1)
+    return _run(plan.study, point, engine, device, save, on_measure)
 
 
-def repeat(
+def rerun(
     trial: str,
-    results: str | Path,
     *,
-    device: str | None,
-    save: str | Path | None,
-    on_measure: OnMeasure | None,
+    results: str | Path | None = None,
+    device: str | None = None,
+    save: str | Path | None = None,
+    on_measure: OnMeasure | None = None,
 ) -> TrialRun:
-    """Train a recorded trial once more, to where it stopped: see `batchscale.rerun`.
+    """A recorded trial once more, here, in the engine that trained it.
+
+    Args:
+        trial: its id, or the first digits of it.
+        results: where it is recorded; the default results folder unless given.
+        save: a ``.safetensors`` file for the trained weights.
+
+    Returns:
+        As `batchscale.trial`; ``.equal`` says whether it came out as it was recorded.
 
     Raises:
         CommandError: no such trial, several that begin so, or one that was not trained here.
     """
     import results as dataset
 
-    found = dataset.open(results)
-    row = _row(found, trial)
+    opened = dataset.open(results or default_results())
+    row = _row(opened, trial)
     if not row["metaparameters"] or not row["seed"]:
-        raise CommandError(f"trial {trial} of {found.root} was not trained by batchscale")
-    study = _study(found, row)
+        raise CommandError(f"trial {trial} of {opened.root} was not trained by batchscale")
     point = Trial(
         id=row["trial"],
         index=int(row["index"]),
@@ -103,52 +121,47 @@ def repeat(
         role=row["role"],
         round=int(row["round"]),
     )
-    run = _run(study, point, row["engine"], device, save, on_measure)
-    measured = found.read_measurements(["trial", "step", "metrics", *_columns(row)])
-    own = measured[measured["trial"] == point.id]
+    run = _run(_study(opened, row), point, row["engine"], device, save, on_measure)
     column = row["target_metric"]
-    values = own[column] if column in own else own["metrics"].map(lambda t: json.loads(t)[column])
-    recorded = {"measurements": dict(zip(own["step"], values, strict=True)), **row}
+    columns = [column] if column in METRIC_COLUMNS else []
+    rows = opened.read_measurements(["trial", "step", "metrics", *columns])
+    rows = rows[rows["trial"] == point.id]
+    values = rows[column] if columns else rows["metrics"].map(lambda t: json.loads(t)[column])
+    recorded = {"measurements": dict(zip(rows["step"], values, strict=True)), **row}
     return replace(run, recorded=recorded)
 
 
-def _columns(row: Mapping[str, Any]) -> list[str]:
-    from results.schema import METRIC_COLUMNS
-
-    return [row["target_metric"]] if row["target_metric"] in METRIC_COLUMNS else []
-
-
-def _row(found: Results, trial: str) -> dict[str, Any]:
-    frame = found.trials
+def _row(opened: Results, trial: str) -> dict[str, Any]:
+    frame = opened.trials
     match = frame[[str(name).startswith(trial) for name in frame["trial"]]]
-    if len(match) != 1:
-        known = frame["trial"].astype(str)
+    if len(match) > 1:
         raise CommandError(
-            f"{count(len(match), 'trial')} of {found.root} begin with {trial!r}"
-            if len(match)
-            else f"no trial of {found.root} is called {trial!r}",
-            hint="give more of its digits"
-            if len(match)
-            else f"for example {known.iloc[0]}: batchscale query 'SELECT trial FROM trials' "
-            f"{shlex.quote(found.root)}"
-            if len(known)
+            f"{count(len(match), 'trial')} of {opened.root} begin with {trial!r}",
+            hint="give more of its digits",
+        )
+    if match.empty:
+        raise CommandError(
+            f"no trial of {opened.root} is called {trial!r}",
+            hint=f"for example {frame['trial'].iloc[0]}: batchscale query "
+            f"'SELECT trial FROM trials' {shlex.quote(opened.root)}"
+            if len(frame)
             else "there are no trials yet",
         )
     row = match.astype(object).where(match.notna(), None).iloc[0]
     return {str(name): value for name, value in row.items()}
 
 
-def _study(found: Results, row: Mapping[str, Any]) -> Study:
+def _study(opened: Results, row: Mapping[str, Any]) -> Study:
     """The study of a recorded trial, its budget where the trial stopped.
 
     One that raised did so beyond the step that was recorded: it has its study's whole budget.
     """
     from experiments.config import compile as config
 
-    studies = found.studies
-    held = studies[studies["study"] == row["study"]].iloc[-1]
+    studies = opened.studies
+    recorded = studies[studies["study"] == row["study"]].iloc[-1]
     name = f"experiment {row['experiment']}"
-    experiment = _in_its_folder(lambda: config.parse(held["experiment_yaml"], name))
+    experiment = _in_its_folder(lambda: config.parse(recorded["experiment_yaml"], name))
     plan = _plan(experiment, row)
     ended = None if row["stop_reason"] == "error" else row["steps_run"]
     target = Target(
@@ -213,14 +226,14 @@ def _run(
     path = _savable(save)
     pack = Pack(id=f"trial-{trial.id}", study=study, trials=(trial,), engine=_kind(engine))
     training = Training(pack, device=pick_device(device), keep_weights=True)
-    looks: list[Measurement] = []
+    evaluations: list[Measurement] = []
     outcomes: list[Outcome] = []
     for events in training.run():
         for event in events:
             if isinstance(event, Outcome):
                 outcomes.append(event)
                 continue
-            looks.append(event)
+            evaluations.append(event)
             if on_measure is not None:
                 on_measure(study, event)
     run = TrialRun(
@@ -229,7 +242,7 @@ def _run(
         outcome=outcomes[0],
         engine=training.engine,
         metaparameters={**_defaults(study), **trial.metaparameters},
-        looks=looks,
+        evaluations=evaluations,
         weights=training.final[trial.id],
     )
     if path is not None:

@@ -34,11 +34,11 @@ class TrialRun:
     engine: str
     metaparameters: Mapping[str, Any]
     """All that the optimizer and the schedule were given, defaults too."""
-    looks: Sequence[Measurement]
+    evaluations: Sequence[Measurement]
     weights: Mapping[str, Tensor] = field(repr=False)
-    """Parameters and buffers by name, as they were at the last look."""
+    """Parameters and buffers by name, as they were at the last evaluation."""
     recorded: Mapping[str, Any] | None = None
-    """The row of the trial that this one repeats, and ``measurements``: its recorded looks."""
+    """The row of the trial that this one repeats, and ``measurements``: its metric by step."""
 
     @property
     def steps_to_target(self) -> int | None:
@@ -47,7 +47,7 @@ class TrialRun:
 
     @property
     def target(self) -> Target:
-        """What it was to reach."""
+        """The target that it was trained to."""
         return self.study.targets[-1]
 
     @property
@@ -57,7 +57,7 @@ class TrialRun:
 
         return pd.DataFrame(
             {"step": m.step, "examples": m.examples, "train_seconds": m.train_seconds, **m.metrics}
-            for m in self.looks
+            for m in self.evaluations
         )
 
     def plot(self, ax: Axes | None = None) -> Axes:
@@ -99,7 +99,8 @@ class TrialRun:
         """How it ended, in one line."""
         if self.recorded is not None:
             return self._against_record()
-        outcome, last = self.outcome, self.looks[-1].metrics if self.looks else {}
+        outcome = self.outcome
+        last = self.evaluations[-1].metrics if self.evaluations else {}
         if outcome.steps_to_target is not None:
             return (
                 f"{self.target} reached at step {outcome.steps_to_target:,} "
@@ -127,11 +128,11 @@ class TrialRun:
     def _first_difference(self) -> int | None:
         """The first step at which the target's metric differs from what was recorded."""
         assert self.recorded is not None
-        held: Mapping[int, float] = self.recorded["measurements"]
-        for look in self.looks:
-            before = held.get(look.step)
-            if before is not None and before != look.metrics[self.target.metric]:
-                return look.step
+        recorded: Mapping[int, float] = self.recorded["measurements"]
+        for evaluation in self.evaluations:
+            before = recorded.get(evaluation.step)
+            if before is not None and before != evaluation.metrics[self.target.metric]:
+                return evaluation.step
         return None
 
     def _against_record(self) -> str:
@@ -153,7 +154,7 @@ def reference(workload: str | type[Workload] | Workload, fields: Mapping[str, An
     if isinstance(workload, str):
         return WorkloadRef(spec=workload, fields=dict(fields), base=str(Path.cwd()))
     cls = workload if isinstance(workload, type) else type(workload)
-    own = {} if isinstance(workload, type) else workload.fields
+    its_fields = {} if isinstance(workload, type) else workload.fields
     spec: Any = cls
     from workloads.registry import packaged_name
 
@@ -162,11 +163,11 @@ def reference(workload: str | type[Workload] | Workload, fields: Mapping[str, An
     else:
         try:
             file = inspect.getsourcefile(cls)
-        except TypeError:  # a notebook's cell: the class itself travels
+        except TypeError:  # a notebook's cell: the class itself is sent
             file = None
         if file and Path(file).is_file() and "." not in cls.__qualname__:
             spec = f"{Path(file).resolve()}:{cls.__name__}"
-    return WorkloadRef(spec=spec, fields={**own, **fields}, base=str(Path.cwd()))
+    return WorkloadRef(spec=spec, fields={**its_fields, **fields}, base=str(Path.cwd()))
 
 
 def pick_device(device: str | None) -> str:

@@ -96,7 +96,7 @@ class CallPath:
 
 def trace(arguments: Sequence[str]) -> CallPath:
     """Run a command in this process, in a new folder, and count what it calls."""
-    from batchscale.cli.commands import main
+    from batchscale.cli import main
 
     path = CallPath(to_the_first_step=arguments[0] == "sweep")
     with tempfile.TemporaryDirectory() as folder:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.report import render
+from analysis.report.page import plotly
 from tests import reported
 
 RUNS = 7
@@ -67,8 +67,8 @@ def _trials(
 
 def rows() -> list[dict[str, object]]:
     """Size and time of a report of ten workloads of ten curves, and of one with all hundred."""
+    from analysis.figure_data import FigureData, Query
     from analysis.report import page, payload
-    from batchscale.curves import material
 
     found: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -77,7 +77,8 @@ def rows() -> list[dict[str, object]]:
             root = fill(Path(folder) / f"runs-{workloads}", workloads=workloads, curves=curves)
             file = Path(folder) / "report.html"
             began = time.perf_counter()
-            file.write_text(page(payload(material([root]), pictures=True)), encoding="utf-8")
+            data = FigureData(Query(sources=[root]))
+            file.write_text(page(payload(data, pictures=True)), encoding="utf-8")
             took = time.perf_counter() - began
             what = f"{workloads} workloads of {curves} curves"
             what = f"one workload of {CURVES} curves" if workloads == 1 else what
@@ -101,7 +102,7 @@ def _opened(file: Path) -> str:
     from playwright.sync_api import sync_playwright
 
     bare = file.with_name("bare.html")
-    bare.write_text(f"<!DOCTYPE html><script>{render.plotly()}</script>", encoding="utf-8")
+    bare.write_text(f"<!DOCTYPE html><script>{plotly()}</script>", encoding="utf-8")
     seen, charts, alone = [], [], []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])

@@ -139,7 +139,7 @@ def make(entry: Entry, folder: Path) -> Path:
     Raises:
         RuntimeError: the command failed; what it said.
     """
-    from batchscale.cli import commands as cli
+    from batchscale import cli
 
     made = folder / f"{entry.name}.{'html' if entry.is_report else 'png'}"
     folder.mkdir(parents=True, exist_ok=True)

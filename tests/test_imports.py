@@ -135,7 +135,7 @@ def test_help_imports_nothing_heavy() -> None:
     out = run_isolated(
         """
         import sys
-        from batchscale.cli.commands import main
+        from batchscale.cli import main
         try:
             main(["--help"])
         except SystemExit as end:

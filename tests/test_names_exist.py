@@ -13,7 +13,7 @@ import pytest
 import typer.main
 
 import batchscale
-from batchscale.cli.commands import app
+from batchscale.cli.app import app
 from experiments.config.compile import Experiment
 from experiments.search.domains import DOMAINS
 from results.extensions import KINDS
@@ -29,7 +29,7 @@ OTHERS = {
     "--renew": "docs/gallery.py", "--to": "", "--processes": "", "--project": "my_importer.py",
 }  # fmt: skip
 """Options of other programs, each with what stands beside it."""
-MODULES = {"api", "exchange", "figures", "outward", "run", "mplstyle"}
+MODULES = {"analysis", "api", "exchange", "run", "training", "mplstyle"}
 """What follows ``batchscale.`` without being public: its own modules, and a file."""
 KEYS = {*Experiment.model_fields, "batch_size", "extends", "optimizer", *DOMAINS}
 PLAIN = {"as", "ax", "batch", "divisor", "first", "it", "learning", "one", "that", "those"}

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -139,7 +140,7 @@ def draw(
     tolerance: float = 0.2,
     width: str | float | None = None,
     style: str | Path | None = None,
-    **options: object,
+    options: Mapping[str, object] = MappingProxyType({}),
 ) -> Axes:
     """Draw a figure; its ``Axes`` (the first one where it has several).
 
@@ -186,7 +187,7 @@ def numbers(
     regimes: Sequence[Regimes | None] | None = None,
     *,
     tolerance: float = 0.2,
-    **options: object,
+    options: Mapping[str, object] = MappingProxyType({}),
 ) -> pd.DataFrame:
     """What the figure shows, a row a point.
 

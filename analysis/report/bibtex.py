@@ -1,7 +1,7 @@
 """BibTeX of what a report rests on: this program, the protocol, and each source's own citation.
 
 A citation that reads ``authors: title. venue, year`` becomes fields; of any other nothing is
-guessed, and it stands in ``note`` as its source wrote it.
+guessed: it is the ``note``, as its source wrote it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PROGRAM = {
     "author": "{The batchscale developers}",
     "license": "Apache-2.0",
 }
-"""As CITATION.cff has it, which no wheel holds; a test holds the two together."""
+"""As CITATION.cff has it, which no wheel holds; a test compares the two."""
 
 PROTOCOL = {
     "kind": "article",
@@ -43,12 +43,12 @@ def bibtex(version: str, sources: Sequence[Mapping[str, Any]]) -> str:
     """The entries, each paper once. ``sources`` are rows of that table."""
     entries: dict[str, dict[str, str]] = {}
     for entry in ({**PROGRAM, "version": version}, PROTOCOL, *map(_entry, sources)):
-        known = next((e for e in entries.values() if _same(e, entry)), None)
-        if known is None:
+        present = next((e for e in entries.values() if _same(e, entry)), None)
+        if present is None:
             entries[_free(entry["key"], entries)] = dict(entry)
         else:
             # The same paper, as the source of data: what it says of these.
-            known.update({name: entry[name] for name in ("url", "note") if name in entry})
+            present.update({name: entry[name] for name in ("url", "note") if name in entry})
     return "\n\n".join(_text(key, entry) for key, entry in entries.items()) + "\n"
 
 
@@ -71,25 +71,25 @@ def _entry(source: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _fields(citation: str, name: str) -> dict[str, str]:
-    found = _CITATION.match(citation)
-    if found is None:
-        told = {"note": escaped(citation)} if citation else {}
-        return {"kind": "misc", "title": f"{{{escaped(name)}}}", **told}
-    names = [part.strip() for part in found["author"].split(",")]
+    match = _CITATION.match(citation)
+    if match is None:
+        note = {"note": escaped(citation)} if citation else {}
+        return {"kind": "misc", "title": f"{{{escaped(name)}}}", **note}
+    names = [part.strip() for part in match["author"].split(",")]
     fields = {
         "kind": "misc",
-        "title": escaped(found["title"].rstrip(".")),
-        "author": " and ".join(escaped(one) for one in names),
-        "year": found["year"],
+        "title": escaped(match["title"].rstrip(".")),
+        "author": " and ".join(escaped(author) for author in names),
+        "year": match["year"],
     }
-    preprint = _ARXIV.search(found["venue"])
+    preprint = _ARXIV.search(match["venue"])
     if preprint:
         return {**fields, "eprint": preprint[1], "archiveprefix": "arXiv"}
-    return {**fields, "howpublished": escaped(found["venue"])}
+    return {**fields, "howpublished": escaped(match["venue"])}
 
 
-def _same(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
-    return one["title"].lower() == other["title"].lower()
+def _same(entry: Mapping[str, str], other: Mapping[str, str]) -> bool:
+    return entry["title"].lower() == other["title"].lower()
 
 
 def _free(key: str, taken: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""What a view of curves says in sentences, intervals first, and what is to be known beside it."""
+"""The findings of a view of curves in sentences, intervals first, and the notes about them."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _ESTIMATORS = {
 }
 
 
-def baseline(view: View, asked: str | None) -> str | None:
-    """The curve that the others of a view are held against: the one asked for, else sgd, else the
+def baseline(view: View, wanted: str | None) -> str | None:
+    """The curve that the others of a view are compared with: the wanted one, else sgd, else the
     first that could be fitted; None where there is nothing to compare."""
-    fitted = [curve for curve, found in view.pairs if found is not None]
-    if asked is not None:
-        return view.names.get(asked, asked)
+    fitted = [curve for curve, fit in view.pairs if fit is not None]
+    if wanted is not None:
+        return view.names.get(wanted, wanted)
     if len(fitted) < 2:
         return None
     return "sgd" if any(c.group.get("optimizer") == "sgd" for c in fitted) else fitted[0].label
@@ -43,38 +43,42 @@ def comparisons(view: View, against: str | None) -> list[Comparison | None]:
     """Each curve against the baseline, None where there is none."""
     if against is None:
         return [None] * len(view.pairs)
-    return compare(view.curves, view.found, against)
+    return compare(view.curves, view.regimes, against)
 
 
-def findings(view: View, looks: Sequence[int]) -> list[dict[str, Any]]:
+def findings(view: View, styles: Sequence[int]) -> list[dict[str, Any]]:
     """A curve each: its label, what was located (name, interval, whether reached), and on what
     that rests."""
     return [
         {
             "label": curve.label,
-            "look": look,
-            "parts": _parts(curve, found),
-            "rests": _rests(curve, found),
+            "look": style,
+            "parts": _parts(curve, fit),
+            "rests": _rests(curve, fit),
         }
-        for (curve, found), look in zip(view.pairs, looks, strict=True)
+        for (curve, fit), style in zip(view.pairs, styles, strict=True)
     ]
 
 
-def compared(held: Sequence[Comparison | None]) -> list[str]:
+def compared(comparisons: Sequence[Comparison | None]) -> list[str]:
     """The sentences of the comparisons that have a baseline."""
-    return [f"{one.sentence}." for one in held if one is not None and one.baseline is not None]
+    return [
+        f"{item.sentence}."
+        for item in comparisons
+        if item is not None and item.baseline is not None
+    ]
 
 
-def warnings(view: View, held: Sequence[Comparison | None]) -> list[dict[str, Any]]:
+def warnings(view: View, comparisons: Sequence[Comparison | None]) -> list[dict[str, Any]]:
     """Each note once with the curves that it is about; none are named where it is of all.
 
-    First what no curve says of itself: unequal N, and small N.
+    First those about the view as a whole: unequal N, and small N.
     """
     everyone = [curve.label for curve in view.curves]
     about: dict[str, list[str]] = dict.fromkeys(_unequal(view), everyone)
-    for (curve, found), one in zip(view.pairs, held, strict=True):
-        notes = found.notes if found else (_unfitted(curve), *curve.notes)
-        more = one.notes if one is not None else ()
+    for (curve, fit), comparison in zip(view.pairs, comparisons, strict=True):
+        notes = fit.notes if fit else (_unfitted(curve), *curve.notes)
+        more = comparison.notes if comparison is not None else ()
         for note in filter(None, (_few(curve), *notes, *more)):
             whose = about.setdefault(note, [])
             if curve.label not in whose:
@@ -85,46 +89,46 @@ def warnings(view: View, held: Sequence[Comparison | None]) -> list[dict[str, An
     ]
 
 
-def _parts(curve: Curve, found: Regimes | None) -> list[dict[str, str]]:
-    if found is None:
+def _parts(curve: Curve, fit: Regimes | None) -> list[dict[str, str]]:
+    if fit is None:
         return []
     return [
-        _part("critical batch size", found.critical_batch_size, units([curve.example_unit])),
-        _part("perfect scaling until", found.perfect_scaling_until, ""),
-        _part("maximal parallelism from", found.maximal_parallelism_from, ""),
+        _part("critical batch size", fit.critical_batch_size, units([curve.example_unit])),
+        _part("perfect scaling until", fit.perfect_scaling_until, ""),
+        _part("maximal parallelism from", fit.maximal_parallelism_from, ""),
     ]
 
 
-def _part(name: str, found: Interval, unit: str) -> dict[str, str]:
-    text = interval(found.value, found.low, found.high)
+def _part(name: str, quantity: Interval, unit: str) -> dict[str, str]:
+    text = interval(quantity.value, quantity.low, quantity.high)
     if text == "open":
         return {"name": _ENDS[name], "text": "unknown", "unit": "", "is": "open"}
     return {
         "name": name,
         "text": text,
         "unit": unit,
-        "is": "reached" if found.reached else "bounded",
+        "is": "reached" if quantity.reached else "bounded",
     }
 
 
-def _rests(curve: Curve, found: Regimes | None) -> str:
+def _rests(curve: Curve, fit: Regimes | None) -> str:
     sizes = curve.batch_sizes
     many = f"{count(len(sizes), 'batch size')}, {min(sizes):,} to {max(sizes):,}"
     if len(sizes) == 1:
         many = f"batch size {sizes[0]:,} alone"
-    words = [many, _ESTIMATORS[curve.named].format(count(curve.trials, "trial"))]
-    if found is not None and found.min_steps.high is not None:
-        least = found.min_steps
-        words.append(f"{interval(least.value, least.low, least.high)} steps at the plateau")
+    parts = [many, _ESTIMATORS[curve.named].format(count(curve.trials, "trial"))]
+    if fit is not None and fit.min_steps.high is not None:
+        least = fit.min_steps
+        parts.append(f"{interval(least.value, least.low, least.high)} steps at the plateau")
     if curve.censored:
-        words.append("target not reached at " + ", ".join(f"{size:,}" for size in curve.censored))
-    return "; ".join(words)
+        parts.append("target not reached at " + ", ".join(f"{size:,}" for size in curve.censored))
+    return "; ".join(parts)
 
 
 def _unfitted(curve: Curve) -> str:
-    known = len({point.batch_size for point in curve.points if not point.censored})
-    reached = ("no batch size", "one batch size", "two batch sizes")[min(known, 2)]
-    return f"{reached} reached the target, and the regimes need three"
+    sizes = len({point.batch_size for point in curve.points if not point.censored})
+    how_many = ("no batch size", "one batch size", "two batch sizes")[min(sizes, 2)]
+    return f"{how_many} reached the target, and the regimes need three"
 
 
 def _few(curve: Curve) -> str | None:

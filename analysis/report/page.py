@@ -1,14 +1,25 @@
-"""The payload as one self-contained HTML file, which asks nothing of any network."""
+"""The payload as one self-contained HTML file, which requests nothing from any network.
+
+Every text is escaped by jinja2; scripts and styles come from files.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from analysis.report import render
+from results.counts import agreeing, count
 
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+FILES = Path(__file__).parent / "files"
+SCRIPTS = ("base", "steps", "search", "controls", "tables", "live", "main")
+"""The parts of the page's own script, in order; they share one scope."""
 _RENDERED = ("html", "pictures")
-"""What is in the page's texts already."""
+"""Parts of the payload that are in the page's texts already."""
 
 
 def page(payload: dict[str, Any] | None, *, live: str | None = None) -> str:
@@ -18,21 +29,27 @@ def page(payload: dict[str, Any] | None, *, live: str | None = None) -> str:
 
     Args:
         payload: of ``analysis.report.payload``; None while a page that is ``live`` has none yet.
-        live: an address that the page asks every 5 s (with If-None-Match) for
-            ``{"payload": …, "status": …}``, to draw itself anew and to show how a sweep goes.
+        live: an address that the page requests every 5 s (with If-None-Match) for
+            ``{"payload": …, "status": …}``, to draw itself anew and to show how far a sweep is.
     """
-    drawn = None
+    data = None
     if payload is not None:
-        drawn = {name: value for name, value in payload.items() if name not in _RENDERED}
-    return render.whole(
-        payload,
+        data = {name: value for name, value in payload.items() if name not in _RENDERED}
+    template = _templates().get_template("page.html.j2")
+    return template.render(
+        page=payload,
         live=live,
-        style=render.style(),
-        plotly=render.plotly(),
-        script=render.script(),
-        data=embedded(drawn),
+        style=_read("style.css") + _read("print.css"),
+        plotly=plotly(),
+        script=script(),
+        data=embedded(data),
         address=embedded(live),
     )
+
+
+def contents(payload: dict[str, Any]) -> str:
+    """The texts and tables of the page as HTML, with places for its charts."""
+    return _templates().get_template("contents.html.j2").render(page=payload)
 
 
 def embedded(value: Any) -> str:
@@ -41,3 +58,38 @@ def embedded(value: Any) -> str:
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return text
+
+
+def script() -> str:
+    """The page's own script, in a scope of its own."""
+    parts = [_read(f"{name}.js") for name in SCRIPTS]
+    return "\n".join(['(function () {\n"use strict";', *parts, "})();"])
+
+
+@cache
+def plotly() -> str:
+    """plotly.js, from the plotly package."""
+    from plotly.offline import get_plotlyjs
+
+    text: str = get_plotlyjs()
+    return text
+
+
+@cache
+def _templates() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    templates = Environment(
+        loader=FileSystemLoader(FILES, encoding="utf-8"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    templates.globals |= {"count": count, "agreeing": agreeing}
+    return templates
+
+
+@cache
+def _read(name: str) -> str:
+    return (FILES / name).read_text(encoding="utf-8")

@@ -1,6 +1,6 @@
-"""Colours and markers of curves on a screen: those of ``drawing.style`` in plotly's words.
+"""Colours and markers of curves on a screen: those of ``drawing.style`` by plotly's names.
 
-They are written out, as that file imports matplotlib; a test holds the two together.
+They are written out, since that file imports matplotlib; a test compares the two.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 
 
 @dataclass(frozen=True)
-class Look:
-    """``light`` is the colour on white, as the figures have it, ``dark`` its lighter kin
-    on a dark screen; ``marker`` and ``dash`` are plotly's names."""
+class CurveStyle:
+    """``light`` is the colour on white, as in the figures, ``dark`` a lighter one on a dark screen;
+    ``marker`` and ``dash`` are plotly's names."""
 
     light: str
     dark: str
@@ -19,26 +19,26 @@ class Look:
     dash: str
 
 
-LOOKS = (
-    Look("#016297", "#4ba6de", "circle", "solid"),
-    Look("#d55e00", "#f08a3c", "square", "dashdot"),
-    Look("#029e73", "#35c79d", "triangle-up", "dot"),
-    Look("#d48cc6", "#e3a2d6", "diamond", "longdash"),
-    Look("#de8f05", "#f2b84b", "triangle-down", "longdashdot"),
-    Look("#56b4e9", "#a6d9f7", "cross", "dash"),
-    Look("#000000", "#f2f2f2", "x", "8px,3px,2px,3px"),
+STYLES = (
+    CurveStyle("#016297", "#4ba6de", "circle", "solid"),
+    CurveStyle("#d55e00", "#f08a3c", "square", "dashdot"),
+    CurveStyle("#029e73", "#35c79d", "triangle-up", "dot"),
+    CurveStyle("#d48cc6", "#e3a2d6", "diamond", "longdash"),
+    CurveStyle("#de8f05", "#f2b84b", "triangle-down", "longdashdot"),
+    CurveStyle("#56b4e9", "#a6d9f7", "cross", "dash"),
+    CurveStyle("#000000", "#f2f2f2", "x", "8px,3px,2px,3px"),
 )
 
 
 def palette() -> list[dict[str, str]]:
     """All of them as plain values."""
-    return [asdict(look) for look in LOOKS]
+    return [asdict(style) for style in STYLES]
 
 
 def numbered(texts: list[list[str]]) -> list[list[int]]:
-    """A look for each curve of each panel: a training algorithm looks alike in every panel, as long
-    as there are looks for all of them; else each panel begins anew."""
+    """The place of each curve's style, by panel: a training algorithm has one style in all panels,
+    as long as there are styles for all of them; else each panel begins with the first."""
     order = list(dict.fromkeys(text for panel in texts for text in panel))
-    if len(order) <= len(LOOKS):
+    if len(order) <= len(STYLES):
         return [[order.index(text) for text in panel] for panel in texts]
     return [list(range(len(panel))) for panel in texts]

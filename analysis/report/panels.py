@@ -21,7 +21,7 @@ Pairs = list[tuple[Curve, Regimes | None]]
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """The curves of one workload at one target; ``recorded`` where that is what was asked for.
+    """The curves of one workload at one target; ``recorded`` where the query has that target.
 
     Their labels are short: what tells them from each other, without what the panel says.
     """
@@ -37,8 +37,8 @@ class View:
         return [curve for curve, _ in self.pairs]
 
     @property
-    def found(self) -> list[Regimes | None]:
-        return [regimes for _, regimes in self.pairs]
+    def regimes(self) -> list[Regimes | None]:
+        return [fit for _, fit in self.pairs]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,32 +59,29 @@ class Panel:
         return f"{self.workload}, {self.dataset}" if more else self.workload
 
 
-def panels(material: FigureData) -> list[Panel]:
-    """The panels of ``material``, as its curves first name them.
+def panels(data: FigureData) -> list[Panel]:
+    """The panels of ``data``, as its curves first name them.
 
-    The views of a panel begin with the targets as asked for. Each other goal that its studies
+    The views of a panel begin with the targets of the query. Each other goal that its studies
     name is computed too; one that trials were stopped before is among ``refused``.
     """
-    found: dict[tuple[Any, Any], list[tuple[Curve, Regimes | None]]] = {}
-    for curve, regimes in zip(material.curves, material.regimes, strict=True):
-        found.setdefault(_key(curve.group), []).append((curve, regimes))
-    return [_panel(material, key, pairs) for key, pairs in found.items()]
+    parts: dict[tuple[Any, Any], Pairs] = {}
+    for curve, fit in zip(data.curves, data.regimes, strict=True):
+        key = curve.group.get("workload"), curve.group.get("dataset")
+        parts.setdefault(key, []).append((curve, fit))
+    return [_panel(data, key, pairs) for key, pairs in parts.items()]
 
 
-def _key(group: Mapping[str, Any]) -> tuple[Any, Any]:
-    return group.get("workload"), group.get("dataset")
-
-
-def _panel(material: FigureData, key: tuple[Any, Any], pairs: Pairs) -> Panel:
+def _panel(data: FigureData, key: tuple[Any, Any], pairs: Pairs) -> Panel:
     views = _views(pairs, recorded=True)
     refused: list[tuple[Target, str]] = []
-    known = {view.target for view in views}
-    named = _goals(material.studies, key)
-    for goal in material.goals:
-        if goal in named and goal not in known:
+    recorded = {view.target for view in views}
+    named = _goals(data.studies, key)
+    for goal in data.goals:
+        if goal in named and goal not in recorded:
             try:
-                again = material.only(_condition(key)).at(goal)
-                views += _views(list(zip(again.curves, again.regimes, strict=True)), recorded=False)
+                other = data.only(_condition(key)).at(goal)
+                views += _views(list(zip(other.curves, other.regimes, strict=True)), recorded=False)
             except ResultsError as error:
                 refused.append((goal, str(error)))
     workload, dataset = (None if part is None else str(part) for part in key)
@@ -92,10 +89,10 @@ def _panel(material: FigureData, key: tuple[Any, Any], pairs: Pairs) -> Panel:
 
 
 def _views(pairs: Pairs, *, recorded: bool) -> list[View]:
-    found: dict[Target | None, Pairs] = {}
-    for curve, regimes in pairs:
-        found.setdefault(curve.target, []).append((curve, regimes))
-    return [_view(goal, some, recorded) for goal, some in found.items()]
+    by_target: dict[Target | None, Pairs] = {}
+    for curve, fit in pairs:
+        by_target.setdefault(curve.target, []).append((curve, fit))
+    return [_view(goal, same, recorded) for goal, same in by_target.items()]
 
 
 def _view(goal: Target | None, pairs: Pairs, recorded: bool) -> View:
@@ -114,10 +111,10 @@ def _view(goal: Target | None, pairs: Pairs, recorded: bool) -> View:
 
 def _goals(studies: pd.DataFrame, key: tuple[Any, Any]) -> set[Target]:
     """The targets that the studies of one workload and data set name."""
-    mine = pd.Series(True, studies.index)
+    match = pd.Series(True, studies.index)
     for name, value in zip(("workload", "dataset"), key, strict=True):
-        mine &= studies[name].isna() if value is None else studies[name].eq(value)
-    texts: Sequence[str] = studies.loc[mine, "targets"].dropna().tolist()
+        match &= studies[name].isna() if value is None else studies[name].eq(value)
+    texts: Sequence[str] = studies.loc[match, "targets"].dropna().tolist()
     return {Target.parse(text) for each in texts for text in json.loads(each)}
 
 

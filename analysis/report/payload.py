@@ -1,7 +1,7 @@
-"""Everything that the page shows, as plain values that go into JSON.
+"""Everything that is on the page, as plain values that go into JSON.
 
-The texts and tables are rendered here too (``html``): a page that renews itself puts them in its
-place, and draws its charts from the rest.
+The texts and tables are rendered here too (``html``): a live page replaces its own by them, and
+draws its charts from the rest.
 """
 
 from __future__ import annotations
@@ -12,15 +12,13 @@ from typing import Any
 
 from analysis.curves.curve import Curve
 from analysis.figure_data import FigureData
-from analysis.fit.comparisons import Comparison
 from analysis.formatting import units
-from analysis.progress import each
 from analysis.report import findings, provenance, tables
 from analysis.report.bibtex import bibtex
+from analysis.report.page import contents
 from analysis.report.palette import numbered, palette
 from analysis.report.panels import Panel, View, panels
 from analysis.report.pictures import MOST_SHOWN, picture
-from analysis.report.render import contents
 from analysis.report.series import overlay, series
 from results.counts import count
 
@@ -29,47 +27,51 @@ MOST_TRIED = 40_000
 
 
 def payload(
-    material: FigureData, *, title: str | None = None, pictures: bool = False
+    data: FigureData, *, title: str | None = None, pictures: bool = False
 ) -> dict[str, Any]:
     """All of the page; ``analysis.report.page`` makes HTML of it.
 
-    ``pictures``: with a drawing of each panel's chart, there before any script has run.
+    Args:
+        title: the heading, instead of one made of the workloads' names.
+        pictures: also draw each panel's chart, which is displayed before any script has run.
 
     Raises:
         ResultsError: no trials, or none that make a curve.
     """
-    parts = panels(material)
-    looks = numbered([[curve.label for curve in _first(part).curves] for part in parts])
-    published = material.published
-    drawn = list(zip(parts, looks, strict=True)) if pictures else []
-    found: dict[str, Any] = {
+    parts = panels(data)
+    styles = numbered([[curve.label for curve in part.views[0].curves] for part in parts])
+    styled = list(zip(parts, styles, strict=True))
+    content: dict[str, Any] = {
         "title": title or _title(parts),
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
-        "about": _about(material, [curve for part in parts for curve in _first(part).curves]),
-        "tolerance": material.query.tolerance,
+        "about": _about(data, [curve for part in parts for curve in part.views[0].curves]),
+        "tolerance": data.query.tolerance,
         "looks": palette(),
         "most_shown": MOST_SHOWN,
         "panels": [
-            _panel(i, part, look, material.query.baseline)
-            for i, (part, look) in enumerate(zip(parts, looks, strict=True))
+            _panel(i, part, numbers, data.query.baseline)
+            for i, (part, numbers) in enumerate(styled)
         ],
         "pictures": {
-            f"p{i}": picture(_first(part), look)
-            for i, (part, look) in enumerate(each(drawn, "panels drawn", material.progress))
+            f"p{i}": picture(part.views[0], numbers)
+            for i, (part, numbers) in enumerate(
+                data.each(styled if pictures else [], "panels drawn")
+            )
         },
-        "published": [overlay(curve) for curve in published],
-        "experiments": provenance.experiments(material),
-        "environment": provenance.environment(material),
-        "sources": (sources := provenance.sources(material)),
+        "published": [overlay(curve) for curve in data.published],
+        "experiments": provenance.experiments(data),
+        "environment": provenance.environment(data),
+        "sources": (sources := provenance.sources(data)),
         "bibtex": bibtex(provenance.program(), sources),
     }
-    spare(found)
-    found["html"] = contents(found)
-    return found
+    leave_out_trials(content)
+    content["html"] = contents(content)
+    return content
 
 
-def _panel(place: int, panel: Panel, looks: Sequence[int], baseline: str | None) -> dict[str, Any]:
-    order = {curve.label: look for curve, look in zip(_first(panel).curves, looks, strict=True)}
+def _panel(place: int, panel: Panel, styles: Sequence[int], baseline: str | None) -> dict[str, Any]:
+    labels = [curve.label for curve in panel.views[0].curves]
+    order = dict(zip(labels, styles, strict=True))
     views = [_view(f"p{place}v{i}", view, order, baseline) for i, view in enumerate(panel.views)]
     goals = [{"target": view["target"], "view": view["id"], "reason": None} for view in views]
     goals += [
@@ -87,30 +89,26 @@ def _panel(place: int, panel: Panel, looks: Sequence[int], baseline: str | None)
 
 
 def _view(name: str, view: View, order: dict[str, int], baseline: str | None) -> dict[str, Any]:
-    looks = [order.setdefault(curve.label, len(order)) for curve in view.curves]
-    held: list[Comparison | None] = findings.comparisons(view, findings.baseline(view, baseline))
-    shown = [
-        series(curve, found, look) for (curve, found), look in zip(view.pairs, looks, strict=True)
-    ]
-    some = [tables.regimes(view), tables.comparisons(view, held), tables.points(view)]
+    styles = [order.setdefault(curve.label, len(order)) for curve in view.curves]
+    comparisons = findings.comparisons(view, findings.baseline(view, baseline))
+    every = [tables.regimes(view), tables.ratios(view, comparisons), tables.points(view)]
     return {
         "id": name,
         "target": None if view.target is None else str(view.target),
         "recorded": view.recorded,
-        "curves": shown,
-        "findings": findings.findings(view, looks),
-        "compared": findings.compared(held),
-        "warnings": findings.warnings(view, held),
-        "tables": [each for each in some if each["rows"]],
+        "curves": [
+            series(curve, fit, style)
+            for (curve, fit), style in zip(view.pairs, styles, strict=True)
+        ],
+        "findings": findings.findings(view, styles),
+        "compared": findings.compared(comparisons),
+        "warnings": findings.warnings(view, comparisons),
+        "tables": [table for table in every if table["rows"]],
     }
 
 
-def _first(panel: Panel) -> View:
-    return panel.views[0]
-
-
 def _sources(panel: Panel) -> list[str]:
-    named = (curve.group.get("source") for curve in _first(panel).curves)
+    named = (curve.group.get("source") for curve in panel.views[0].curves)
     return list(dict.fromkeys(str(source) for source in named if source is not None))
 
 
@@ -122,11 +120,11 @@ def _title(parts: Sequence[Panel]) -> str:
     return f"How {several} scale with batch size" if names else "Batch size scaling"
 
 
-def _about(material: FigureData, curves: Sequence[Curve]) -> dict[str, Any]:
-    trials = material.trials
+def _about(data: FigureData, curves: Sequence[Curve]) -> dict[str, Any]:
+    trials = data.trials
     times = trials["time"].dropna() if "time" in trials else trials.iloc[:0, 0]
     return {
-        "sources": list(dict.fromkeys(str(source.root) for source in material.sources)),
+        "sources": list(dict.fromkeys(str(source.root) for source in data.sources)),
         "trials": len(trials),
         "studies": int(trials["study"].nunique()) or int(trials["batch_size"].nunique()),
         "reached": int(trials["steps_to_target"].notna().sum()),
@@ -134,21 +132,21 @@ def _about(material: FigureData, curves: Sequence[Curve]) -> dict[str, Any]:
         "dominated": int(trials["stop_reason"].eq("dominated").sum()),
         "first": f"{times.min():%Y-%m-%d}" if len(times) else None,
         "last": f"{times.max():%Y-%m-%d}" if len(times) else None,
-        "where": material.query.where,
+        "where": data.query.where,
         "examples": units(curve.example_unit for curve in curves),
     }
 
 
-def spare(found: dict[str, Any]) -> None:
+def leave_out_trials(content: dict[str, Any]) -> None:
     """Leave the single trials out where they are too many for one page."""
-    searched = [
+    searches = [
         curve["search"]
-        for panel in found["panels"]
+        for panel in content["panels"]
         for view in panel["views"]
         for curve in view["curves"]
         if curve["search"] is not None
     ]
-    many = sum(len(each["rate"]) for search in searched for each in search["tried"])
-    found["spared"] = many if many > MOST_TRIED else None
-    for search in searched if many > MOST_TRIED else ():
+    many = sum(len(each["rate"]) for search in searches for each in search["tried"])
+    content["spared"] = many if many > MOST_TRIED else None
+    for search in searches if many > MOST_TRIED else ():
         search["tried"] = []

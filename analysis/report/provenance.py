@@ -35,19 +35,19 @@ def program() -> str:
         return "unknown"
 
 
-def experiments(material: FigureData) -> list[dict[str, str]]:
+def experiments(data: FigureData) -> list[dict[str, str]]:
     """Each experiment file once, as it was resolved."""
-    studies = material.studies
-    some = studies.loc[studies["experiment_yaml"].notna(), ["experiment", "experiment_yaml"]]
+    studies = data.studies
+    files = studies.loc[studies["experiment_yaml"].notna(), ["experiment", "experiment_yaml"]]
     return [
         {"name": str(name), "yaml": masked(str(text))}
-        for name, text in some.drop_duplicates().itertuples(index=False)
+        for name, text in files.drop_duplicates().itertuples(index=False)
     ]
 
 
-def environment(material: FigureData) -> list[dict[str, str]]:
+def environment(data: FigureData) -> list[dict[str, str]]:
     """What the trials ran on, a line each; several values with the trials of each."""
-    trials = material.trials
+    trials = data.trials
     rows = [
         {"name": name, "text": text}
         for column, name in _COLUMNS.items()
@@ -57,24 +57,23 @@ def environment(material: FigureData) -> list[dict[str, str]]:
     for versions, many in trials["versions"].dropna().value_counts().items():
         for package, number in json.loads(str(versions)).items():
             packages.setdefault(package, Counter())[str(number)] += int(many)
-    rows += [{"name": package, "text": _counted(found)} for package, found in packages.items()]
+    rows += [{"name": package, "text": _counted(counts)} for package, counts in packages.items()]
     rows.append({"name": "results schema", "text": f"version {SCHEMA_VERSION}"})
     rows.append({"name": "this report", "text": f"batchscale {program()}"})
     return rows
 
 
-def sources(material: FigureData) -> list[dict[str, Any]]:
+def sources(data: FigureData) -> list[dict[str, Any]]:
     """The rows of ``sources`` that trials of the report come from."""
-    named = set(material.trials["source"].dropna())
-    frames = [one.sources for one in material.opened]
-    rows = [row for frame in frames for row in frame.to_dict("records")]
-    found = {row["source"]: row for row in rows if row["source"] in named}
+    named = set(data.trials["source"].dropna())
+    rows = [row for opened in data.opened for row in opened.sources.to_dict("records")]
+    used = {row["source"]: row for row in rows if row["source"] in named}
     return [
         {
             name: _text(row.get(name))
             for name in ("source", "citation", "licence", "address", "notes")
         }
-        for row in found.values()
+        for row in used.values()
     ]
 
 
@@ -83,9 +82,8 @@ def _text(value: Any) -> str | None:
 
 
 def _values(cells: pd.Series) -> str:
-    some = cells.dropna()
     counts: Counter[str] = Counter()
-    for value, trials in some.value_counts().items():
+    for value, trials in cells.dropna().value_counts().items():
         text = f"{value:g}" if isinstance(value, (int, float)) else str(value)
         counts[text] += int(trials)
     return _counted(counts)
@@ -95,6 +93,6 @@ def _counted(counts: Counter[str]) -> str:
     if len(counts) == 1:
         return next(iter(counts))
     usual = counts.most_common(_MOST)
-    words = [f"{value} ({count(trials, 'trial')})" for value, trials in usual]
+    texts = [f"{value} ({count(trials, 'trial')})" for value, trials in usual]
     more = len(counts) - len(usual)
-    return ", ".join([*words, f"and {more} more"] if more else words)
+    return ", ".join([*texts, f"and {more} more"] if more else texts)

@@ -10,26 +10,25 @@ from analysis.fit.comparisons import Comparison, ratio_text
 from analysis.fit.knee import COLUMNS
 from analysis.fit.regimes import Interval
 from analysis.formatting import interval, short, units
-from analysis.report import series
-from analysis.report.compact import compact
 from analysis.report.panels import View
+from analysis.report.series import compact, metaparameters
 
 Cell = tuple[str, float | str | None]
-"""What is shown, and what it sorts by (None: last)."""
+"""A text, and what it sorts by (None: last)."""
 
 
 def regimes(view: View) -> dict[str, Any]:
     """A row a curve, an interval a cell."""
     rows: list[list[Cell]] = []
-    for curve, found in view.pairs:
+    for curve, fit in view.pairs:
         label, sizes = curve.label, curve.batch_sizes
         many = f"{min(sizes):,}–{max(sizes):,} ({len(sizes)})"
         cells: list[Cell] = [(label, label), (many, len(sizes)), _whole(curve.trials)]
-        cells += [_interval(getattr(found, name)) if found else ("", None) for name in COLUMNS]
-        cells.append((str(found.best["form"]), None) if found else ("", None))
+        cells += [_interval(getattr(fit, name)) if fit else ("", None) for name in COLUMNS]
+        cells.append((str(fit.best["form"]), None) if fit else ("", None))
         rows.append(cells)
     names = ["curve", "batch sizes", "N", *_named(view), "fitted form"]
-    return _table("Regimes", names, rows, words=("curve", "fitted form"))
+    return _table("Regimes", names, rows, texts=("curve", "fitted form"))
 
 
 def points(view: View) -> dict[str, Any]:
@@ -40,19 +39,19 @@ def points(view: View) -> dict[str, Any]:
     names = ["curve", "batch size", "steps", "last miss", "error bar", _examples(view), "N", "hits",
              "infeasible", "best metaparameters", "trial", "on the edge"]  # fmt: skip
     return _table(
-        "Points", names, rows, words=("curve", "best metaparameters", "trial", "on the edge")
+        "Points", names, rows, texts=("curve", "best metaparameters", "trial", "on the edge")
     )
 
 
-def comparisons(view: View, held: Sequence[Comparison | None]) -> dict[str, Any]:
-    """A row a curve held against a baseline: the ratio of each quantity."""
+def ratios(view: View, comparisons: Sequence[Comparison | None]) -> dict[str, Any]:
+    """A row a curve that is compared with a baseline: the ratio of each quantity."""
     rows: list[list[Cell]] = []
-    for one in held:
-        if one is not None and one.baseline is not None:
-            cells: list[Cell] = [(one.label, one.label), (one.baseline, one.baseline)]
-            rows.append([*cells, *(_ratio(one.ratios[name]) for name in COLUMNS)])
+    for item in comparisons:
+        if item is not None and item.baseline is not None:
+            cells: list[Cell] = [(item.label, item.label), (item.baseline, item.baseline)]
+            rows.append([*cells, *(_ratio(item.ratios[name]) for name in COLUMNS)])
     names = ["curve", "over", *_named(view)]
-    return _table("Ratios", names, rows, words=("curve", "over"))
+    return _table("Ratios", names, rows, texts=("curve", "over"))
 
 
 def _examples(view: View) -> str:
@@ -65,13 +64,13 @@ def _named(view: View) -> list[str]:
 
 
 def _table(
-    caption: str, names: Sequence[str], rows: list[list[Cell]], *, words: Sequence[str]
+    caption: str, names: Sequence[str], rows: list[list[Cell]], *, texts: Sequence[str]
 ) -> dict[str, Any]:
     """Columns where no row has anything are left out."""
     full = [i for i in range(len(names)) if any(row[i][0] for row in rows)]
     return {
         "caption": caption,
-        "columns": [{"name": names[i], "text": names[i] in words} for i in full],
+        "columns": [{"name": names[i], "text": names[i] in texts} for i in full],
         "rows": [[[row[i][0], compact(row[i][1])] for i in full] for row in rows],
     }
 
@@ -87,34 +86,33 @@ def _number(number: float | None) -> Cell:
     return (f"{number:,.0f}" if float(number).is_integer() else short(number)), number
 
 
-def _interval(found: Interval) -> Cell:
-    ends = (found.value, found.low, found.high)
+def _interval(quantity: Interval) -> Cell:
+    ends = (quantity.value, quantity.low, quantity.high)
     return interval(*ends), next((end for end in ends if end is not None), None)
 
 
-def _ratio(found: Interval) -> Cell:
-    ends = (found.value, found.low, found.high)
-    at = next((end for end in ends if end is not None), None)
-    return (ratio_text(found) if found.low is not None or found.high is not None else "open"), at
+def _ratio(ratio: Interval) -> Cell:
+    text, first = _interval(ratio)
+    return text if text == "open" else ratio_text(ratio), first
 
 
 def _point(point: Point) -> list[Cell]:
     bar = point.bar
-    told = ""
+    ends = ""
     if bar is not None and bar[1] != bar[0]:
-        told = f"[{short(bar[0])}, {short(bar[1]) if bar[1] != float('inf') else '∞'}]"
+        ends = f"[{short(bar[0])}, {short(bar[1]) if bar[1] != float('inf') else '∞'}]"
     steps: Cell = ("not reached", None) if point.steps is None else _number(point.steps)
     share = point.infeasible / point.ran if point.ran else None
     return [
         _whole(point.batch_size),
         steps,
         _number(point.last_miss),
-        (told, bar[0] if bar else None),
+        (ends, bar[0] if bar else None),
         _number(None if point.steps is None else point.steps * point.batch_size),
         _whole(point.trials),
         _whole(point.hits),
         ("" if share is None or point.runs else f"{share:.0%}", share),
-        (series.words(point), None),
+        (metaparameters(point), None),
         (point.trial or "", None),
         ("; ".join(edge.text for edge in point.edges), None),
     ]

@@ -9,7 +9,7 @@ import typer
 
 from batchscale.cli.kinds import chosen_kind
 from batchscale.cli.options import Results, Where
-from batchscale.output.progress import Told
+from batchscale.output.progress import ProgressLines
 from results.counts import count
 
 if TYPE_CHECKING:
@@ -38,7 +38,9 @@ def import_(
     from batchscale import api
 
     importer, options = chosen_kind(ctx)
-    done = api.take_in(importer, path, results=results, progress=Told(_imported), **options)
+    done = api.take_in(
+        importer, path, results=results, progress=ProgressLines(_imported), **options
+    )
     for what, why in done.refused[:_REFUSALS]:
         print(f"left out {what}: {why}", file=sys.stderr)
     if len(done.refused) > _REFUSALS:
@@ -85,7 +87,7 @@ def export(
 
     exporter, options = chosen_kind(ctx)
     done = exchange.export(
-        exporter, source, output=output, where=where, progress=Told(_exported), **options
+        exporter, source, output=output, where=where, progress=ProgressLines(_exported), **options
     )
     what = f"{count(done.trials, 'trial')} with {count(done.measurements, 'measurement')}"
     if done.changed == done.trials:

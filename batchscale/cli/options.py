@@ -1,14 +1,19 @@
-"""The options that commands share, and how their texts are read."""
+"""The options that several commands have, and how their texts are read."""
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
 from batchscale.output.tables import Format
+
+if TYPE_CHECKING:
+    from analysis.figure_data import Query
 
 SOURCE = "A results folder or URI, `published`, `own`, or a CSV or Parquet file of your own."
 
@@ -22,7 +27,7 @@ Results = Annotated[
         help="The results folder. Else $BATCHSCALE_RESULTS, else results/runs.",
     ),
 ]
-TargetOption = Annotated[
+Target = Annotated[
     str | None,
     typer.Option(
         "--target",
@@ -65,66 +70,13 @@ Estimator = Annotated[
         "Else what the experiment says.",
     ),
 ]
-SearchOption = Annotated[
+Search = Annotated[
     str,
     typer.Option(
         "--search",
         metavar="present|all",
         help="Which searches of a study count: its latest alone, or all that are recorded.",
     ),
-]
-Width = Annotated[
-    str | None,
-    typer.Option(
-        "--width",
-        metavar="WIDTH",
-        help="column (3.4 inches), two-columns (7), slide (10, larger type), or inches. Else one "
-        "column, or two where the figure needs them.",
-    ),
-]
-Style = Annotated[
-    str | None,
-    typer.Option(
-        "--style",
-        metavar="FILE",
-        help="A matplotlib style sheet, or the name of one: what it sets wins.",
-    ),
-]
-Under = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--under",
-        metavar="BUDGET",
-        help='What trials had within a budget: "5000 steps", "10 epochs" or "1e6 examples". '
-        "Give it once a budget.",
-    ),
-]
-Definition = Annotated[
-    str | None,
-    typer.Option(
-        "--definition",
-        metavar="NAME",
-        help="Also the critical batch size as others define it: zhang2024 or mccandlish2018.",
-    ),
-]
-LawOption = Annotated[
-    str | None,
-    typer.Option(
-        "--law",
-        metavar="COLUMN",
-        help="Also the critical batch size as a power of this column, across curves: width, or "
-        "target.",
-    ),
-]
-Params = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--param", metavar="KEY=VALUE", help="A metaparameter, or a field of the workload."
-    ),
-]
-Fields = Annotated[
-    list[str] | None,
-    typer.Option("--param", metavar="KEY=VALUE", help="A field of the workload."),
 ]
 Device = Annotated[
     str | None, typer.Option("--device", help="cpu or cuda. Else a GPU where there is one.")
@@ -134,8 +86,59 @@ Json = Annotated[bool, typer.Option("--json", help="The same as --format json.")
 Out = Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", help="Write here.")]
 
 
-def chosen(format: Format, json: bool) -> Format:
-    """The format asked for: ``--json`` is ``--format json``."""
+def _query(
+    sources: Sources,
+    target: Target = None,
+    where: Where = None,
+    by: By = None,
+    baseline: Baseline = None,
+    tolerance: Tolerance = 0.2,
+    estimator: Estimator = None,
+    search: Search = "present",
+) -> Query:
+    """The options that make a query, each declared once."""
+    from analysis.figure_data import Query
+
+    return Query(
+        sources=sources, target=target, where=where, by=columns(by), baseline=baseline,
+        tolerance=tolerance, estimator=estimator, search=search,
+    )  # fmt: skip
+
+
+def with_query(*, sources: bool = True) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of ``_query`` in the place of its parameter ``query``.
+
+    Args:
+        sources: whether the command gets the argument SOURCE too.
+    """
+    options = inspect.signature(_query, eval_str=True, locals={"Query": object}).parameters
+    names = [name for name in options if sources or name != "sources"]
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        hints = get_type_hints(command, localns={"Query": object}, include_extras=True)
+        parameters: list[inspect.Parameter] = []
+        for name, parameter in inspect.signature(command).parameters.items():
+            if name == "query":
+                parameters += [options[name] for name in names]
+            else:
+                parameters.append(parameter.replace(annotation=hints[name]))
+
+        @wraps(command)
+        def run(**values: Any) -> None:
+            given = {name: values.pop(name) for name in names}
+            command(query=_query(**{"sources": (), **given}), **values)
+
+        run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
+        )
+        run.__annotations__ = {}
+        return run
+
+    return decorate
+
+
+def output_format(format: Format, json: bool) -> Format:
+    """``--json`` is ``--format json``."""
     return "json" if json else format
 
 
@@ -153,15 +156,15 @@ def assignments(texts: Sequence[str], option: str) -> dict[str, Any]:
     from batchscale.output.errors import CommandError
     from experiments.config.yaml_lines import read
 
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
             raise CommandError(
                 f"{option} {text} is not KEY=VALUE", hint=f"for example: {option} learning_rate=0.1"
             )
-        found[key.strip()] = read(value, option)[0]
-    return found
+        values[key.strip()] = read(value, option)[0]
+    return values
 
 
 def seconds(text: str) -> float:

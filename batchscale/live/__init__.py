@@ -1,1 +1,1 @@
-"""The page of a sweep that runs: what it shows (`watch`), and how it is served (`server`)."""
+"""The live page of a sweep: `watch` computes what is on it, `server` serves it."""

@@ -1,4 +1,4 @@
-"""Serves the page and its state, and nothing else: to read, to this machine unless told otherwise.
+"""Serves the page and its state, read-only, and to this machine alone unless another host is given.
 
 A page of another site must not read results through the reader's browser: on loopback the host that
 a request names has to be this machine, whatever name an attacker's server gives it.
@@ -14,13 +14,13 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from batchscale.live.shown import Answer, Shown
+from batchscale.live.content import Answer, Content
 from batchscale.output.errors import CommandError, one_line
 
 STATE = "/state.json"
 PORT = 8080
-_TRIED = 100
-"""Ports from ``PORT`` on that are tried."""
+_PORTS = 100
+"""How many ports from ``PORT`` on are tried."""
 _SECONDS = 30.0
 """A connection that is silent for so long is closed."""
 _HEADERS = {
@@ -36,7 +36,7 @@ _HEADERS = {
 
 
 class Server(ThreadingHTTPServer):
-    """Answers from ``shown``; closed by ``server_close``.
+    """Answers from ``content``; closed by ``server_close``.
 
     ``port`` None is the first free one from ``PORT`` on, 0 any free one.
 
@@ -46,20 +46,20 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, shown: Shown, host: str = "127.0.0.1", port: int | None = None) -> None:
-        self.shown = shown
+    def __init__(self, content: Content, host: str = "127.0.0.1", port: int | None = None) -> None:
+        self.content = content
         self.host = host
         address = _address(host)
         self.address_family = address[0]
         self.loopback = ipaddress.ip_address(address[1]).is_loopback
-        wanted = range(PORT, PORT + _TRIED) if port is None else [port]
+        wanted = range(PORT, PORT + _PORTS) if port is None else [port]
         for number in wanted:
             try:
                 super().__init__((address[1], number), Handler)
             except OSError as error:
                 if error.errno == errno.EADDRINUSE and number != wanted[-1]:
                     continue
-                raise _refused(host, number, error, told=port is not None) from error
+                raise _refused(host, number, error, given=port is not None) from error
             return
 
     @property
@@ -94,7 +94,7 @@ class Server(ThreadingHTTPServer):
         self.server_name, self.server_port = self.host, self.port
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
-        """A reader that went away is none; anything else is a line."""
+        """A reader that disconnects is no error; anything else is printed as one line."""
         error = sys.exception()
         if error is not None and not isinstance(error, OSError):
             print(f"error: {one_line(error)}", file=sys.stderr)
@@ -113,24 +113,24 @@ class Handler(BaseHTTPRequestHandler):
         """The page, its state, or what is wrong with the request."""
         hosts = self.headers.get_all("Host", [])
         if len(hosts) != 1 or not self.server.allows(hosts[0]):
-            return self._plain(HTTPStatus.FORBIDDEN, "this host is not served here")
+            return self._plain(HTTPStatus.FORBIDDEN, "requests for this host are refused")
         path = self.path.partition("?")[0]
         if path == "/":
-            return self._answer(self.server.shown.page)
+            return self._answer(self.server.content.page)
         if path == STATE:
-            return self._answer(self.server.shown.state)
+            return self._answer(self.server.content.state)
         return self._plain(HTTPStatus.NOT_FOUND, "there is / and /state.json")
 
     do_HEAD = do_GET  # noqa: N815
 
     def _refuse(self) -> None:
-        self._plain(HTTPStatus.METHOD_NOT_ALLOWED, "it is only to read", Allow="GET, HEAD")
+        self._plain(HTTPStatus.METHOD_NOT_ALLOWED, "this page is read-only", Allow="GET, HEAD")
 
     do_POST = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = do_TRACE = do_CONNECT = _refuse  # noqa: N815
 
     def _answer(self, answer: Answer) -> None:
-        known = [tag.strip() for tag in self.headers.get("If-None-Match", "").split(",")]
-        if answer.tag in known:
+        tags = [tag.strip() for tag in self.headers.get("If-None-Match", "").split(",")]
+        if answer.tag in tags:
             return self._send(HTTPStatus.NOT_MODIFIED, b"", {"ETag": answer.tag})
         headers = {"Content-Type": answer.kind, "ETag": answer.tag}
         return self._send(HTTPStatus.OK, answer.body, headers)
@@ -152,23 +152,23 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Requests are not news."""
+        """Requests are not logged."""
 
 
 def _address(host: str) -> tuple[socket.AddressFamily, str]:
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         raise CommandError(
             f"--host {host} is no address of this machine",
             hint="127.0.0.1 for this machine alone, 0.0.0.0 for every network it is in",
         ) from None
-    family, _, _, _, address = found[0]
+    family, _, _, _, address = addresses[0]
     return family, str(address[0])
 
 
-def _refused(host: str, port: int, error: OSError, *, told: bool) -> CommandError:
-    if error.errno == errno.EADDRINUSE and told:
+def _refused(host: str, port: int, error: OSError, *, given: bool) -> CommandError:
+    if error.errno == errno.EADDRINUSE and given:
         return CommandError(
             f"port {port} of {host} is in use", hint="another --port, or none: a free one is taken"
         )

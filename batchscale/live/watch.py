@@ -1,8 +1,8 @@
-"""Follows a results folder: one thread that looks every few seconds whether its files have changed,
-and computes again what depends on them. It writes nothing.
+"""Follows a results folder: one thread that checks every few seconds whether its files have
+changed, and computes again what depends on them. It writes nothing.
 
-Trials that come in change everything; claims that are renewed change the status alone. What is
-computed takes a quarter of a processor at most: the sweep beside it comes first.
+New trials change everything; renewed claims change the status alone. The computation takes a
+quarter of a processor at most: the sweep on the same machine comes first.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import results
-from batchscale.live.progress import nothing, progress
-from batchscale.live.shown import Payload, Shown
+from batchscale.live.content import Content, Payload
+from batchscale.live.status import nothing, progress
 from batchscale.output.errors import CommandError, one_line
 from experiments.records.status import status
 from results.errors import ResultsError
@@ -30,13 +30,13 @@ from results.storage.dataset import retrying
 from results.storage.location import Location
 
 NAME = "batchscale-watch"
-"""Of the thread."""
+"""The thread's."""
 EVERY = 2.0
-"""Seconds between two looks at the folder."""
+"""Seconds between two checks of the folder."""
 _EVERY_REMOTE = 15.0
 """At an object store, where a listing costs."""
 _RENEWED = 10.0
-"""Seconds after which the status is asked again where there are claims: they fall free by time."""
+"""Seconds after which the status is computed again where there are claims: they expire."""
 _AGAIN = 30.0
 """Seconds after which what failed is tried again, though no file has changed."""
 _SHARE = 0.25
@@ -46,17 +46,19 @@ Files = tuple[tuple[str, int, float], ...]
 
 
 class Watch:
-    """Keeps ``shown`` up to date, in a thread of its own from ``start`` to ``stop``.
+    """Keeps ``content`` up to date, in a separate thread from ``start`` to ``stop``.
 
-    ``make`` computes the payload from results that were just opened; None where they hold too
-    little. ``say`` is told each new error in a line.
+    Args:
+        make: computes the payload from results that were just opened; None where they hold too
+            little.
+        say: called with a line for each new error.
     """
 
     def __init__(
         self,
         source: str | Path | Location,
         make: Callable[[Results], Payload | None],
-        shown: Shown,
+        content: Content,
         *,
         say: Callable[[str], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -64,18 +66,18 @@ class Watch:
     ) -> None:
         self._location = Location.of(source)
         self.source = self._location.root
-        self._make, self._shown, self._clock, self._spent = make, shown, clock, spent
+        self._make, self._content, self._clock, self._spent = make, content, clock, spent
         self._say = say
         self._every = EVERY if self._location.local else _EVERY_REMOTE
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=NAME, daemon=True)
-        self._found: Results | None = None
-        self._status = shown.status
+        self._results: Results | None = None
+        self._status = content.status
         self._seen: Files = ()
-        """The dataset that the status is of."""
+        """The files that the status was computed from."""
         self._claims: Files = ()
         self._drawn: Files = ()
-        """The dataset that the payload is of."""
+        """The files that the payload was computed from."""
         self._due = {"status": -_NEVER, "payload": _NEVER}
         """When each is computed again though nothing has changed."""
         self._rest = -_NEVER
@@ -83,18 +85,18 @@ class Watch:
         self._errors: dict[str, str] = {}
 
     def start(self) -> None:
-        """Begin to look."""
+        """Begin to watch."""
         self._thread.start()
 
     def stop(self, patience: float = 2.0) -> bool:
-        """Look no more; whether the thread has ended in time."""
+        """Stop watching; whether the thread has ended in time."""
         self._stopping.set()
         if self._thread.ident is not None:
             self._thread.join(patience)
         return not self._thread.is_alive()
 
-    def look(self) -> None:
-        """Compute again what has changed, if it is time to. No error leaves it."""
+    def update(self) -> None:
+        """Compute again what has changed, if it is due. It raises no error."""
         now = self._clock()
         data: Files | None = None
         claims: Files = ()
@@ -102,57 +104,57 @@ class Watch:
             claims = self._files(CLAIMS, suffix=".json")
             data = self._files(*SCHEMAS, suffix=".parquet")
         if data is None:
-            self._tell()
+            self._publish()
             return
         same = (data, claims) == (self._seen, self._claims)
         if not (data and same) or now >= self._due["status"]:
             changed, self._seen, self._claims = data != self._seen, data, claims
             with self._part("status"):
                 self._renew(changed)
-            self._tell()
+            self._publish()
         changed = data != self._drawn or now >= self._due["payload"]
         if data and changed and now >= self._rest:
             began, self._drawn = self._spent(), data
-            self._tell(computing=True)
+            self._publish(computing=True)
             with self._part("payload"):
                 self._compute()
             spent = self._spent() - began
             self._rest = self._clock() + max(self._every, spent * (1 / _SHARE - 1))
-            self._tell()
+            self._publish()
 
     def _renew(self, changed: bool) -> None:
         """The status; results are opened again if their files have changed."""
         self._due["status"] = self._clock() + _RENEWED if self._claims else _NEVER
         if not self._seen:
-            self._found = None
+            self._results = None
             self._status = self._empty()
             return
         if changed:
-            self._found = None
+            self._results = None
         renewed = {Path(name).stem: modified for name, _, modified in self._claims}
-        told, studies = retrying(self._ask)
-        self._status = progress(self.source, told, studies, renewed)
+        state, studies = retrying(self._read)
+        self._status = progress(self.source, state, studies, renewed)
 
-    def _ask(self) -> Any:
-        found, self._found = self._found, None
-        found = found or results.open(self._location)
-        told = status(found)
-        self._found = found
-        return told, found.studies
+    def _read(self) -> Any:
+        opened, self._results = self._results, None
+        opened = opened or results.open(self._location)
+        state = status(opened)
+        self._results = opened
+        return state, opened.studies
 
     def _compute(self) -> None:
         """The payload."""
         self._due["payload"] = _NEVER
 
         def make() -> Payload | None:
-            found, self._found = self._found, None
-            payload = self._make(found or results.open(self._location))
-            self._found = found
+            opened, self._results = self._results, None
+            payload = self._make(opened or results.open(self._location))
+            self._results = opened
             return payload
 
         payload = retrying(make)
         if payload is not None:
-            self._shown.show(payload)
+            self._content.set_payload(payload)
 
     def _empty(self) -> dict[str, Any]:
         """The status where there is no file of any table.
@@ -161,18 +163,18 @@ class Watch:
             ResultsError: there were some, or the folder is none of ours.
         """
         if self._drawn:
-            raise ResultsError(f"{self.source} holds nothing any more; shown is what was read last")
+            raise ResultsError(f"{self.source} is empty now; the page keeps what was read last")
         if not self._location.empty():
             self._location.require()
         return nothing(self.source, f"Waiting for a sweep: there is nothing in {self.source} yet.")
 
     @contextmanager
     def _part(self, name: str) -> Iterator[None]:
-        """Whatever goes wrong in it is shown, and tried again later."""
+        """An error in it is displayed on the page, and the part is tried again later."""
         try:
             yield
         except FileNotFoundError:
-            self._due[name] = self._clock()  # files keep moving: at the next look
+            self._due[name] = self._clock()  # files are being merged: at the next update
         except Exception as error:
             clear = isinstance(error, ResultsError | CommandError)
             hint = getattr(error, "hint", None)
@@ -182,16 +184,16 @@ class Watch:
                 self._say(line)
             self._errors[name] = line
             self._due[name] = self._clock() + _AGAIN
-            self._found = None
+            self._results = None
         else:
             self._errors.pop(name, None)
 
-    def _tell(self, *, computing: bool = False) -> None:
+    def _publish(self, *, computing: bool = False) -> None:
         error = next(iter(self._errors.values()), None)
-        told = {**self._status, "error": error, "computing": computing}
-        if told != {**self._shown.status, "time": told["time"]}:
+        status = {**self._status, "error": error, "computing": computing}
+        if status != {**self._content.status, "time": status["time"]}:
             now = datetime.now(UTC).isoformat(timespec="seconds")
-            self._shown.tell({**told, "time": now})
+            self._content.set_status({**status, "time": now})
 
     def _files(self, *folders: str, suffix: str) -> Files:
         return tuple(
@@ -201,10 +203,10 @@ class Watch:
         )
 
     def _run(self) -> None:
-        # Of Linux: a priority is a thread's own there. Elsewhere all have the same.
+        # Only on Linux does a thread have a priority of its own.
         if sys.platform == "linux":
             with suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
         while not self._stopping.is_set():
-            self.look()
+            self.update()
             self._stopping.wait(self._every)

@@ -1,7 +1,7 @@
 """A running sweep on the screen: a live panel on a terminal, else a plain line every ten seconds.
 
-It is an observer of `experiments.scheduling.events`. What it shows goes to stderr, so that stdout
-holds the result alone. `Progress` (the numbers) knows nothing of the screen.
+It is an observer of `experiments.scheduling.events`. It prints to stderr, so that stdout holds the
+result alone. `Tally` has the numbers.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 _PLAIN_SECONDS = 10.0
 _STAGE_SECONDS = 2.0
-"""After which a stage is said: what ends sooner needs no line."""
+"""After which a stage is printed: one that ends sooner needs no line."""
 _TICK_SECONDS = 0.5
 _RATE_SECONDS = 20.0
-"""What is trained a second is that of the last while."""
+"""Speeds are averages over so long."""
 _LEAST_SECONDS = 0.5
-"""Over less than this nothing is said: the driver hears of many steps at once."""
-_SHOWN_PACKS = 6
+"""Over less than this no speed is known: many steps are reported at once."""
+_MOST_PACKS = 6
 _ORDER = ("target", "budget", "dominated", "diverged", "error")
 _WORDS = {
     "target": "reached",
@@ -148,17 +148,8 @@ class Tally:
         """Trials that this run finishes a second."""
         return self.finished / self.seconds if self.seconds > 0 else 0.0
 
-    @property
-    def steps_a_second(self) -> float:
-        """Of all trials together, in the last while."""
-        return self._per_second(1)
-
-    @property
-    def examples_a_second(self) -> float:
-        """Likewise."""
-        return self._per_second(2)
-
     def _per_second(self, column: int) -> float:
+        """Of all trials together, over the last ``_RATE_SECONDS``."""
         if not self._marks:
             return 0.0
         first, now = self._marks[0], (self.clock(), self.steps, self.examples)
@@ -172,14 +163,12 @@ class Tally:
         plans = [study.planned for study in self.studies.values()]
         units = {plan.example_unit for plan in plans}
         unit = units.pop() if len(units) == 1 else "example"
-        found = [
-            f"{_number(self.steps_a_second)} steps/s",
-            f"{_number(self.examples_a_second)} {unit}s/s",
-        ]
+        steps, examples = self._per_second(1), self._per_second(2)
+        speed = [f"{_number(steps)} steps/s", f"{_number(examples)} {unit}s/s"]
         tokens = {plan.tokens_per_example for plan in plans}
         if len(tokens) == 1 and (each := tokens.pop()):
-            found.append(f"{_number(each * self.examples_a_second)} tokens/s")
-        return found
+            speed.append(f"{_number(each * examples)} tokens/s")
+        return speed
 
 
 class Display:
@@ -200,7 +189,7 @@ class Display:
         )
         self._said = clock()
         self._staged = (clock(), "")
-        """When the present stage began, and what has been said of it."""
+        """When the present stage began, and what was printed of it."""
         self._failed: list[str] = []
         self._last = ""
         self._lock = threading.RLock()
@@ -214,7 +203,7 @@ class Display:
         return self
 
     def _tick(self) -> None:
-        """Without a terminal: what is due is said while nothing happens, too."""
+        """Without a terminal: print what is due while no event comes, too."""
         while not self._over.wait(_TICK_SECONDS):
             with self._lock:
                 self.say_what_is_due()
@@ -239,7 +228,7 @@ class Display:
     def _take(self, event: events.Event) -> None:
         before = self.tally.steps > 0, self.tally.finished > 0
         self.tally.take(event)
-        # The first step and the first trial that ends are said when they come.
+        # The first step and the first trial that ends are printed at once.
         news = before != (self.tally.steps > 0, self.tally.finished > 0)
         if not isinstance(event, events.PackFinished):
             for text in self._failed:
@@ -260,7 +249,7 @@ class Display:
                     f"{_reached(event.reached, event.studies)}"
                 )
             case events.PackFinished(error=str(error)):
-                # Held until the sweep goes on: an error that ends it says so itself.
+                # Kept until the sweep goes on: an error that ends it is printed by itself.
                 self._failed.append(f"a pack of {self._label(event.study)} failed: {error}")
             case _:
                 pass
@@ -309,8 +298,8 @@ class Display:
         self.console.print(text, markup=False, soft_wrap=True)
 
     def _label(self, study: str) -> str:
-        known = self.tally.studies.get(study)
-        return known.planned.label if known else study
+        entry = self.tally.studies.get(study)
+        return entry.planned.label if entry else study
 
     def _panel(self) -> Group:
         from rich.console import Group
@@ -334,7 +323,7 @@ class Display:
         now = Text(self._stage or ", ".join(tally.speed()), "dim")
         rows = Table.grid(padding=(0, 2))
         running = sorted(tally.packs.values(), key=lambda pack: pack.pack)
-        for pack in running[:_SHOWN_PACKS]:
+        for pack in running[:_MOST_PACKS]:
             at = tally.at.get(pack.pack)
             study = tally.studies.get(pack.study)
             of = f" of {study.planned.budget_steps:,}" if study else ""
@@ -345,8 +334,8 @@ class Display:
                 Text(f"step {at.step:,}{of}" if at else "starting"),
                 Text(f"best {at.metric:.4g}" if at and at.metric is not None else ""),
             )
-        if len(running) > _SHOWN_PACKS:
-            rows.add_row(Text(f"and {count(len(running) - _SHOWN_PACKS, 'more pack')}", "dim"))
+        if len(running) > _MOST_PACKS:
+            rows.add_row(Text(f"and {count(len(running) - _MOST_PACKS, 'more pack')}", "dim"))
         return Group(top, counts, now, rows)
 
 

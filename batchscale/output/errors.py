@@ -1,4 +1,4 @@
-"""What went wrong, said once: one line, a hint, and the traceback only of the user's own code.
+"""Errors on the terminal: one line, a hint, and a traceback of the user's own code alone.
 
 Exit status: 0; 1 a clear error; 2 wrong usage; 3 finished, some trials failed; 130 interrupted.
 """
@@ -18,7 +18,7 @@ ERROR, USAGE, FAILED_TRIALS, INTERRUPTED = 1, 2, 3, 130
 
 
 class CommandError(ClearError):
-    """A clear error of the front door itself: one line, and a hint."""
+    """A clear error of the public interface itself: one line, and a hint."""
 
 
 def report(
@@ -56,13 +56,13 @@ def report(
             put(text.rstrip("\n"))
         say(str(error), hint)
         return ERROR
-    own = None if debug else user_frames(error)
-    if own is not None:
-        put(own.rstrip("\n"))
-    if isinstance(error, OSError) and error.strerror and own is None:
+    frames = None if debug else user_frames(error)
+    if frames is not None:
+        put(frames.rstrip("\n"))
+    if isinstance(error, OSError) and error.strerror and frames is None:
         say(f"{error.strerror}{f': {error.filename}' if error.filename else ''}", hint)
         return ERROR
-    if own is not None:
+    if frames is not None:
         say(
             one_line(error),
             f"the same again: {reproduce}"

@@ -1,4 +1,4 @@
-"""Commands that take long say how far they are, on stderr."""
+"""How far a long command is, on stderr."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Any
 _SECONDS = 10.0
 
 
-class Told:
-    """Says every ten seconds what it is called with, in ``words`` of its own."""
+class ProgressLines:
+    """Prints what it is called with, at most every ten seconds."""
 
-    def __init__(self, words: Callable[[Any], str] = str) -> None:
-        self._words = words
-        self._said = time.monotonic()
+    def __init__(self, text: Callable[[Any], str] = str) -> None:
+        self._text = text
+        self._printed = time.monotonic()
 
     def __call__(self, done: Any) -> None:
-        if time.monotonic() - self._said >= _SECONDS:
-            self._said = time.monotonic()
-            print(self._words(done), file=sys.stderr, flush=True)
+        if time.monotonic() - self._printed >= _SECONDS:
+            self._printed = time.monotonic()
+            print(self._text(done), file=sys.stderr, flush=True)
 
 
 class Stages:
-    """Says what begins: on a terminal in one line that goes away, else a line each."""
+    """Shows which part of a command begins: on a terminal in one line, else in a line each."""
 
     def __init__(self) -> None:
         from rich.console import Console

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analysis import formatting
 from analysis.fit.knee import COLUMNS
+from analysis.formatting import interval, units
 from batchscale.output.tables import Format, as_json, render, text
 
 _DEFINED = "critical_batch_size_"
-"""Before the name of another's definition: a column of its own."""
+"""Begins the column of a further definition."""
 _OTHERS = {
     "against",
     "law",
@@ -29,7 +30,7 @@ _OTHERS = {
 }
 _ALWAYS = ("optimizer",)
 _IMPLIED = ("source", "dataset", "model")
-"""What the other columns often tell already: a note does not repeat it then."""
+"""What the other columns often imply: a note does not repeat it then."""
 _POINTS = {
     "run": "",
     "minimum": ", each point the best of N",
@@ -44,33 +45,31 @@ def regimes(curves: Sequence[Curve], format: Format) -> str:
     """The text of ``batchscale regimes``. JSON is what the API returns; infinities, which
     it lacks, are text."""
     if format == "json":
-        import json
-
-        return (
-            json.dumps(as_json(list(curves)), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-        )
-    groups = group_columns(curves)
+        plain = as_json(list(curves))
+        return json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     if format == "csv":
         return render([_flat(curve) for curve in curves], "csv")
-    shown = [
+    answers = {*_OTHERS, *_quantities(curves[0])}
+    groups = [n for n in dict.fromkeys(n for curve in curves for n in curve) if n not in answers]
+    columns = [
         name
         for name in groups
         if name in _ALWAYS or len({text(curve.get(name)) for curve in curves}) > 1
     ]
-    unit = formatting.units(curve["example_unit"] for curve in curves)
-    rows = [_row(curve, shown, unit) for curve in curves]
+    unit = units(curve["example_unit"] for curve in curves)
+    rows = [_row(curve, columns, unit) for curve in curves]
     targets = {curve["target"] for curve in curves}
     if len(targets) > 1:
         rows = [{"target": text(c["target"]), **row} for c, row in zip(curves, rows, strict=True)]
     table = render(rows, format)
     if format != "table":
         return table
-    same = [_words(name, curves[0].get(name)) for name in groups if name not in shown]
+    same = [_pair(name, curves[0].get(name)) for name in groups if name not in columns]
     cells = "".join(cell for row in rows for cell in row.values())
     ends = "; ≥ and ≤: bounded, not reached" if "≥" in cells or "≤" in cells else ""
     points = _POINTS[curves[0]["estimator"]] if any(c["trials"] > 1 for c in curves) else ""
-    each = "" if len(targets) > 1 else f"target {curves[0]['target'] or 'of the source'}"
-    head = ", ".join(filter(None, [*same, each]))
+    target = "" if len(targets) > 1 else f"target {curves[0]['target'] or 'of the source'}"
+    head = ", ".join(filter(None, [*same, target]))
     lines = [
         *([head] if head else []),
         f"{curves[0]['level']:.0%} intervals, tolerance {curves[0]['tolerance']:g}{points}{ends}"
@@ -78,22 +77,16 @@ def regimes(curves: Sequence[Curve], format: Format) -> str:
         "",
         table.rstrip("\n"),
         *_sentences(curves),
-        *_notes(curves, shown),
+        *_notes(curves, columns),
     ]
     return "\n".join(lines) + "\n"
 
 
-def group_columns(curves: Sequence[Curve]) -> list[str]:
-    """What tells the curves apart: all keys but the answers."""
-    names = dict.fromkeys(name for curve in curves for name in curve)
-    return [name for name in names if name not in _OTHERS and name not in quantities(curves[0])]
-
-
-def quantities(curve: Curve) -> list[str]:
-    """The keys of ``curve`` that hold an interval; another's definition follows our own."""
-    others = [name for name in curve if name.startswith(_DEFINED)]
+def _quantities(curve: Curve) -> list[str]:
+    """The keys of ``curve`` that hold an interval; further definitions follow the usual one."""
+    further = [name for name in curve if name.startswith(_DEFINED)]
     at = COLUMNS.index("critical_batch_size") + 1
-    return [*COLUMNS[:at], *others, *COLUMNS[at:]]
+    return [*COLUMNS[:at], *further, *COLUMNS[at:]]
 
 
 def _cell(curve: Curve, name: str) -> str:
@@ -102,46 +95,37 @@ def _cell(curve: Curve, name: str) -> str:
     return "own" if name == "source" and value is None else text(value)
 
 
-def label(curve: Curve, shown: Sequence[str]) -> str:
+def _label(curve: Curve, columns: Sequence[str]) -> str:
     """``sgd``, ``sgd, width 64``: a curve's name among the others."""
-    told = [n for n in shown if _cell(curve, n)]
-    parts = [_cell(curve, n) if n in _ALWAYS else f"{n} {_cell(curve, n)}" for n in told]
-    return ", ".join(part for part in parts if part) or "the curve"
+    cells = {name: _cell(curve, name) for name in columns}
+    parts = [cell if name in _ALWAYS else f"{name} {cell}" for name, cell in cells.items() if cell]
+    return ", ".join(parts) or "the curve"
 
 
-def interval(quantity: Mapping[str, float | None]) -> str:
-    """``64 [48, 90]`` where it is reached; ``≥ 48`` or ``≤ 90`` where it is bounded."""
-    return formatting.interval(quantity["value"], quantity["low"], quantity["high"])
-
-
-def _words(name: str, value: Any) -> str:
+def _pair(name: str, value: Any) -> str:
     """``workload digits-mlp``; a technique as its own pairs; nothing for a null."""
     if name == "technique" and isinstance(value, str):
-        import json
-
         return ", ".join(f"{key} {text(item)}" for key, item in json.loads(value).items())
     return f"{name.replace('_', ' ')} {text(value)}" if text(value) else ""
 
 
-def _row(curve: Curve, shown: Sequence[str], unit: str) -> dict[str, str]:
+def _row(curve: Curve, columns: Sequence[str], unit: str) -> dict[str, str]:
     sizes = curve["batch_sizes"]
-    return {
-        **{name: _cell(curve, name) for name in shown},
+    row = {
+        **{name: _cell(curve, name) for name in columns},
         "batch_sizes": f"{text(min(sizes))}–{text(max(sizes))} ({len(sizes)})" if sizes else "",
         "N": text(curve["trials"]),
-        **{_named(name, unit): interval(curve[name]) for name in quantities(curve)},
     }
-
-
-def _named(quantity: str, unit: str) -> str:
-    """``min_images`` of ``min_examples``."""
-    return f"min_{unit}" if quantity == "min_examples" else quantity
+    for name in _quantities(curve):
+        title = f"min_{unit}" if name == "min_examples" else name
+        row[title] = interval(*(curve[name][end] for end in ("value", "low", "high")))
+    return row
 
 
 def _flat(curve: Curve) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in curve.items():
-        if name in quantities(curve):
+        if name in _quantities(curve):
             flat |= {
                 name: value["value"],
                 f"{name}_low": value["low"],
@@ -180,27 +164,27 @@ def _flat_law(law: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _sentences(curves: Sequence[Curve]) -> list[str]:
-    """What each curve's baseline and the laws across curves have to say, each once."""
-    said = [
+    """The sentences of each curve's comparison and of the laws across curves, each once."""
+    sentences = dict.fromkeys(
         curve[key]["sentence"] for key in ("against", "law") for curve in curves if curve.get(key)
-    ]
-    lines = [f"{sentence[0].upper()}{sentence[1:]}." for sentence in dict.fromkeys(said)]
+    )
+    lines = [f"{sentence[0].upper()}{sentence[1:]}." for sentence in sentences]
     return ["", *lines] if lines else []
 
 
-def _notes(curves: Sequence[Curve], shown: Sequence[str]) -> list[str]:
+def _notes(curves: Sequence[Curve], columns: Sequence[str]) -> list[str]:
     """Each note once, with the curves that it is about."""
     about: dict[str, list[str]] = {}
     mixed = {curve.get("source") is None for curve in curves} == {True, False}
     for name in _IMPLIED:
         if name == "source" and mixed:
             continue
-        fewer = [other for other in shown if other != name]
-        if len({label(c, fewer) for c in curves}) == len({label(c, shown) for c in curves}):
-            shown = fewer
+        fewer = [other for other in columns if other != name]
+        if len({_label(c, fewer) for c in curves}) == len({_label(c, columns) for c in curves}):
+            columns = fewer
     for curve in curves:
         for note in curve["notes"]:
-            about.setdefault(note, []).append(label(curve, shown))
+            about.setdefault(note, []).append(_label(curve, columns))
     lines = []
     for note, names in about.items():
         whose = "" if len(names) == len(curves) else f"{'; '.join(names)}: "

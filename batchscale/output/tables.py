@@ -9,6 +9,7 @@ import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from results.errors import escaped
@@ -35,10 +36,29 @@ _LATEX = {
 }
 
 
-def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows of a data frame, as plain Python values."""
-    columns = [str(column) for column in frame.columns]
-    return [dict(zip(columns, values, strict=True)) for values in frame.itertuples(index=False)]
+def frame_text(frame: pd.DataFrame, format: Format) -> str:
+    """A data frame as text; its columns stand even when it has no rows."""
+    names = [str(column) for column in frame.columns]
+    rows = [dict(zip(names, values, strict=True)) for values in frame.itertuples(index=False)]
+    text = render(rows, format, columns=names)
+    return f"{text}no rows\n" if format == "table" and frame.empty else text
+
+
+def write_frame(frame: pd.DataFrame, output: str, format: Format) -> Path:
+    """Write a data frame: by the file's suffix, or as a table for a paper or a page."""
+    from results.storage.save import destination, save
+
+    path = destination(output)
+    forms: dict[str, Format] = {".tex": "latex", ".md": "markdown"}
+    if path.suffix.lower() in forms or format in ("latex", "markdown"):
+        from results.storage.location import write_file, writing
+
+        with writing(path):
+            text = frame_text(frame, forms.get(path.suffix.lower(), format))
+            write_file(str(path.absolute()), text.encode())
+    else:
+        save(frame, path)
+    return path
 
 
 def render(rows: Sequence[Row], format: Format = "table", *, columns: Sequence[str] = ()) -> str:
@@ -121,25 +141,20 @@ def _terminal(names: Sequence[str], cells: Sequence[Sequence[str]], right: Seque
     import rich.box
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=rich.box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for name, numeric in zip(names, right, strict=True):
-        head = _literal(escaped(name.replace("_", " ")))
+        head = Text(escaped(name.replace("_", " ")))
         table.add_column(head, justify="right" if numeric else "left")
     for row in cells:
-        table.add_row(*(_literal(cell) for cell in row))
+        table.add_row(*map(Text, row))
     # A pipe has no width: nothing is folded there.
     wide = None if sys.stdout.isatty() else 10_000
     console = Console(width=wide, highlight=False)
     with console.capture() as capture:
         console.print(table)
     return "".join(f"{line.rstrip()}\n" for line in capture.get().splitlines())
-
-
-def _literal(cell: str) -> Any:
-    from rich.text import Text
-
-    return Text(cell)
 
 
 def _markdown(names: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[bool]) -> str:

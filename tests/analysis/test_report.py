@@ -17,14 +17,15 @@ import results
 from analysis.curves.points import tabulate
 from analysis.figure_data import FigureData, Query
 from analysis.figures.drawing import style
-from analysis.report import findings, page, payload, render
-from analysis.report.compact import compact
+from analysis.report import findings, page, payload
 from analysis.report.page import embedded
-from analysis.report.palette import LOOKS, numbered
+from analysis.report.palette import STYLES, numbered
 from analysis.report.panels import View
+from analysis.report.series import compact
 from tests import reported
 
 module = importlib.import_module("analysis.report.payload")
+pages = importlib.import_module("analysis.report.page")
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +146,7 @@ def test_the_page_is_one_file_that_asks_nothing_of_a_network(made: dict[str, Any
     assert "connect-src 'none'" in head
     assert "connect-src 'self'" in page(made, live="/state.json").split("<script", 1)[0]
     for tag in ('<link rel="stylesheet', '<img src="http', "<script src", "<iframe", "@import"):
-        assert tag not in text.replace(render.plotly(), "")
+        assert tag not in text.replace(pages.plotly(), "")
     held = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
     assert held is not None
     assert json.loads(held[1]) == {k: v for k, v in made.items() if k not in ("html", "pictures")}
@@ -200,10 +201,10 @@ def test_too_many_trials_are_left_out_and_said(
 ) -> None:
     monkeypatch.setattr(module, "MOST_TRIED", 10)
     many = copy.deepcopy(made)
-    module.spare(many)
+    module.leave_out_trials(many)
     assert many["spared"] == 2 * made["about"]["trials"]  # at both goals
     assert not any(c["search"]["tried"] for c in many["panels"][0]["views"][0]["curves"])
-    assert "are too many for one page" in render.contents(many)
+    assert "are too many for one page" in pages.contents(many)
     assert made["spared"] is None
 
 
@@ -217,7 +218,7 @@ def test_without_javascript_findings_and_tables_are_there(made: dict[str, Any]) 
             assert f"{part['name']} {part['text']}" in text
     assert made["html"].count("<img") == made["html"].count(made["pictures"]["p0"]) == 1
     assert "drawn by JavaScript" not in text
-    plain = render.contents({**made, "pictures": {}})
+    plain = pages.contents({**made, "pictures": {}})
     assert "drawn by JavaScript" in plain
     assert "<img" not in plain
     assert parsed.found.count("table") == sum(
@@ -236,9 +237,7 @@ def test_a_csv_of_steps_alone(tmp_path: Path) -> None:
     assert shown["points"]["batch_size"] == list(reported.SIZES)
     assert shown["search"] is None
     assert panel["goals"] == [{"target": None, "view": "p0v0", "reason": None}]
-    assert (
-        "nan" not in page(made).replace(render.plotly(), "").lower().split("<main", 1)[1][:20_000]
-    )
+    assert "nan" not in page(made).replace(pages.plotly(), "").lower().split("<main", 1)[1][:20_000]
 
 
 def test_two_batch_sizes_have_no_regimes(tmp_path: Path) -> None:
@@ -254,11 +253,13 @@ def test_two_batch_sizes_have_no_regimes(tmp_path: Path) -> None:
 def test_colours_are_those_of_the_figures() -> None:
     markers = {"o": "circle", "s": "square", "^": "triangle-up", "D": "diamond"}
     markers |= {"v": "triangle-down", "P": "cross", "X": "x"}
-    assert [(look.light, look.marker) for look in LOOKS] == [
+    assert [(look.light, look.marker) for look in STYLES] == [
         (look.colour, markers[look.marker]) for look in style.PALETTE
     ]
-    sheet = render.style()
-    for i, look in enumerate(LOOKS):
+    sheet = "".join(
+        (pages.FILES / name).read_text(encoding="utf-8") for name in ("style.css", "print.css")
+    )
+    for i, look in enumerate(STYLES):
         assert sheet.count(f"--look{i}: {look.light}") == 2  # on a screen and on paper
         assert sheet.count(f"--look{i}: {look.dark}") == 2
 
@@ -276,11 +277,11 @@ def test_numbers_are_as_long_as_a_picture_shows() -> None:
 
 
 def test_scripts_are_short_strict_and_in_one_scope() -> None:
-    for name in render.SCRIPTS:
-        text = (render.FILES / f"{name}.js").read_text(encoding="utf-8")
+    for name in pages.SCRIPTS:
+        text = (pages.FILES / f"{name}.js").read_text(encoding="utf-8")
         assert len(text.splitlines()) <= 400
         assert text.startswith("//")
         assert not re.search(r"\b(eval|new Function|document\.write)\b", text)
-    script = render.script()
+    script = pages.script()
     assert script.startswith('(function () {\n"use strict";')
     assert "</script" not in script

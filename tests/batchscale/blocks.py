@@ -15,7 +15,7 @@ import matplotlib.pyplot as plt
 import pytest
 from typer.main import get_command
 
-from batchscale.cli.commands import app
+from batchscale.cli.app import app
 from batchscale.output import display
 from experiments.scheduling import events
 from tests.batchscale.conftest import Answer, Command

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import batchscale as bs
-from batchscale.cli import commands as cli
-from batchscale.cli import serving
+from batchscale import cli
+from batchscale.cli import analysis as analysis_commands
 from experiments.scheduling.events import ignore
 
 EXPERIMENT = """\
@@ -69,8 +69,7 @@ Command = Callable[..., Answer]
 @pytest.fixture
 def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
     """``command("regimes", path)``: run in this process, where imports are warm."""
-    monkeypatch.setattr(cli, "_state", {"debug": False, "given": []})
-    monkeypatch.setattr(serving, "leave", _stay)
+    monkeypatch.setattr(analysis_commands, "end_process", _stay)
 
     def run(*arguments: object) -> Answer:
         capsys.readouterr()

@@ -104,7 +104,7 @@ def test_what_is_trained_a_second_is_that_of_the_last_while() -> None:
     for second in range(1, 101):
         clock.now += 1
         tally.take(progress("p", "8", 10 * min(second, 50) + 1000 * max(0, second - 50)))
-    assert tally.steps_a_second == pytest.approx(1000)
+    assert tally._per_second(1) == pytest.approx(1000)
 
 
 def test_a_pack_that_goes_on_counts_from_where_its_worker_took_it_up() -> None:

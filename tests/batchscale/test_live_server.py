@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from batchscale.live import server as serving
+from batchscale.live.content import Content
 from batchscale.live.server import Server
-from batchscale.live.shown import Shown
 from batchscale.output.errors import CommandError
 
 
@@ -22,13 +22,13 @@ def page(payload: dict[str, Any] | None) -> str:
 
 
 @pytest.fixture
-def shown() -> Shown:
-    return Shown(page, {"sentence": "reading"})
+def content() -> Content:
+    return Content(page, {"sentence": "reading"})
 
 
 @pytest.fixture
-def server(shown: Shown) -> Iterator[Server]:
-    made = Server(shown, port=0)
+def server(content: Content) -> Iterator[Server]:
+    made = Server(content, port=0)
     thread = threading.Thread(target=made.serve_forever, args=(0.01,))
     thread.start()
     yield made
@@ -47,7 +47,7 @@ class Reply:
         connection.close()
 
 
-def test_the_page_and_the_state(server: Server, shown: Shown) -> None:
+def test_the_page_and_the_state(server: Server, content: Content) -> None:
     first = Reply(server, "/")
     assert first.status == 200
     assert first.headers["Content-Type"] == "text/html; charset=utf-8"
@@ -55,8 +55,8 @@ def test_the_page_and_the_state(server: Server, shown: Shown) -> None:
     state = Reply(server, "/state.json")
     assert state.headers["Content-Type"] == "application/json"
     assert json.loads(state.body) == {"payload": None, "status": {"sentence": "reading"}}
-    shown.show({"name": "</script>ü"})
-    shown.tell({"sentence": "done"})
+    content.set_payload({"name": "</script>ü"})
+    content.set_status({"sentence": "done"})
     again = Reply(server, "/state.json?x=1")
     assert json.loads(again.body) == {
         "payload": {"name": "</script>ü"}, "status": {"sentence": "done"},
@@ -64,16 +64,16 @@ def test_the_page_and_the_state(server: Server, shown: Shown) -> None:
     assert Reply(server, "/").body == page({"name": "</script>ü"}).encode()
 
 
-def test_a_state_that_is_known_is_not_sent_again(server: Server, shown: Shown) -> None:
+def test_a_state_that_is_known_is_not_sent_again(server: Server, content: Content) -> None:
     tag = Reply(server, "/state.json").headers["ETag"]
     known = Reply(server, "/state.json", If_None_Match=tag)
     assert (known.status, known.body, known.headers["ETag"]) == (304, b"", tag)
     assert Reply(server, "/state.json", If_None_Match=f'"other", {tag}').status == 304
-    shown.tell({"sentence": "later"})
+    content.set_status({"sentence": "later"})
     new = Reply(server, "/state.json", If_None_Match=tag)
     assert new.status == 200
     assert new.headers["ETag"] != tag
-    shown.show({"a": 1})
+    content.set_payload({"a": 1})
     assert Reply(server, "/state.json", If_None_Match=new.headers["ETag"]).status == 200
 
 
@@ -155,9 +155,9 @@ def test_odd_requests_are_refused(server: Server) -> None:
 
 
 def test_a_reader_that_goes_away_is_no_error(
-    server: Server, shown: Shown, capfd: pytest.CaptureFixture[str]
+    server: Server, content: Content, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    shown.show({"much": "x" * 6_000_000})
+    content.set_payload({"much": "x" * 6_000_000})
     for _ in range(3):
         with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
             connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -166,27 +166,27 @@ def test_a_reader_that_goes_away_is_no_error(
     assert capfd.readouterr().err == ""
 
 
-def test_whoever_serves_others_is_asked_by_any_name(shown: Shown) -> None:
-    with Server(shown, host="0.0.0.0", port=0) as open_one:
+def test_whoever_serves_others_is_asked_by_any_name(content: Content) -> None:
+    with Server(content, host="0.0.0.0", port=0) as open_one:
         assert not open_one.loopback
         assert open_one.allows("my-machine.example:8080")
         assert open_one.url == f"http://{socket.gethostname()}:{open_one.port}/"
-    with Server(shown, port=0) as own:
+    with Server(content, port=0) as own:
         assert own.loopback
         assert own.url == f"http://127.0.0.1:{own.port}/"
 
 
-def test_the_next_free_port_is_taken(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Server(shown, port=0) as first:
+def test_the_next_free_port_is_taken(content: Content, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Server(content, port=0) as first:
         monkeypatch.setattr(serving, "PORT", first.port)
-        with Server(shown) as second:
-            assert first.port < second.port < first.port + serving._TRIED
-        monkeypatch.setattr(serving, "_TRIED", 1)
+        with Server(content) as second:
+            assert first.port < second.port < first.port + serving._PORTS
+        monkeypatch.setattr(serving, "_PORTS", 1)
         with pytest.raises(CommandError, match="are all in use") as error:
-            Server(shown)
+            Server(content)
         assert error.value.hint == "--port 0"
         with pytest.raises(CommandError, match=f"port {first.port} of 127.0.0.1 is in use"):
-            Server(shown, port=first.port)
+            Server(content, port=first.port)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_the_next_free_port_is_taken(shown: Shown, monkeypatch: pytest.MonkeyPat
         ("203.0.113.7", "cannot listen at 203.0.113.7"),
     ],
 )
-def test_a_host_of_others_is_one_line(shown: Shown, host: str, says: str) -> None:
+def test_a_host_of_others_is_one_line(content: Content, host: str, says: str) -> None:
     with pytest.raises(CommandError, match=says) as error:
-        Server(shown, host=host, port=0)
+        Server(content, host=host, port=0)
     assert "127.0.0.1" in (error.value.hint or "")

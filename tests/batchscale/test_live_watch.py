@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from batchscale.live import watch as watching
-from batchscale.live.progress import nothing
-from batchscale.live.shown import Shown
+from batchscale.live.content import Content
+from batchscale.live.status import nothing
 from batchscale.live.watch import Watch
 from experiments.execution.ledger import Ledger
 from results.errors import ResultsError
@@ -44,11 +44,11 @@ class Case:
         self.made: list[int] = []
         self.said: list[str] = []
         self.before: Callable[[], Any] = lambda: None
-        self.shown = Shown(self.page, nothing(str(root), "Reading …"))
+        self.content = Content(self.page, nothing(str(root), "Reading …"))
         self.watch = Watch(
             root,
             self.make,
-            self.shown,
+            self.content,
             say=self.said.append,
             clock=lambda: self.now,
             spent=lambda: self.spent,
@@ -71,9 +71,9 @@ class Case:
     def look(self, after: float = 5.0) -> dict[str, Any]:
         """What is served ``after`` seconds."""
         self.now += after
-        self.watch.look()
-        state: dict[str, Any] = json.loads(self.shown.state.body)
-        assert str(state["payload"]) in self.shown.page.body.decode()
+        self.watch.update()
+        state: dict[str, Any] = json.loads(self.content.state.body)
+        assert str(state["payload"]) in self.content.page.body.decode()
         return state
 
     def plan(self, batch_size: int = 8) -> None:
@@ -117,7 +117,7 @@ def test_claims_alone_renew_the_status_alone(case: Case) -> None:
     case.plan()
     case.commit(0)
     case.look()
-    before = case.shown.page.tag, case.shown.state.tag
+    before = case.content.page.tag, case.content.state.tag
     ledger = Ledger(str(case.root))
     study = synthetic.study_id("digits-mlp", "sgd", 8)
     info = {"experiment": "synthetic", "study": study}
@@ -131,8 +131,8 @@ def test_claims_alone_renew_the_status_alone(case: Case) -> None:
     assert (pack["metric"], pack["best"], pack["silent"]) == ("validation_error", 0.2, False)
     assert abs(pack["last_word"] - time.time()) < 60
     assert status["sentence"] == "1 of 4 trials, 1 pack trains now."
-    assert case.shown.page.tag == before[0]
-    assert case.shown.state.tag != before[1]
+    assert case.content.page.tag == before[0]
+    assert case.content.state.tag != before[1]
     ledger.release("pack")
     assert case.look()["status"]["packs"] == []
     assert case.made == [1]
@@ -142,7 +142,7 @@ def test_nothing_new_is_nothing_computed_and_the_same_tag(case: Case) -> None:
     case.plan()
     case.commit(0)
     case.look()
-    tag, asked = case.shown.state.tag, watching.status
+    tag, asked = case.content.state.tag, watching.status
     with pytest.MonkeyPatch.context() as patch:
         calls: list[int] = []
         patch.setattr(watching, "status", lambda found: calls.append(1) or asked(found))
@@ -155,7 +155,7 @@ def test_nothing_new_is_nothing_computed_and_the_same_tag(case: Case) -> None:
             case.look(after=watching._RENEWED)
         assert len(calls) == 5
     assert case.made == [1]
-    assert case.shown.state.tag == tag  # a pack of no study is no training
+    assert case.content.state.tag == tag  # a pack of no study is no training
 
 
 def test_what_takes_long_is_computed_seldom(case: Case) -> None:
@@ -166,7 +166,7 @@ def test_what_takes_long_is_computed_seldom(case: Case) -> None:
         case.commit(index)
         case.look(after=5.0)
     assert case.made == [1]
-    assert case.shown.status["complete"]  # the status did not wait
+    assert case.content.status["complete"]  # the status did not wait
     case.look(after=5.0)
     assert case.made == [1, 4]
 
@@ -265,7 +265,7 @@ def test_a_folder_that_vanishes_and_comes_back(case: Case) -> None:
     good = case.look()
     moved = case.root.rename(case.root.with_name("elsewhere"))
     state = case.look()
-    assert "holds nothing any more" in state["status"]["error"]
+    assert "is empty now" in state["status"]["error"]
     assert state["payload"] == good["payload"]
     moved.rename(case.root)
     state = case.look()
@@ -306,7 +306,7 @@ def test_the_thread_looks_by_itself_and_ends(case: Case, monkeypatch: pytest.Mon
     monkeypatch.setattr(case.watch, "_every", 0.01)
     case.watch.start()
     until = time.monotonic() + 60
-    while json.loads(case.shown.state.body)["payload"] is None and time.monotonic() < until:
+    while json.loads(case.content.state.body)["payload"] is None and time.monotonic() < until:
         time.sleep(0.01)
     assert case.watch.stop(60)
     assert case.made == [1]
@@ -314,7 +314,7 @@ def test_the_thread_looks_by_itself_and_ends(case: Case, monkeypatch: pytest.Mon
 
 def test_a_source_that_is_none_is_refused() -> None:
     with pytest.raises(ResultsError, match="cannot open"):
-        Watch("nowhere://x", lambda _: None, Shown(Case.page, {}))
+        Watch("nowhere://x", lambda _: None, Content(Case.page, {}))
 
 
 def test_malformed_claims_and_metrics_that_are_no_numbers(case: Case) -> None:
@@ -329,5 +329,5 @@ def test_malformed_claims_and_metrics_that_are_no_numbers(case: Case) -> None:
     assert state["status"]["error"] is None
     (pack,) = state["status"]["packs"]
     assert (pack["trials"], pack["step"], pack["best"]) == (2, 14, None)
-    assert "NaN" not in case.shown.state.body.decode()
+    assert "NaN" not in case.content.state.body.decode()
     assert case.said == []

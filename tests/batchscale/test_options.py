@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from batchscale.cli.options import assignments, chosen, columns, seconds
+from batchscale.cli.options import assignments, columns, output_format, seconds
 from batchscale.output.errors import CommandError
 
 
@@ -44,5 +44,5 @@ def test_columns_are_given_singly_or_with_commas() -> None:
 
 
 def test_json_is_a_format() -> None:
-    assert chosen("table", True) == "json"
-    assert chosen("latex", False) == "latex"
+    assert output_format("table", True) == "json"
+    assert output_format("latex", False) == "latex"

@@ -12,7 +12,7 @@ import pytest
 
 import batchscale as bs
 import experiments.training.check
-from batchscale.live.serving import Served
+from batchscale.live.service import LiveReport
 from experiments.config.compile import Experiment, parse
 from tests.batchscale.blocks import NO_RAY, ROOT, blocks, parse_cloud, run_page
 from tests.batchscale.conftest import Command
@@ -29,7 +29,7 @@ UNPROBED = dict.fromkeys(_SWEPT, ("--set", "engine=module"))
 """Of many short studies most of the time would go into asking which engine is faster."""
 
 
-def answer_once(served: Served) -> None:
+def answer_once(served: LiveReport) -> None:
     """``serve`` until its page was asked for once."""
     thread = threading.Thread(target=served.server.handle_request)
     thread.start()
@@ -59,7 +59,7 @@ def test_a_page_runs_as_written(
     """Without Ray, which the README's sweeps go through, and without long probes of speed. Where a
     page speaks of results/runs and does not sweep, a small sweep lies there."""
     monkeypatch.setattr(experiments.training.check, "_RATE_SECONDS", 0.02)
-    monkeypatch.setattr(Served, "forever", answer_once)
+    monkeypatch.setattr(LiveReport, "forever", answer_once)
     if not sweeps(page) and "results/runs" in (ROOT / page).read_text(encoding="utf-8"):
         shutil.copytree(request.getfixturevalue("small"), here / "results" / "runs")
     if page == "docs/results.md":

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.progress import each
+from analysis.figure_data import FigureData, Query
 from batchscale.output import progress as module
-from batchscale.output.progress import Told
+from batchscale.output.progress import ProgressLines
 
 
 def test_each_reports_what_is_done_after_it_is() -> None:
     heard: list[str] = []
-    gone = [(letter, list(heard)) for letter in each("abc", "letters read", heard.append)]
+    data = FigureData(Query(), progress=heard.append)
+    gone = [(letter, list(heard)) for letter in data.each("abc", "letters read")]
     assert gone == [("a", []), ("b", heard[:1]), ("c", heard[:2])]
     assert heard == ["1 of 3 letters read", "2 of 3 letters read", "3 of 3 letters read"]
-    assert list(each("ab", "letters read", None)) == ["a", "b"]
+    assert list(FigureData(Query()).each("ab", "letters read")) == ["a", "b"]
     assert len(heard) == 3
 
 
@@ -23,7 +24,7 @@ def test_a_line_comes_every_ten_seconds(
 ) -> None:
     now = [0.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
-    tell = Told("{:,} done".format)
+    tell = ProgressLines("{:,} done".format)
     for second in range(26):
         now[0] = float(second)
         tell(1000 * second)

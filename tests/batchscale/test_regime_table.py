@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from batchscale.output.regime_table import interval, regimes
+from analysis.formatting import interval
+from batchscale.output.regime_table import regimes
 
 OPEN = {"value": None, "low": None, "high": None}
 
@@ -54,7 +55,7 @@ def curve(optimizer: str, *notes: str, **changes: Any) -> dict[str, Any]:
     ],
 )
 def test_an_interval(value: float, low: float, high: float, shown: str) -> None:
-    assert interval({"value": value, "low": low, "high": high}) == shown
+    assert interval(value, low, high) == shown
 
 
 @pytest.mark.parametrize("fmt", ["table", "csv"])

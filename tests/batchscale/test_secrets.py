@@ -16,7 +16,8 @@ import pytest
 from pyarrow import fs
 
 import batchscale as bs
-from batchscale.live.serving import Served
+from analysis.figure_data import Query
+from batchscale.live.service import LiveReport
 from batchscale.live.watch import Watch
 from experiments.scheduling.events import Note, ignore
 from results.storage import location as module
@@ -171,22 +172,24 @@ def test_the_served_page(
     if swept:
         (here / "mine.yaml").write_text(PLAIN)
         kept("sweep", "mine.yaml", "--address", "none", "--results", URI)
-    with Served(URI, port=0, say=kept.said.append, target="validation_error < 0.9") as served:
+    with LiveReport(
+        Query(sources=[URI], target="validation_error < 0.9"), port=0, say=kept.said.append
+    ) as served:
         threading.Thread(target=served.server.serve_forever, args=(0.01,), daemon=True).start()
         for name in ("", "state.json"):
             with urllib.request.urlopen(served.server.url + name) as answer:
                 kept.said.append(answer.read().decode())
         assert served.watch.stop(patience=120)
-        served.watch.look()
+        served.watch.update()
         with urllib.request.urlopen(f"{served.server.url}state.json") as answer:
             kept.said.append(answer.read().decode())
         served.server.shutdown()
     assert json.loads(kept.said[-1])["status"]["source"].startswith(SHOWN)
 
-    def forever(_: Served) -> None:
+    def forever(_: LiveReport) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Served, "forever", forever)
+    monkeypatch.setattr(LiveReport, "forever", forever)
     monkeypatch.setattr(Watch, "start", lambda _: None)
     assert f"serving {SHOWN}" in kept("serve", URI, "--port", "0", status=130).out
     kept.clean()

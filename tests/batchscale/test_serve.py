@@ -17,10 +17,11 @@ from typing import Any
 
 import pytest
 
-from batchscale.cli import serving as commands
+from analysis.figure_data import Query
+from batchscale.cli import analysis as commands
 from batchscale.live import server as serving
-from batchscale.live import serving as served
-from batchscale.live.serving import Served
+from batchscale.live import service
+from batchscale.live.service import LiveReport
 from batchscale.live.watch import NAME, Watch
 from tests.batchscale.conftest import Command, snapshot
 from tests.batchscale.test_bad_input import clear
@@ -33,7 +34,7 @@ PATIENCE = 120.0
 def _one_port(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever runs at 8080 on this machine is none of these tests'."""
     monkeypatch.setattr(serving, "PORT", 18_080)
-    monkeypatch.setattr(served, "PORT", 18_080)
+    monkeypatch.setattr(service, "PORT", 18_080)
 
 
 def state_of(url: str) -> dict[str, Any]:
@@ -55,10 +56,10 @@ def until(asked: Callable[[], Any]) -> Any:
 def interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C as soon as requests are answered, and nothing that is computed meanwhile."""
 
-    def forever(_: Served) -> None:
+    def forever(_: LiveReport) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Served, "forever", forever)
+    monkeypatch.setattr(LiveReport, "forever", forever)
     monkeypatch.setattr(Watch, "start", lambda _: None)
 
 
@@ -77,7 +78,7 @@ def test_what_is_still_computed_does_not_keep_it(
 ) -> None:
     left: list[int] = []
     ended = threading.Event()
-    monkeypatch.setattr(commands, "leave", lambda: left.append(1))
+    monkeypatch.setattr(commands, "end_process", lambda: left.append(1))
     working = threading.Thread(target=ended.wait, name=NAME)
     working.start()
     assert command("serve", small, "--port", "0").status == 130
@@ -116,7 +117,7 @@ def test_it_opens_a_browser(
 
 @pytest.mark.usefixtures("interrupted")
 def test_a_second_one_takes_the_next_port(command: Command, small: Path) -> None:
-    with Served(small) as first:
+    with LiveReport(Query(sources=[small])) as first:
         port = first.server.port
         answer = command("serve", small)
         assert answer.status == 130
@@ -146,7 +147,10 @@ def test_wrong_words_are_one_line(
 
 def test_the_report_comes_and_nothing_is_written(small: Path) -> None:
     before = snapshot(small)
-    with Served(small, port=0) as it, Served(small, port=0) as other:
+    with (
+        LiveReport(Query(sources=[small]), port=0) as it,
+        LiveReport(Query(sources=[small]), port=0) as other,
+    ):
         for each in (it, other):
             threading.Thread(target=each.server.serve_forever, args=(0.01,), daemon=True).start()
         state = until(lambda: (s := state_of(it.server.url))["payload"] and s)
@@ -179,9 +183,9 @@ def test_what_the_results_refuse_is_told_on_the_page(
 ) -> None:
     """Which columns there are is not known before the first trials."""
     said: list[str] = []
-    it = Served(small, port=0, say=said.append, **options)
-    it.watch.look()
-    error = it.watch._shown.status["error"]
+    it = LiveReport(Query(sources=[small], **options), port=0, say=said.append)
+    it.watch.update()
+    error = it.watch._content.status["error"]
     it.server.server_close()
     assert says in error
     assert said == [error]

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from batchscale.output.tables import Format, records, render, text
+from batchscale.output.tables import Format, frame_text, render, text
 
 ROWS = [
     {"optimizer": "sgd", "batch_size": 8, "steps_to_target": 1234.56789, "note": "50 % of 3_4 & 5"},
@@ -82,7 +82,7 @@ def test_a_value_as_a_reader_wants_it(value: object, shown: str) -> None:
 
 def test_rows_of_a_frame_are_plain() -> None:
     frame = pd.DataFrame({"a": pd.array([1, None], dtype="Int64"), "b": ["x", None]})
-    assert json.loads(render(records(frame), "json")) == [
+    assert json.loads(frame_text(frame, "json")) == [
         {"a": 1, "b": "x"},
         {"a": None, "b": None},
     ]

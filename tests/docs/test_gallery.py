@@ -11,7 +11,7 @@ from PIL import Image
 from typer.main import get_command
 
 from analysis.figures import names
-from batchscale.cli.commands import app
+from batchscale.cli.app import app
 from results.storage.location import PACKAGED
 
 ONE = """\

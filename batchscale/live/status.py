@@ -1,4 +1,4 @@
-"""How a sweep goes, as the page's panel shows it: plain values for JSON."""
+"""How far a sweep is, as the page's panel displays it: plain values for JSON."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from experiments.records.status import Status
 
 _SILENT = 30.0
-"""Seconds without a word, of the ten between two, after which a pack is called silent."""
+"""Seconds since its last heartbeat, which comes every ten, after which a pack is called silent."""
 _PACK = ("experiment", "optimizer", "batch_size", "trials", "step", "metric", "best", "machine")
 
 
 def nothing(source: str, sentence: str) -> dict[str, Any]:
-    """What is shown of a source of which nothing is known yet."""
+    """What is displayed of a source that was not read yet, or that is empty."""
     return {
         "source": source,
         "time": None,
@@ -36,39 +36,42 @@ def nothing(source: str, sentence: str) -> dict[str, Any]:
 
 
 def progress(
-    source: str, found: Status, studies: pd.DataFrame, renewed: Mapping[str, float]
+    source: str, state: Status, studies: pd.DataFrame, renewed: Mapping[str, float]
 ) -> dict[str, Any]:
-    """What is shown of a sweep: as good as nothing in it changes while dataset and claims do not.
+    """What is displayed of a sweep. It hardly changes while dataset and claims do not.
 
-    ``studies`` name their targets; ``renewed`` says of each pack when its claim was last written,
-    in seconds since the epoch, which is ``last_word`` of it.
+    Args:
+        studies: they name their targets.
+        renewed: when the claim of each pack was last written, in seconds since the epoch: its
+            ``last_word``.
     """
-    planned = not found.studies.empty
-    packs = found.running
-    metrics = _metrics(studies)
-    shown = packs.assign(metric=packs["study"].map(metrics), silent=packs["silent"].gt(_SILENT))
-    rows = _records(shown.loc[shown["study"].notna(), [*_PACK, "silent", "pack"]])
+    planned = not state.studies.empty
+    packs = state.running
+    columns = packs.assign(
+        metric=packs["study"].map(_metrics(studies)), silent=packs["silent"].gt(_SILENT)
+    )
+    rows = _records(columns.loc[columns["study"].notna(), [*_PACK, "silent", "pack"]])
     for row in rows:
         row["last_word"] = int(renewed.get(row.pop("pack"), 0)) or None
     return {
-        **nothing(source, _sentence(found, len(rows)) if planned else "No sweep was planned here."),
-        "experiments": _records(found.algorithms) if planned else [],
+        **nothing(source, _sentence(state, len(rows)) if planned else "No sweep was planned here."),
+        "experiments": _records(state.algorithms) if planned else [],
         "packs": rows,
-        "left": found.left if planned else None,
-        "seconds_left": found.seconds if found.left else None,
-        "complete": planned and not found.left and not rows,
+        "left": state.left if planned else None,
+        "seconds_left": state.seconds if state.left else None,
+        "complete": planned and not state.left and not rows,
     }
 
 
-def _sentence(found: Status, packs: int) -> str:
+def _sentence(state: Status, packs: int) -> str:
     wanted, infeasible, failed = (
-        int(found.studies[name].sum()) for name in ("wanted", "infeasible", "failed")
+        int(state.studies[name].sum()) for name in ("wanted", "infeasible", "failed")
     )
     runs = f"{count(packs, 'pack', 'train')} now" if packs else "nothing runs now"
     trials = count(wanted, "trial")
     sentences = [
-        f"{wanted - found.left:,} of {trials}, {runs}."
-        if found.left or packs
+        f"{wanted - state.left:,} of {trials}, {runs}."
+        if state.left or packs
         else f"The search has all of its {trials}.",
         f"{infeasible:,} infeasible so far." if infeasible else "",
         f"{failed:,} failed: the same sweep tries them once more." if failed else "",

@@ -1,6 +1,6 @@
-"""What is served now: the page, and the state that it asks for again and again.
+"""What is served at the moment: the page, and the state that the page requests again and again.
 
-Set by the one thread that watches, read by those that answer.
+Written by the one thread that watches, read by those that answer requests.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 Payload = dict[str, Any]
-Page = Callable[[Payload | None], str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,15 +24,19 @@ class Answer:
     tag: str
 
 
-class Shown:
-    """The latest payload and status, each encoded once."""
+class Content:
+    """The latest payload and status, each encoded once.
 
-    def __init__(self, page: Page, status: Mapping[str, Any]) -> None:
+    Args:
+        page: makes the HTML of a payload, or of None while there is none yet.
+    """
+
+    def __init__(self, page: Callable[[Payload | None], str], status: Mapping[str, Any]) -> None:
         self._lock = threading.Lock()
-        self._make = page
+        self._make_page = page
         self.status = dict(status)
         self._payload = b"null"
-        self._page = _answer(page(None).encode(), "text/html; charset=utf-8")
+        self._page = _html(page(None))
         self._state = self._encoded()
 
     @property
@@ -48,16 +51,15 @@ class Shown:
         with self._lock:
             return self._state
 
-    def tell(self, status: Mapping[str, Any]) -> None:
-        """Show another status beside the same payload."""
+    def set_status(self, status: Mapping[str, Any]) -> None:
+        """Replace the status."""
         with self._lock:
             self.status = dict(status)
             self._state = self._encoded()
 
-    def show(self, payload: Payload) -> None:
-        """Show another payload."""
-        text = _json(payload)
-        page = _answer(self._make(payload).encode(), "text/html; charset=utf-8")
+    def set_payload(self, payload: Payload) -> None:
+        """Replace the payload."""
+        text, page = _json(payload), _html(self._make_page(payload))
         with self._lock:
             self._payload, self._page = text, page
             self._state = self._encoded()
@@ -65,6 +67,10 @@ class Shown:
     def _encoded(self) -> Answer:
         body = b'{"payload":%s,"status":%s}' % (self._payload, _json(self.status))
         return _answer(body, "application/json")
+
+
+def _html(text: str) -> Answer:
+    return _answer(text.encode(), "text/html; charset=utf-8")
 
 
 def _answer(body: bytes, kind: str) -> Answer:

@@ -1,0 +1,213 @@
+"""What results say, for Python: each function is one command, and makes one `Query`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from analysis.figure_data import Query
+from batchscale import answers
+from batchscale.output.errors import CommandError
+from batchscale.run import Run, default_results
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Source = str | Path | Run
+
+
+def regimes(
+    *sources: Source,
+    target: str | None = None,
+    where: str | None = None,
+    by: Sequence[str] | None = None,
+    baseline: str | None = None,
+    tolerance: float = 0.2,
+    estimator: str | None = None,
+    search: str = "present",
+    definition: str | None = None,
+    law: str | None = None,
+) -> list[dict[str, Any]]:
+    """The three regimes of each curve with their intervals, as ``regimes --json`` prints them.
+
+    Args:
+        sources: where the trials are; several are read as one.
+        target: ``"METRIC < VALUE"``: steps to target are computed again from the measurements.
+        where: an SQL condition on trials.
+        by: columns of the training algorithm that each get curves of their own; the others are
+            minimized over.
+        baseline: the curve to compare the others with, which comes first: ``"sgd"``. Each other
+            one has ``against``: its baseline, the ``ratios`` of its quantities over the baseline's
+            with intervals, and a ``sentence`` (see ``analysis.fit.comparisons``).
+        tolerance: τ: perfect scaling is E(B) <= (1+τ) E_min, maximal S(B) <= (1+τ) S_min.
+        estimator: what stands for a batch size: ``minimum``, ``best_of_10`` or
+            ``median_of_searches``; what the trials' own column says unless given.
+        search: ``present``: of each study the trials of its latest search count; ``all``: those
+            of every search, whatever its space, method or seed.
+        definition: also the critical batch size as others define it, ``zhang2024`` or
+            ``mccandlish2018``, under ``critical_batch_size_<definition>``.
+        law: a column: the critical batch size as a power of it, across the curves of each training
+            algorithm, under ``law`` of each of them; see ``laws``.
+    """
+    query = Query(
+        sources=_opened(sources), target=target, where=where, by=by, baseline=baseline,
+        tolerance=tolerance, estimator=estimator, search=search, definition=definition,
+    )  # fmt: skip
+    return answers.regimes(query, law=law)
+
+
+def laws(
+    *sources: Source,
+    against: str,
+    quantity: str = "critical_batch_size",
+    sizes: Mapping[str, float] | None = None,
+    target: str | None = None,
+    where: str | None = None,
+    by: Sequence[str] | None = None,
+    tolerance: float = 0.2,
+    estimator: str | None = None,
+    search: str = "present",
+    definition: str | None = None,
+) -> list[dict[str, Any]]:
+    """A quantity as a power of model size, data size or target, for each training algorithm.
+
+    Args:
+        against: a column that tells the curves apart (``"width"``), or ``"target"``. Names that
+            end in a number with k, m or b, as ``transformer_85m``, are that number.
+        quantity: ``critical_batch_size`` (by ``definition``, if one is given), ``min_steps``, …
+        sizes: what each value of the column stands for, instead: ``{"small": 1e6, "large": 8e6}``.
+
+    The others are those of ``regimes``.
+
+    Returns:
+        For each law ``exponent`` and ``coefficient`` with intervals, ``scatter`` about it in log
+        units, the ``sizes`` and ``curves`` it rests on, a ``sentence``, ``notes``.
+    """
+    query = Query(
+        sources=_opened(sources), target=target, where=where, by=by, tolerance=tolerance,
+        estimator=estimator, search=search, definition=definition,
+    )  # fmt: skip
+    return answers.laws(query, against, quantity=quantity, sizes=sizes)
+
+
+def plot(
+    figure: str | Callable[..., Any],
+    *sources: Source,
+    target: str | None = None,
+    where: str | None = None,
+    by: Sequence[str] | None = None,
+    baseline: str | None = None,
+    tolerance: float = 0.2,
+    estimator: str | None = None,
+    search: str = "present",
+    under: Sequence[str] | None = None,
+    width: str | float | None = None,
+    style: str | Path | None = None,
+    output: str | Path | None = None,
+    ax: Axes | None = None,
+    **options: object,
+) -> Axes:
+    """Draw a figure; where ``output`` is given, also write it, with its numbers beside it.
+
+    Args:
+        figure: a name that ``list("figures")`` has, ``file.py:function``, or a function.
+        sources: as of ``regimes``, likewise ``target`` … ``search``.
+        under: budgets, ``["5000 steps", "10 epochs"]``: what trials had within them.
+        width: ``column`` (3.4 inches), ``two-columns`` (7), ``slide`` (10, with larger type) or
+            inches; else one column, or two where the figure needs them.
+        style: a matplotlib style sheet's file or name: what it sets overrides the packaged style,
+            as matplotlib's settings and ``plt.style.context`` around this call do.
+        output: a file to write; else none.
+        ax: axes to draw on, as of a grid that you made; else a new figure.
+        options: the figure's own: the keyword arguments of its function.
+    """
+    query = Query(
+        sources=_opened(sources), target=target, where=where, by=by, baseline=baseline,
+        tolerance=tolerance, estimator=estimator, search=search, under=answers.limits(under),
+    )  # fmt: skip
+    return answers.plot(
+        answers.figure_kind(figure), query, ax=ax, width=width, style=style, output=output,
+        options=options,
+    )[0]  # fmt: skip
+
+
+def report(
+    *sources: Source,
+    target: str | None = None,
+    where: str | None = None,
+    by: Sequence[str] | None = None,
+    baseline: str | None = None,
+    tolerance: float = 0.2,
+    estimator: str | None = None,
+    search: str = "present",
+    title: str | None = None,
+    output: str | Path = "report.html",
+) -> Path:
+    """Write one self-contained HTML page: findings, interactive curves, tables, sources.
+
+    Args:
+        title: its heading, instead of one made of the workloads' names.
+        output: the file; its folder is made.
+
+    The others are those of ``regimes``. Without a ``baseline`` curves are compared with sgd, or
+    else with the first of their workload.
+
+    Raises:
+        ResultsError: a source that is none, no curve, or a place that cannot be written to.
+    """
+    query = Query(
+        sources=_opened(sources), target=target, where=where, by=by, baseline=baseline,
+        tolerance=tolerance, estimator=estimator, search=search,
+    )  # fmt: skip
+    return answers.report(query, output, title=title)
+
+
+def serve(
+    source: str | Path | None = None,
+    *,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    target: str | None = None,
+    where: str | None = None,
+    by: Sequence[str] | None = None,
+    baseline: str | None = None,
+    tolerance: float = 0.2,
+    estimator: str | None = None,
+    search: str = "present",
+    on_ready: Callable[[str], None] | None = None,
+    say: Callable[[str], None] | None = None,
+) -> None:
+    """Serve the report of a results folder, live over a sweep that runs, until interrupted.
+
+    It reads the dataset and the claims, writes nothing, and may begin before the sweep does.
+
+    Args:
+        host: an address of this machine; on loopback, as it is, nobody else can read the page.
+        port: one that is free, 0 for any; the first free one from 8080 on unless given.
+        on_ready: called with the address of the page.
+        say: called with a line where something is wrong with the results or the address.
+
+    The others are those of ``regimes``.
+
+    Raises:
+        CommandError: no such port or host.
+        ResultsError: the source is a file, or a folder of something else.
+        KeyboardInterrupt: how it ends.
+    """
+    from batchscale.live.service import LiveReport
+
+    query = Query(
+        sources=[source or default_results()], target=target, where=where, by=by,
+        baseline=baseline, tolerance=tolerance, estimator=estimator, search=search,
+    )  # fmt: skip
+    with LiveReport(query, host=host, port=port, say=say) as service:
+        if on_ready is not None:
+            on_ready(service.server.url)
+        service.forever()
+
+
+def _opened(sources: Sequence[Source]) -> list[Any]:
+    if not sources:
+        raise CommandError("no SOURCE", hint="a results folder, published, own, or a CSV file")
+    return [source.results if isinstance(source, Run) else source for source in sources]

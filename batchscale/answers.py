@@ -1,0 +1,231 @@
+"""What a `Query` is answered with: regimes, laws, a figure, the report."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import analysis
+from analysis.curves.limits import Limit
+from analysis.figure_data import FigureData, Progress, Query
+from batchscale.output.errors import CommandError
+from results.errors import escaped
+from results.reader import Results
+from results.storage.save import destination
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from analysis.figures import FigureKind
+
+
+def regimes(
+    query: Query, *, law: str | None = None, progress: Progress | None = None
+) -> list[dict[str, Any]]:
+    """The regimes of every curve; one that cannot be fitted has nulls, and a note that says why.
+
+    Raises:
+        ResultsError: a source that is none, no such definition, no curve that can be fitted, or
+            no law across them.
+    """
+    data = _fitted(query, progress)
+    answers = [
+        fit.to_dict() if isinstance(fit, analysis.Regimes) else _unfitted(curve, query, fit)
+        for curve, fit in zip(data.curves, data.fits, strict=True)
+    ]
+    if query.baseline is not None:
+        comparisons = analysis.compare(data.curves, data.regimes, query.baseline)
+        for answer, comparison in zip(answers, comparisons, strict=True):
+            answer["against"] = None if comparison is None else comparison.to_dict()
+            answer["notes"] += [] if comparison is None else comparison.notes
+    if law is not None:
+        for fitted_law, rows in analysis.laws(data.curves, data.regimes, law):
+            for row in rows:
+                answers[row]["law"] = fitted_law.to_dict()
+                answers[row]["notes"] += fitted_law.notes
+    return answers
+
+
+def laws(
+    query: Query, against: str, *, quantity: str, sizes: Mapping[str, float] | None
+) -> list[dict[str, Any]]:
+    """A law for each training algorithm; its curves' labels are among its ``curves``.
+
+    Raises:
+        ResultsError: as ``regimes`` does.
+    """
+    data = _fitted(query, None)
+    return [
+        {**law.to_dict(), "curves": [data.curves[row].label for row in rows]}
+        for law, rows in analysis.laws(
+            data.curves, data.regimes, against, quantity=quantity, sizes=sizes
+        )
+    ]
+
+
+def _fitted(query: Query, progress: Progress | None) -> FigureData:
+    """The data of a query; an error where none of its curves can be fitted."""
+    if query.definition is not None:
+        analysis.definitions.named(query.definition)
+    data = FigureData(query, progress=progress)
+    errors = [fit for fit in data.fits if isinstance(fit, analysis.TooFewBatchSizesError)]
+    if errors and len(errors) == len(data.fits):
+        raise errors[0]
+    return data
+
+
+def _unfitted(curve: analysis.Curve, query: Query, error: Exception) -> dict[str, Any]:
+    from analysis.fit.knee import QUANTITIES
+    from analysis.fit.regimes import defined
+
+    unknown = {"value": None, "low": None, "high": None}
+    return {
+        **curve.group,
+        **{name: dict(unknown) for name in QUANTITIES},
+        **defined(query.definition, None),
+        "level": 0.9,
+        "tolerance": query.tolerance,
+        "batch_sizes": curve.batch_sizes,
+        "trials": curve.trials,
+        "target": None if curve.target is None else str(curve.target),
+        "example_unit": curve.example_unit,
+        "censored": curve.censored,
+        "estimator": curve.named,
+        "points": curve.tabulate(),
+        "best": None,
+        "forms": [],
+        "notes": [str(error), *curve.notes],
+    }
+
+
+def limits(texts: Iterable[str] | None) -> tuple[Limit, ...]:
+    """Budgets of texts such as ``"5000 steps"``."""
+    return tuple(Limit.parse(text) for text in texts or ())
+
+
+def figure_kind(figure: str | Callable[..., Any] | FigureKind) -> FigureKind:
+    """A figure by its name, by ``file.py:function`` (``file.py`` alone: ``draw``), or a function.
+
+    The numbers of a user's figure ``draw`` are returned by ``numbers`` in the same file, those of
+    another function by one of its name and ``_numbers``.
+
+    Raises:
+        ResultsError: there is no such figure.
+        CommandError: there is no such file, or no such function in it.
+    """
+    from analysis.figures import FigureKind, get
+
+    if isinstance(figure, FigureKind):
+        return figure
+    if callable(figure):
+        return FigureKind(name=figure.__name__, draw=figure)
+    path, _, name = figure.rpartition(":") if ".py:" in figure else (figure, "", "draw")
+    if not path.endswith(".py"):
+        return get(figure)
+    from workloads.user_code.import_stop import missing
+    from workloads.user_code.user_files import find_file, import_file
+
+    file = find_file(path, Path())
+    if file is None:
+        raise CommandError(f"there is no file {path}", hint="give its path from the current folder")
+    module = import_file(file)
+    functions = {
+        key: value
+        for key, value in vars(module).items()
+        if callable(value) and getattr(value, "__module__", None) == module.__name__
+    }
+    if name not in functions:
+        raise missing(module, name) or CommandError(
+            f"{path} has no function {name!r}",
+            hint=f"its functions: {', '.join(functions)}" if functions else None,
+        )
+    numbers = functions.get("numbers" if name == "draw" else f"{name}_numbers")
+    title = file.stem if name == "draw" else name
+    return FigureKind(name=title, draw=functions[name], numbers=numbers)
+
+
+def plot(
+    figure: FigureKind,
+    query: Query,
+    *,
+    ax: Axes | None = None,
+    width: str | float | None = None,
+    style: str | Path | None = None,
+    output: str | Path | None = None,
+    options: Mapping[str, object],
+    progress: Progress | None = None,
+) -> tuple[Axes, list[Path]]:
+    """Draw a figure; what was written, where ``output`` names a file.
+
+    Raises:
+        ResultsError: no such option, width or style, a source that is none, nothing to draw.
+        CommandError: a place that cannot be written to.
+    """
+    from analysis import figures
+
+    figure.check(options)
+    path = None if output is None else destination(output)
+    if path is not None:
+        _refuse_own_source(path, query)
+    data = FigureData(query, progress=progress)
+    drawn = figures.draw(figure, data, ax=ax, width=width, style=style, options=options)
+    if path is None:
+        return drawn, []
+    numbers = figures.numbers(figure, data, options=options) if figure.numbers else None
+    _make_folder(path)
+    return drawn, figures.save(drawn, path, numbers)
+
+
+def _refuse_own_source(path: Path, query: Query) -> None:
+    """A figure's numbers go beside it as CSV: never in the place of the file that it is drawn of.
+
+    Raises:
+        CommandError: they would.
+    """
+    table = path.with_suffix(".csv")
+    for source in query.sources:
+        name = source.root if isinstance(source, Results) else source
+        if os.path.exists(name) and os.path.exists(table) and os.path.samefile(name, table):
+            raise CommandError(
+                f"the numbers of the figure would take the place of {name}",
+                hint=f"another name: -o {path.stem}-figure{path.suffix or '.pdf'}",
+            )
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CommandError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def report(
+    query: Query,
+    output: str | Path,
+    *,
+    title: str | None = None,
+    progress: Progress | None = None,
+) -> Path:
+    """Write the report of a query; its path.
+
+    Raises:
+        ResultsError: a source that is none, or no curve.
+        CommandError: a file that is no page, or a place that cannot be written to.
+    """
+    from analysis.report import page, payload
+
+    path = destination(output)
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise CommandError(
+            f"cannot write a report as {path.name}", hint="give it a name that ends in .html"
+        )
+    data = FigureData(query, progress=progress)
+    text = page(payload(data, title=title and escaped(title), pictures=True))
+    _make_folder(path)
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"cannot write {path}: {error.strerror or error}") from error
+    return path

@@ -1,0 +1,117 @@
+"""The program ``batchscale``: its commands by name, how they start, and how their errors end it.
+
+It imports nothing heavy: each command imports what it needs when it runs.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Annotated
+
+import typer
+
+from batchscale.cli import analysis, data, exchange, sweep, trial
+from batchscale.cli.kinds import KindCommand
+
+app = typer.Typer(
+    name="batchscale",
+    help="How far can the batch grow before a bigger one stops buying fewer steps?",
+    epilog="Begin with: batchscale sweep digits, then batchscale regimes results/runs.",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    no_args_is_help=True,
+)
+COMMANDS: dict[str, Callable[..., int | None]] = {
+    "sweep": sweep.sweep,
+    "status": sweep.status,
+    "trial": trial.trial,
+    "check": trial.check,
+    "new": trial.new,
+    "regimes": analysis.regimes,
+    "plot": analysis.plot,
+    "report": analysis.report,
+    "query": data.query,
+    "import": exchange.import_,
+    "export": exchange.export,
+    "serve": analysis.serve,
+    "list": data.listing,
+}
+
+
+class _CommandError(Exception):
+    """A command raised ``error``."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+@app.callback()
+def _options(
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the whole traceback of an error.")
+    ] = False,
+) -> None:
+    """Options that every command takes, before its name or after."""
+    del debug  # ``run`` takes it out, wherever it stands
+
+
+def _command(function: Callable[..., int | None]) -> Callable[..., int]:
+    @wraps(function)
+    def run(*args: object, **kwargs: object) -> int:
+        try:
+            status = function(*args, **kwargs)
+            sys.stdout.flush()
+        except (typer.Exit, typer.Abort, BrokenPipeError):
+            raise
+        except (Exception, KeyboardInterrupt) as error:
+            raise _CommandError(error) from error
+        return status or 0
+
+    return run
+
+
+for _name, _function in COMMANDS.items():
+    _class = KindCommand if _name in ("import", "export") else None
+    app.command(_name, cls=_class)(_command(_function))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command; its exit status. ``--debug`` may stand anywhere among the arguments."""
+    for stream in (sys.stdout, sys.stderr):
+        # A name that is no UTF-8, or a terminal that knows ASCII alone: escaped, not an error.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    rest = [argument for argument in arguments if argument != "--debug"]
+    try:
+        status: int | None = app(args=rest, prog_name="batchscale", standalone_mode=False)
+    except BrokenPipeError:
+        # The reader has gone (`| head`). Python would complain once more when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except typer.Abort:
+        print("Aborted!", file=sys.stderr)
+        return 1
+    except _CommandError as failed:
+        from batchscale.output.errors import report
+
+        return report(failed.error, debug="--debug" in arguments, given=arguments)
+    except Exception as error:
+        return _wrong_usage(error, arguments)
+    return status or 0
+
+
+def _wrong_usage(error: Exception, arguments: Sequence[str]) -> int:
+    """Print an error of typer's as typer does, with the keys in addresses masked; its status."""
+    from results.storage.masking import masked
+
+    if not hasattr(error, "show"):
+        raise error
+    text = io.StringIO()
+    error.show(file=text)
+    print(masked(text.getvalue(), *arguments), end="", file=sys.stderr)
+    return int(getattr(error, "exit_code", 2))

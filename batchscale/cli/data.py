@@ -1,0 +1,48 @@
+"""``batchscale query`` and ``batchscale list``: what is recorded, and the names there are."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from batchscale.cli.options import Fmt, Json, Out, Source, output_format
+from batchscale.output.tables import frame_text, render, write_frame
+
+
+def query(
+    sql: Annotated[
+        str, typer.Argument(metavar="SELECT", help="Over studies, trials, measurements, sources.")
+    ],
+    source: Source = None,
+    output: Out = None,
+    format: Fmt = "table",
+    json: Json = False,
+) -> None:
+    """Ask the results in SQL (DuckDB). It reads these four tables, and writes nothing."""
+    from batchscale import api
+
+    frame = api.query(sql, source)
+    if output is not None:
+        print(f"wrote {write_frame(frame, output, output_format(format, json))}")
+    else:
+        print(frame_text(frame, output_format(format, json)), end="")
+
+
+def listing(
+    kind: Annotated[
+        str,
+        typer.Argument(
+            metavar="KIND",
+            help="workloads, optimizers, schedules, techniques, figures, experiments, imports or "
+            "exports.",
+        ),
+    ],
+    format: Fmt = "table",
+    json: Json = False,
+) -> None:
+    """The names there are."""
+    from batchscale import api
+
+    rows = [{"name": name, "what": what} for name, what in api.listing(kind).items()]
+    print(render(rows, output_format(format, json), columns=("name", "what")), end="")

@@ -1,0 +1,198 @@
+"""``batchscale sweep`` and ``batchscale status``: train an experiment, and see how far it is."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from batchscale.cli.options import Fmt, Json, Results, Source, output_format, seconds
+from batchscale.output.tables import Format, frame_text
+from results.counts import agreeing, count
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from batchscale.run import Run
+    from experiments.records.status import Status
+
+
+def sweep(
+    experiment: Annotated[
+        str,
+        typer.Argument(
+            metavar="EXPERIMENT", help="An experiment file, or the name of a packaged one: digits."
+        ),
+    ],
+    results: Results = None,
+    address: Annotated[
+        str,
+        typer.Option(
+            help="none: without Ray, in this process. auto: the Ray that runs here, or a new one. "
+            "HOST:PORT: that one. FILE.py:CLASS: an executor of a file.",
+            metavar="none|auto|HOST:PORT",
+        ),
+    ] = "auto",
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Instead of the file's: --set trials=8."),
+    ] = None,
+    for_: Annotated[
+        str | None,
+        typer.Option(
+            "--for", metavar="TIME", help="Stop after so long, as on Ctrl-C: 2h, 90m, 1h30m."
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be trained, and stop.")
+    ] = False,
+    keep_old: Annotated[
+        bool,
+        typer.Option("--keep-old", help="The workload's code has changed: its old trials count."),
+    ] = False,
+    retrain: Annotated[
+        bool,
+        typer.Option("--retrain", help="The workload's code has changed: train all of it again."),
+    ] = False,
+    format: Fmt = "table",
+    json: Json = False,
+) -> int:
+    """Train an experiment's studies. The same command again does what is missing, nothing twice."""
+    from batchscale import api
+    from batchscale.output.display import Display
+    from batchscale.output.errors import CommandError
+
+    if keep_old and retrain:
+        raise CommandError("--keep-old and --retrain exclude each other")
+    limit = seconds(for_) if for_ else None
+    if dry_run:
+        plan = api.plan(experiment, overrides=set_ or [], results=results)
+        print(_plan(plan, output_format(format, json)), end="")
+        return 0
+    with Display() as display:
+        run = api.sweep(
+            experiment,
+            results=results,
+            address=address,
+            overrides=set_ or [],
+            seconds=limit,
+            keep_old=keep_old,
+            retrain=retrain,
+            observer=display,
+        )
+    return _summary(run)
+
+
+def status(source: Source = None, format: Fmt = "table", json: Json = False) -> None:
+    """What is done, running and left, and how long it will take."""
+    from batchscale import api
+
+    print(_status(api.status(source), output_format(format, json)), end="")
+
+
+_ALWAYS_SHOWN = (
+    "optimizer",
+    "batch_size",
+    "trials",
+    "recorded",
+    "budget_steps",
+    "most_steps",
+    "most_examples",
+    "memory",
+    "at_most",
+)
+"""Columns of a plan that stand in its table even where all studies have the same value."""
+
+
+def _plan(studies: pd.DataFrame, format: Format) -> str:
+    """What a sweep would train: columns that are the same in all studies go to the last line."""
+    from batchscale.output.display import clock
+
+    if format in ("csv", "json"):
+        return frame_text(studies, format)
+    hours = float(studies["worker_hours"].sum())
+    evaluating = float((studies["worker_hours"] * studies["evaluation_share"]).sum())
+    table = studies.drop(columns=["worker_hours", "evaluation_share"])
+    table["memory"] = [_mebibytes(size) for size in studies["memory"]]
+    table["at_most"] = [clock(hours * 3600) for hours in studies["worker_hours"]]
+    # As text: a field may be a list.
+    same = [n for n in table.columns if n not in _ALWAYS_SHOWN and table[n].map(str).nunique() == 1]
+    text = frame_text(table.drop(columns=same), format)
+    if format != "table":
+        return text
+    wanted, recorded = int(studies["trials"].sum()), int(studies["recorded"].sum())
+    all_of = ", ".join(f"{n.replace('_', ' ')} {table[n].iloc[0]}" for n in same)
+    steps, examples = int(studies["most_steps"].sum()), int(studies["most_examples"].sum())
+    example = studies.attrs.get("example_unit", "example")
+    unit = "GPU-hours" if studies.attrs.get("device") == "cuda" else "worker-hours"
+    return (
+        f"{text}\n{count(len(studies), 'study')}, {count(wanted, 'feasible trial')} wanted, "
+        f"{count(recorded, 'trial')} recorded"
+        f"{f'; {all_of}' if all_of else ''}\n"
+        f"at most {count(steps, 'step')}, {count(examples, example)}, {hours:.2g} {unit} of this "
+        f"machine ({clock(hours * 3600)} on one worker, {evaluating / hours:.0%} of it for "
+        "evaluations), if every trial ran its whole budget; stopping at the target and dominated "
+        "stopping leave less\n"
+    )
+
+
+def _mebibytes(size: float) -> str:
+    return f"{size / 2**30:.1f} GiB" if size >= 2**30 else f"{max(1, round(size / 2**20))} MiB"
+
+
+def _summary(run: Run) -> int:
+    """Print what a sweep did; the exit status: 3 where it finished but some trials failed."""
+    from batchscale.output.display import clock
+    from batchscale.output.errors import FAILED_TRIALS
+
+    done = run.summary
+    assert done is not None
+    print(
+        f"{done.experiment}: {count(done.trained, 'trial')} trained in {clock(done.seconds)}, "
+        f"{done.trials:,} recorded; {done.reached} of {count(done.studies, 'study')} reached the "
+        "target"
+    )
+    print(f"results: {done.path}")
+    if done.failed:
+        them = "it" if done.failed == 1 else "them"
+        failed = f"{count(done.failed, 'trial')} failed; the same command tries {them} once more"
+        print(failed, file=sys.stderr)
+    if not done.complete:
+        print("not complete: the same command goes on from here")
+    return FAILED_TRIALS if done.failed else 0
+
+
+def _status(state: Status, format: Format) -> str:
+    """Where a results folder stands: its experiments, the packs that run, the time left."""
+    if format in ("csv", "json"):
+        return frame_text(state.studies, format)
+    others = int(state.studies["other_searches"].sum())
+    table = state.algorithms
+    text = frame_text(table if others else table.drop(columns="other_searches"), format)
+    if format != "table":
+        return text
+    if others:
+        text += (
+            f"\n{count(others, 'trial')} of other searches of these studies (another space, method "
+            f"or seed) {agreeing(others, 'are')} not counted: regimes, plot and report do so with "
+            "--search all\n"
+        )
+    if len(state.packs):
+        columns = ["experiment", "optimizer", "batch_size", "trials", "step", "best", "machine"]
+        ages = [f"{seconds:.0f} s ago" for seconds in state.running["silent"]]
+        text += f"\n{frame_text(state.running[columns].assign(last_word=ages), format)}"
+    return f"{text}\n{_time_left(state)}\n"
+
+
+def _time_left(state: Status) -> str:
+    from batchscale.output.display import clock
+
+    if not state.left:
+        return "complete"
+    left = f"{count(state.left, 'trial')} left"
+    if state.seconds is not None:
+        return f"{left}, about {clock(state.seconds)} with the packs that run now"
+    if state.work_seconds is not None:
+        return f"{left}, about {clock(state.work_seconds)} for one worker; nothing runs now"
+    return f"{left}; nothing runs now"

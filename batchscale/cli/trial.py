@@ -1,0 +1,198 @@
+"""``batchscale trial``, ``check`` and ``new``: one workload, in this process."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from batchscale.cli.options import Device, Fmt, Json, Results, assignments, output_format
+from batchscale.output.tables import Format, frame_text, render
+
+if TYPE_CHECKING:
+    from batchscale.trials import TrialRun
+    from experiments.plan import Measurement, Study
+    from experiments.training.check import Finding
+
+_PRINTED_EVERY = 1.9
+"""An evaluation is printed when the step has grown by this factor since the last that was."""
+
+
+def trial(
+    workload: Annotated[
+        str | None, typer.Argument(metavar="WORKLOAD", help="A workload's name, or file.py:Class.")
+    ] = None,
+    optimizer: Annotated[str, typer.Option(help="An optimizer's name, or file.py:Class.")] = "sgd",
+    batch_size: Annotated[int | None, typer.Option(help="Examples a step.")] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--param", metavar="KEY=VALUE", help="A metaparameter, or a field of the workload."
+        ),
+    ] = None,
+    schedule: Annotated[
+        str, typer.Option(help="A schedule's name, or file.py:Class.")
+    ] = "constant",
+    budget: Annotated[
+        str | None, typer.Option(help='As in an experiment file: "50 epochs + 2000 steps".')
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help='Instead of the workload\'s: "METRIC < VALUE".')
+    ] = None,
+    engine: Annotated[str, typer.Option(help="module or stacked.")] = "module",
+    seed: Annotated[int, typer.Option(help="Another seed, another run.")] = 0,
+    from_: Annotated[
+        str | None,
+        typer.Option("--from", metavar="TRIAL_ID", help="A recorded trial again, in its engine."),
+    ] = None,
+    results: Results = None,
+    save: Annotated[
+        str | None,
+        typer.Option("--save", metavar="FILE.safetensors", help="Keep the trained weights."),
+    ] = None,
+    device: Device = None,
+    format: Fmt = "table",
+    json: Json = False,
+) -> int:
+    """Train one trial here, without Ray: a new one, or one as recorded."""
+    from batchscale import training
+    from batchscale.output.errors import CommandError
+
+    output = _TrialOutput(output_format(format, json))
+    if from_ is not None:
+        if workload is not None:
+            raise CommandError("give a WORKLOAD or --from TRIAL_ID, not both")
+        run = training.rerun(from_, results=results, device=device, save=save, on_measure=output)
+        return output.end(run)
+    if workload is None or batch_size is None:
+        raise CommandError(
+            f"trial needs {'a WORKLOAD' if workload is None else '--batch-size'}",
+            hint="batchscale trial digits-mlp --optimizer sgd --batch-size 64 "
+            "--param learning_rate=0.1",
+        )
+    run = training.trial(
+        workload,
+        optimizer=optimizer,
+        batch_size=batch_size,
+        schedule=schedule,
+        budget=budget,
+        target=target,
+        engine=engine,
+        seed=seed,
+        device=device,
+        save=save,
+        on_measure=output,
+        **assignments(param or [], "--param"),
+    )
+    return output.end(run)
+
+
+def check(
+    workload: Annotated[
+        str, typer.Argument(metavar="WORKLOAD", help="A workload's name, or file.py:Class.")
+    ],
+    fields: Annotated[
+        list[str] | None,
+        typer.Option("--param", metavar="KEY=VALUE", help="A field of the workload."),
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Examples a step. Else 64, or the training set.")
+    ] = None,
+    device: Device = None,
+    format: Fmt = "table",
+    json: Json = False,
+) -> int:
+    """Does a workload keep its contract?
+
+    Equal micro-batches, invariant evaluation, seeded weights; whether it stacks, and how fast.
+    """
+    from batchscale import api
+    from batchscale.output.progress import Stages
+
+    with Stages() as stages:
+        findings = api.check(
+            workload,
+            batch_size=batch_size,
+            device=device,
+            observer=stages,
+            **assignments(fields or [], "--param"),
+        )
+    print(_findings(findings, output_format(format, json)), end="")
+    return 1 if any(finding.passed is False for finding in findings) else 0
+
+
+def new(
+    file: Annotated[str, typer.Argument(metavar="FILE.py", help="The file to make.")],
+) -> None:
+    """Write a workload and an experiment to start from."""
+    from batchscale import api
+
+    workload, experiment = api.new(file)
+    spec = f"{workload}:{_class_in(workload)}"
+    print(
+        f"wrote {workload} and {experiment}. Next:\n"
+        f"  batchscale check {spec}\n"
+        f"  batchscale trial {spec} --optimizer sgd --batch-size 64 --param learning_rate=0.1\n"
+        f"  batchscale sweep {experiment}"
+    )
+
+
+def _class_in(workload: Path) -> str:
+    import ast
+
+    tree = ast.parse(workload.read_text(encoding="utf-8"))
+    return next(node.name for node in tree.body if isinstance(node, ast.ClassDef))
+
+
+def _findings(findings: Sequence[Finding], format: Format) -> str:
+    """A row a check, passed or not; facts have no verdict."""
+    if format in ("json", "csv"):
+        return render([vars(finding) for finding in findings], format)
+    verdicts = {True: "pass", False: "FAIL", None: ""}
+    text = render(
+        [{"check": f.check, "": verdicts[f.passed], "finding": f.finding} for f in findings], format
+    )
+    failed = sum(finding.passed is False for finding in findings)
+    if format == "table":
+        text += f"\n{failed} of the checks failed\n" if failed else "\nit keeps the contract\n"
+    return text
+
+
+class _TrialOutput:
+    """A trial on the screen: a line each time its step has about doubled, and how it ended."""
+
+    def __init__(self, format: Format) -> None:
+        self.format = format
+        self._printed = 0.0
+        self._first = ""
+
+    def __call__(self, study: Study, measurement: Measurement) -> None:
+        """Print a measurement that was just made, if it is due."""
+        self._first = study.targets[-1].metric
+        if self.format == "table" and measurement.step >= self._printed * _PRINTED_EVERY:
+            self._printed = measurement.step
+            self._print(measurement)
+
+    def end(self, run: TrialRun) -> int:
+        """Its metaparameters, and how it ended; the exit status.
+
+        That is 1 where a recorded trial came out differently.
+        """
+        if self.format == "table":
+            if run.evaluations and run.evaluations[-1].step > self._printed:
+                self._print(run.evaluations[-1])
+        else:
+            print(frame_text(run.measurements, self.format), end="")
+        stream = sys.stdout if self.format == "table" else sys.stderr
+        print(run.algorithm, run.verdict, sep="\n", file=stream)
+        return 0 if run.equal else 1
+
+    def _print(self, measurement: Measurement) -> None:
+        values = measurement.metrics
+        names = sorted(values, key=lambda name: (name != self._first, name))
+        metrics = "".join(f"  {name} {values[name]:<10.4g}" for name in names)
+        line = f"step {measurement.step:>8,}{metrics}{measurement.train_seconds:8.2f} s"
+        print(line, flush=True)
