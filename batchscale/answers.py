@@ -189,8 +189,8 @@ def _refuse_own_source(path: Path, query: Query) -> None:
         name = source.root if isinstance(source, Results) else source
         if os.path.exists(name) and os.path.exists(table) and os.path.samefile(name, table):
             raise CommandError(
-                f"the numbers of the figure would take the place of {name}",
-                hint=f"another name: -o {path.stem}-figure{path.suffix or '.pdf'}",
+                f"the numbers of the figure would overwrite {name}",
+                hint=f"choose another name: -o {path.stem}-figure{path.suffix or '.pdf'}",
             )
 
 

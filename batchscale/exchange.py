@@ -96,7 +96,7 @@ def extension(verb: str, kind: str | Callable[..., Any]) -> Extension:
     file = find_file(path, Path())
     if file is None:
         raise ResultsError(
-            f"{verb} {kind}: there is no file {path}", hint="a path starts in this folder"
+            f"{verb} {kind}: there is no file {path}", hint="a path is relative to this folder"
         )
     module = import_file(file)
     functions = [key for key, value in vars(module).items() if callable(value)]

@@ -35,7 +35,7 @@ def load(
     if source is not None and settings:
         raise CommandError(
             f"sweep got an experiment and keywords: {', '.join(settings)}",
-            hint='what a file says is changed by overrides=["trials=8"]',
+            hint='change a value of the file by overrides=["trials=8"]',
         )
     if source is not None:
         return config.load(source, overrides)

@@ -22,7 +22,7 @@ def write(file: Path) -> tuple[Path, Path]:
     for path in (file, beside):
         if path.exists():
             raise CommandError(
-                f"{path} is there already", hint="nothing was written; choose another name"
+                f"{path} exists already", hint="nothing was written; choose another name"
             )
     if not file.absolute().parent.is_dir():
         raise CommandError(f"cannot write {file}: there is no folder {file.parent}")

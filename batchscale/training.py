@@ -208,7 +208,7 @@ def _in_its_folder(parse: Callable[[], Experiment]) -> Experiment:
     except ExperimentError as error:
         if "no file" in str(error):
             raise CommandError(
-                str(error), hint="give the command in the folder of the experiment's file"
+                str(error), hint="run the command in the folder of the experiment's file"
             ) from None
         raise
 

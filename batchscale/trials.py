@@ -184,6 +184,7 @@ def pick_device(device: str | None) -> str:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         raise CommandError(
-            f"no device {device!r} here: {str(error).splitlines()[0]}", hint="cpu, cuda or cuda:1"
+            f"this machine has no device {device!r}: {str(error).splitlines()[0]}",
+            hint="cpu, cuda or cuda:1",
         ) from None
     return device

@@ -147,7 +147,7 @@ def _from_file(kind: str, name: str, base: str | None, parent: type) -> Any:
     if file is None:
         raise ExperimentError(
             f"{kind} {name!r}: no file {path!r} in {Path(base or '.').resolve()}",
-            hint="a path starts at its experiment file",
+            hint="a path is relative to its experiment file",
         )
     module = import_file(file)
     if attribute not in vars(module):

@@ -67,7 +67,7 @@ class Workload(metaclass=_WorkloadType):
         for field in annotations:
             if hasattr(Workload, field) and field not in _FACTS:
                 raise WorkloadError(
-                    f"{cls.__name__}: {field!r} cannot be a field, it has a meaning"
+                    f"{cls.__name__}: {field!r} cannot be a field: the name is reserved"
                 )
         try:
             dataclasses.dataclass(frozen=True, kw_only=True)(cls)

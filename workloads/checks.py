@@ -40,7 +40,8 @@ def check_target(target: str, place: str) -> None:
     if wrong:
         raise WorkloadError(
             f"target {target!r} of {place} has the wrong direction",
-            hint=f"{metric} is better when {'lower' if sign == '>' else 'higher'}: turn the sign",
+            hint=f"{metric} is better when {'lower' if sign == '>' else 'higher'}: reverse the "
+            f"sign",
         )
 
 

@@ -120,7 +120,7 @@ def _read(name: str, root: Path, *, train: bool) -> tuple[Tensor, Tensor]:
         folder = root / IMAGE_SETS[name].folder
         raise WorkloadError(
             f"data set {name} in {folder} cannot be read: {_first_line(error)}",
-            hint=f"remove {folder} to have it downloaded afresh",
+            hint=f"remove {folder} to have it downloaded again",
         ) from error
     x = torch.as_tensor(source.data)
     x = x.unsqueeze(1) if x.dim() == 3 else x.permute(0, 3, 1, 2).contiguous()

@@ -7,7 +7,7 @@ import re
 from pathlib import PurePath
 
 _WORKLOAD = '''\
-"""A workload of one's own. Does it keep the contract? batchscale check @FILE@:@CLASS@"""
+"""Your workload. Check that it keeps the contract: batchscale check @FILE@:@CLASS@"""
 
 import torch
 from sklearn.datasets import load_digits

@@ -57,7 +57,7 @@ def _options(
     ] = False,
 ) -> None:
     """Options that every command takes, before its name or after."""
-    del debug  # ``run`` takes it out, wherever it stands
+    del debug  # ``run`` takes it out, at any position
 
 
 def _command(function: Callable[..., int | None]) -> Callable[..., int]:

@@ -75,11 +75,13 @@ def export(
     ],
     output: Annotated[
         str,
-        typer.Option("--output", "-o", metavar="DIR", help="A new folder, or an earlier export's."),
+        typer.Option(
+            "--output", "-o", metavar="DIR", help="A new folder, or one of an earlier export."
+        ),
     ],
     where: Where = None,
 ) -> None:
-    """Write results for another program: TensorBoard. The same again changes nothing.
+    """Write results for another program: TensorBoard. A second run changes nothing.
 
     The options of a kind: batchscale export KIND --help.
     """

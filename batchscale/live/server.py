@@ -160,7 +160,7 @@ def _address(host: str) -> tuple[socket.AddressFamily, str]:
         addresses = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         raise CommandError(
-            f"--host {host} is no address of this machine",
+            f"--host {host} is not an address of this machine",
             hint="127.0.0.1 for this machine alone, 0.0.0.0 for every network it is in",
         ) from None
     family, _, _, _, address = addresses[0]
@@ -170,7 +170,8 @@ def _address(host: str) -> tuple[socket.AddressFamily, str]:
 def _refused(host: str, port: int, error: OSError, *, given: bool) -> CommandError:
     if error.errno == errno.EADDRINUSE and given:
         return CommandError(
-            f"port {port} of {host} is in use", hint="another --port, or none: a free one is taken"
+            f"port {port} of {host} is in use",
+            hint="choose another --port, or leave it out: then a free one is taken",
         )
     if error.errno == errno.EADDRINUSE:
         return CommandError(f"ports {PORT} to {port} of {host} are all in use", hint="--port 0")

@@ -163,7 +163,7 @@ class Watch:
             ResultsError: there were some, or the folder is none of ours.
         """
         if self._drawn:
-            raise ResultsError(f"{self.source} is empty now; the page keeps what was read last")
+            raise ResultsError(f"{self.source} is empty now; the page shows what was read last")
         if not self._location.empty():
             self._location.require()
         return nothing(self.source, f"Waiting for a sweep: there is nothing in {self.source} yet.")

@@ -42,8 +42,8 @@ def check_directions(file: ExperimentFile, targets: Sequence[Target], workload: 
             raise file.error(path, str(error), error.hint) from None
         metric = target.metric.partition("_")[2]
         if metric == workload_metric and target.lower_is_better != ("<" in workload.target):
-            message = f"target {target} has another direction than the workload's own"
-            raise file.error(path, f"{message} ({workload.target})", "turn the sign")
+            message = f"target {target} has another direction than the workload's target"
+            raise file.error(path, f"{message} ({workload.target})", "reverse the sign")
 
 
 def check_metric(

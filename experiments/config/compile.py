@@ -152,7 +152,7 @@ class Experiment(ExperimentFile):
     def _budget_steps(self, batch_size: int, train_size: int) -> int:
         steps = self.parsed_budget.in_steps(batch_size, train_size)
         if steps < 1:
-            message = f"budget {self.budget} is not one step at batch size {batch_size}"
+            message = f"budget {self.budget} is less than one step at batch size {batch_size}"
             raise self.error(("budget",), message, "add steps: 50 epochs + 2000 steps")
         if steps > LARGEST_BUDGET:
             message = f"budget {self.budget} is {count(steps, 'step')} at batch size {batch_size}"

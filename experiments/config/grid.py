@@ -199,11 +199,11 @@ def _check_labels(file: ExperimentFile, grid: Grid) -> None:
         namesake = labels.setdefault(label, owner)
         hint = f"give it another name: {name} as {label}-2"
         if same is not owner:
-            message, hint = f"{label} is {same.label}, which is there already", "keep one"
+            message, hint = f"{label} is {same.label}, which is in the grid already", "keep one"
         elif namesake is not owner:
             message = f"{namesake.name} and {name} are both called {label}"
         elif label in {*optimizers.names(), *schedules.names()} and label != name:
-            message = f"{name} is called {label}, which is something else"
+            message = f"{name} is called {label}, but that is the name of something else"
         else:
             continue
         raise file.error(path, f"{dotted(path[:-1])}: {message}", hint)

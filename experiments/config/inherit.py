@@ -50,7 +50,7 @@ def inherit(
     if identity in chain:
         circle = [Path(file).name for file in chain[chain.index(identity) :]]
         names = " > ".join([*circle, circle[0]])
-        raise places.error(here, f"extends {name} goes in a circle: {names}")
+        raise places.error(here, f"extends {name} is circular: {names}")
     if len(chain) >= _LONGEST_CHAIN:
         message = f"extends {name}: a chain of more than {count(_LONGEST_CHAIN, 'file')}"
         raise places.error(here, message)
@@ -139,7 +139,7 @@ def _find(name: str, places: Places, folder: Path) -> tuple[str, str, Path]:
         text = sources.file_text(folder / file)
     except FileNotFoundError:
         message = f"extends {name}: no such file in {folder}"
-        raise places.error(here, message, "paths start at the file's folder") from None
+        raise places.error(here, message, "paths are relative to the file's folder") from None
     except (sources.UnreadableError, RuntimeError) as error:
         raise places.error(here, f"extends {name}, which cannot be read: {error}") from None
     return str(Path(places.source).parent / file), text, (folder / file).resolve().parent

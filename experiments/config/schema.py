@@ -125,7 +125,7 @@ class ExperimentFile(BaseModel):
         for i, path in enumerate(file.files):
             if not os.path.exists(os.path.join(base, os.path.expanduser(path))):
                 message = f"files: no file {path!r} in {base}"
-                raise file.error(("files", i), message, "paths start at the experiment file")
+                raise file.error(("files", i), message, "paths are relative to the experiment file")
         file._check_method()
         file._check_estimator()
         _ = file.refine_ratio
@@ -207,7 +207,7 @@ class ExperimentFile(BaseModel):
             first = targets[0] if targets else target
             if target.metric != first.metric:
                 message = f"targets of two metrics: {first.metric} and {target.metric}"
-                hint = "training stops at the hardest, so that all are of one metric"
+                hint = "training stops at the hardest target, so all must have the same metric"
                 raise self.error(("target", i), message, hint)
             if target in targets:
                 raise self.error(("target", i), f"target {target} is given twice", "keep one")
@@ -238,7 +238,7 @@ class ExperimentFile(BaseModel):
             raise self.error(("method",), f"unknown method {name!r}", hint)
         if self.points is None and name == "points":
             hint = "points: [{learning_rate: 0.1}, …]"
-            raise self.error(("method",), "method points, and no points", hint)
+            raise self.error(("method",), "method points needs points", hint)
         if self.points is not None and name != "points":
             message = f"points are given, and method is {name}"
             raise self.error(("points",), message, "keep one of the two")
@@ -247,7 +247,7 @@ class ExperimentFile(BaseModel):
             names = [each.name for each in search.METHODS.values() if not each.not_enlargeable]
             raise self.error(
                 ("extend",),
-                f"extend does not go with method {name}: {method.not_enlargeable}",
+                f"extend cannot be used with method {name}: {method.not_enlargeable}",
                 f"method: {' or '.join(names)}; or widen the ranges of search",
             )
 

@@ -68,4 +68,4 @@ def file_text(file: Path) -> str:
     except OSError as error:
         raise UnreadableError(error.strerror or str(error)) from None
     except (ValueError, RuntimeError):  # a NUL or a lone surrogate in its name; an unknown home
-        raise UnreadableError("no file can have that name") from None
+        raise UnreadableError("a file cannot have that name") from None

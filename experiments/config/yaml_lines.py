@@ -123,7 +123,7 @@ def read(text: str, source: str) -> tuple[Any, Places]:
         raise _too_deep(source) from None
     except (ValueError, OverflowError):  # an escape beyond the last code point of Unicode
         raise ExperimentError(
-            f"{source}: not YAML: an escape that is no Unicode character"
+            f"{source}: not YAML: an escape that is not a Unicode character"
         ) from None
     if node is None:
         return None, places

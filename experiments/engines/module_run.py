@@ -122,8 +122,8 @@ class ModuleRun:
         if before is not None and not torch.equal(before, random_state(self.context.device)):
             labels = ", ".join(part.label for part in self.techniques)
             raise ExperimentError(
-                f"technique {labels} draws random numbers in gradient or after_step, which are "
-                "others when a trial stops and goes on",
+                f"technique {labels} draws random numbers in gradient or after_step: they "
+                "would differ when a trial stops and continues",
                 hint="draw them in batch or loss, where they follow the example",
             )
 

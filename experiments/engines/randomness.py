@@ -228,7 +228,7 @@ class ExampleRandomness(TorchFunctionMode):
         fitting = {(d.dim, d.each): d for d in self._draws if d.fits(shape, self._examples)}
         if len(fitting) != 1:
             raise WorkloadError(
-                f"the forward pass draws random numbers of shape {shape}, unlike when it was tried",
+                f"the forward pass draws random numbers of shape {shape}, unlike in the trial run",
                 hint="draw the same numbers in every training step, in the same order",
             )
         return next(iter(fitting.values()))

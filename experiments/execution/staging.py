@@ -109,7 +109,7 @@ def _copy(start: Path, name: str, folder: Path) -> str:
     source = _resolved(start, name)
     if not source.exists():
         raise ExperimentError(
-            f"no file {name!r} in {start}", hint="a path starts at its experiment file"
+            f"no file {name!r} in {start}", hint="a path is relative to its experiment file"
         )
     inside = source.is_relative_to(start)
     place = source.relative_to(start) if inside else Path(source.name)

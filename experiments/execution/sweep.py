@@ -122,7 +122,7 @@ def sweep(
         run.tidy()
     summary = run.summary(complete)
     if stop.reason == "signal" and not complete:
-        raise Interrupted("interrupted: the same command goes on from here", summary)
+        raise Interrupted("interrupted: give the same command again to continue", summary)
     return summary
 
 

@@ -136,9 +136,9 @@ class UserOptimizer(Optimizer):
         if others:
             many = "parameter" if len(others) == 1 else "parameters"
             raise ExperimentError(
-                f"optimizer {self.name} takes matrices alone; the model has {len(others)} other "
+                f"optimizer {self.name} takes only matrices; the model has {len(others)} other "
                 f"{many} (first: {others[0]})",
-                hint="a class of your own that gives the rest to AdamW: docs/optimizers.md",
+                hint="write a class that gives the rest to AdamW: docs/optimizers.md",
             )
 
 

@@ -116,7 +116,7 @@ def _is_recorded(location: Location, experiment: str, sources: Rows, trials: Row
     last = latest(recorded, KEYS["sources"]).to_pylist()
     if not last:
         raise ResultsError(
-            f"experiment {experiment!r} of {location.root} was not imported, and stays as it is",
+            f"experiment {experiment!r} of {location.root} was not imported, and is left unchanged",
             hint=_OTHER_NAME,
         )
     ids = dataset(location, "trials", [experiment]).to_table(columns=["trial"])["trial"]
@@ -126,7 +126,7 @@ def _is_recorded(location: Location, experiment: str, sources: Rows, trials: Row
     if _facts(last, "address") != _facts(sources, "address"):
         raise ResultsError(
             f"experiment {experiment!r} of {location.root} was imported from "
-            f"{last[0]['address']}, and stays as it is",
+            f"{last[0]['address']}, and is left unchanged",
             hint=_OTHER_NAME,
         )
     return False

@@ -53,7 +53,7 @@ def import_csv(
     for column in _RESERVED:
         if file.has(column):
             raise ResultsError(
-                f"{path} has a column {column!r}, which an import names itself",
+                f"{path} has a column {column!r}, a name that the import uses itself",
                 hint=f"give it another name: --map {column}_there={column}",
             )
     memory = read_table(file)

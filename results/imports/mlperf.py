@@ -94,7 +94,8 @@ def _units(given: Mapping[str, str]) -> dict[str, Unit]:
     for benchmark, text in given.items():
         if text not in UNITS:
             raise ResultsError(
-                f"--map {benchmark}={text}: {text!r} is no unit", hint=f"one of {', '.join(UNITS)}"
+                f"--map {benchmark}={text}: {text!r} is not a unit",
+                hint=f"one of {', '.join(UNITS)}",
             )
         units[benchmark] = next(unit for unit in UNITS if unit == text)
     return units

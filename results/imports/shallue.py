@@ -116,7 +116,7 @@ def _claimed(store: Store) -> Iterator[Claim]:
     if claim is None:
         raise ResultsError(
             f"another import of {facts.SOURCE} into {store.root} is under way",
-            hint="wait for its end; one that died is forgotten after two minutes",
+            hint="wait until it has ended; one that died is ignored after two minutes",
         )
     try:
         yield claim

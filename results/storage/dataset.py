@@ -25,7 +25,7 @@ from results.storage.names import is_file_name
 _ATTEMPTS = 5
 _LISTINGS = 10
 _ROW_GROUP = 131_072
-MOVE_AWAY = "move it out of the results folder; no other file is concerned and none was changed"
+MOVE_AWAY = "move it out of the results folder; no other file is affected and none was changed"
 
 T = TypeVar("T")
 

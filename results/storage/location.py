@@ -234,7 +234,7 @@ class Location:
     def _opened(self) -> tuple[fs.FileSystem, str]:
         if not well_formed(self._address):
             raise ResultsError(
-                f"cannot open {self.root}: a key in it holds a sign that a URI cannot",
+                f"cannot open {self.root}: a key in it contains a character that a URI cannot",
                 hint="write / as %2F, @ as %40 and so on; or leave the keys out of the URI, to be "
                 "read from the environment: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
             )
@@ -280,7 +280,7 @@ def _folder(path: str) -> str:
         )
     if is_address(path) and not os.path.exists(path):
         raise ResultsError(
-            f"there is no folder {masked(path)}, and a URI has two slashes",
+            f"there is no folder {masked(path)}, and a URI needs two slashes",
             hint="give a URI as text: a Path takes one of its slashes away",
         )
     return os.path.abspath(path)

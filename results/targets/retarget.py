@@ -232,7 +232,7 @@ def _refuse_other_side(trials: pd.DataFrame, target: Target) -> None:
     other = trials[trials["lower_is_better"] != target.lower_is_better]
     if len(other):
         raise ResultsError(
-            f"target {target} goes the wrong way: {target.metric} is better when "
+            f"target {target} has the wrong direction: {target.metric} is better when "
             f"{'higher' if target.lower_is_better else 'lower'} in these results",
             hint=f"recorded: {_target(other.iloc[0])}",
         )

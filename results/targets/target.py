@@ -36,7 +36,7 @@ class Target:
                 hint="for example: validation_error < 0.05",
             )
         if not math.isfinite(float(match[3])):
-            raise ResultsError(f"target {text!r}: {match[3]} is no finite number")
+            raise ResultsError(f"target {text!r}: {match[3]} is not a finite number")
         return cls(metric=match[1], value=float(match[3]), lower_is_better=match[2] == "<")
 
     def hit(self, value: float) -> bool:

@@ -110,7 +110,7 @@ def _whole_curves(file: TableFile, rows: pd.DataFrame) -> Memory:
             rows[name] = cells
     if not {*metrics} - {"train_seconds"}:
         raise ResultsError(
-            f"{file.path} has no metric beside step",
+            f"{file.path} has no metric besides step",
             hint="for example a column validation_error; or, for points, a column steps",
         )
     _refuse_double(file, rows, run)

@@ -136,7 +136,7 @@ def test_an_unknown_list_and_check(command: Command) -> None:
 def test_new_overwrites_nothing(command: Command, here: Path, untouched: Watch) -> None:
     (here / "mine.py").write_text("precious = 1\n")
     same = untouched(here)
-    clear(command("new", "mine.py"), "mine.py is there already", hint="another name")
+    clear(command("new", "mine.py"), "mine.py exists already", hint="another name")
     clear(command("new", "mine.txt"), "mine.txt", hint="mine.py")
     clear(command("new", "no/mine.py"), "no folder no")
     assert same()

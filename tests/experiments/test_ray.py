@@ -198,7 +198,7 @@ def test_addresses(tmp_path: Path, address: str, message: str) -> None:
 def test_a_port_that_something_else_answers_at(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = f"127.0.0.1:{other.getsockname()[1]}"
-        with pytest.raises(ExperimentError, match=r"what answers at .* is no Ray"):
+        with pytest.raises(ExperimentError, match=r"what answers at .* is not Ray"):
             sweep(experiment(), results=tmp_path, address=address)
 
 

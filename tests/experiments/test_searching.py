@@ -160,7 +160,7 @@ def complaint(tmp_path, more: str) -> tuple[str, str]:
          "learning_rate alone", "optuna:tpe"),
         ("extend: 1\nmethod: optuna:gp", "my.yaml:5: extend does not go with method optuna:gp", ""),
         ("estimator: best_of_10\nkeep: off\nmethod: optuna:tpe", "trials that are drawn alike", ""),
-        ("method: points", "my.yaml:5: method points, and no points", "points: [{learning_rate"),
+        ("method: points", "my.yaml:5: method points needs points", "points: [{learning_rate"),
         (
             "points: [{learning_rate: 1, momentum: 0.5}]\nmethod: grid",
             "my.yaml:5: points are given, and method is grid",

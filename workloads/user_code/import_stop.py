@@ -79,7 +79,7 @@ def missing(module: ModuleType, name: str) -> WorkloadError | None:
         return None
     return WorkloadError(
         f"{file.name} defines {name!r} only after line {stop.line}, where it calls {stop.call}(): "
-        "what is loaded from a file ends there",
+        "a file is loaded only up to that line",
         hint=f'move {name!r} above that line, or the call below: if __name__ == "__main__":',
     )
 

@@ -54,7 +54,7 @@ def import_file(file: Path) -> ModuleType:
             What the file itself raises passes unchanged.
     """
     if b"\0" in file.read_bytes():
-        raise WorkloadError(f"{file} is no Python file: it holds NUL bytes")
+        raise WorkloadError(f"{file} is not a Python file: it contains NUL bytes")
     if str(file.parent) not in sys.path:
         sys.path.append(str(file.parent))
     contents = {path: digest(path) for path in (file, *local_modules(file).values())}

@@ -227,4 +227,4 @@ def probe(address: str) -> None:
         except OSError:
             answer = b""
     if answer[3:] != b"\x04":
-        raise ExperimentError(f"what answers at {address} is no Ray", hint=hint)
+        raise ExperimentError(f"what answers at {address} is not Ray", hint=hint)
