@@ -110,10 +110,10 @@ class Run:
         from analysis.figure_data import Query
         from batchscale import answers
 
-        asked = {
+        given = {
             name: options.pop(name) for name in QueryOptions.__annotations__ if name in options
         }
-        query = Query(sources=[self.results], under=answers.limits(under), **asked)
+        query = Query(sources=[self.results], under=answers.limits(under), **given)
         return answers.plot(
             answers.figure_kind(figure), query, ax=ax, width=width, style=style, output=output,
             options=options,

@@ -153,9 +153,9 @@ def check_metrics(metrics: Any, batch_size: int, workload: Workload) -> None:
 
 
 def _check_sum(name: str, value: tuple[Any, ...], workload: Workload) -> None:
-    one_number = (int, float, Tensor)
+    scalar_types = (int, float, Tensor)
     whole = len(value) == 2 and all(
-        isinstance(part, one_number) and (not torch.is_tensor(part) or part.dim() == 0)
+        isinstance(part, scalar_types) and (not torch.is_tensor(part) or part.dim() == 0)
         for part in value
     )
     if not whole:

@@ -79,7 +79,7 @@ class GhostBatchNorm(nn.Module):
     def _normalize_ghosts(self, x: Tensor) -> Tensor:
         if x.shape[0] % self.ghost_batch:
             raise WorkloadError(
-                f"a batch of {x.shape[0]} examples cannot be divided into ghost batches of "
+                f"a batch size of {x.shape[0]} cannot be divided into ghost batches of "
                 f"{self.ghost_batch}",
                 hint="choose a ghost_batch that divides the batch size, a worker's share and a "
                 "micro-batch",

@@ -55,8 +55,8 @@ def template(name: str) -> tuple[str, str]:
         The text of the Python file, and that of the YAML file beside it.
     """
     stem = PurePath(name).name.removesuffix(".py") or "my_model"
-    words = [word for word in re.split(r"[^A-Za-z0-9]+", stem) if word]
-    cls = "".join(word[0].upper() + word[1:] for word in words)
+    parts = [part for part in re.split(r"[^A-Za-z0-9]+", stem) if part]
+    cls = "".join(part[0].upper() + part[1:] for part in parts)
     if not cls.isidentifier() or keyword.iskeyword(cls):
         cls = f"My{cls}" if f"My{cls}".isidentifier() else "MyModel"
 

@@ -96,7 +96,7 @@ def status(source: Source = None, format: Fmt = "table", json: Json = False) -> 
     print(_status(api.status(source), output_format(format, json)), end="")
 
 
-_ALWAYS_SHOWN = (
+_FIXED_COLUMNS = (
     "optimizer",
     "batch_size",
     "trials",
@@ -122,7 +122,9 @@ def _plan(studies: pd.DataFrame, format: Format) -> str:
     table["memory"] = [_mebibytes(size) for size in studies["memory"]]
     table["at_most"] = [clock(hours * 3600) for hours in studies["worker_hours"]]
     # As text: a field may be a list.
-    same = [n for n in table.columns if n not in _ALWAYS_SHOWN and table[n].map(str).nunique() == 1]
+    same = [
+        n for n in table.columns if n not in _FIXED_COLUMNS and table[n].map(str).nunique() == 1
+    ]
     text = frame_text(table.drop(columns=same), format)
     if format != "table":
         return text

@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from batchscale.live.content import Answer, Content
-from batchscale.output.errors import CommandError, one_line
+from batchscale.output.errors import CommandError, summary_line
 
 STATE = "/state.json"
 PORT = 8080
@@ -97,7 +97,7 @@ class Server(ThreadingHTTPServer):
         """A reader that disconnects is no error; anything else is printed as one line."""
         error = sys.exception()
         if error is not None and not isinstance(error, OSError):
-            print(f"error: {one_line(error)}", file=sys.stderr)
+            print(f"error: {summary_line(error)}", file=sys.stderr)
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -20,7 +20,7 @@ from typing import Any
 import results
 from batchscale.live.content import Content, Payload
 from batchscale.live.status import nothing, progress
-from batchscale.output.errors import CommandError, one_line
+from batchscale.output.errors import CommandError, summary_line
 from experiments.records.status import status
 from results.errors import ResultsError
 from results.reader import Results
@@ -178,7 +178,7 @@ class Watch:
         except Exception as error:
             clear = isinstance(error, ResultsError | CommandError)
             hint = getattr(error, "hint", None)
-            line = (str(error) if clear else one_line(error)) + (f" ({hint})" if hint else "")
+            line = (str(error) if clear else summary_line(error)) + (f" ({hint})" if hint else "")
             line = self._location.masked(line)
             if self._say is not None and line not in self._errors.values():
                 self._say(line)

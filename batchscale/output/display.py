@@ -30,7 +30,7 @@ _LEAST_SECONDS = 0.5
 """Over less than this no speed is known: many steps are reported at once."""
 _MOST_PACKS = 6
 _ORDER = ("target", "budget", "dominated", "diverged", "error")
-_WORDS = {
+_LABELS = {
     "target": "reached",
     "budget": "at budget",
     "dominated": "dominated",
@@ -285,7 +285,7 @@ class Display:
         """Where the sweep stands, in one line."""
         tally = self.tally
         parts = [f"{clock(tally.seconds)}  {tally.feasible:,} of {count(tally.wanted, 'trial')}"]
-        parts += [f"{_WORDS[key]} {tally.stops[key]:,}" for key in _ORDER if tally.stops[key]]
+        parts += [f"{_LABELS[key]} {tally.stops[key]:,}" for key in _ORDER if tally.stops[key]]
         if tally.finished:
             parts.append(f"{tally.rate:.1f} trials/s")
         parts += tally.speed()
@@ -319,7 +319,7 @@ class Display:
         reached = sum(study.reached for study in tally.studies.values())
         counts = Text(_reached(reached, len(tally.studies)), "bold")
         for key in _ORDER:
-            counts.append(f"   {_WORDS[key]} {tally.stops[key]:,}", style="not bold")
+            counts.append(f"   {_LABELS[key]} {tally.stops[key]:,}", style="not bold")
         now = Text(self._stage or ", ".join(tally.speed()), "dim")
         rows = Table.grid(padding=(0, 2))
         running = sorted(tally.packs.values(), key=lambda pack: pack.pack)

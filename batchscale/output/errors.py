@@ -64,20 +64,20 @@ def report(
         return ERROR
     if frames is not None:
         say(
-            one_line(error),
+            summary_line(error),
             f"the same again: {reproduce}"
             if reproduce
             else "raised in your file; see the traceback above",
         )
     else:
         say(
-            one_line(error),
+            summary_line(error),
             None if debug else "an error in batchscale, not in yours: --debug shows the traceback",
         )
     return ERROR
 
 
-def one_line(error: BaseException) -> str:
+def summary_line(error: BaseException) -> str:
     """The last line of its traceback: ``ValueError: what it says``."""
     return line(" ".join("".join(traceback.format_exception_only(error)).split()))
 

@@ -72,14 +72,14 @@ def forecast(plans: Sequence[StudyPlan], device: str) -> dict[str, Forecast]:
     for plan in plans:
         families.setdefault(plan.study.shape, []).append(plan)
     until = time.perf_counter() + PROBE_SECONDS
-    found: dict[str, Forecast] = {}
+    forecasts: dict[str, Forecast] = {}
     with single_thread():
         parts = [part for family in families.values() for part in _parts(family, device)]
         for place, part in enumerate(parts):
             allowed = max(0.0, until - time.perf_counter()) / (len(parts) - place)
             costs = part.costs(allowed)
-            found |= {plan.study.id: _forecast(plan.study, costs) for plan in part.plans}
-    return found
+            forecasts |= {plan.study.id: _forecast(plan.study, costs) for plan in part.plans}
+    return forecasts
 
 
 def packs(study: Study) -> list[int]:
@@ -107,7 +107,7 @@ class _Costs:
     """What steps and evaluations of one kind of study take in one engine."""
 
     engine: str
-    setup: StudyContext
+    context: StudyContext
     state: float
     """Bytes of weights, gradients and optimizer state, a model."""
     saved: int
@@ -135,7 +135,7 @@ class _Costs:
         """Bytes of a pack while it trains, its data included."""
         together = models if self.engine == "stacked" else 1
         examples = min(study.batch_size, study.layout.micro_batch or self.at_once)
-        data = sum(split.nbytes for split in self.setup.splits.values())
+        data = sum(split.nbytes for split in self.context.splits.values())
         return int(models * self.state + together * self.saved * examples + data)
 
     def _terms(self, batch_size: int, models: int) -> np.ndarray:
@@ -146,8 +146,8 @@ class _Costs:
 def _fit(rows: Sequence[np.ndarray], seconds: Sequence[float]) -> np.ndarray:
     """Coefficients, none negative, of the least sum of squared relative errors."""
     scale = np.array(seconds)[:, None]
-    found: np.ndarray = nnls(np.array(rows) / scale, np.ones(len(seconds)))[0]
-    return found
+    coefficients: np.ndarray = nnls(np.array(rows) / scale, np.ones(len(seconds)))[0]
+    return coefficients
 
 
 @dataclass(kw_only=True)
@@ -156,20 +156,20 @@ class _Part:
 
     plans: list[StudyPlan]
     engine: str
-    setup: StudyContext
+    context: StudyContext
 
     def costs(self, allowed: float) -> _Costs:
         """Probe them, for so many seconds about."""
         until = time.perf_counter() + allowed
-        model = self.setup.model(self.plans[0].trials(0, 1)[0])
+        model = self.context.model(self.plans[0].trials(0, 1)[0])
         costs = _Costs(
             engine=self.engine,
-            setup=self.setup,
+            context=self.context,
             state=0.0,
-            saved=saved_bytes(self.setup.workload, model, self.setup.small_batch()),
-            at_once=chunk_size(self.setup, model, MODELS if self.engine == "stacked" else 1),
+            saved=saved_bytes(self.context.workload, model, self.context.small_batch()),
+            at_once=chunk_size(self.context, model, MODELS if self.engine == "stacked" else 1),
         )
-        work = Arithmetic.of(self.setup, model).multiply_adds
+        work = Arithmetic.of(self.context, model).multiply_adds
         for place, (batch_size, models) in enumerate(self._places()):
             left = until - time.perf_counter()
             if place and left <= 0:
@@ -195,7 +195,7 @@ class _Part:
         self, costs: _Costs, batch_size: int, models: int, work: float, allowed: float
     ) -> int:
         """``batch_size``, or a part of it of which three steps take so long at most."""
-        ghost = self.setup.ghost_batch or 1
+        ghost = self.context.ghost_batch or 1
         parts = [ghost * 2**i for i in range(math.floor(math.log2(batch_size // ghost)) + 1)]
         for size in (batch_size, *reversed(parts)):
             if 3 * self._expected(costs, size, models, work) <= allowed:
@@ -203,13 +203,13 @@ class _Part:
         return ghost
 
     def _expected(self, costs: _Costs, batch_size: int, models: int, work: float) -> float:
-        """Seconds of a step, rather too many where it is not known how they grow."""
+        """Seconds of a step, rather too many where their growth is not known."""
         if not costs.steps:
             return 3 * work * batch_size * models / _RATE  # forward and backward
-        known = {size for size, *_ in costs.steps}
-        if len(known) > 1 or batch_size in known:
+        timed_sizes = {size for size, *_ in costs.steps}
+        if len(timed_sizes) > 1 or batch_size in timed_sizes:
             return costs.step(batch_size, models)
-        return costs.step(max(known), models) * batch_size / max(known)
+        return costs.step(max(timed_sizes), models) * batch_size / max(timed_sizes)
 
     def _probe(self, costs: _Costs, batch_size: int, models: int) -> None:
         plan = next(p for p in self.plans if p.study.batch_size >= batch_size)
@@ -217,19 +217,19 @@ class _Part:
         study = replace(
             plan.study, batch_size=batch_size, layout=replace(plan.study.layout, workers=1)
         )
-        parts = {name: split.head(_EXAMPLES) for name, split in self.setup.splits.items()}
-        parts["train"] = self.setup.train
-        setup = replace(self.setup, study=study, splits=parts)
+        parts = {name: split.head(_EXAMPLES) for name, split in self.context.splits.items()}
+        parts["train"] = self.context.train
+        context = replace(self.context, study=study, splits=parts)
         began = time.perf_counter()
-        engine = make_engine(self.engine, setup, plan.trials(0, models))
+        engine = make_engine(self.engine, context, plan.trials(0, models))
         engine.advance(1)
         _evaluate(engine)
         costs.start = max(costs.start, time.perf_counter() - began)
         costs.steps.append((batch_size, models, _seconds(engine)))
         began = time.perf_counter()
         _evaluate(engine)
-        share = sum(len(self.setup.splits[n]) for n in setup.evaluated) / sum(
-            len(parts[name]) for name in setup.evaluated
+        share = sum(len(self.context.splits[n]) for n in context.evaluated) / sum(
+            len(parts[name]) for name in context.evaluated
         )
         costs.evaluations.append((models, (time.perf_counter() - began) * share))
         costs.state = max(costs.state, _model_bytes(engine) / len(engine.trials))
@@ -239,21 +239,21 @@ def _parts(family: Sequence[StudyPlan], device: str) -> Iterator[_Part]:
     """The studies of one shape by the engine that trains them."""
     ranked = sorted(family, key=lambda plan: plan.study.batch_size)
     by_engine: dict[str, list[StudyPlan]] = {}
-    setups: dict[str, StudyContext] = {}
+    contexts: dict[str, StudyContext] = {}
     stacks: bool | None = None
     for plan in ranked:
         study = replace(plan.study, layout=replace(plan.study.layout, workers=1))
-        setup, engine = StudyContext.load(study, device), plan.study.engine
+        context, engine = StudyContext.load(study, device), plan.study.engine
         if engine == "auto":
-            engine = preferred(setup, plan.trials(0, 1)[0])
+            engine = preferred(context, plan.trials(0, 1)[0])
             if engine == "stacked" and stacks is None:
                 # What cannot be stacked at one batch size cannot be at any.
-                stacks = stackable(setup, plan.trials(0, max(packs(study)))) is None
+                stacks = stackable(context, plan.trials(0, max(packs(study)))) is None
             engine = engine if stacks else "module"
         by_engine.setdefault(engine, []).append(plan)
-        setups.setdefault(engine, setup)
+        contexts.setdefault(engine, context)
     for engine, plans in by_engine.items():
-        yield _Part(plans=plans, engine=engine, setup=setups[engine])
+        yield _Part(plans=plans, engine=engine, context=contexts[engine])
 
 
 def _seconds(engine: Engine) -> float:

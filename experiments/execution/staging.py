@@ -100,8 +100,8 @@ def staged(base: str | None, specs: Iterable[str], files: Iterable[str]) -> Iter
         _refuse_clashes(folder)
         marker = f"batchscale-files-{uuid.uuid4().hex}"
         (folder / marker).touch()
-        specs_there = {old: new for old, new in renamed.items() if old != new}
-        yield Staged(folder=str(folder), marker=marker, specs=specs_there)
+        moved_specs = {old: new for old, new in renamed.items() if old != new}
+        yield Staged(folder=str(folder), marker=marker, specs=moved_specs)
 
 
 def _copy(start: Path, name: str, folder: Path) -> str:

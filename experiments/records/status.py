@@ -115,10 +115,10 @@ def status(source: str | Path | Location | Results) -> Status:
     )
 
 
-_SHOWN = ["experiment", "study", "workload", "optimizer", "schedule", "batch_size"]
+_KEYS = ["experiment", "study", "workload", "optimizer", "schedule", "batch_size"]
 _COUNTS = ["wanted", "done", "reached", "infeasible", "dominated", "failed", "running", "left"]
 _COUNTS += ["other_searches"]
-_STUDY_COLUMNS = [*_SHOWN, *_COUNTS, "trial_seconds"]
+_STUDY_COLUMNS = [*_KEYS, *_COUNTS, "trial_seconds"]
 _PACK_COLUMNS = ["pack", "experiment", "study", "machine", "trials", "step", "best", "silent"]
 
 
@@ -157,7 +157,7 @@ def _study(
     left = rounds.missing_trials(records, wanted, keep)
     planned = planned or running > 0
     return {
-        **{name: row[name] for name in _SHOWN},
+        **{name: row[name] for name in _KEYS},
         "wanted": wanted if planned else 0,
         "done": int(trials["stop_reason"].ne("error").sum()),
         "reached": int(trials["steps_to_target"].notna().sum()),

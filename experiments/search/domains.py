@@ -35,16 +35,16 @@ class Domain:
         return f"{ends}{']' if self.closed else ')'}{' in whole numbers' if self.whole else ''}"
 
 
-_BELOW_ONE = Domain(low=0, high=1)
+_UNIT_INTERVAL = Domain(low=0, high=1)
 DOMAINS = {
     "learning_rate": Domain(low=0),
-    "momentum": _BELOW_ONE,
-    "beta1": _BELOW_ONE,
-    "beta2": _BELOW_ONE,
+    "momentum": _UNIT_INTERVAL,
+    "beta1": _UNIT_INTERVAL,
+    "beta2": _UNIT_INTERVAL,
     "epsilon": Domain(low=0),
     "weight_decay": Domain(low=0),
-    "label_smoothing": _BELOW_ONE,
-    "dropout": _BELOW_ONE,
+    "label_smoothing": _UNIT_INTERVAL,
+    "dropout": _UNIT_INTERVAL,
 }
 """Those of optimizers' arguments and of usual fields; a schedule has those of its arguments."""
 

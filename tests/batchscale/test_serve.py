@@ -135,7 +135,7 @@ def test_a_second_one_takes_the_next_port(command: Command, small: Path) -> None
         (["."], ". is not a results folder", "--results"),
         (["RUNS", "--port", "65536"], "--port 65536 is not a port", "65535"),
         (["RUNS", "--port", "-1"], "--port -1 is not a port", "65535"),
-        (["RUNS", "--host", "no.such.host.invalid"], "no address of this machine", "127.0.0.1"),
+        (["RUNS", "--host", "no.such.host.invalid"], "not an address of this machine", "127.0.0.1"),
         (["RUNS", "--target", "error"], "error", "validation_error < 0.05"),
         (["nowhere://x"], "cannot open nowhere://x", "s3://"),
     ],

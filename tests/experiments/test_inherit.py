@@ -130,7 +130,11 @@ def test_errors_point_to_the_file_that_says_it(tmp_path, text, base, message):
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
-        ("extends: gone.yaml", "my.yaml:1: extends gone.yaml: no such file in HERE", "paths start"),
+        (
+            "extends: gone.yaml",
+            "my.yaml:1: extends gone.yaml: no such file in HERE",
+            "paths are relative",
+        ),
         ("extends: digit", "my.yaml:1: extends digit: no experiment is called 'digit'", "'digits'"),
         ("extends: [a]", "my.yaml:1: extends must name a file, not ['a']", "base.yaml"),
         ("extends: 3", "my.yaml:1: extends must name a file, not 3", ""),

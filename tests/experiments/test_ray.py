@@ -112,7 +112,7 @@ def test_rows_return_to_the_driver_of_a_remote_cluster(
     @contextmanager
     def remote(*arguments: Any) -> Iterator[Any]:
         with real(*arguments) as connected:
-            yield replace(connected, one_machine=False)
+            yield replace(connected, single_machine=False)
 
     monkeypatch.setattr(ray_session, "session", remote)
     of = experiment(grid={"batch_size": [64], "optimizer": ["sgd"]})

@@ -25,7 +25,7 @@ from results.run_state import processes
 class RaySession:
     """A connected Ray."""
 
-    one_machine: bool
+    single_machine: bool
     """Whether all its nodes are this machine: then workers can write where the driver does."""
     processes: tuple[Mapping[str, Any], ...]
     """The driver, and what it started, as they are written into claims."""
@@ -64,7 +64,7 @@ def session(address: str, staged: Staged, local: LocalRay | None = None) -> Iter
         nodes = [node for node in ray.nodes() if node["Alive"]]
         here = ray.get_runtime_context().get_node_id()
         yield RaySession(
-            one_machine=all(node["NodeID"] == here for node in nodes),
+            single_machine=all(node["NodeID"] == here for node in nodes),
             processes=_processes(ray, ours),
         )
     finally:

@@ -59,7 +59,7 @@ def import_ray(*parts: str) -> ModuleType:
     return ray
 
 
-_one_ray = threading.Lock()
+_ray_lock = threading.Lock()
 """Held from the start of a Ray of ours to its end: a process has one."""
 
 
@@ -109,7 +109,7 @@ class LocalRay:
             self._thread.join()
 
     def _hold(self) -> None:
-        with _one_ray:
+        with _ray_lock:
             self._find_or_start()
             if self.ours:
                 # The end of the program counts too: it joins its threads before Ray is shut down.

@@ -51,7 +51,7 @@ class RayTune:
         self.slots = demand.slots(self.layout)
         self.device = "cuda" if self.layout.gpus_per_worker else "cpu"
         location = context.location
-        shared = session.one_machine or not location.local
+        shared = session.single_machine or not location.local
         self._mailbox = beside_driver(Mailbox)
         self._context = WorkerContext(
             mailbox=self._mailbox,
@@ -65,7 +65,7 @@ class RayTune:
         )
         self._draining = threading.Lock()
         self._error: Exception | None = None
-        self._on_this_machine = session.one_machine
+        self._on_this_machine = session.single_machine
         self._killed_before = killed_for_memory()
 
     def run(self, dispatcher: Dispatcher, stop: Stop, poll: Callable[[], None]) -> None:
