@@ -158,7 +158,7 @@ def complaint(tmp_path, more: str) -> tuple[str, str]:
         ("method: optuna:tp", "my.yaml:5: unknown method 'optuna:tp'", "'optuna:tpe'"),
         ("method: optuna:cmaes", "my.yaml:5: method optuna:cmaes needs 2 ranges: sgd tunes "
          "learning_rate alone", "optuna:tpe"),
-        ("extend: 1\nmethod: optuna:gp", "my.yaml:5: extend cannot be used with method optuna:gp", ""),
+        ("extend: 1\nmethod: optuna:gp", "extend cannot be used with method optuna:gp", ""),
         ("estimator: best_of_10\nkeep: off\nmethod: optuna:tpe", "trials that are drawn alike", ""),
         ("method: points", "my.yaml:5: method points needs points", "points: [{learning_rate"),
         (
@@ -169,8 +169,8 @@ def complaint(tmp_path, more: str) -> tuple[str, str]:
         ("extend: -1", "my.yaml:5: extend must be at least 0, not -1", "0: never"),
         ("extend: 1.5", "my.yaml:5: extend must be a whole number, not 1.5", ""),
         ("extend: on", "my.yaml:5: extend must be a whole number, not 'on'", ""),
-        ("extend: 1\nmethod: grid", "my.yaml:5: extend cannot be used with method grid", "sobol or"),
-        (f"extend: 1\n{POINTS}", "my.yaml:5: extend cannot be used with method points", "widen"),
+        ("extend: 1\nmethod: grid", "extend cannot be used with method grid", "sobol or"),
+        (f"extend: 1\n{POINTS}", "extend cannot be used with method points", "widen"),
         ("repeats: -2", "my.yaml:5: repeats must be at least 0, not -2", "fresh seeds"),
         ("repeats: some", "my.yaml:5: repeats must be a whole number, not 'some'", ""),
         ("refine: 5%", "my.yaml:5: refine 5% is not finer than evaluation_ratio 1.05", "1%"),
