@@ -1,7 +1,7 @@
 """Values as bytes and back, for what is kept on disk and read again: nothing is unpickled.
 
 The bytes are a safetensors file: the tensors of the value, and one more, ``structure``, JSON text
-that says what stands where. None, booleans, integers, text and finite floats are themselves in it;
+that describes the value. None, booleans, integers, text and finite floats are themselves in it;
 everything else is a list that begins with its kind:
 
     ["list", item, …]   ["tuple", item, …]   ["dict", [key, value], …]   keys: text and integers
@@ -70,10 +70,10 @@ def encode(value: Any) -> bytes:
 
 
 def decode(data: bytes) -> Any:
-    """The value that ``encode`` was given.
+    """The value from which ``encode`` made ``data``.
 
     Raises:
-        MalformedError: it was given none.
+        MalformedError: ``encode`` did not make it.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load

@@ -21,7 +21,7 @@ from experiments.schedules import Schedule
 from workloads.user_code.fingerprint import file_hash
 
 VERSION = 1
-"""Rises when trials of equal description would train differently than they used to."""
+"""Increased when trials of equal description train differently than before."""
 
 _DIGITS = 20
 
@@ -76,7 +76,7 @@ def optimizer_identity(optimizer: Optimizer, base: str | None) -> dict[str, str]
 
 
 def schedule_identity(schedule: Schedule, base: str | None) -> str | dict[str, str]:
-    """A registered schedule is its name; a user's one is what a user's optimizer is."""
+    """As ``optimizer_identity``, for a schedule."""
     return _of_file(schedule.name, base) or schedule.name
 
 
@@ -110,7 +110,7 @@ def study_identity(
     batch_size: int,
     evaluation_ratio: float,
 ) -> dict[str, Any]:
-    """What a study is, as the ids of studies and trials hash it.
+    """The description of a study that the ids of studies and trials hash.
 
     Args:
         workload: ``workloads.identity`` of it, without the fields that are tuned.
@@ -164,4 +164,4 @@ class TrialIds:
 
 _OF_TRIALS = ("metaparameters", "seed_index")
 _HOLE = "\0"
-"""Never a part of canonical JSON, which escapes it."""
+"""A character that canonical JSON never contains, since it is escaped."""

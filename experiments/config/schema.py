@@ -218,12 +218,12 @@ class ExperimentFile(BaseModel):
         return tuple(sorted(targets, key=lambda t: t.value, reverse=targets[0].lower_is_better))
 
     def target_path(self, target: Target) -> Path:
-        """Where a target is given; the workload where it is the workload's own."""
+        """The place where a target is given; the workload, if it is the workload's target."""
         parsed = [Target.parse(text) for text in self.target]
         return ("target", parsed.index(target)) if target in parsed else ("workload",)
 
     def path_of(self, key: str) -> Path:
-        """Where a key is given that may stand in the grid or beside it."""
+        """The place of a key that may be in the grid or beside it."""
         return ("grid", key) if key in self.grid else (key,)
 
     def error(self, path: Path, message: str, hint: str | None = None) -> ExperimentError:
@@ -231,7 +231,7 @@ class ExperimentFile(BaseModel):
         return self._places.error(path, message, hint)
 
     def _check_method(self) -> None:
-        """The method must exist, and go with ``points`` and ``extend``."""
+        """The method must exist, and allow the given ``points`` and ``extend``."""
         name = self.search_method
         if name not in search.METHODS:
             hint = nearest(name, search.METHODS)

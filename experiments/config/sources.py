@@ -12,7 +12,8 @@ _LARGEST_FILE = 2_000_000
 
 
 class UnreadableError(Exception):
-    """A file that cannot be read as an experiment; the message is the reason, without the name."""
+    """A file that cannot be read as an experiment. The message is the reason without the file's
+    name."""
 
 
 def _folder() -> Traversable:

@@ -3,7 +3,8 @@
 A probe trains a pack for some steps and evaluates it on a part of each split, on as many threads as
 a worker has. The time of a step is taken as c + M (d + e B) for M models at batch size B (c is 0
 where each model is trained by itself), that of an evaluation as c + M d; the coefficients are least
-squares of relative errors over the probes. What a probe would take too long for is extrapolated.
+squares of relative errors over the probes. Costs that a probe would take too long to measure are
+extrapolated.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ from experiments.training.study_context import StudyContext
 from experiments.training.threads import single_thread
 
 PROBE_SECONDS = 6.0
-"""For all probes of a sweep together, about."""
+"""Seconds for all probes of a sweep together, approximately."""
 _TIMED = 0.12
 """Least seconds that a probe's steps are timed for."""
 _EXAMPLES = 1000
-"""Of a split, for one probe of an evaluation."""
+"""Examples of a split in one probe of an evaluation."""
 _RATE = 2e10
-"""Multiply-adds a second, by which a first step is kept from taking too long."""
+"""Assumed multiply-adds per second, to keep the first step short."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,9 +50,9 @@ class Forecast:
 
     engine: str
     seconds: float
-    """If every trial ran its whole budget."""
+    """Seconds, if every trial ran its whole budget."""
     evaluation_seconds: float
-    """The part of it that evaluations take."""
+    """Seconds of these for evaluations."""
     memory: int
     """Bytes of a pack with its data, while it trains, without what Python and torch need."""
 
@@ -62,7 +63,7 @@ class Forecast:
 
 
 def forecast(plans: Sequence[StudyPlan], device: str) -> dict[str, Forecast]:
-    """By study. Studies that differ in batch size and budget alone share their probes.
+    """The forecast of each study. Studies that differ only in batch size and budget share probes.
 
     Raises:
         ExperimentError: what is asked for cannot be trained at all.
@@ -109,9 +110,9 @@ class _Costs:
     engine: str
     context: StudyContext
     state: float
-    """Bytes of weights, gradients and optimizer state, a model."""
+    """Bytes of weights, gradients and optimizer state of one model."""
     saved: int
-    """Bytes of activations, an example and model."""
+    """Bytes of activations per example and model."""
     at_once: int
     """Examples of a model in one forward, where the experiment does not say."""
     start: float = 0.0
@@ -159,7 +160,7 @@ class _Part:
     context: StudyContext
 
     def costs(self, allowed: float) -> _Costs:
-        """Probe them, for so many seconds about."""
+        """Probe them for approximately this many seconds."""
         until = time.perf_counter() + allowed
         model = self.context.model(self.plans[0].trials(0, 1)[0])
         costs = _Costs(
@@ -180,14 +181,14 @@ class _Part:
         return costs
 
     def _places(self) -> Iterator[tuple[int, int]]:
-        """Batch size and models of each probe, the most telling first."""
+        """Batch size and models of each probe, the most informative first."""
         sizes = [plan.study.batch_size for plan in self.plans]
         few, many = (end(packs(self.plans[0].study)) for end in (min, max))
         if self.engine == "module":  # one after the other: one stands for all
             few = many = 1
         yield sizes[0], many
         yield sizes[-1], many
-        yield sizes[-1], many  # again, where the first one tells that a larger part of it is quick
+        yield sizes[-1], many  # again, if the first probe shows that a larger part is quick
         yield sizes[0], few
         yield sizes[len(sizes) // 2], many
 
@@ -282,13 +283,13 @@ def _wait(engine: Engine) -> None:
 
 
 def _model_bytes(engine: Engine) -> int:
-    """Of all that the engine holds of its models, with a gradient for each weight."""
+    """Bytes of all that the engine holds of its models, with a gradient for each weight."""
     weights = sum(value.nbytes for value in engine.weights(0).values())
     return _bytes(engine.state()) + len(engine.trials) * weights
 
 
 def _bytes(values: Any) -> int:
-    """Of all tensors in nested dicts, lists and tuples."""
+    """Bytes of all tensors in nested dicts, lists and tuples."""
     if isinstance(values, Tensor):
         return values.nbytes
     if isinstance(values, Mapping):
