@@ -67,11 +67,8 @@ def digest(value: Any) -> str:
 
 
 def optimizer_identity(optimizer: Optimizer, base: str | None) -> dict[str, str]:
-    """A registered optimizer is its name; one's own file adds the hash of its syntax tree, with
-    those of the local modules that it imports.
-
-    The name holds no folder: a file that moves is the same optimizer.
-    """
+    """The name of a registered optimizer; of a user's one the name without its folder, and the
+    hash of its syntax tree and of those of the local modules that it imports."""
     return _of_file(optimizer.name, base) or {"name": optimizer.name}
 
 
@@ -81,8 +78,8 @@ def schedule_identity(schedule: Schedule, base: str | None) -> str | dict[str, s
 
 
 def technique_identity(technique: Mapping[str, Any], base: str | None) -> dict[str, Any]:
-    """Packaged techniques are their names and arguments; a user's one is what a user's optimizer
-    is, with its arguments."""
+    """Names and arguments of packaged techniques; of a user's one also what
+    ``optimizer_identity`` holds of its file."""
     described: dict[str, Any] = {}
     for name, arguments in technique.items():
         file = _of_file(name, base)

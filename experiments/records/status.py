@@ -1,7 +1,7 @@
 """What is done, running and left of the experiments in a results folder.
 
-From the studies, the trials and the claims alone: needed are neither the experiment file,
-nor its workload, nor the machine that trains.
+From the studies, the trials and the claims alone: neither the experiment file, nor its workload,
+nor the machine that trains is needed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _COLUMNS = [
 
 @dataclass(frozen=True, kw_only=True)
 class Status:
-    """Where the experiments of a results folder stand."""
+    """The state of the experiments in a results folder."""
 
     studies: pd.DataFrame
     """A row a study: experiment, study, workload, optimizer, schedule, batch_size, ``wanted``
@@ -48,8 +48,8 @@ class Status:
     work_seconds: float | None
     """Seconds that one worker would take for the rest; ``None`` before any trial has ended."""
     seconds: float | None
-    """Until all is done, with the packs that run now, as the driver reports too; ``None`` if none
-    runs."""
+    """Seconds until all is done with the packs that run now, as the driver reports too; ``None`` if
+    none runs."""
 
     @property
     def algorithms(self) -> pd.DataFrame:
@@ -73,8 +73,7 @@ class Status:
 
 
 def status(source: str | Path | Location | Results) -> Status:
-    """Read where the experiments of a results folder or URI stand; of results that were opened
-    before, what runs now.
+    """Read the state of the experiments in a results folder or URI, or in open results.
 
     Raises:
         ResultsError: it is none.
