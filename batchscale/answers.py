@@ -1,4 +1,4 @@
-"""What a `Query` is answered with: regimes, laws, a figure, the report."""
+"""The answers to a `Query`: regimes, laws, a figure, the report."""
 
 from __future__ import annotations
 
@@ -179,7 +179,8 @@ def plot(
 
 
 def _refuse_own_source(path: Path, query: Query) -> None:
-    """A figure's numbers go beside it as CSV: never in the place of the file that it is drawn of.
+    """A figure's numbers are written beside it as CSV; refuse to overwrite the file that it is
+    drawn from.
 
     Raises:
         CommandError: they would.

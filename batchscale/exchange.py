@@ -27,7 +27,7 @@ def export(
     progress: Callable[[Exported], None] | None = None,
     **options: Any,
 ) -> Exported:
-    """Write results in the form that another program reads; the same again changes nothing.
+    """Write results in the form that another program reads; a second export changes nothing.
 
     Args:
         kind: ``tensorboard``, a run a trial: ``list("exports")``; ``file.py:Name`` or a function of

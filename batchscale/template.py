@@ -10,10 +10,11 @@ from workloads.template import template
 
 
 def write(file: Path) -> tuple[Path, Path]:
-    """Write ``FILE.py`` and ``FILE.yaml``; nothing that is there is touched.
+    """Write ``FILE.py`` and ``FILE.yaml``; existing files are not changed.
 
     Raises:
-        CommandError: one of them is there already, its folder is not, or it is no ``.py`` file.
+        CommandError: one of them exists already, the folder does not exist, or it is not a ``.py``
+            file.
     """
     file = destination(file)
     if file.suffix != ".py":

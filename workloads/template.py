@@ -1,4 +1,4 @@
-"""What `batchscale new` writes: a workload that runs as it stands, and an experiment."""
+"""The files that `batchscale new` writes: a workload that runs unchanged, and an experiment."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def template(name: str) -> tuple[str, str]:
     """A workload file and an experiment file to start from.
 
     Args:
-        name: what the workload's file is to be called, ``my_model.py`` (a folder before it and a
+        name: the name of the workload's file, ``my_model.py`` (a folder before it and a
             missing ``.py`` do not matter). Its class is called ``MyModel`` then.
 
     Returns:

@@ -1,4 +1,4 @@
-"""``batchscale regimes``, ``plot``, ``report`` and ``serve``: what results say."""
+"""``batchscale regimes``, ``plot``, ``report`` and ``serve``: analyse results."""
 
 from __future__ import annotations
 

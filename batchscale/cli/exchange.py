@@ -31,7 +31,7 @@ def import_(
     path: Annotated[str, typer.Argument(metavar="PATH", help="A file or a folder.")],
     results: Results = None,
 ) -> None:
-    """Import data from elsewhere. The same again does nothing.
+    """Import data from another source. A second run changes nothing.
 
     The options of a kind: batchscale import KIND --help.
     """

@@ -1,4 +1,4 @@
-"""``batchscale sweep`` and ``batchscale status``: train an experiment, and see how far it is."""
+"""``batchscale sweep`` and ``batchscale status``: train an experiment, and follow its progress."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ _FIXED_COLUMNS = (
     "memory",
     "at_most",
 )
-"""Columns of a plan that stand in its table even where all studies have the same value."""
+"""Columns that a plan's table has even if all studies have the same value."""
 
 
 def _plan(studies: pd.DataFrame, format: Format) -> str:

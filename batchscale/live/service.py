@@ -24,7 +24,7 @@ class LiveReport:
 
     Raises:
         CommandError: no such port or host.
-        ResultsError: the source is a file, or a folder of something else; a target that is none.
+        ResultsError: the source is a file, or a folder of something else; an invalid target.
     """
 
     def __init__(

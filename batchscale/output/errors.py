@@ -33,7 +33,7 @@ def report(
     Args:
         reproduce: the command that raises the same error again, shown where the error was raised
             in the user's own file.
-        given: the command's arguments: of an address with keys among them no part is printed.
+        given: the command's arguments: keys of addresses among them are never printed.
     """
 
     def put(text: str) -> None:
@@ -78,7 +78,7 @@ def report(
 
 
 def summary_line(error: BaseException) -> str:
-    """The last line of its traceback: ``ValueError: what it says``."""
+    """The last line of its traceback: ``ValueError: message``."""
     return line(" ".join("".join(traceback.format_exception_only(error)).split()))
 
 
