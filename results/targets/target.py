@@ -48,6 +48,6 @@ class Target:
         return values < self.value if self.lower_is_better else values > self.value
 
     def __str__(self) -> str:
-        """As it is written, the value to the last bit: ``parse`` gives the same target again."""
+        """The text form, with the exact value: ``parse`` gives the same target again."""
         value = f"{self.value:g}" if float(f"{self.value:g}") == self.value else repr(self.value)
         return f"{self.metric} {'<' if self.lower_is_better else '>'} {value}"
