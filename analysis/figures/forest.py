@@ -40,7 +40,7 @@ _ROW = 0.185
 _MANY = 12
 """Rows from which on a figure takes two columns."""
 _WIDE = 5.0
-"""Inches from which on ratios stand beside the batch sizes, not in their place."""
+"""Inches from which ratios are beside the batch sizes, not in their place."""
 _ENDS = (("perfect_scaling_until", 0.24, 4), ("maximal_parallelism_from", -0.24, 5))
 """What stands beside the critical batch size: how far above it in its row, and the caret of its
 mark, which points away from diminishing returns."""

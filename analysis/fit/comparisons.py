@@ -39,9 +39,10 @@ class Comparison:
 
     label: str
     baseline: str | None
-    """Its label; None where several curves could be it (``notes`` name them)."""
+    """The baseline's label; None if several curves could be the baseline (``notes`` name them)."""
     ratios: Mapping[str, Interval]
-    """For each of the five quantities; ``critical_batch_size`` above 1 extends perfect scaling."""
+    """Ratio of each of the five quantities; ``critical_batch_size`` above 1 extends perfect
+    scaling."""
     notes: tuple[str, ...] = ()
 
     @property

@@ -1,8 +1,7 @@
-"""Legends: their entries, and where they stand.
+"""Legends: their entries and their places.
 
-Within its axes a legend stands where it lies over no line, error bar, mark or text; where there is
-no such place, between the axes and their title. One legend for all panels stands above or below
-them.
+A legend is placed in its axes where it covers no line, error bar, mark or text; if there is no such
+place, between the axes and their title. One legend for all panels is above or below them.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ _LOCATIONS = {
     "lower center": (0.5, 0.0),
     "upper center": (0.5, 1.0),
 }
-"""Where a legend may stand, in parts of the axes, in order of preference."""
+"""Places of a legend, in parts of the axes, in order of preference."""
 
 
 def entry(label: str, **options: Any) -> Line2D:
@@ -157,7 +156,7 @@ def _above(ax: Axes, handles: Sequence[Artist], columns: int) -> Legend:
 
 
 def _columns(ax: Axes, handles: Sequence[Artist]) -> int:
-    """As many as are no wider than the axes, and no more than fill the rows."""
+    """The most columns that fit the width of the axes, and no more than fill the rows."""
     for rows in range(1, len(handles)):
         columns = -(-len(handles) // rows)
         if _above(ax, handles, columns).get_window_extent().width <= ax.bbox.width:
@@ -186,7 +185,7 @@ def free_location(legend: Legend) -> str | None:
 
 
 class _Drawn:
-    """What is drawn on axes: straight pieces, (n, 2, 2), and marks with their radii, (m, 2) and
+    """The drawing on axes: straight pieces, (n, 2, 2), and marks with their radii, (m, 2) and
     (m, 1), in pixels."""
 
     def __init__(self, ax: Axes) -> None:

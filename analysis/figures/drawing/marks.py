@@ -25,7 +25,7 @@ from analysis.fit.reference_lines import regime_spans
 from analysis.fit.regimes import Regimes
 
 _BESIDE = 0.22
-"""Doublings of the batch size to the right of a point at which its repeats stand."""
+"""Doublings of the batch size by which repeats are drawn to the right of a point."""
 _DOTS = Path.make_compound_path(*(Path.arc(at, at + 14) for at in range(0, 360, 30)))
 _RINGS: dict[str, dict[str, Any]] = {
     "edge": {"marker": "o", "markeredgewidth": 0.7},

@@ -51,7 +51,7 @@ _TITLE, _NOTE, _LEGEND, _FOOTNOTE = 7.5, 6.0, 6.5, 6
 """Points of type."""
 _TITLE_LINES = 3
 _TITLE_WIDTH = 0.9
-"""The part of a panel's width that it has in any place of a row."""
+"""The part of a panel's width that is free at every position in a row."""
 _LETTER, _AXIS_LETTER = 0.044, 0.064
 """Inches of a letter of the footnote and of an axis' name, about."""
 _SHARED = 6

@@ -32,7 +32,7 @@ from results.errors import ResultsError
 
 DASHES = (0, (4, 2))
 PERFECT_DASHES = (0, (4, 3))
-"""Of a line of perfect scaling, and of a plateau."""
+"""Dashes of a line of perfect scaling, and of a plateau."""
 
 
 @dataclass(frozen=True)

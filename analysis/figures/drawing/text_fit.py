@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 MISSING = "…"
 _BREAKS = re.compile(rf"(?<=[\s_,/-])(?![\s,·{MISSING}])|(?<={MISSING})")
 _PARTS = re.compile(r"(?<= · )|(?<=, )")
-"""Where a name of several parts is broken first."""
+"""Places at which a name of several parts is broken first."""
 _LINES = 2
 _PASSES = 4
 _HINTED = 1.04
-"""How much wider a line may be on pixels than its letters are."""
+"""Factor by which a line may be wider in pixels than its letters."""
 _EDGE = 3.0
 """Pixels between text and the edge of the figure, and half of those between two titles."""
 
@@ -245,7 +245,7 @@ def _is_upright(text: Text) -> bool:
 
 
 def _figure_boxes(figure: Figure) -> list[Bbox]:
-    """What stands above or below all panels."""
+    """The texts above or below all panels."""
     level = [text for text in _figure_texts(figure) if not text.get_rotation()]
     return [artist.get_window_extent() for artist in (*level, *figure.legends)]
 

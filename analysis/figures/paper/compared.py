@@ -20,7 +20,7 @@ from results.errors import ResultsError
 
 ALGORITHM = frozenset({"optimizer", "schedule", "technique"})
 _SEPARATE = ("experiment", "search")
-"""Two answers to one question: a panel each."""
+"""Two results of one comparison: a panel each."""
 _NAMED = ("workload", "dataset", "model")
 _DATA_FIELDS = ("examples", "subset", "fraction", "samples", "classes")
 
@@ -53,9 +53,10 @@ class Compared:
     """A figure of panels by some columns with lines by others."""
 
     varying: Sequence[Varying] | Callable[[FigureData, Sequence[str]], Sequence[Varying]]
-    """What its panels compare; or a function of the results and the columns of ``--by``."""
+    """The compared columns of its panels; or a function of the results and the columns of
+    ``--by``."""
     needs: str
-    """What is missing, where there is nothing to draw."""
+    """The missing data, for the error if there is nothing to draw."""
     hint: str
     least: int = 2
     """Lines that make a panel."""

@@ -26,7 +26,7 @@ class Row:
 
     curve: Curve
     name: str
-    """What distinguishes it from the other rows."""
+    """The name that distinguishes it from the other rows."""
     sizes: Sequence[int]
 
     @property
