@@ -97,9 +97,9 @@ class Dot:
     value: float | None
     """None if it is not known, or not reached."""
     bar: tuple[float, float] | None = None
-    """Its error bar; the upper end may be infinite,"""
+    """Its error bar; the upper end may be infinite."""
     why_open: str | None = None
-    """and the reason."""
+    """Why the upper end is infinite."""
     reached: bool = True
     """False: the target is known not to be reached."""
     edges: tuple[Edge, ...] = ()
@@ -158,7 +158,7 @@ class Panel:
     unit: str = "examples"
     """The unit of batch sizes."""
     counted: bool = True
-    """Whether values are counts or ratios over powers of two, else a metric's."""
+    """Whether values are counts or ratios, drawn over powers of two, or else values of a metric."""
     shared_perfect: bool = False
     """One line of perfect scaling for all: values are over those at one batch size."""
     rules: tuple[Rule, ...] = ()
