@@ -168,9 +168,8 @@ OTHERS: dict[str, Callable[[Any, int, int], int | None]] = {
 
 
 def compare(name: str, seeds: Sequence[int]) -> dict[tuple[int, str], list[float]]:
-    """What each of the others needs over what ours does, a seed each, by batch size and name.
-
-    Where one has found no trial that reaches the target, its budget stands for it.
+    """The steps of each other method over those of ours, per seed, by batch size and name. If a
+    method has found no trial that reaches the target, its budget is used.
     """
     ratios: dict[tuple[int, str], list[float]] = {}
     for seed in seeds:

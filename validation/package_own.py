@@ -91,7 +91,7 @@ def _tables(opened: Results, experiment: str) -> dict[str, pa.Table]:
     def of_experiment(rows: pa.Table) -> pa.Table:
         return rows.filter(pc.equal(rows["experiment"], experiment))
 
-    # Studies in the experiment's order, which curves stand in; trials by study, as they were drawn.
+    # Studies in the experiment's order, which is that of curves; trials by study, as drawn.
     every = opened.source.table("studies").replace_schema_metadata(None)
     studies, trials = (
         of_experiment(rows) for rows in (latest(every, KEYS["studies"]), opened.trial_rows)

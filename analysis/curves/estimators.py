@@ -194,8 +194,8 @@ def median_of_searches(samples: Sequence[OrderStatistics]) -> Estimate:
     """The median of the searches' minima; a search that never reached the target counts as one
     that takes longer than all. The bar reaches from the least of the minima to the most.
 
-    A minimum that is not known exactly (its search was cut off by trials of another one) stands
-    above those that are.
+    A minimum that is not known exactly (its search was cut off by trials of another one) is placed
+    above the known ones.
     """
     exact = [sample for sample in samples if sample.known]
     steps = [float(sample.steps[0]) for sample in exact]

@@ -91,7 +91,7 @@ def columns_above(texts: Sequence[str], inches: float, most: int) -> int:
 
 
 def under_title(ax: Axes, handles: Sequence[Artist], columns: int) -> None:
-    """Put a legend between the axes and their title; ``title`` then stands above it."""
+    """Put a legend between the axes and their title; ``title`` is then above it."""
     ax.legend(
         handles=list(handles), ncols=columns, loc="lower left", bbox_to_anchor=(0, 1),
         borderaxespad=0.4, columnspacing=1.2, handletextpad=0.5, borderpad=0,
@@ -99,7 +99,7 @@ def under_title(ax: Axes, handles: Sequence[Artist], columns: int) -> None:
 
 
 def title(ax: Axes, text: str) -> None:
-    """The title of axes, above a legend that stands above them."""
+    """The title of axes, above the legend that is above them."""
     legend, lift = ax.get_legend(), 0.0
     if legend is not None and legend.get_gid() == _UNDER_TITLE:
         lift = legend.get_window_extent().height * 72 / figure_of(ax).dpi + 2

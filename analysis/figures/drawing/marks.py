@@ -163,7 +163,7 @@ def not_reached(
 
 def censored(ax: Axes, curves: Sequence[Curve], styles: Sequence[CurveStyle], top: float) -> None:
     """Marks at ``top`` (steps) of the batch sizes that did not reach the target; curves that share
-    a batch size stand beside each other."""
+    a batch size are drawn side by side."""
     for i, (curve, style) in enumerate(zip(curves, styles, strict=True)):
         shift = 2.0 ** (0.22 * (i - (len(curves) - 1) / 2))
         for size in curve.censored:

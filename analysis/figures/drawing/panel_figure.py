@@ -381,7 +381,7 @@ def _set_title(ax: Axes, title: Title, note_lines: int, lift: float = 0.0) -> An
     lines, note = title
     pad = (4 + 8 * note_lines + (3 if note_lines else 0)) * unit() + lift
     ax.set_title("\n".join(lines), color=ink(), fontsize=_TITLE * unit(), pad=pad)
-    # Notes hang from the title, so that those of one line stand beside each other's first.
+    # Notes are aligned below the title, so that their first lines are level.
     if not note:
         return None
     return ax.annotate(

@@ -21,7 +21,7 @@ Pair = tuple[Curve, Regimes | None]
 Pairs = list[Pair]
 
 MANY = 6
-"""Panels above which each is smaller, so that more stand in a row."""
+"""Number of panels above which each is smaller, so that more fit in a row."""
 _SOURCE_LETTERS = 14
 """Letters that a source's name may take in a legend."""
 _ESTIMATORS = {

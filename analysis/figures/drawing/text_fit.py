@@ -142,13 +142,13 @@ def _shared_letters(texts: Sequence[str]) -> int:
 
 
 def _title_width(figure: Figure, ax: Axes) -> dict[Text, float]:
-    """Pixels that its title may take, up to the page's edges and to what stands beside it."""
+    """Pixels that its title may take, up to the page's edges and its neighbours."""
     title: Text = ax.title if ax.title.get_text() else ax._left_title  # type: ignore[attr-defined]
     if not title.get_text():
         return {}
     box = title.get_window_extent()
     low, high = figure.bbox.x0 + _EDGE, figure.bbox.x1 - _EDGE
-    # Titles of a row stand above their axes; a bar of colours reaches as high as a title.
+    # Titles of a row are above their axes; a bar of colours reaches as high as a title.
     bottom, top = ax.bbox.y0, box.y1
     for other in _other_axes(figure, ax):
         if other.x0 >= ax.bbox.x1 and other.y0 < top and other.y1 > bottom:

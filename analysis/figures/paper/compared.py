@@ -122,8 +122,8 @@ class Compared:
 
 
 def without_needless_by(data: FigureData) -> FigureData:
-    """Without ``--by`` where its columns distinguish curves anyhow: else the training algorithm
-    would be minimized over."""
+    """The data without ``--by`` if its columns distinguish curves without it: else the training
+    algorithm would be minimized over."""
     by = data.query.by
     if by is None or ALGORITHM & {*by} or not data.sources:
         return data
@@ -157,8 +157,8 @@ def _line_count(pairs: Sequence[Pair], varying: Varying) -> int:
 def _common(
     pairs: Sequence[Pair], varying: Varying, separate: Sequence[str]
 ) -> list[tuple[Key, Pairs]]:
-    """By what curves have besides what varies and ``separate``, whoever measured them. Published
-    curves, whose goals are fixed, stand with those of ours."""
+    """Groups of curves that share all columns except the varying ones, ``separate`` and the source.
+    Published curves, whose goals are fixed, join ours."""
     parts: dict[tuple[Any, ...], Pairs] = {}
     ours = not all(is_published(curve) for curve, _ in pairs)
     ignored = {*varying.columns, *separate, "source"}
