@@ -346,8 +346,8 @@ def budget_note(budgets: Sequence[tuple[int, Budget]]) -> str | None:
     if 2 * len(ratios) <= len(budgets):
         exact = sorted(each.known for _, each in budgets)[len(budgets) // 2]
         return (
-            f"whether {trials} {agreeing(most, 'were')} enough cannot be told: only {exact} of the "
-            f"best {agreeing(exact, 'are')} known, which says little of half as many"
+            f"whether {trials} {agreeing(most, 'were')} enough is not known: only {exact} of the "
+            f"best {agreeing(exact, 'are')} known, too few to judge half as many"
         )
     mean = exp(sum(log(ratio) for ratio, _ in ratios) / len(ratios)) - 1
     worst, where = max(ratios)

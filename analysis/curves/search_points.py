@@ -58,7 +58,7 @@ def points(
     withheld = _withheld(runs, search)
     if not len(search):
         if requested is not None:
-            notes.append(f"every run is a point of its own: {requested} has nothing to choose from")
+            notes.append(f"every run is a point of its own: {requested} needs a search")
         tested = runs.rows["batch_size"][repeats].astype(np.int64)
         of_repeats = [
             of_runs(runs, int(size), repeats[tested == size]) for size in np.unique(tested)

@@ -313,8 +313,8 @@ budget: 10 steps
         ),
         (
             "rules.py:Forgetful",
-            "mine.yaml:6: optimizer rules.py:Forgetful does not go on as it would have when its "
-            "state is saved and loaded, as that of a trial that is stopped",
+            "mine.yaml:6: optimizer rules.py:Forgetful continues differently after its state is "
+            "saved and loaded, so that a stopped trial could not be resumed",
             "define state_dict and load_state_dict",
         ),
     ],
