@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch.utils.data import Dataset
 
 from experiments import optimizers, schedules
 from experiments.engines import Engine, make_engine
+from experiments.engines.selection import Kind
 from experiments.plan import Layout, Measurement, Outcome, Pack, Study, Trial, WorkloadRef
 from experiments.training.pack_training import Training
 from experiments.training.study_context import StudyContext
@@ -73,12 +75,18 @@ def trials(of: Study, count: int, *, seed: int = 0, **fixed: Any) -> tuple[Trial
     return tuple(found)
 
 
+def tensors(split: tuple[torch.Tensor, ...] | Dataset[Any]) -> tuple[torch.Tensor, ...]:
+    """A split that is a tuple of tensors."""
+    assert isinstance(split, tuple)
+    return split
+
+
 def engine(kind: str, of: Study, some: tuple[Trial, ...], device: str = "cpu") -> Engine:
     """An engine that is about to take its first step."""
     return make_engine(kind, StudyContext.load(of, device), some)
 
 
-def train(of: Study, some: tuple[Trial, ...], kind: str = "module", **more: Any) -> list[Any]:
+def train(of: Study, some: tuple[Trial, ...], kind: Kind = "module", **more: Any) -> list[Any]:
     """Every event of a pack trained to its end."""
     training = Training(Pack(id="pack", study=of, trials=some, engine=kind, **more))
     return [event for look in training.run() for event in look]
