@@ -11,7 +11,6 @@ from torch.utils.data import Dataset
 
 from experiments import optimizers, schedules
 from experiments.engines import Engine, make_engine
-from experiments.engines.selection import Kind
 from experiments.plan import Layout, Measurement, Outcome, Pack, Study, Trial, WorkloadRef
 from experiments.training.pack_training import Training
 from experiments.training.study_context import StudyContext
@@ -86,9 +85,10 @@ def engine(kind: str, of: Study, some: tuple[Trial, ...], device: str = "cpu") -
     return make_engine(kind, StudyContext.load(of, device), some)
 
 
-def train(of: Study, some: tuple[Trial, ...], kind: Kind = "module", **more: Any) -> list[Any]:
+def train(of: Study, some: tuple[Trial, ...], kind: str = "module", **more: Any) -> list[Any]:
     """Every event of a pack trained to its end."""
-    training = Training(Pack(id="pack", study=of, trials=some, engine=kind, **more))
+    options: dict[str, Any] = {"engine": kind, **more}
+    training = Training(Pack(id="pack", study=of, trials=some, **options))
     return [event for look in training.run() for event in look]
 
 

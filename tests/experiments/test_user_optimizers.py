@@ -262,7 +262,7 @@ def test_the_documentations_adamw_is_torchs() -> None:
     exec(block.text, scope)
     first, second = (torch.nn.Parameter(torch.linspace(-1, 1, 9)) for _ in range(2))
     ours = scope["MuonAdamW"]([("bias", first)], adamw_lr=0.1)
-    theirs = torch.optim.AdamW([second], lr=0.1, betas=(0.9, 0.95))
+    theirs: torch.optim.Optimizer = torch.optim.AdamW([second], lr=0.1, betas=(0.9, 0.95))
     for step in range(20):
         for p in (first, second):
             p.grad = torch.sin(p.detach() * (step + 1))

@@ -108,7 +108,7 @@ def test_workers_that_share_a_batch_keep_the_statistics_of_one() -> None:
         worker(share)  # unequal shares: counts are summed too
     finish_step(whole)
     norms = [norm_of(worker) for worker in workers]
-    total = [sum(n.get_buffer(name).clone() for n in norms) for name in SUMS]
+    total = [torch.stack([n.get_buffer(name) for n in norms]).sum(0) for name in SUMS]
     for worker in workers:
         sums = iter(total)
         finish_step(worker, partial(_put_next, sums))
