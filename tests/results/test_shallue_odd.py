@@ -98,7 +98,7 @@ def test_a_trial_that_diverged_at_once_has_no_measurements(tree: Path, text: str
         ({"parameters": {"momentum": "high"}}, "momentum is 'high', not a number"),
         (
             {"parameters": {"learning_rate_decay_steps": 1.5}},
-            "decay_steps is 1.5, not a whole",
+            "decay_steps is 1.5, not a whole number",
         ),
     ],
 )
