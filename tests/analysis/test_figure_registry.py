@@ -6,7 +6,6 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
@@ -70,17 +69,15 @@ def added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 def test_one_file_is_a_new_figure(added: str, plain_curve: Callable[..., Curve]) -> None:
     curves = [plain_curve([1, 2, 4], [64, 32, 17])]
-    options: Any = {"colour": "red"}  # the file's own option
-    ax = figures.draw(added, curves, width="two-columns", **options)
+    ax = figures.draw(added, curves, width="two-columns", options={"colour": "red"})
     figure = ax.get_figure(root=True)
     assert isinstance(figure, Figure)
     assert figure.get_size_inches()[0] == 7
     assert faults(figure) == []
     assert ax.lines[0].get_color() == "red"
     assert figures.numbers(added, curves)["steps"].tolist() == [64, 32, 17]
-    misspelt: Any = {"color": "red"}
     with pytest.raises(ResultsError, match="figure points has no option 'color'"):
-        figures.draw(added, curves, **misspelt)
+        figures.draw(added, curves, options={"color": "red"})
 
 
 def test_a_file_in_the_folder_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -167,14 +167,16 @@ def test_a_figure_taller_than_a_page_is_reported_and_an_impossible_height_refuse
 def test_the_command_says_that_a_figure_is_too_tall(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from batchscale import figures as commands
+    from batchscale.cli import main
 
     monkeypatch.setattr("analysis.figures.drawing.page._PAGE_HEIGHT", 1.5)
     where = "experiment = 'gallery-goals' AND optimizer = 'momentum' AND batch_size = 16"
-    commands.draw("search", "own", where=where, output=tmp_path / "tall.png")
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert re.fullmatch(r"note: .*tall.png is 2 inches tall, .* larger --width\n", said.err)
+    with pytest.raises(SystemExit) as end:
+        main(["plot", "search", "own", "--where", where, "-o", str(tmp_path / "tall.png")])
+    assert not end.value.code
+    notes = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note:")]
+    assert len(notes) == 1
+    assert re.fullmatch(r"note: .*tall.png is 2 inches tall, .* larger --width", notes[0])
 
 
 def test_three_figures_stand_in_the_same_grid(small: FigureData) -> None:
