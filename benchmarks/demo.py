@@ -65,6 +65,13 @@ def watched(command: list[str]) -> tuple[float, int]:
     return time.perf_counter() - began, peak
 
 
+def output(command: list[str]) -> str:
+    """What the command prints."""
+    return subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True, text=True
+    ).stdout
+
+
 def median_seconds(run: Callable[[], object], times: int) -> float:
     """Median wall seconds of ``run()`` after one warm-up."""
     run()
@@ -78,14 +85,13 @@ def median_seconds(run: Callable[[], object], times: int) -> float:
 
 def rows() -> list[dict[str, object]]:
     """One row a figure, for the table in docs/."""
-    quiet = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "check": True, "text": True}
     with tempfile.TemporaryDirectory() as folder:
         runs = os.path.join(folder, "runs")
         seconds, peak = watched([*COMMAND, "sweep", "digits", "--results", runs])
         regimes = [*COMMAND, "regimes", runs, "--json"]
-        regimes_seconds = median_seconds(lambda: subprocess.run(regimes, **quiet), 5)
-        curves = json.loads(subprocess.run(regimes, **quiet).stdout)
-    help_seconds = median_seconds(lambda: subprocess.run([*COMMAND, "--help"], **quiet), 9)
+        regimes_seconds = median_seconds(lambda: output(regimes), 5)
+        curves = json.loads(output(regimes))
+    help_seconds = median_seconds(lambda: output([*COMMAND, "--help"]), 9)
     table: list[dict[str, object]] = [
         {"what": "the demo: 2,304 trials", "measured": f"{seconds:.0f} s", "wanted": "≤ 300 s"},
         {

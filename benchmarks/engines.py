@@ -48,17 +48,20 @@ def trial(index: int) -> Trial:
 def bare_loop(workload: str, batch_size: int) -> Callable[[int], None]:
     """A hand-written function that trains one model for a number of steps."""
     loaded = load(workload)
-    x, y = loaded.data()["train"]
+    split = loaded.data()["train"]
+    assert isinstance(split, tuple)
+    x, y = split
     model = loaded.model().train()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    state = {"order": torch.randperm(len(x)), "at": 0}
+    order, position = torch.randperm(len(x)), 0
 
     def train(steps: int) -> None:
+        nonlocal order, position
         for _ in range(steps):
-            if state["at"] + batch_size > len(x):
-                state["order"], state["at"] = torch.randperm(len(x)), 0
-            chosen = state["order"][state["at"] : state["at"] + batch_size]
-            state["at"] += batch_size
+            if position + batch_size > len(x):
+                order, position = torch.randperm(len(x)), 0
+            chosen = order[position : position + batch_size]
+            position += batch_size
             batch = loaded.transform((x[chosen], y[chosen]), training=True)
             optimizer.zero_grad()
             loss = torch.nn.functional.cross_entropy(model(batch[0]), batch[1])
@@ -111,7 +114,7 @@ CASES = [
 def rows() -> list[dict[str, object]]:
     """One row a case, for the table in docs/."""
     torch.set_num_threads(1)
-    table = []
+    table: list[dict[str, object]] = []
     for kind, workload, batch_size, models, wanted in CASES:
         measured = ratio(kind, workload, batch_size, models)
         table.append(

@@ -68,7 +68,7 @@ def steps(root: str) -> dict[str, float | None]:
     run = results.open(root)
     trials = run.with_target(goals(run.studies)).trials
     least = trials[trials["status"] == "COMPLETE"].groupby("study")["steps_to_target"].min()
-    return {study: None if steps != steps else steps for study, steps in least.items()}
+    return {str(study): None if steps != steps else steps for study, steps in least.items()}
 
 
 def regimes(root: str) -> int:

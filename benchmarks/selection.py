@@ -64,7 +64,10 @@ def seconds(engine: Engine, steps: int) -> float:
 def ratio(context: StudyContext) -> float:
     """The module engine's seconds over the stacked one's."""
     trials = [trial(i) for i in range(MODELS)]
-    engines = ModuleEngine(context, trials[:2]), StackedEngine(context, trials)
+    engines: tuple[Engine, Engine] = (
+        ModuleEngine(context, trials[:2]),
+        StackedEngine(context, trials),
+    )
     counts = []
     for engine in engines:
         engine.advance(2)
@@ -80,7 +83,7 @@ def ratio(context: StudyContext) -> float:
 def rows() -> list[dict[str, object]]:
     """One row a case, for the table in docs/."""
     torch.set_num_threads(1)
-    rows = []
+    rows: list[dict[str, object]] = []
     for workload, fields, sizes in CASES:
         if workload in DATA and not present(DATA[workload]):
             continue

@@ -43,8 +43,8 @@ def ours(*more: str) -> Minima:
     with tempfile.TemporaryDirectory() as folder:
         sweep(load("digits", [*SAMPLE, *more]), results=folder, address="auto")
         trials = open_results(folder).trials
-    best = trials.groupby(["optimizer", "batch_size"]).steps_to_target.min()
-    return {f"{o}/{b}": int(steps) for (o, b), steps in best.dropna().items()}
+    best = trials.groupby(["optimizer", "batch_size"]).steps_to_target.min().dropna()
+    return {f"{o}/{b}": int(steps) for (o, b), steps in zip(best.index, best, strict=True)}
 
 
 def tune(reuse_actors: bool) -> Minima:
@@ -74,9 +74,10 @@ def tune(reuse_actors: bool) -> Minima:
         )
         grid = tuner.fit()
     minima: Minima = {}
-    for result in grid:
-        study, _ = jobs[result.config["job"]]
-        steps = result.metrics["steps"]
+    for result in (grid[number] for number in range(len(grid))):
+        config, metrics = result.config or {}, result.metrics or {}
+        study, _ = jobs[config["job"]]
+        steps = metrics["steps"]
         if steps > 0:
             minima[_label(study)] = min(steps, minima.get(_label(study), steps))
     return minima

@@ -74,8 +74,11 @@ def ours(name: str, seed: int) -> dict[int, LeastAndTotalSteps]:
         sweep(of, results=folder, address="none")
         trials = open_results(folder).trials
     return {
-        int(size): (int(study.steps_to_target.min()), int(study.steps_run.sum()))
-        for size, study in trials.groupby("batch_size")
+        int(study.batch_size.iloc[0]): (
+            int(study.steps_to_target.min()),
+            int(study.steps_run.sum()),
+        )
+        for _, study in trials.groupby("batch_size")
     }
 
 
@@ -143,8 +146,9 @@ def asha(plan: Any, seed: int, steps: int) -> int | None:
     best: int | None = None
     trained = 0
     for trial in plan.trials(0, plan.max_rows):
+        controller: Any = None  # ASHA does not use it
         runner: Any = SimpleNamespace(trial_id=trial.id)
-        scheduler.on_trial_add(None, runner)
+        scheduler.on_trial_add(controller, runner)
         at = 0
         for at, error, hit, ends in evaluations(plan.study, trial):
             if trained + at > steps:
@@ -153,8 +157,8 @@ def asha(plan: Any, seed: int, steps: int) -> int | None:
                 best = min(hit, best or hit)
             result = {"steps": at, "error": error, "training_iteration": at}
             if ends:
-                scheduler.on_trial_complete(None, runner, result)
-            elif scheduler.on_trial_result(None, runner, result) == ASHAScheduler.STOP:
+                scheduler.on_trial_complete(controller, runner, result)
+            elif scheduler.on_trial_result(controller, runner, result) == ASHAScheduler.STOP:
                 break
         trained += at
     raise SystemExit(f"{plan.max_rows} rows are too few for {steps:,} steps of ASHA")

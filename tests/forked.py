@@ -6,7 +6,8 @@ An import of torch, and of what its optimizers import when they are first made, 
 from __future__ import annotations
 
 import multiprocessing
+from typing import Final
 
-METHOD = "forkserver"
+METHOD: Final = "forkserver"
 SERVER = multiprocessing.get_context(METHOD)
 SERVER.set_forkserver_preload(["torch._dynamo", "tests.experiments.sweeping"])

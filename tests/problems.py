@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch.utils.data import Dataset
 
 from experiments import optimizers, schedules
 from experiments.engines import Engine, make_engine
@@ -73,6 +74,12 @@ def trials(of: Study, count: int, *, seed: int = 0, **fixed: Any) -> tuple[Trial
     return tuple(found)
 
 
+def tensors(split: tuple[torch.Tensor, ...] | Dataset[Any]) -> tuple[torch.Tensor, ...]:
+    """A split that is a tuple of tensors."""
+    assert isinstance(split, tuple)
+    return split
+
+
 def engine(kind: str, of: Study, some: tuple[Trial, ...], device: str = "cpu") -> Engine:
     """An engine that is about to take its first step."""
     return make_engine(kind, StudyContext.load(of, device), some)
@@ -80,7 +87,8 @@ def engine(kind: str, of: Study, some: tuple[Trial, ...], device: str = "cpu") -
 
 def train(of: Study, some: tuple[Trial, ...], kind: str = "module", **more: Any) -> list[Any]:
     """Every event of a pack trained to its end."""
-    training = Training(Pack(id="pack", study=of, trials=some, engine=kind, **more))
+    options: dict[str, Any] = {"engine": kind, **more}
+    training = Training(Pack(id="pack", study=of, trials=some, **options))
     return [event for look in training.run() for event in look]
 
 

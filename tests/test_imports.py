@@ -1,4 +1,4 @@
-"""The shape of the house: imports run one way, nothing heavy early, files stay short."""
+"""Imports run one way and without cycles, nothing heavy is imported early, files stay short."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import subprocess
 import sys
 import textwrap
 import tomllib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("batchscale", "workloads", "experiments", "results", "analysis")
@@ -27,11 +27,17 @@ TRAINING_ONLY = {"torch", "torchvision", "ray"}
 MODULES = sorted(
     path for package in PACKAGES for path in (ROOT / package).rglob("*.py") if path.is_file()
 )
+READING = [path for path in MODULES if path.relative_to(ROOT).parts[0] in ("results", "analysis")]
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
 
 
 def imported(path: Path) -> Iterator[str]:
     """Top-level names that a file imports anywhere in it; type checking's too."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name.split(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
@@ -42,20 +48,72 @@ def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_a_package_imports_nothing_above_it(path: Path) -> None:
-    package = path.relative_to(ROOT).parts[0]
-    above = (set(imported(path)) & set(PACKAGES)) - MAY_IMPORT[package]
-    assert not above, f"{name_of(path)} imports {', '.join(sorted(above))}"
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-@pytest.mark.parametrize(
-    "path",
-    [p for p in MODULES if p.relative_to(ROOT).parts[0] in ("results", "analysis")],
-    ids=name_of,
-)
-def test_what_reads_results_never_names_torch_or_ray(path: Path) -> None:
-    assert not set(imported(path)) & TRAINING_ONLY
+def test_a_package_imports_nothing_above_it() -> None:
+    wrong = [
+        f"{name_of(path)} imports {above}"
+        for path in [*MODULES, *(ROOT / "validation").rglob("*.py")]
+        for above in (set(imported(path)) & {*PACKAGES, "validation"})
+        - MAY_IMPORT[path.relative_to(ROOT).parts[0]]
+    ]
+    assert not wrong
+
+
+def test_what_reads_results_never_names_torch_or_ray() -> None:
+    wrong = [name_of(path) for path in READING if set(imported(path)) & TRAINING_ONLY]
+    assert not wrong
+
+
+def imports_between_modules() -> dict[str, set[str]]:
+    """Of each module of ours those that it imports anywhere in it, type checking's too."""
+    names = {module_name(path): path for path in MODULES}
+    graph: dict[str, set[str]] = {}
+    for name, path in names.items():
+        targets: set[str] = set()
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.Import):
+                targets |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                inner = {f"{node.module}.{alias.name}" for alias in node.names} & names.keys()
+                # `from package import module` needs the module, and what else it names the package.
+                targets |= inner | ({node.module} if len(inner) < len(node.names) else set())
+        graph[name] = (targets & names.keys()) - {name}
+    return graph
+
+
+def cycles(graph: Mapping[str, Iterable[str]]) -> list[set[str]]:
+    """Modules that import each other, directly or through others."""
+    reached: dict[str, set[str]] = {}
+
+    def reach(name: str) -> set[str]:
+        seen: set[str] = set()
+        stack = list(graph[name])
+        while stack:
+            target = stack.pop()
+            if target not in seen:
+                seen.add(target)
+                stack += graph[target]
+        return seen
+
+    for name in graph:
+        reached[name] = reach(name)
+    groups = {
+        frozenset(other for other in reached[name] if name in reached[other]) for name in graph
+    }
+    return [set(group) for group in groups if group]
+
+
+def test_no_import_cycle() -> None:
+    assert cycles({"a": ["b"], "b": ["c"], "c": ["a"], "d": ["a"]}) == [{"a", "b", "c"}]
+    assert cycles(imports_between_modules()) == []
+
+
+def test_folders_stay_small() -> None:
+    folders = Counter(path.parent for path in MODULES if path.name != "__init__.py")
+    assert {name_of(folder): n for folder, n in folders.items() if n > 15} == {}
 
 
 def test_the_analysis_group_has_what_reading_results_imports() -> None:
@@ -64,8 +122,7 @@ def test_the_analysis_group_has_what_reading_results_imports() -> None:
     brought = {"numpy", "pil"}  # by pandas, and by matplotlib
     used = {
         name.lower()
-        for path in MODULES
-        if path.relative_to(ROOT).parts[0] in ("results", "analysis")
+        for path in READING
         for name in imported(path)
         if name not in sys.stdlib_module_names and name not in PACKAGES
     }
@@ -74,17 +131,22 @@ def test_the_analysis_group_has_what_reading_results_imports() -> None:
 
 
 def test_no_relative_imports() -> None:
-    found = [
+    relative = [
         name_of(path)
         for path in MODULES
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(tree(path))
         if isinstance(node, ast.ImportFrom) and node.level > 0
     ]
-    assert not found
+    assert not relative
 
 
 def test_files_stay_short() -> None:
-    files = [*MODULES, *(ROOT / "tests").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")]
+    files = [
+        *MODULES,
+        *(ROOT / "validation").rglob("*.py"),
+        *(ROOT / "tests").rglob("*.py"),
+        *(ROOT / "benchmarks").rglob("*.py"),
+    ]
     long = {name_of(f): n for f in files if (n := len(f.read_text().splitlines())) > 400}
     assert not long
 
@@ -157,11 +219,7 @@ def test_import_batchscale_imports_nothing_heavy() -> None:
 
 
 def test_results_and_analysis_import_without_torch_and_ray() -> None:
-    names = [
-        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-        for path in MODULES
-        if path.relative_to(ROOT).parts[0] in ("results", "analysis")
-    ]
+    names = [module_name(path) for path in READING]
     code = f"import importlib\nfor name in {names!r}:\n    importlib.import_module(name)\n"
     run_isolated(code, block=("torch", "torchvision", "ray", "sklearn", "experiments", "workloads"))
 
@@ -175,8 +233,8 @@ def test_regimes_plot_and_query_work_without_torch_and_ray(tmp_path: Path) -> No
         f"""
         import batchscale as bs
         run = bs.open({str(curve)!r})
-        (found,) = run.regimes()
-        print(found["critical_batch_size"]["value"])
+        (curve,) = run.regimes()
+        print(curve["critical_batch_size"]["value"])
         print(run.query("SELECT count(*) AS n FROM trials").n[0])
         import matplotlib
         matplotlib.use("agg")

@@ -94,11 +94,12 @@ def hints() -> list[tuple[str, str]]:
         for package in PACKAGES
         for path in sorted((ROOT / package).rglob("*.py"))
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call | ast.Assign)
         for text in _hints(node)
     ]
 
 
-def _hints(node: ast.AST) -> Iterator[str]:
+def _hints(node: ast.Call | ast.Assign) -> Iterator[str]:
     if isinstance(node, ast.Call):
         yield from (t for word in node.keywords if word.arg == "hint" for t in _of(word.value))
         name = getattr(node.func, "attr", getattr(node.func, "id", ""))

@@ -35,7 +35,7 @@ DOMINATED = "dominated"
 SOONER = "budget ended sooner"
 DIVERGED = "diverged"
 UNMEASURED = "no measurements"
-TOO_SOON = "no look so soon"  # as committed tables of numbers have it
+TOO_SOON = "no evaluation so soon"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,11 +22,14 @@ def looks(ratio: float = 1.05, count: int = 400) -> np.ndarray:
     return np.unique(np.ceil(np.cumprod(np.full(count, ratio))))
 
 
+SIZES = tuple(2**i for i in range(11))
+
+
 def search(
     optimizer: str = "sgd",
     *,
     params: np.ndarray | None = None,
-    sizes: tuple[int, ...] = tuple(2**i for i in range(11)),
+    sizes: tuple[int, ...] = SIZES,
     n: int = 16,
     noise: float = 0.03,
     keep: int | None = 4,
@@ -98,7 +102,7 @@ def plain_curve(
                 runs=tuple(here) if len(here) > 1 else (),
             )
         )
-    given = {
+    given: dict[str, Any] = {
         "group": {"optimizer": "sgd"},
         "label": "sgd",
         "target": None,

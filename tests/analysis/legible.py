@@ -111,7 +111,8 @@ def _paths(ax: Any) -> Iterator[tuple[str, bool, list[np.ndarray]]]:
         if isinstance(many, LineCollection) and many.get_visible():
             for path in many.get_segments():
                 at = many.get_transform().transform(np.asarray(path, dtype=float))
-                yield to_hex(many.get_colors()[0]), many.get_zorder() <= 1, _pieces(ax, at)
+                colour: Any = many.get_colors()
+                yield to_hex(colour[0]), many.get_zorder() <= 1, _pieces(ax, at)
 
     for text in ax.texts:
         if isinstance(text, Annotation) and text.arrow_patch is not None:

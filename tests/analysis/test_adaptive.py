@@ -45,7 +45,7 @@ def test_trials_that_were_drawn_alike_keep_them(search: Make, method: str | None
 
 def test_repeats_of_an_adaptive_search_are_runs_alike(search: Make) -> None:
     trials = search(search="optuna:tpe", sizes=(8,))
-    best = trials.loc[trials["steps_to_target"].idxmin()]
+    best = trials.iloc[int(trials["steps_to_target"].argmin())]
     again = pd.DataFrame([best] * 5).assign(role="repeat", trial=list("abcde"))
     (curve,) = curves(pd.concat([trials, again]))
     assert curve.points[0].repeats is not None

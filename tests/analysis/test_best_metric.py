@@ -33,19 +33,23 @@ def plain(trials: pd.DataFrame, looks: pd.DataFrame, limit: Limit | None) -> dic
     feasible = trials[trials["status"] != "INFEASIBLE"].sort_values("index")
     n = feasible.groupby("batch_size").size().min()
     found = {}
-    for size, rows in feasible.groupby("batch_size"):
-        rows = rows.iloc[:n]
+    for _, rows in feasible.groupby("batch_size"):
+        size, rows = int(rows["batch_size"].iloc[0]), rows.iloc[:n]
         mine = looks[looks["trial"].isin(rows["trial"])]
         known = True
         if limit is not None:
             epoch = int(rows["train_examples"].iloc[0] // size)
-            an = {"steps": 1, "epochs": epoch, "examples": Fraction(1, int(size))}[limit.unit]
-            steps = int(limit.amount * an)
+            an: dict[str, int | Fraction] = {
+                "steps": 1,
+                "epochs": epoch,
+                "examples": Fraction(1, size),
+            }
+            steps = int(limit.amount * an[limit.unit])
             mine = mine[mine["step"] <= steps]
             known = bool((rows["steps_run"] >= steps).all())
         elif (rows["stop_at_target"] & rows["stop_reason"].eq("target")).any():
             known = False
-        found[int(size)] = mine["validation_error"].min() if known else np.nan
+        found[size] = mine["validation_error"].min() if known else np.nan
     return found
 
 

@@ -108,7 +108,7 @@ def test_infeasible_trials_do_not_count_and_their_share_is_of_those_that_ran(
 ) -> None:
     trials = search()
     dead = (trials["index"] % 4 == 1) & trials["steps_to_target"].isna()
-    trials.loc[dead, ["status", "stop_reason", "steps_run"]] = ["INFEASIBLE", "diverged", 3]
+    trials.loc[dead, ["status", "stop_reason", "steps_run"]] = ("INFEASIBLE", "diverged", 3)
     broken = (trials["index"] == 2) & trials["steps_to_target"].isna()
     trials.loc[broken, "stop_reason"] = "error"
     (curve,) = curves(trials)
@@ -128,7 +128,7 @@ def test_nothing_depends_on_what_happened_beyond_the_last_exact_order_statistic(
     late.loc[beyond, ["status", "stop_reason"]] = ["COMPLETE", "target"]
     late.loc[beyond, "steps_to_target"] = 1e5
     dead = trials.copy()
-    dead.loc[beyond, ["status", "stop_reason", "steps_run"]] = ["INFEASIBLE", "diverged", 90_000]
+    dead.loc[beyond, ["status", "stop_reason", "steps_run"]] = ("INFEASIBLE", "diverged", 90_000)
     assert curves(late)[0].points == curves(dead)[0].points == curves(trials)[0].points
 
 
@@ -150,7 +150,7 @@ def test_a_batch_size_where_all_diverged_does_not_set_n(search: Make) -> None:
     trials = search()
     lost = trials["batch_size"] == 1024
     trials.loc[lost, ["steps_to_target", "last_miss"]] = np.nan
-    trials.loc[lost, ["status", "stop_reason", "steps_run"]] = ["INFEASIBLE", "diverged", 2]
+    trials.loc[lost, ["status", "stop_reason", "steps_run"]] = ("INFEASIBLE", "diverged", 2)
     (curve,) = curves(trials)
     assert curve.trials == 16
     assert curve.censored == [1024]

@@ -182,7 +182,9 @@ def test_curves_run_on_the_estimator(search: Make) -> None:
         assert ten.steps == pytest.approx(exact.steps)
         assert ten.minimum == one.steps
         assert ten.trial == one.trial
-        middles = np.sort(middle_of(mine["steps_to_target"], mine["last_miss"]))
+        middles = np.sort(
+            middle_of(*(mine[name].to_numpy() for name in ("steps_to_target", "last_miss")))
+        )
         weight, _ = weights(24, 10, 24)
         assert ten.middles[0] == pytest.approx(np.exp(weight @ np.log(middles)))
         assert ten.bar is not None
@@ -216,12 +218,10 @@ def test_curves_of_unequal_estimators_are_refused(search: Make) -> None:
 
 
 def test_searches_are_told_apart_for_their_median(search: Make) -> None:
-    seeds = [
-        search(n=12, seed=seed, search_seed=seed).assign(
-            trial=lambda frame, seed=seed: frame["trial"] + f"-{seed}"
-        )
-        for seed in range(3)
-    ]
+    seeds = []
+    for seed in range(3):
+        trials = search(n=12, seed=seed, search_seed=seed)
+        seeds.append(trials.assign(trial=trials["trial"] + f"-{seed}"))
     (median,) = curves(pd.concat(seeds), estimator="median_of_searches")
     (pooled,) = curves(pd.concat(seeds), search="all")
     (latest,) = curves(pd.concat(seeds))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pandas as pd
 
@@ -12,7 +13,7 @@ Make = Callable[..., pd.DataFrame]
 LOW, HIGH = (1, 2, 4, 8, 16), (32, 64, 128, 256)
 
 
-def _other(trials: pd.DataFrame, experiment: str, **columns: object) -> pd.DataFrame:
+def _other(trials: pd.DataFrame, experiment: str, **columns: Any) -> pd.DataFrame:
     """The same rows as another experiment's, its studies and trials told apart."""
     renamed = {name: trials[name] + f" of {experiment}" for name in ("study", "trial")}
     return trials.assign(experiment=experiment, **renamed, **columns)

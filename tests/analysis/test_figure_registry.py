@@ -69,7 +69,7 @@ def added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 def test_one_file_is_a_new_figure(added: str, plain_curve: Callable[..., Curve]) -> None:
     curves = [plain_curve([1, 2, 4], [64, 32, 17])]
-    ax = figures.draw(added, curves, width="two-columns", colour="red")
+    ax = figures.draw(added, curves, width="two-columns", options={"colour": "red"})
     figure = ax.get_figure(root=True)
     assert isinstance(figure, Figure)
     assert figure.get_size_inches()[0] == 7
@@ -77,7 +77,7 @@ def test_one_file_is_a_new_figure(added: str, plain_curve: Callable[..., Curve])
     assert ax.lines[0].get_color() == "red"
     assert figures.numbers(added, curves)["steps"].tolist() == [64, 32, 17]
     with pytest.raises(ResultsError, match="figure points has no option 'color'"):
-        figures.draw(added, curves, color="red")
+        figures.draw(added, curves, options={"color": "red"})
 
 
 def test_a_file_in_the_folder_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

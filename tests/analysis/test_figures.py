@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.scale import LogTransform
 
 from analysis import Curve, Regimes, curves, figures, regimes
 from analysis.fit.knee import theta
@@ -71,7 +72,10 @@ def test_steps_says_what_it_shows(odd: list[Curve], fits: list[Regimes]) -> None
     ):
         assert expected in written
     assert {ax.get_xscale(), ax.get_yscale()} == {"log"}
-    assert ax.xaxis.get_transform().base == ax.yaxis.get_transform().base == 2
+    for axis in (ax.xaxis, ax.yaxis):
+        transform = axis.get_transform()
+        assert isinstance(transform, LogTransform)
+        assert transform.base == 2
 
 
 def test_nothing_that_is_written_leaves_the_page_or_meets_another(

@@ -14,6 +14,7 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
+from cycler import cycler
 from matplotlib.figure import Figure
 
 import results
@@ -68,7 +69,7 @@ def test_type_on_a_slide_is_larger_and_panels_are_fewer_across(small: FigureData
         figure = figures.draw("training", small, width=width).get_figure(root=True)
         assert figure is not None
         columns = {ax.get_subplotspec().colspan.start for ax in figure.axes}  # type: ignore[union-attr]
-        return len(columns), figure.axes[0].title.get_fontsize()
+        return len(columns), float(figure.axes[0].title.get_fontsize())
 
     column, paper, slide = (across(width) for width in WIDTHS)
     assert column[0] == 2
@@ -166,14 +167,16 @@ def test_a_figure_taller_than_a_page_is_reported_and_an_impossible_height_refuse
 def test_the_command_says_that_a_figure_is_too_tall(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from batchscale import figures as commands
+    from batchscale.cli import main
 
     monkeypatch.setattr("analysis.figures.drawing.page._PAGE_HEIGHT", 1.5)
     where = "experiment = 'gallery-goals' AND optimizer = 'momentum' AND batch_size = 16"
-    commands.draw("search", "own", where=where, output=tmp_path / "tall.png")
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert re.fullmatch(r"note: .*tall.png is 2 inches tall, .* larger --width\n", said.err)
+    with pytest.raises(SystemExit) as end:
+        main(["plot", "search", "own", "--where", where, "-o", str(tmp_path / "tall.png")])
+    assert not end.value.code
+    notes = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note:")]
+    assert len(notes) == 1
+    assert re.fullmatch(r"note: .*tall.png is 2 inches tall, .* larger --width", notes[0])
 
 
 def test_three_figures_stand_in_the_same_grid(small: FigureData) -> None:
@@ -216,7 +219,7 @@ def test_what_the_user_has_set_wins_over_our_style(small: FigureData, tmp_path: 
     figure = ax.get_figure(root=True)
     assert figure is not None
     assert figure.axes[1].xaxis.label.get_fontsize() == 6.0
-    curve = next(line for line in ax.get_lines() if len(line.get_xdata()) == 256)
+    curve = next(line for line in ax.get_lines() if np.size(line.get_xdata()) == 256)
     assert (curve.get_linewidth(), curve.get_color()) == (2.4, "#ff0000")
     named = figures.draw("forest", small, style="grayscale").get_figure(root=True)
     assert sizes_of(named)[1] == "black"
@@ -341,7 +344,7 @@ def test_colours_are_those_of_the_style_file_and_more_than_seven_differ() -> Non
     assert [ax.colour for ax in PALETTE] == [
         each["color"] for each in page.style_sheet()["axes.prop_cycle"]
     ]
-    with mpl.rc_context({"axes.prop_cycle": mpl.cycler(color=["red", "blue"])}):
+    with mpl.rc_context({"axes.prop_cycle": cycler(color=["red", "blue"])}):
         pairs = {(curve_style(i).colour, curve_style(i).marker) for i in range(10)}
     assert len(pairs) == 10
     assert {colour for colour, _ in pairs} == {"#ff0000", "#0000ff"}

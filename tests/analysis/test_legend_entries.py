@@ -32,11 +32,11 @@ def curve(points: Sequence[Point], **fields: Any) -> Curve:
     return Curve(**{**given, **fields})
 
 
-def best_point(size: int, *, fourth: bool = True, **more: Any) -> Point:
+def best_point(size: int, **more: Any) -> Point:
     steps = round(50 * (1 + 64 / size))
     given: dict[str, Any] = {
         "batch_size": size, "steps": steps, "minimum": steps, "trials": 16, "hits": 2,
-        "fourth": steps * 1.4 if fourth else None, "middles": (steps,),
+        "fourth": steps * 1.4, "middles": (steps,),
     }  # fmt: skip
     return Point(**{**given, **more})
 
@@ -50,7 +50,7 @@ def entries(name: str, curves: Sequence[Curve], **more: Any) -> set[str]:
 
 def test_a_bar_that_is_open_above_says_why() -> None:
     closed = [best_point(size) for size in SIZES]
-    few = [best_point(SIZES[0], fourth=False), *closed[1:]]
+    few = [best_point(SIZES[0], fourth=None), *closed[1:]]
     for name in ("steps", "shallue-fig1"):
         assert FEW not in entries(name, [curve(closed)])
         assert FEW in entries(name, [curve(few)])
@@ -59,7 +59,8 @@ def test_a_bar_that_is_open_above_says_why() -> None:
 
 def test_of_other_estimators_and_of_repeats_too() -> None:
     closed = [best_point(size) for size in SIZES]
-    never = replace(closed[0], estimator=MEDIAN, spread=(closed[0].steps, np.inf))
+    spread: Any = (closed[0].steps, np.inf)
+    never = replace(closed[0], estimator=MEDIAN, spread=spread)
     said = entries("steps", [curve([never, *closed[1:]], estimator=MEDIAN)])
     assert NEVER in said
     assert FEW not in said

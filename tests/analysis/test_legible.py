@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -53,7 +54,7 @@ def through(ax: Axes) -> None:
 
 
 def bars(ax: Axes) -> None:
-    ax.errorbar([2.95], [2], yerr=[[1], [1.9]], linestyle="none", ecolor="#112233")
+    ax.errorbar([2.95], [2], yerr=np.array([[1], [1.9]]), linestyle="none", ecolor="#112233")
 
 
 def near(ax: Axes) -> None:

@@ -82,7 +82,7 @@ def test_budgets_that_nobody_named_are_the_trials_own() -> None:
         batch_size=[64, 1024, 1297], train_examples=1297, budget_steps=[1000, 50, 50], role="search"
     )
     assert str(series(frame)[-1]) == "50 epochs"
-    unknown = frame.assign(train_examples=[1297, 1000, None])
+    unknown = frame.assign(train_examples=[1297, 1000, np.nan])
     assert str(series(unknown)[-1]) == "50,000 examples"
 
 

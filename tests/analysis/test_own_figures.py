@@ -92,7 +92,7 @@ def test_ratios_of_the_forest_are_the_comparisons(packaged: FigureData) -> None:
             continue
         assert ratio_text(item.ratios["critical_batch_size"]) in said
         for name, ratio in item.ratios.items():
-            row = frame.loc[(item.label, name)]
+            row: Any = frame.loc[(item.label, name)]
             fit = [row[f"ratio_{end}"] for end in ("value", "low", "high")]
             expected = [np.nan if x is None else x for x in ratio.to_dict().values()]
             assert fit == pytest.approx(expected, nan_ok=True)
@@ -180,7 +180,7 @@ def test_training_curves_show_every_trial_the_best_and_its_bracket(small: Figure
             if t.became == "infeasible"}  # fmt: skip
     assert len(crosses) == len(dead) > 0
     assert ax.get_ylim()[1] < 2
-    assert all(line.get_ydata()[0] <= ax.get_ylim()[1] for line in crosses)
+    assert all(np.ravel(line.get_ydata())[0] <= ax.get_ylim()[1] for line in crosses)
 
 
 def test_of_many_batch_sizes_those_that_divide_them_evenly(

@@ -157,6 +157,7 @@ def test_label_smoothing_is_by_value_within_the_search(every: FigureData) -> Non
     assert best.groupby("line")["value"].min().round(6).tolist() == [0.03, 0.024]
     steps = frame[frame["measure"] == "steps to target"]
     trials = every.trials
+    row: Any
     for row in steps.itertuples():
         chosen = trials[
             (trials["label_smoothing"] == float(row.line.split()[-1]))
@@ -173,6 +174,7 @@ def test_a_search_under_budgets(every: FigureData, paper_results: Path) -> None:
     frame = figures.numbers("shallue-fig9", data)
     assert set(frame["row"]) == {"150 steps", "20,000 examples"}
     trials = data.trials.set_index("trial")
+    row: Any
     for row in frame.itertuples():
         last = 150 if "steps" in row.row else 20_000 // row.batch_size
         is_hit = trials.loc[row.trial, "steps_to_target"] <= last

@@ -50,7 +50,9 @@ def test_each_curve_has_the_style_of_its_number(view: View) -> None:
     assert image.size[0] == 1400
     assert [i for i in range(4) if has(image, colours[i])] == [1, 2]
     # See-through: the page's own paper is behind it.
-    assert image.getpixel((2, 2))[3] == 0
+    pixel = image.getpixel((2, 2))
+    assert isinstance(pixel, tuple)
+    assert pixel[3] == 0
 
 
 def test_only_the_first_curves_are_drawn(view: View, monkeypatch: pytest.MonkeyPatch) -> None:

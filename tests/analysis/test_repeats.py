@@ -21,7 +21,7 @@ Make = Callable[..., pd.DataFrame]
 def again(trials: pd.DataFrame, steps: list[float | None], batch_size: int = 8) -> pd.DataFrame:
     """Repeats of the best trial at ``batch_size``; None: it did not reach the target."""
     here = trials[trials["batch_size"] == batch_size]
-    best = here.loc[here["steps_to_target"].idxmin()]
+    best = here.iloc[int(here["steps_to_target"].argmin())]
     rows = pd.DataFrame([best] * len(steps)).reset_index(drop=True)
     return rows.assign(
         role="repeat",

@@ -285,3 +285,12 @@ def test_scripts_are_short_strict_and_in_one_scope() -> None:
     script = pages.script()
     assert script.startswith('(function () {\n"use strict";')
     assert "</script" not in script
+
+
+def test_the_script_reads_names_that_the_payload_has(made: dict[str, Any]) -> None:
+    """Of a curve: a renamed key would leave the charts empty, which only a browser shows."""
+    curve = made["panels"][0]["views"][0]["curves"][0]
+    read = set(re.findall(r"\bcurves?(?:\[\w+\])?\.([a-z_]+)\b(?!\()", pages.script()))
+    methods = {"length"}
+    assert read - methods <= set(curve), read - methods - set(curve)
+    assert "regime_spans" in read

@@ -27,7 +27,7 @@ def fates(search: Make) -> pd.DataFrame:
     rng = np.random.default_rng(1)
     trials["momentum"] = 1 - 10 ** rng.uniform(-3, -0.1, len(trials))
     dead = trials["learning_rate"] > 3
-    trials.loc[dead, ["status", "stop_reason", "steps_run"]] = ["INFEASIBLE", "diverged", 5]
+    trials.loc[dead, ["status", "stop_reason", "steps_run"]] = ("INFEASIBLE", "diverged", 5)
     lost = trials["learning_rate"] < 0.003
     trials.loc[lost, "stop_reason"] = "budget"
     trials.loc[dead | lost, ["steps_to_target", "last_miss"]] = np.nan
@@ -93,6 +93,7 @@ def test_rates_are_of_the_trials_that_ran(off: list[Curve], fates: pd.DataFrame)
     assert "dominated: not known" not in written
     frame = figures.numbers("rates", off)
     (drawn,) = off
+    row: Any
     for row, point in zip(frame.itertuples(), drawn.points, strict=True):
         ran = fates[fates["batch_size"] == row.batch_size]
         assert point.ran <= row.ran == len(ran)
@@ -179,7 +180,7 @@ def test_nothing_that_is_written_leaves_the_page(
         for text in figure.findobj(Text):
             box = text.get_window_extent()
             titled = text.get_visible() and text.axes is not None and text is text.axes.title
-            named = text in (figure._supxlabel, figure._supylabel)
+            named = text.get_text() in (figure.get_supxlabel(), figure.get_supylabel())
             if (titled or named) and box.width:
                 assert page.x0 <= box.x0, text.get_text()
                 assert box.x1 <= page.x1, text.get_text()
@@ -205,7 +206,8 @@ def test_edges_and_repeats_stand_in_the_steps_figure_and_its_numbers(
     search: Make, studies_of: Make, tmp_path: Path
 ) -> None:
     trials = search()
-    best = trials.loc[trials[trials["batch_size"] == 8]["steps_to_target"].idxmin()]
+    here = trials[trials["batch_size"] == 8]
+    best = here.iloc[int(here["steps_to_target"].argmin())]
     repeated = pd.DataFrame([best] * 5).assign(
         role="repeat", trial=list("abcde"), steps_to_target=best["steps_to_target"] * 1.2
     )
@@ -221,7 +223,7 @@ def test_edges_and_repeats_stand_in_the_steps_figure_and_its_numbers(
     assert "optimum on edge of space" in written
     frame = figures.numbers("steps", [curve]).set_index("batch_size")
     assert frame.loc[8, "repeats"] == 5
-    assert frame.loc[8, "repeats_median"] == pytest.approx(frame.loc[8, "steps"] * 1.2)
+    assert frame["repeats_median"][8] == pytest.approx(frame["steps"][8] * 1.2)
     assert frame.loc[8, "edges"] == f"learning_rate at its upper end {high:g}"
     assert frame.loc[64, "edges"] == ""
     picture, table = figures.save(figures.draw("steps", [curve]), tmp_path / "steps.png", frame)

@@ -41,7 +41,7 @@ def rows(
             "enlargement": enlargement,
         }
     ).assign(**columns)
-    frame.loc[list(dead), ["status", "stop_reason", "steps_run"]] = ["INFEASIBLE", "diverged", 1]
+    frame.loc[list(dead), ["status", "stop_reason", "steps_run"]] = ("INFEASIBLE", "diverged", 1)
     frame["trial"] = [f"{columns}-{enlargement}-{i}" for i in range(len(steps))]
     return frame
 

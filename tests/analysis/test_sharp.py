@@ -9,7 +9,7 @@ import pytest
 
 from analysis import Curve, regimes
 from analysis.fit.estimate import Estimate, estimate
-from analysis.fit.knee import BATCH, BEND, Array, log_steps, sharp, theta
+from analysis.fit.knee import BATCH, BEND, log_steps, sharp, theta
 from analysis.fit.regimes import FEW_BEYOND
 from validation.simulate import Cell, doubling, draw, true_value
 
@@ -48,7 +48,7 @@ def test_they_are_not_where_others_tell_of_the_plateau(plain_curve: Plain) -> No
     assert notes(plain_curve, 1, runs=3) == []  # its other runs do
 
 
-def held(answer: Estimate, cell: Cell, name: str) -> Array:
+def held(answer: Estimate, cell: Cell, name: str) -> np.ndarray:
     true = true_value(cell, name, 0.2)
     return ~(answer.low[name] > true) & ~(answer.high[name] < true)
 

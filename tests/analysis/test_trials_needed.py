@@ -119,9 +119,9 @@ def test_it_uses_nothing_beyond_what_dominated_stopping_keeps(search: Make) -> N
     trials = search(n=48)
     beyond = trials["stop_reason"] == "dominated"
     late = trials.copy()
-    late.loc[beyond, ["status", "stop_reason", "steps_to_target"]] = ["COMPLETE", "target", 9e5]
+    late.loc[beyond, ["status", "stop_reason", "steps_to_target"]] = ("COMPLETE", "target", 9e5)
     dead = trials.copy()
-    dead.loc[beyond, ["status", "stop_reason", "steps_run"]] = ["INFEASIBLE", "diverged", 90_000]
+    dead.loc[beyond, ["status", "stop_reason", "steps_run"]] = ("INFEASIBLE", "diverged", 90_000)
     checks = [[p.budget for p in curves(each)[0].points] for each in (trials, late, dead)]
     assert checks[0] == checks[1] == checks[2]
     off = curves(search(n=48, keep=None))[0]

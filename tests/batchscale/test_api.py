@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
 import pytest
@@ -21,7 +22,7 @@ def test_every_public_name_is_there() -> None:
     assert bs.__version__
     assert set(bs.__all__) <= set(dir(bs))
     with pytest.raises(AttributeError, match="no attribute 'swep'"):
-        _ = bs.swep  # type: ignore[attr-defined]
+        _ = bs.swep
 
 
 def test_a_run_has_frames_sql_regimes_and_figures(small: Path, here: Path) -> None:
@@ -123,7 +124,7 @@ def test_a_trial_of_a_class_is_that_of_its_file(tmp_path: Path) -> None:
 
 
 def test_what_is_not_given_has_the_optimizers_default() -> None:
-    given = {"optimizer": "adamw", "batch_size": 64, "budget": "10 steps"}
+    given: dict[str, Any] = {"optimizer": "adamw", "batch_size": 64, "budget": "10 steps"}
     plain = bs.trial("digits-softmax", **given)
     said = bs.trial("digits-softmax", learning_rate=1e-3, weight_decay=0.01, **given)
     assert plain.trial == said.trial
@@ -144,7 +145,11 @@ def test_what_is_not_given_has_the_optimizers_default() -> None:
 
 
 def test_seeds_make_other_runs() -> None:
-    given = {"batch_size": 64, "learning_rate": 0.3, "target": "validation_error < 0.15"}
+    given: dict[str, Any] = {
+        "batch_size": 64,
+        "learning_rate": 0.3,
+        "target": "validation_error < 0.15",
+    }
     one, two = (bs.trial("digits-softmax", seed=seed, **given) for seed in (0, 1))
     assert one.trial.seed != two.trial.seed
     assert one.measurements["validation_error"][0] != two.measurements["validation_error"][0]

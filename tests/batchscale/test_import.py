@@ -87,7 +87,10 @@ def test_every_published_curve_comes_out(found: pd.DataFrame) -> None:
 
 
 def test_what_cannot_be_said_is_said(found: pd.DataFrame) -> None:
-    said = {row.workload: " ".join(row.notes) for row in found.itertuples()}
+    said = {
+        workload: " ".join(notes)
+        for workload, notes in zip(found["workload"], found["notes"], strict=True)
+    }
     assert "epochs / batch size" in said["gnn"]
     assert "number from memory" in said["dlrm"]
     assert "1 of the runs at batch size 3072" in said["gpt3"]

@@ -49,4 +49,4 @@ def test_a_query_is_frozen_and_keyword_only() -> None:
     with pytest.raises(AttributeError):
         query.where = None  # type: ignore[misc]
     with pytest.raises(TypeError):
-        Query(["own"])  # type: ignore[misc]
+        Query(["own"])  # type: ignore[call-arg]

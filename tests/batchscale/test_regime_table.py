@@ -59,7 +59,7 @@ def test_an_interval(value: float, low: float, high: float, shown: str) -> None:
 
 
 @pytest.mark.parametrize("fmt", ["table", "csv"])
-def test_forms_are_in_the_json_alone(fmt: str) -> None:
+def test_forms_are_in_the_json_alone(fmt: Any) -> None:
     curves = [curve("sgd", "a note"), curve("adam", "another")]
     assert "knee of" not in regimes(curves, fmt)
     assert "knee of sgd" in regimes(curves, "json")

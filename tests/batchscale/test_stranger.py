@@ -126,10 +126,19 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
             (source / name).write_bytes((ROOT / name).read_bytes())
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
     for command in (
-        [*pip, "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", made, source],
-        [*pip, "install", "--quiet", "--no-deps", "--target", site],
+        [
+            *pip,
+            "wheel",
+            "--quiet",
+            "--no-deps",
+            "--no-build-isolation",
+            "-w",
+            str(made),
+            str(source),
+        ],
+        [*pip, "install", "--quiet", "--no-deps", "--target", str(site)],
     ):
-        wheels = list(made.glob("*.whl")) if "install" in command else []
+        wheels = [str(wheel) for wheel in made.glob("*.whl")] if "install" in command else []
         subprocess.run([*command, *wheels], check=True, capture_output=True)
     return site
 

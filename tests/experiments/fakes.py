@@ -21,6 +21,7 @@ import numpy as np
 from experiments.encoding import MalformedError
 from experiments.parallel.ranks import SOLO, Ranks
 from experiments.plan import Measurement, Outcome, Pack, Study, Trial, WorkloadRef
+from experiments.scheduling.study_state import Side
 from experiments.search import History
 from experiments.training.evaluation_grid import evaluation_steps
 from results.targets.target import Target
@@ -70,6 +71,15 @@ class Plan:
             for index in range(start, min(stop, self.max_rows))
         ]
 
+    def enlarged(self, sides: Sequence[Side]) -> None:
+        """It has no space to enlarge."""
+        del sides
+
+    def repeats(self, trial: Trial) -> list[Trial]:
+        """It plans none."""
+        del trial
+        return []
+
 
 def points(count: int, *, seed: int = 0, diverging: float = 0.2) -> list[float]:
     """Points of which a share diverges, and half reach the target."""
@@ -96,7 +106,7 @@ class FakeTraining:
     ) -> None:
         del device, group
         self.pack = pack
-        self.engine = "module" if pack.engine == "auto" else pack.engine
+        self.engine: str = "module" if pack.engine == "auto" else pack.engine
         self.paused: dict[str, bytes] = {}
         self.not_kept: str | None = None
         self.step, self.steps, self._clock = 0, 0, 0

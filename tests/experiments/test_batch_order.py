@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -69,11 +71,10 @@ def test_up_to_a_million_examples_the_order_is_numpys(examples: int, batch: int)
 def test_an_order_without_a_table_is_such_a_shuffle_too(
     examples: int, batch: int, seed: int
 ) -> None:
+    test: Any = test_an_epoch_is_a_shuffle_without_its_short_batch
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_DRAWN_WHOLE", 0)
-        test_an_epoch_is_a_shuffle_without_its_short_batch.hypothesis.inner_test(
-            examples, batch, seed
-        )
+        test.hypothesis.inner_test(examples, batch, seed)
         start, count = seed % 300, 1 + seed % 7
         batch = min(batch, examples)
         at_once = BatchOrder(seed, examples, batch).batches(start, count)

@@ -69,7 +69,7 @@ def test_a_space_three_decades_too_low_is_caught_and_mended(tmp_path: Path) -> N
 
 
 def test_an_enlarged_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
-    low = {"search": {"learning_rate": {"log": [1e-5, 1e-2]}}, "extend": 2}
+    low: dict[str, Any] = {"search": {"learning_rate": {"log": [1e-5, 1e-2]}}, "extend": 2}
     run(tmp_path / "whole", **low)
     with pytest.raises(ExperimentError):
         run(tmp_path / "pieces", **{**low, "extend": 0}, trials=20)
@@ -80,7 +80,7 @@ def test_an_enlarged_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
 
 
 def test_what_only_diverges_wants_lower_rates_where_they_are_tuned(tmp_path: Path) -> None:
-    lost = {"target": "validation_error < 0.0001", "extend": 1, "keep": "off"}
+    lost: dict[str, Any] = {"target": "validation_error < 0.0001", "extend": 1, "keep": "off"}
     # So large a rate overflows within a few steps of momentum, whatever the momentum.
     tuned = {"learning_rate": {"log": [1e37, 1e38]}, "momentum": 0.9}
     fixed = {"learning_rate": 1e38, "momentum": {"linear": [0.5, 0.99]}}
@@ -101,7 +101,7 @@ def test_a_space_with_room_is_not_enlarged(tmp_path: Path) -> None:
 
 
 def test_the_best_trial_is_repeated_with_fresh_seeds(tmp_path: Path) -> None:
-    rates = {"search": {"learning_rate": {"log": [1e-2, 100]}}, "keep": 1}
+    rates: dict[str, Any] = {"search": {"learning_rate": {"log": [1e-2, 100]}}, "keep": 1}
     run(tmp_path / "plain", **rates)
     did = run(tmp_path / "repeated", **rates, repeats=5)
     assert did.complete
@@ -111,7 +111,7 @@ def test_the_best_trial_is_repeated_with_fresh_seeds(tmp_path: Path) -> None:
     assert again.groupby("study").size().tolist() == [5, 5]
     for study, group in again.groupby("study"):
         own = searched[searched["study"] == study]
-        best = own.loc[own["steps_to_target"].idxmin()]
+        best = own.iloc[int(own["steps_to_target"].argmin())]
         assert set(group["metaparameters"]) == {best["metaparameters"]}
         assert best["seed"] not in set(group["seed"])
         assert group["seed"].nunique() == 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -200,7 +201,7 @@ def test_a_new_name_does_not_hide_that_the_workload_has_changed(
 
 def test_rows_of_older_results_are_shown_and_grouped_by_class(tmp_path: Path) -> None:
     """Rows had the file in the column, whose folder and name may have changed since."""
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "study": f"s{size}", "trial": f"t{size}{name}", "workload": "w", "dataset": "d",
             "optimizer": name, "schedule": "constant", "batch_size": size, "index": i,

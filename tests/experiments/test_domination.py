@@ -96,9 +96,9 @@ class Sweep:
         ended = tuple(event for event in events if isinstance(event, Outcome))
         for outcome in ended:
             if outcome.trial in self.outcomes:  # set aside before
-                before = self.outcomes[outcome.trial]
-                assert before.stop_reason == "dominated"
-                assert before.steps_run < outcome.steps_run
+                paused = self.outcomes[outcome.trial]
+                assert paused.stop_reason == "dominated"
+                assert paused.steps_run < outcome.steps_run
             self.outcomes[outcome.trial] = outcome
         return ended
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from experiments import identity
 from experiments.config.compile import load
-from experiments.config.study_plan import StudyPlan
+from experiments.config.study_plan import Enlarged, StudyPlan
 from experiments.plan import Trial
+from experiments.scheduling.study_state import Side
 from experiments.search.space import Dimension
 from tests.experiments.fakes import study
 from tests.experiments.files import EXPERIMENT, own
@@ -43,6 +44,13 @@ def plan(space: Mapping[str, Dimension] = SPACE, **changes: Any) -> StudyPlan:
         space=dict(sorted(space.items())),
         fixed={},
     )
+
+
+def enlarged(of: StudyPlan, sides: Sequence[Side], number: int = 1) -> Enlarged:
+    """As ``of.enlarged``, where an end can be moved."""
+    found = of.enlarged(sides, number)
+    assert found is not None
+    return found
 
 
 def outside(box: Mapping[str, Dimension], trial: Trial) -> bool:
@@ -109,7 +117,7 @@ def test_ends_that_cannot_be_moved():
         "momentum": Dimension.parse("linear", [0, 0.9999]),
         "nesterov": Dimension.parse("discrete", [0, 1]),
     }
-    sides = [("momentum", "low"), ("momentum", "high"), ("nesterov", "high")]
+    sides: list[Side] = [("momentum", "low"), ("momentum", "high"), ("nesterov", "high")]
     assert plan(space).enlarged(sides) is None
     assert plan().enlarged([]) is None
     found = plan().enlarged([("momentum", "low"), ("learning_rate", "low")])
@@ -120,24 +128,25 @@ def test_ends_that_cannot_be_moved():
 
 
 def test_ids_and_indices_are_no_others_and_do_not_move_with_the_trials():
-    sides = [("learning_rate", "low")]
+    sides: list[Side] = [("learning_rate", "low")]
     few, many = plan(trials=8), plan(trials=32)
-    blocks = [few.trials(0, 32), *(p.enlarged(sides).trials for p in (few, many))]
+    blocks = [few.trials(0, 32), *(enlarged(p, sides).trials for p in (few, many))]
     assert [t.id for t in blocks[1]] == [t.id for t in blocks[2]][: len(blocks[1])]
     assert [t.index for t in blocks[1]] == [t.index for t in blocks[2]][: len(blocks[1])]
-    second = few.enlarged(sides).enlarged([("learning_rate", "high")])
+    second = enlarged(few, sides).enlarged([("learning_rate", "high")])
+    assert second is not None
     everything = [*blocks[0], *blocks[1], *second.trials]
     assert len({t.id for t in everything}) == len({t.index for t in everything}) == len(everything)
     assert len({t.seed for t in everything}) == len(everything)
-    assert few.enlarged(sides).trials == few.enlarged(sides).trials
-    assert few.enlarged(sides, 2).trials != few.enlarged(sides).trials
+    assert enlarged(few, sides).trials == enlarged(few, sides).trials
+    assert enlarged(few, sides, 2).trials != enlarged(few, sides).trials
 
 
 def test_points_that_fall_together_once_resolved_are_other_trials():
     """Shares of ten steps: many shares are one number of steps."""
     space = {"decay": Dimension.parse("linear", [0.5, 1])}
     of = replace(plan(space, budget_steps=10, schedule="linear"), fixed={"learning_rate": 0.1})
-    found = of.enlarged([("decay", "low")])
+    found = enlarged(of, [("decay", "low")])
     steps = {trial.metaparameters["decay_steps"] for trial in of.trials(0, 80)}
     assert 5 in steps & {trial.metaparameters["decay_steps"] for trial in found.trials}
     ids = [trial.id for trial in (*of.trials(0, 80), *found.trials)]
@@ -147,7 +156,8 @@ def test_points_that_fall_together_once_resolved_are_other_trials():
 def test_a_field_of_the_workload_stays_what_it_may_be(tmp_path):
     text = EXPERIMENT.replace("  width: [4, 8]\n", "")
     search = "search:\n  learning_rate: 0.1\n  width: {integer: [4, 7]}\n"
-    found = own(tmp_path, text + search).plans()[0].enlarged([("width", "low"), ("width", "high")])
+    of = own(tmp_path, text + search).plans()[0]
+    found = enlarged(of, [("width", "low"), ("width", "high")])
     assert found.space["width"].bounds == (1, 11)
     assert all(t.metaparameters["width"] not in range(4, 8) for t in found.trials)
     smoothing = {
@@ -156,7 +166,7 @@ def test_a_field_of_the_workload_stays_what_it_may_be(tmp_path):
         "search": {"label_smoothing": {"linear": [0.1, 0.3]}, "learning_rate": 0.1},
     }
     (of,) = load(smoothing).plans()
-    assert of.enlarged([("label_smoothing", "high")]).space["label_smoothing"].bounds == (0.1, 0.5)
+    assert enlarged(of, [("label_smoothing", "high")]).space["label_smoothing"].bounds == (0.1, 0.5)
 
 
 def test_repeats_have_fresh_seeds_and_collide_with_nothing():
@@ -178,7 +188,7 @@ def test_repeats_have_fresh_seeds_and_collide_with_nothing():
 
 def test_repeats_of_a_trial_beyond_the_first_space():
     of = plan(repeats=2)
-    trial = of.enlarged([("momentum", "high")]).trials[5]
+    trial = enlarged(of, [("momentum", "high")]).trials[5]
     for copy in of.repeats(trial):
         assert (copy.enlargement, copy.role) == (1, "repeat")
         assert copy.metaparameters == trial.metaparameters

@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from experiments.engines.metric_sums import MetricSums, chunks
+from experiments.engines.module import ModuleEngine
+from experiments.engines.stacked import StackedEngine
 from experiments.parallel.ranks import SOLO
 from experiments.plan import WorkloadRef
 from tests.problems import engine, study, trials
@@ -37,6 +39,7 @@ def test_any_chunk_gives_the_same_metrics(kind: str, tmp_path: Path) -> None:
         batch_size=8,
     )
     one = engine(kind, of, trials(of, 3))
+    assert isinstance(one, ModuleEngine | StackedEngine)
     one.advance(20)
     expected = one.evaluate("validation")
     for chunk in (1, 7, 100, 1000):

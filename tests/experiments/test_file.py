@@ -301,7 +301,7 @@ def test_a_class_in_no_file():
 
     with pytest.raises(ExperimentError, match="is not defined in a file") as raised:
         from_keywords(workload="digits-mlp", optimizer=Local, batch_size=8)
-    assert "%%writefile local.py" in raised.value.hint
+    assert "%%writefile local.py" in (raised.value.hint or "")
 
 
 def test_a_mapping():

@@ -275,7 +275,7 @@ def test_a_data_set_that_is_missing_passes_on(tmp_path):
 def test_files_that_cannot_be_read(tmp_path):
     with pytest.raises(ExperimentError, match="no experiment file") as raised:
         load(tmp_path / "gone.yaml")
-    assert "digits" in raised.value.hint
+    assert "digits" in (raised.value.hint or "")
     with pytest.raises(ExperimentError, match="cannot be read: Is a directory"):
         load(tmp_path)
     (tmp_path / "latin.yaml").write_bytes(b"name: \xe9")
@@ -283,7 +283,7 @@ def test_files_that_cannot_be_read(tmp_path):
         load(tmp_path / "latin.yaml")
     with pytest.raises(ExperimentError, match="no experiment is called 'digit'") as raised:
         load("digit")
-    assert "did you mean 'digits'?" in raised.value.hint
+    assert "did you mean 'digits'?" in (raised.value.hint or "")
 
 
 def test_data_is_read_once_for_each_value_of_its_fields(tmp_path):

@@ -46,7 +46,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     return found
 
 
-def _forecasts(*changes: str) -> dict[str, tuple[Any, Forecast]]:
+def _forecasts(*changes: str) -> dict[int, tuple[Any, Forecast]]:
     plans = load("digits", ["grid.optimizer=[sgd]", *changes]).plans()
     found = forecast(plans, "cpu")
     return {plan.study.batch_size: (plan.study, found[plan.study.id]) for plan in plans}

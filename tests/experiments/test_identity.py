@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -57,7 +58,7 @@ def test_what_has_no_form_is_refused(value):
         canonical({"x": value})
 
 
-STUDY = {
+STUDY: dict[str, Any] = {
     "workload": {"name": "digits-mlp", "fields": {"label_smoothing": 0.0}, "version": "1"},
     "optimizer": {"name": "sgd"},
     "schedule": "constant",

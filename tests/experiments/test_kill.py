@@ -42,7 +42,7 @@ class Sweep:
         assert self.process.pid
         return self.process.pid
 
-    def until(self, condition: Callable[[], bool]) -> None:
+    def until(self, condition: Callable[[], object]) -> None:
         """Wait until something is so while it runs."""
         end = time.monotonic() + PATIENCE
         while not condition():
@@ -213,7 +213,7 @@ def by_workers(sweep: Sweep) -> list[dict[str, Any]]:
     return [c for c in Claims(sweep.root).live() if c["holder"]["pid"] != sweep.pid]
 
 
-def claimed(root: str) -> list[dict[str, Any]]:
+def claimed(root: Path) -> list[dict[str, Any]]:
     """The processes of a sweep that its claims name."""
     return [p for claim in Claims(root).all() for p in (claim["holder"], *claim["processes"])]
 

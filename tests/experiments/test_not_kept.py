@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from experiments.config.compile import load
+from experiments.engines.selection import Kind
 from experiments.execution.ledger import Ledger
 from experiments.execution.sweep import sweep
 from experiments.execution.worker import Pace, run_pack
@@ -55,12 +57,12 @@ evaluation_ratio: 1.3
 
 
 @pytest.mark.parametrize("engine", ["module", "stacked"])
-def test_what_cannot_be_kept_trains_on_and_is_said_once(tmp_path: Path, engine: str) -> None:
+def test_what_cannot_be_kept_trains_on_and_is_said_once(tmp_path: Path, engine: Kind) -> None:
     (tmp_path / "odd.py").write_text(OPTIMIZER)
     (tmp_path / "odd.yaml").write_text(EXPERIMENT)
     events: list[Event] = []
     root, of = tmp_path / "runs", load(tmp_path / "odd.yaml", [f"engine={engine}"])
-    how = {"address": "none", "pace": QUICK, "observer": events.append, "pack_size": 8}
+    how: Any = {"address": "none", "pace": QUICK, "observer": events.append, "pack_size": 8}
     did = sweep(of, results=root, **how)
     assert did.complete
     assert len([event for event in events if isinstance(event, PackStarted)]) > 1
@@ -71,7 +73,7 @@ def test_what_cannot_be_kept_trains_on_and_is_said_once(tmp_path: Path, engine: 
 
 
 @pytest.mark.parametrize("engine", ["module", "stacked"])
-def test_what_cannot_be_kept_begins_again(tmp_path: Path, engine: str) -> None:
+def test_what_cannot_be_kept_begins_again(tmp_path: Path, engine: Kind) -> None:
     (tmp_path / "odd.py").write_text(OPTIMIZER)
     of = problems.study(optimizer="odd.py:Remembers", budget_steps=100, keep=None)
     of = replace(of, workload=replace(of.workload, base=str(tmp_path)))
@@ -90,7 +92,7 @@ def test_what_cannot_be_kept_begins_again(tmp_path: Path, engine: str) -> None:
 
 
 @pytest.mark.parametrize("engine", ["module", "stacked"])
-def test_trials_that_cannot_be_set_aside_end_as_ever(tmp_path: Path, engine: str) -> None:
+def test_trials_that_cannot_be_set_aside_end_as_ever(tmp_path: Path, engine: Kind) -> None:
     (tmp_path / "odd.py").write_text(OPTIMIZER)
     of = coarse()
     of = replace(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -103,7 +104,8 @@ def test_defaults_of_the_registered_are_torchs(
     made = ours.module(
         [("weight", torch.nn.Parameter(torch.zeros(1)))], {**ours.defaults, "momentum": 0.9}
     )
-    plain = kind([torch.nn.Parameter(torch.zeros(1))])
+    constructor: Any = kind
+    plain = constructor([torch.nn.Parameter(torch.zeros(1))])
     for argument in ("lr", "weight_decay", "betas", "eps"):
         assert made.param_groups[0].get(argument) == plain.param_groups[0].get(argument)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from experiments.engines.selection import Kind
 from experiments.plan import Pack
 from experiments.training.pack_training import Training
 from tests.problems import OPTIMIZERS, engine, outcomes, study, train, trials
@@ -18,7 +19,7 @@ def _fingerprint(one, row: int) -> list[bytes]:
 @pytest.mark.parametrize("kind", ["module", "stacked"])
 @pytest.mark.parametrize("batch_size", [1, 300, 1297])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_any_pack_gives_the_same_bits(kind: str, batch_size: int, optimizer: str) -> None:
+def test_any_pack_gives_the_same_bits(kind: Kind, batch_size: int, optimizer: str) -> None:
     of = study(workload="digits-mlp", optimizer=optimizer, batch_size=batch_size)
     some = trials(of, 9)
     steps = 12
@@ -36,7 +37,7 @@ def test_any_pack_gives_the_same_bits(kind: str, batch_size: int, optimizer: str
 
 @pytest.mark.parametrize("kind", ["module", "stacked"])
 @pytest.mark.parametrize("optimizer", [*OPTIMIZERS, "RMSprop"])
-def test_leaving_a_pack_changes_nothing_for_the_others(kind: str, optimizer: str) -> None:
+def test_leaving_a_pack_changes_nothing_for_the_others(kind: Kind, optimizer: str) -> None:
     of = study(workload="digits-mlp", optimizer=optimizer, batch_size=16)
     some = trials(of, 11)
     whole = engine(kind, of, some)
@@ -62,7 +63,7 @@ def _plain(found) -> list[tuple]:
 
 @pytest.mark.parametrize("kind", ["module", "stacked"])
 @pytest.mark.parametrize("optimizer", ["momentum", "adam", "RMSprop"])
-def test_resuming_from_a_snapshot_continues_exactly(kind: str, optimizer: str) -> None:
+def test_resuming_from_a_snapshot_continues_exactly(kind: Kind, optimizer: str) -> None:
     of = study(optimizer=optimizer, schedule="linear", budget_steps=120, keep=2)
     some = trials(of, 7)
     expected = _plain(train(of, some, kind))

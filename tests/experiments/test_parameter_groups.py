@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +14,7 @@ from experiments.errors import ExperimentError
 from experiments.plan import WorkloadRef
 from experiments.seeds import derive
 from experiments.training.batch_order import BatchOrder
-from tests.problems import OPTIMIZERS, engine, largest_difference, study, trials
+from tests.problems import OPTIMIZERS, engine, largest_difference, study, tensors, trials
 from workloads import load
 
 FILE = """
@@ -108,17 +110,18 @@ def test_the_module_engine_is_torch_with_groups(own: WorkloadRef, optimizer: str
     (trial,) = trials(of, 1)
     ours = engine("module", of, (trial,))
     ours.advance(30)
-    x, y = load("digits-mlp").data()["train"]
+    x, y = tensors(load("digits-mlp").data()["train"])
     with torch.random.fork_rng():
         torch.manual_seed(derive(trial.seed, "init"))
         model = load("digits-mlp").model()
-    m = trial.metaparameters
+    m: dict[str, Any] = {**trial.metaparameters}
     rate = float(m["learning_rate"])
     first, first_bias, last, last_bias = model.parameters()
-    slow = {"lr": 0.5 * rate}
+    slow: dict[str, Any] = {"lr": 0.5 * rate}
+    kind: Callable[..., torch.optim.Optimizer]
     if optimizer.startswith("adam"):
         slow["betas"] = (0.2, m["beta2"])
-        common = {"lr": rate, "betas": (m["beta1"], m["beta2"])}
+        common: dict[str, Any] = {"lr": rate, "betas": (m["beta1"], m["beta2"])}
         kind = torch.optim.AdamW if optimizer == "adamw" else torch.optim.Adam
     else:
         if optimizer != "sgd":
@@ -129,7 +132,7 @@ def test_the_module_engine_is_torch_with_groups(own: WorkloadRef, optimizer: str
             "nesterov": optimizer == "nesterov",
         }
         kind = torch.optim.SGD
-    groups = [
+    groups: list[dict[str, Any]] = [
         {"params": [first]},
         {"params": [first_bias], "weight_decay": 0.0},
         {"params": [last], **slow},

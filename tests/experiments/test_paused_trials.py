@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 import results as dataset
+from experiments.engines.selection import Kind
 from experiments.execution import sweep as driver
 from experiments.execution.ledger import Ledger
 from experiments.execution.worker import Pace, run_pack
@@ -32,7 +33,7 @@ QUICK = Pace(ask=0.01, renew=0.02, commit=0.0, snapshot=0.0)
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def first_round(of: Study, some: tuple[Trial, ...], kind: str) -> tuple[dict[str, bytes], Any]:
+def first_round(of: Study, some: tuple[Trial, ...], kind: Kind) -> tuple[dict[str, bytes], Any]:
     """What is set aside where another pack has hit after 15 steps, and the events until then."""
     pack = Pack(id="pack", study=replace(of, keep=1), trials=some, engine=kind)
     training = Training(replace(pack, known=(15,), keep_paused=True))
@@ -42,12 +43,12 @@ def first_round(of: Study, some: tuple[Trial, ...], kind: str) -> tuple[dict[str
 
 def finest(events: list[Any]) -> list[Any]:
     """Of the trials with the least steps to target, these and those on the finer grid."""
-    hits = [o for o in problems.outcomes(events).values() if o.steps_to_target is not None]
-    least = min((o.steps_to_target for o in hits), default=None)
+    outcomes = problems.outcomes(events).values()
+    steps = [o.steps_to_target for o in outcomes if o.steps_to_target is not None]
     return sorted(
         (o.trial, o.steps_to_target, o.refined_steps, o.refined_last_miss)
-        for o in hits
-        if o.steps_to_target == least
+        for o in outcomes
+        if steps and o.steps_to_target == min(steps)
     )
 
 
@@ -57,7 +58,7 @@ def finest(events: list[Any]) -> list[Any]:
     [("adam", "constant", 1.02), ("momentum", "linear", None), ("RMSprop", "cosine", None)],
 )
 def test_a_trial_set_aside_goes_on_bit_for_bit(
-    kind: str, optimizer: str, schedule: str, refine: float | None
+    kind: Kind, optimizer: str, schedule: str, refine: float | None
 ) -> None:
     of = coarse(optimizer=optimizer, schedule=schedule, refine=refine)
     some = some_of(of, 7)
@@ -204,7 +205,7 @@ def test_all_ranks_go_on_from_the_same_step(tmp_path: Path) -> None:
 
     def second() -> None:
         deaf = Channel(send=lambda _: None, control=lambda _: Control())
-        how = {"trainer": trainer(1), "pace": QUICK, "group": Pair(1, line)}
+        how: dict[str, Any] = {"trainer": trainer(1), "pace": QUICK, "group": Pair(1, line)}
         run_pack(one, Ledger(str(tmp_path)), deaf, **how)
 
     thread = threading.Thread(target=second)
@@ -232,7 +233,7 @@ def test_a_sweep_goes_on_with_what_its_early_rounds_set_aside(tmp_path: Path) ->
                         steps.setdefault(event.trial, []).append(event.step)
                 yield look
 
-    how = {"address": "none", "pack_size": 8}
+    how: dict[str, Any] = {"address": "none", "pack_size": 8}
     of = experiment(batch_size="64", trials=40, keep=6, seed=2, method="random")
     did = driver.sweep(of, results=tmp_path / "runs", trainer=Watched, **how)
     assert did.complete

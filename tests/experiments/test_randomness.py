@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from experiments.engines.module import ModuleEngine
 from experiments.engines.randomness import Draw, ExampleRandomness, RandomDraws, key_of
 from experiments.errors import ExperimentError
 from experiments.plan import Pack, WorkloadRef
@@ -176,6 +177,7 @@ def test_each_trial_and_step_has_masks_of_its_own(made) -> None:
     one, two = trials(of, 2)
     assert len({key_of(trial.seed, step) for trial in (one, two) for step in range(50)}) == 100
     alone, plain = engine("module", of, (one,)), engine("module", made("Dropped"), (one,))
+    assert isinstance(plain, ModuleEngine)
     for run in plain.runs:
         run.model.eval()  # no mask at all
     alone.advance(3)
@@ -333,5 +335,5 @@ def test_attention_without_a_loss_is_torchs(causal: bool, masked: str | None) ->
         grouped = F.scaled_dot_product_attention(
             query, key[:, :2], value[:, :2], dropout_p=1e-9, enable_gqa=True
         )
-    repeated = (each[:, :2].repeat_interleave(2, 1) for each in (key, value))
-    assert torch.allclose(grouped, F.scaled_dot_product_attention(query, *repeated), atol=1e-12)
+    keys, values = (each[:, :2].repeat_interleave(2, 1) for each in (key, value))
+    assert torch.allclose(grouped, F.scaled_dot_product_attention(query, keys, values), atol=1e-12)

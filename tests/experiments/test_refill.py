@@ -83,7 +83,7 @@ class Driver:
 def patient(driver: Driver, base: type = FakeTraining, stop_at: int | None = None) -> type:
     """A trainer that waits for the driver's answers; ``stop_at`` so many looks it is stopped."""
 
-    class Patient(base):  # type: ignore[misc]
+    class Patient(base):
         def run(self, should_stop: Any = None) -> Any:
             del should_stop
             for number, events in enumerate(super().run(lambda: driver.stop)):
@@ -260,10 +260,10 @@ def test_every_rank_lets_the_same_trials_join(tmp_path: Path) -> None:
     trials = fake_trials(11)
     driver = Driver(trials[SIZE:])
     line: queue.Queue[Any] = queue.Queue()
-    joined: dict[int, list[str]] = {0: [], 1: []}
+    joined: dict[int, list[tuple[str, int]]] = {0: [], 1: []}
 
     def trainer(base: type, rank: int) -> type:
-        class Ranked(base):  # type: ignore[misc]
+        class Ranked(base):
             def add(self, new: Sequence[Trial]) -> None:
                 super().add(new)
                 joined[rank] += [(trial.id, self.step) for trial in new]
@@ -272,12 +272,12 @@ def test_every_rank_lets_the_same_trials_join(tmp_path: Path) -> None:
 
     def second() -> None:
         deaf = Channel(send=lambda _: None, control=lambda _: Control())
-        how = {"trainer": trainer(FakeTraining, 1), "pace": QUICK, "group": Pair(1, line)}
+        how: Any = {"trainer": trainer(FakeTraining, 1), "pace": QUICK, "group": Pair(1, line)}
         run_pack(job(trials[:SIZE]), Ledger(str(tmp_path)), deaf, **how)
 
     thread = threading.Thread(target=second)
     thread.start()
-    how = {"trainer": trainer(patient(driver), 0), "pace": QUICK, "group": Pair(0, line)}
+    how: Any = {"trainer": trainer(patient(driver), 0), "pace": QUICK, "group": Pair(0, line)}
     end = run_pack(job(trials[:SIZE]), Ledger(str(tmp_path)), driver.channel, **how)
     thread.join(30)
     assert not thread.is_alive()

@@ -13,6 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.engines.selection import Kind
 from experiments.plan import Outcome, Pack, Study, Trial
 from experiments.training.evaluation_grid import bracket, evaluation_steps, next_evaluation
 from experiments.training.pack_training import Training
@@ -95,7 +96,7 @@ def test_the_next_look_is_the_grids(ratio: float, budget: int, step: int) -> Non
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("ratio", [DENSE, 1.1])
-def test_the_finer_hit_is_what_a_scan_by_hand_finds(kind: str, ratio: float) -> None:
+def test_the_finer_hit_is_what_a_scan_by_hand_finds(kind: Kind, ratio: float) -> None:
     of = coarse(refine=ratio)
     moved = 0
     for trial in some_of(of, 5):
@@ -115,7 +116,7 @@ def test_the_finer_hit_is_what_a_scan_by_hand_finds(kind: str, ratio: float) -> 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("stops", [True, False])
 @pytest.mark.parametrize("optimizer", ["adam", "RMSprop"])
-def test_everything_else_is_what_it_is_without(kind: str, stops: bool, optimizer: str) -> None:
+def test_everything_else_is_what_it_is_without(kind: Kind, stops: bool, optimizer: str) -> None:
     without = coarse(optimizer=optimizer, schedule="linear", stop_at_target=stops)
     some = some_of(without, 5)
     found = []
@@ -159,7 +160,8 @@ def test_a_bracket_of_one_step_needs_no_walk() -> None:
 def test_who_is_worse_than_what_is_known_does_not_walk() -> None:
     of = coarse(refine=1.05)
     some = some_of(of, 5)
-    steps = {o.steps_to_target for o in outcomes(train(of, some)).values()} - {None}
+    hits = [o.steps_to_target for o in outcomes(train(of, some)).values()]
+    steps = [hit for hit in hits if hit is not None]
     ended = outcomes(train(of, some, known=(min(steps) - 1,)))
     assert all(end.refined_steps is None for end in ended.values())
     assert any(end.steps_to_target is not None for end in ended.values())
@@ -179,7 +181,7 @@ def test_repeats_do_not_take_a_searched_trials_place() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("stops", [True, False])
-def test_a_walk_goes_on_from_any_snapshot(kind: str, stops: bool) -> None:
+def test_a_walk_goes_on_from_any_snapshot(kind: Kind, stops: bool) -> None:
     of = coarse(refine=DENSE, stop_at_target=stops, budget_steps=160 if stops else 70)
     some = some_of(of, 5)
     pack = Pack(id="pack", study=of, trials=some, engine=kind)

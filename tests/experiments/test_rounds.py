@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.plan import Pack, Study, Trial
+from experiments.plan import Outcome, Pack, Study, Trial
 from experiments.scheduling import rounds
 from experiments.scheduling.rounds import Record, cutoff, feasible, goals, settled, wave
 from experiments.scheduling.study_state import StudyState
@@ -120,7 +120,7 @@ def finish(of: Study, plan: Plan, order: random.Random) -> tuple[dict[str, Recor
         pack = Pack(id="pack", study=of, trials=tuple(chosen), known=known)
         for events in FakeTraining(pack).run():
             for event in events:
-                if hasattr(event, "status"):
+                if isinstance(event, Outcome):
                     records[event.trial] = Record.of(event)
                     rows.append(event.trial)
     return records, rows
@@ -199,7 +199,7 @@ def learned(of: Study, plan: Plan, order: random.Random) -> StudyState:
         known = tuple(state.hits(but=[trial.id for trial in chosen]))
         for events in FakeTraining(Pack(id="p", study=of, trials=tuple(chosen), known=known)).run():
             for event in events:
-                if hasattr(event, "status"):
+                if isinstance(event, Outcome):
                     state.put(event.trial, Record.of(event))
         if order.random() < 0.2:
             state = StudyState(plan=plan, columns={}, label="", records=dict(state.records))

@@ -37,7 +37,8 @@ def curve(root: Path, **options: Any) -> dict[str, Any]:
 
 
 def minima(rows: pd.DataFrame) -> dict[int, float]:
-    return rows.groupby("batch_size").steps_to_target.min().to_dict()
+    least = rows.groupby("batch_size").steps_to_target.min()
+    return dict(zip(least.index, least, strict=True))
 
 
 def steps(one: dict[str, Any]) -> dict[int, float]:
@@ -191,7 +192,7 @@ def test_two_experiments_that_search_a_study_in_unlike_ways_are_two_curves(tmp_p
     counts = (
         status(tmp_path).studies.groupby("experiment")[["done", "left", "other_searches"]].sum()
     )
-    assert counts.loc["low"].tolist() == counts.loc["high"].tolist() == [12, 0, 8]
+    assert list(counts.loc["low"]) == list(counts.loc["high"]) == [12, 0, 8]
 
 
 def test_experiments_that_search_alike_are_one_sample(tmp_path: Path) -> None:

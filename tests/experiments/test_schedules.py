@@ -125,7 +125,7 @@ def test_a_packaged_schedule_says_what_its_arguments_may_be(name: str) -> None:
     for argument in schedule.required:  # an experiment need not say any of it
         assert {argument, schedule.counterpart(argument)} & set(schedule.space)
     for argument, default in schedule.defaults.items():
-        assert default in schedule.domains[argument]
+        assert float(default) in schedule.domains[argument]
 
 
 @pytest.mark.parametrize("name", schedules.names())

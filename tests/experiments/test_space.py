@@ -83,7 +83,7 @@ def test_the_ends_are_exact():
 
 def test_values_have_nine_figures_so_that_machines_agree():
     for scale, bounds in (("log", [1e-4, 10]), ("linear", [0, 7]), ("reverse_log", [0.5, 0.999])):
-        value = Dimension.parse(scale, bounds).value(0.123456789)
+        value = float(Dimension.parse(scale, bounds).value(0.123456789))
         digits = repr(1 - value if scale == "reverse_log" else value)
         assert float(f"{float(digits):.8e}") == pytest.approx(float(digits), rel=1e-12)
         assert len(repr(value)) <= 14
@@ -207,8 +207,8 @@ def test_ranges_end_where_their_domain_does(name, scale, bounds, side, expected)
     else:
         assert grown is not None
         assert grown.bounds == pytest.approx(tuple(expected), rel=1e-9)
-        assert grown.value(0) in domain
-        assert grown.value(math.nextafter(1, 0)) in domain
+        assert float(grown.value(0)) in domain
+        assert float(grown.value(math.nextafter(1, 0))) in domain
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import torch
 import batchscale as bs
 from experiments import techniques
 from experiments.engines import choose, stackable
+from experiments.engines.module import ModuleEngine
 from experiments.errors import ExperimentError
 from experiments.plan import Pack, Study, Trial, WorkloadRef
 from experiments.training.study_context import StudyContext
@@ -101,19 +102,20 @@ def test_ema_is_torchs() -> None:
 
     of = study(technique={"ema": 0.8}, precision="float64")
     one = engine("module", of, trials(of, 1))
-    averaged = AveragedModel(one.runs[0].model, multi_avg_fn=get_ema_multi_avg_fn(0.8))  # type: ignore[attr-defined]
+    assert isinstance(one, ModuleEngine)
+    averaged = AveragedModel(one.runs[0].model, multi_avg_fn=get_ema_multi_avg_fn(0.8))
     for _ in range(7):
         one.advance(1)
-        averaged.update_parameters(one.runs[0].model)  # type: ignore[attr-defined]
+        averaged.update_parameters(one.runs[0].model)
     metrics = one.evaluate("validation")[0]
     for name, parameter in averaged.module.named_parameters():
         torch.testing.assert_close(
             one.runs[0].technique_state["ema"][name],
-            parameter.detach(),  # type: ignore[attr-defined]
+            parameter.detach(),
         )
     with torch.no_grad():
-        one.runs[0].model.load_state_dict(averaged.module.state_dict())  # type: ignore[attr-defined]
-    one.runs[0].technique_state["ema"] = dict(averaged.module.named_parameters())  # type: ignore[attr-defined]
+        one.runs[0].model.load_state_dict(averaged.module.state_dict())
+    one.runs[0].technique_state["ema"] = dict(averaged.module.named_parameters())
     assert one.evaluate("validation")[0] == pytest.approx(metrics, rel=1e-9)
 
 
@@ -306,7 +308,8 @@ def test_tuned_arguments_of_what_changes_the_loss_do_not_stack(
     user_techniques: WorkloadRef,
 ) -> None:
     of = study(workload=user_techniques, technique={"my.py:Everything": 0.5})
-    pack = trials(of, 8, **{"Everything.strength": 0.1})
+    fixed: dict[str, Any] = {"Everything.strength": 0.1}
+    pack = trials(of, 8, **fixed)
     assert stackable(StudyContext.load(of), pack) == (
         "technique Everything: one of its arguments is tuned"
     )

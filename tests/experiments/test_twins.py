@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from experiments.plan import WorkloadRef
-from tests.problems import OPTIMIZERS, SCHEDULES, engine, largest_difference, study, trials
+from tests.problems import OPTIMIZERS, SCHEDULES, engine, largest_difference, study, tensors, trials
 
 # Over 20 steps float32 twins differ by rounding alone; Adam's first steps divide by |g|, which
 # magnifies it where a gradient is all rounding.
@@ -99,11 +100,12 @@ def test_the_module_engine_is_torch_itself(optimizer: str) -> None:
     ours.advance(40)
 
     workload = load("digits-softmax")
-    x, y = workload.data()["train"]
+    x, y = tensors(workload.data()["train"])
     with torch.random.fork_rng():
         torch.manual_seed(derive(trial.seed, "init"))
         model = workload.model()
-    m = trial.metaparameters
+    m: dict[str, Any] = {**trial.metaparameters}
+    bare: torch.optim.Optimizer
     if optimizer.startswith("adam"):
         kind = torch.optim.AdamW if optimizer == "adamw" else torch.optim.Adam
         bare = kind(

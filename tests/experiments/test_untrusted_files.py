@@ -96,7 +96,7 @@ def remembering() -> type[Remembering]:
     return type("Remembering", (Remembering,), {"packs": {}, "resumed": []})
 
 
-HOW = {"address": "none", "pack_size": 8}
+HOW: dict[str, Any] = {"address": "none", "pack_size": 8}
 
 
 @pytest.mark.parametrize("kind", ["the first format", "this format", "nothing at all"])
@@ -150,7 +150,7 @@ def stopped(tmp_path: Path) -> tuple[Any, Path]:
     pack_job = job(of, problems.trials(of, 4))
     line = Line()
     trainer = type("Stops", (StopsAfter,), {"line": line})
-    how = {"trainer": trainer, "pace": QUICK}
+    how: dict[str, Any] = {"trainer": trainer, "pace": QUICK}
     end = run_pack(pack_job, Ledger(str(tmp_path / "runs")), line.channel, **how)
     assert end.end == "stopped"
     return replace(pack_job, before={}, resumes=True), tmp_path / "runs"

@@ -227,7 +227,9 @@ def test_an_optimizer_that_holds_on_to_memory(folder: Path) -> None:
     """The rows of a stack move: it would train weights that nobody reads any more."""
     a_study = of(folder, "rules.py:Holding")
     pack = trials(a_study, 2)
-    with pytest.raises(ExperimentError, match=r"cannot be stacked: its steps are others than alo"):
+    with pytest.raises(
+        ExperimentError, match=r"cannot be stacked: its steps differ from those of a single"
+    ):
         engine("stacked", a_study, pack)
     engine("module", a_study, pack).advance(1)
 
@@ -262,7 +264,7 @@ def test_the_documentations_adamw_is_torchs() -> None:
     exec(block.text, scope)
     first, second = (torch.nn.Parameter(torch.linspace(-1, 1, 9)) for _ in range(2))
     ours = scope["MuonAdamW"]([("bias", first)], adamw_lr=0.1)
-    theirs = torch.optim.AdamW([second], lr=0.1, betas=(0.9, 0.95))
+    theirs: torch.optim.Optimizer = torch.optim.AdamW([second], lr=0.1, betas=(0.9, 0.95))
     for step in range(20):
         for p in (first, second):
             p.grad = torch.sin(p.detach() * (step + 1))

@@ -71,12 +71,11 @@ class StopsAt(FakeTraining):
 def results(root: Path) -> dict[str, tuple[str, float | None, int]]:
     rows = Ledger(str(root)).store.trials()
     return {
-        row.trial: (
-            row.stop_reason,
-            row.steps_to_target if row.steps_to_target > 0 else None,
-            row.steps_run,
+        trial: (reason, steps if steps > 0 else None, run)
+        for trial, reason, steps, run in zip(
+            *(rows[name] for name in ("trial", "stop_reason", "steps_to_target", "steps_run")),
+            strict=True,
         )
-        for row in rows.itertuples()
     }
 
 
@@ -172,7 +171,7 @@ def test_what_somebody_recorded_meanwhile_is_left_alone(tmp_path: Path) -> None:
 
 def test_who_lost_the_claim_does_not_commit(tmp_path: Path) -> None:
     class Robbed(FakeTraining):
-        def run(self, should_stop: Any) -> Any:
+        def run(self, should_stop: Any = None) -> Any:
             for number, events in enumerate(super().run(should_stop)):
                 if number == 2:
                     (tmp_path / "claims" / "pack.json").unlink()
@@ -249,7 +248,7 @@ def test_a_file_that_cannot_be_imported_is_recorded_as_what_it_raises(
 
 def test_results_found_elsewhere_dominate(tmp_path: Path) -> None:
     class Slow(FakeTraining):
-        def run(self, should_stop: Any) -> Any:
+        def run(self, should_stop: Any = None) -> Any:
             import time
 
             for events in super().run(should_stop):

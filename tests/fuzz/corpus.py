@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+from typing import Any
 
 GOOD = """\
 workload: digits-softmax
@@ -137,7 +138,7 @@ CSV_FILES = {
 }
 """CSV files of points and of whole curves."""
 
-PARQUET_FILES = {
+PARQUET_FILES: dict[str, dict[str, list[Any]]] = {
     "a seed that is NaN": {"batch_size": [8, 16], "steps": [9, 5], "seed": [float("nan"), 1.0]},
     "dates": {"batch_size": [8, 16], "steps": [9, 5], "day": [datetime.date(2020, 1, 1)] * 2},
     "times": {"batch_size": [8, 16], "steps": [9, 5], "at": [datetime.datetime(2020, 1, 1)] * 2},

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 import batchscale as bs
 from batchscale.output.regime_table import regimes as regimes_as
-from batchscale.output.tables import records, render
+from batchscale.output.tables import frame_text
 from results.schema import SCHEMAS
 from tests.fuzz.corpus import CSV_FILES, PARQUET_FILES
 from tests.fuzz.guard import Outcome, outcome, report
@@ -153,9 +153,9 @@ def use(file: Path, number: int, folder: Path) -> Iterator[Outcome]:
     def frames() -> None:
         run = bs.open(file)
         for name in ("trials", "studies", "measurements"):
-            found = records(run.query(f"SELECT * FROM {name}"))
-            render(found, "json").encode()
-            render(found, "table")
+            found = run.query(f"SELECT * FROM {name}")
+            frame_text(found, "json").encode()
+            frame_text(found, "table")
 
     def regimes() -> None:
         found = bs.regimes(file, target=target)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -50,7 +51,8 @@ def test_what_a_message_may_not_be(message: str, hint: str | None) -> None:
 
 
 def test_an_error_that_is_not_clear_is_found() -> None:
-    assert "no clear error: Traceback" in (guard.outcome("a", lambda: {}["a"]).wrong or "")
+    empty: dict[str, Any] = {}
+    assert "no clear error: Traceback" in (guard.outcome("a", lambda: empty["a"]).wrong or "")
 
 
 def test_a_hang_ends_the_process_whatever_it_is_in() -> None:

@@ -48,8 +48,7 @@ def study_row(workload: str, optimizer: str, batch_size: int, **more: Any) -> di
 
 def trial_row(workload: str, optimizer: str, batch_size: int, index: int) -> dict[str, Any]:
     last = index == TRIALS - 1
-    steps = None if last else 2 * (4 + index)
-    run = 2 * LOOKS if last else steps
+    run = 2 * LOOKS if last else 2 * (4 + index)
     group = study_row(workload, optimizer, batch_size)
     return {
         **group,
@@ -66,8 +65,8 @@ def trial_row(workload: str, optimizer: str, batch_size: int, index: int) -> dic
         "target_value": 0.1,
         "lower_is_better": True,
         "stop_at_target": True,
-        "steps_to_target": steps,
-        "last_miss": None if last else steps - 2,
+        "steps_to_target": None if last else run,
+        "last_miss": None if last else run - 2,
         "steps_run": run,
         "examples_run": run * batch_size,
         "versions": {"torch": "2.11.0"},

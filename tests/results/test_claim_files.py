@@ -32,7 +32,7 @@ def written(**changes: Any) -> Any:
     return {key: value for key, value in content.items() if value is not ...}
 
 
-MALFORMED = [
+MALFORMED: list[dict[str, Any]] = [
     *({key: ...} for key in written()),
     *({key: None} for key in written()),
     *({key: 7} for key in written() if key != "time"),

@@ -129,7 +129,7 @@ def test_cut_off_after_any_step_it_has_lost_nothing(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = _rows(folder)
-    steps = 0
+    left = steps = 0
     for name in ("write", "delete"):
         real = getattr(Location, name)
 

@@ -113,8 +113,8 @@ def test_looks_that_lie_about_are_found_the_plain_way(
     run = _run(tmp_path, looks)
     assert [len(batch) for batch in run.source.measurements().to_batches()] == [3, 3]
     found = run.with_target("validation_error < 0.3").trials.set_index("trial")
-    assert found.loc["a", ["steps_to_target", "last_miss"]].tolist() == [20, 10]
-    assert found.loc["b", ["steps_to_target", "last_miss"]].tolist() == [20, 10]
+    assert list(found.loc["a", ["steps_to_target", "last_miss"]]) == [20, 10]
+    assert list(found.loc["b", ["steps_to_target", "last_miss"]]) == [20, 10]
 
 
 def test_a_metric_that_nobody_measured_is_told_with_what_was(tmp_path: Path) -> None:

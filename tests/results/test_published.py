@@ -199,8 +199,8 @@ def test_derived_steps_are_those_of_the_reference(mlperf: pd.DataFrame) -> None:
     with (REFERENCE / "mlperf_rcp.csv").open(newline="") as stream:
         rows = list(csv.DictReader(stream))
     given = {(r["benchmark"], int(r["batch_size"]), int(r["run"])): r for r in rows}
-    ours = zip(mlperf.itertuples(), told(mlperf, "run"), strict=True)
-    for trial, run in ours:
+    trial: Any
+    for trial, run in zip(mlperf.itertuples(), told(mlperf, "run"), strict=True):
         row = given.pop((trial.workload, trial.batch_size, run))
         assert (trial.status != "COMPLETE") == (row["outlier"] == "True")
         if trial.status == "COMPLETE":

@@ -53,9 +53,19 @@ def test_workload_fields_are_columns(folder: Path) -> None:
 
 def test_a_field_named_like_a_column_stays_in_the_json(tmp_path: Path) -> None:
     store = Store(tmp_path / "runs")
-    fields = {"momentum": 7, "depths": [1, 2], "rate": 0.5, "bias": True, "mixed": 1}
+    fields: dict[str, Any] = {
+        "momentum": 7,
+        "depths": [1, 2],
+        "rate": 0.5,
+        "bias": True,
+        "mixed": 1,
+    }
     other = {"mixed": "a"}
-    trials = [{"trial": "a", "fields": fields}, {"trial": "b", "fields": other}, {"trial": "c"}]
+    trials: list[dict[str, Any]] = [
+        {"trial": "a", "fields": fields},
+        {"trial": "b", "fields": other},
+        {"trial": "c"},
+    ]
     store.commit("e", measurements=[], trials=trials)
     found = results.open(tmp_path / "runs").trials
     assert found.momentum.isna().all()

@@ -65,7 +65,7 @@ def test_metrics_out_of_json_and_the_nearest_name() -> None:
     )
     assert metric(frame, "validation_top5").tolist()[:2] == [0.5, math.inf]
     found = steps_to_target(frame, "validation_top5 > 0.5")
-    assert found.loc["a"].tolist() == [2.0, 1.0]
+    assert list(found.loc["a"]) == [2.0, 1.0]
     assert found.loc["b"].isna().all()
     with pytest.raises(ResultsError, match="no measurement has the metric 'validation_topp5'") as e:
         steps_to_target(frame, "validation_topp5 > 0.5")

@@ -38,6 +38,7 @@ def test_every_trial_and_measurement_arrives(tree: Path) -> None:
     trials, points = run.trials, run.measurements
     assert len(trials) == 60
     assert set(trials.role) == {"search"}
+    trial: Any
     for trial in trials.itertuples():
         name = trial.trial.removeprefix("shallue_2019/")
         plain = _plain(tree, name)
@@ -69,11 +70,11 @@ def test_the_columns_of_a_trial(tree: Path) -> None:
     assert row["decay_steps"] == used["learning_rate_decay_steps"]
     assert row["end_factor"] == used["end_learning_rate_factor"]
     assert row["label_smoothing"] == used["label_smoothing"]
-    assert json.loads(row["metaparameters"]).keys() == {
+    assert json.loads(str(row["metaparameters"])).keys() == {
         *("learning_rate", "momentum", "decay_steps", "end_factor", "label_smoothing")
     }
     names = ["source", "dataset", "model", "optimizer", "schedule", "workload", "collection"]
-    assert row[names].tolist() == [
+    assert list(row[names]) == [
         *("shallue_2019", "imagenet-half-images", "resnet-50", "nesterov", "linear"),
         *("imagenet-half-images-resnet-50", "imagenet_subsets"),
     ]
@@ -94,7 +95,7 @@ def test_the_studies_and_their_source(tree: Path) -> None:
     run, _ = _import(tree)
     studies = run.studies.set_index("study")
     row = studies.loc[f"shallue_2019/{HALF}/64"]
-    assert json.loads(row["search_space"]) == {
+    assert json.loads(str(row["search_space"])) == {
         "learning_rate": {"log": [1e-4, 10.0]},
         "momentum": {"reverse_log": [0.9, 0.9999]},
         "decay": {"linear": [0.5, 1.0]},
@@ -144,8 +145,8 @@ def test_without_another_target_a_trial_is_taken_at_its_studys_goal(tree: Path) 
     run, _ = _import(tree)
     found = run.at_goals()
     assert found.trials.trial.tolist() == run.trials.trial.tolist()
-    goals = found.trials.assign(name=found.trials.experiment.str.removeprefix("shallue_2019-"))
-    goals = goals.groupby("name").target_value.unique().map(list).to_dict()
+    experiments = found.trials.experiment.str.removeprefix("shallue_2019-")
+    goals = found.trials.groupby(experiments).target_value.unique().map(list).to_dict()
     names = {name: name.replace("/", "-") for name in (CNN, QUALITY, HALF, IMAGES, WORDS, FC)}
     assert goals[names[CNN]] == [0.01]
     assert goals[names[FC]] == [0.03]

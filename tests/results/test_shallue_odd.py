@@ -98,7 +98,7 @@ def test_a_trial_that_diverged_at_once_has_no_measurements(tree: Path, text: str
         ({"parameters": {"momentum": "high"}}, "momentum is 'high', not a number"),
         (
             {"parameters": {"learning_rate_decay_steps": 1.5}},
-            "decay_steps is 1.5, not a whole",
+            "decay_steps is 1.5, not a whole number",
         ),
     ],
 )
@@ -198,7 +198,7 @@ def test_a_space_of_odd_configurations(tree: Path) -> None:
     file.write_text(json.dumps(content))
     run, _ = _import(tree)
     row = run.studies.set_index("study").loc[f"shallue_2019/{CNN}/64"]
-    assert json.loads(row["search_space"]) == {
+    assert json.loads(str(row["search_space"])) == {
         "learning_rate": {"linear": [1, 2]},
         "momentum": 0.9,
         "depth": {"integer": [1, 4]},

@@ -142,7 +142,9 @@ def test_blank_lines_of_one_file_make_up_for_no_row_of_another() -> None:
     head = "step,val/classification_error\n"
     texts = [head + "1,0.5\n\n2,0.4\n", head + "3,0.3\r4,0.2\r\n"]
     found = _read(texts)
-    assert [[step for step, _ in looks if isinstance(looks, list)] for looks in found] == [
+    assert [
+        [step for step, _ in looks] if isinstance(looks, list) else looks for looks in found
+    ] == [
         [1, 2],
         [3, 4],
     ]

@@ -7,6 +7,7 @@ go stale, and the demands are held to all of them.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,11 +22,11 @@ from validation.simulate import Cell, doubling, draw
 from validation.tally import ENOUGH, REGIMES, claims
 
 
-def row_of(frame: pd.DataFrame, **where: object) -> Mapping[str, object]:
+def row_of(frame: pd.DataFrame, **where: object) -> Mapping[str, Any]:
     for name, value in where.items():
         frame = frame[frame[name] == value]
     (row,) = frame.to_dict("records")
-    return row
+    return {str(name): value for name, value in row.items()}
 
 
 def assert_same(again: Mapping[str, object], row: Mapping[str, object]) -> None:

@@ -67,6 +67,7 @@ def test_the_end_of_perfect_scaling_is_where_the_exact_model_says() -> None:
     from validation import nqm
 
     (tuned,) = nqm.tune([423], "sgd")
+    assert tuned.steps is not None
     least = min(np.multiply(SIZES, steps("sgd")))
     assert 423 * tuned.steps / least == pytest.approx(1.2, rel=0.005)
 

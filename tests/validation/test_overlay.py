@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ MNIST = {"workload": "mnist-simple-cnn", "dataset": "mnist"}
 GOAL = Target(metric="validation_error", value=0.01)
 
 
-def one(plain: Plain, source: str = OWN, *, knee: float = 40, **fields: object) -> Knee:
+def one(plain: Plain, source: str = OWN, *, knee: float = 40, **fields: Any) -> Knee:
     steps = [100 * (1 + knee / size) for size in SIZES]
     given = {"group": {**MNIST, "optimizer": "sgd"}, "target": GOAL, **fields}
     curve = plain(SIZES, steps, **given)
@@ -29,7 +30,7 @@ def one(plain: Plain, source: str = OWN, *, knee: float = 40, **fields: object) 
 
 @pytest.fixture(scope="module")
 def every(plain_curve: Plain) -> list[Knee]:
-    other = {"group": {"workload": BOTH[1], "optimizer": "sgd"}}
+    other: dict[str, Any] = {"group": {"workload": BOTH[1], "optimizer": "sgd"}}
     flat = plain_curve(SIZES, [1000 / size for size in SIZES])
     return [
         one(plain_curve, "shallue_2019_digitized", knee=70),
@@ -55,7 +56,7 @@ def test_only_curves_with_a_critical_batch_size_are_in_the_picture(every: list[K
     texts = [text.get_text() for text in legend.get_texts()]
     assert texts[:2] == ["Shallue et al. 2019, 2 curves", "own, 1 curve"]
     drawn = sum(
-        len(line.get_xdata()) for line in figure.axes[0].lines if line.get_linestyle() == "None"
+        np.size(line.get_xdata()) for line in figure.axes[0].lines if line.get_linestyle() == "None"
     )
     assert drawn == 3 * len(SIZES)
 

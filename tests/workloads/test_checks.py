@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -32,7 +34,7 @@ class Listed(Dataset):
 
 def test_good_splits_pass_in_order() -> None:
     listed = Listed(3)
-    splits = check_splits(
+    splits: Any = check_splits(
         {"test": [X], "validation": TensorDataset(X, Y), "train": listed}, WORKLOAD
     )
     assert list(splits) == ["train", "validation", "test"]
@@ -98,6 +100,7 @@ def test_the_designs_words_for_a_mean() -> None:
 
 def test_sums_with_counts_pass_and_other_tuples_do_not() -> None:
     check_metrics({"perplexity": (torch.tensor(3.0), 7), "error": (1.0, 4)}, 4, WORKLOAD)
+    wrong: Any
     for wrong in ((1.0,), (torch.zeros(4), 4), (1.0, 2, 3), (1.0, "4")):
         with pytest.raises(WorkloadError, match=r"metric 'error' .* not \(sum, count\)"):
             check_metrics({"error": wrong}, 4, WORKLOAD)

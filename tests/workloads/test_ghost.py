@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import itertools
+from collections.abc import Iterator
+from functools import partial
 
 import pytest
 import torch
@@ -31,6 +33,11 @@ def images(count: int) -> torch.Tensor:
     )
 
 
+def norm_of(model: nn.Module) -> nn.Module:
+    """The first normalization of ``network()``."""
+    return model.get_submodule("1")
+
+
 def test_conversion_keeps_parameters_names_and_mode() -> None:
     model = network()
     parameters, state = list(model.parameters()), list(model.state_dict())
@@ -39,7 +46,7 @@ def test_conversion_keeps_parameters_names_and_mode() -> None:
     assert has_batch_norm(converted)
     assert [id(p) for p in converted.parameters()] == [id(p) for p in parameters]
     assert list(converted.state_dict()) == state
-    assert convert_batch_norm(converted, GHOST)[1] is converted[1]
+    assert norm_of(convert_batch_norm(converted, GHOST)) is norm_of(converted)
     assert isinstance(convert_batch_norm(nn.BatchNorm1d(3), 2), GhostBatchNorm)
     assert not convert_batch_norm(nn.BatchNorm1d(3).eval(), 2).training
     assert not has_batch_norm(nn.Linear(2, 2))
@@ -88,8 +95,8 @@ def test_layout_changes_neither_gradients_nor_statistics(cuts, start) -> None:
         finish_step(parts)
     for a, b in zip(whole.parameters(), parts.parameters(), strict=True):
         torch.testing.assert_close(a.grad, b.grad)
-    for a, b in zip(whole.buffers(), parts.buffers(), strict=True):
-        torch.testing.assert_close(a, b)
+    for one, other in zip(whole.buffers(), parts.buffers(), strict=True):
+        torch.testing.assert_close(one, other)
 
 
 def test_workers_that_share_a_batch_keep_the_statistics_of_one() -> None:
@@ -100,13 +107,17 @@ def test_workers_that_share_a_batch_keep_the_statistics_of_one() -> None:
     for worker, share in zip(workers, (x[: 2 * GHOST], x[2 * GHOST :]), strict=True):
         worker(share)  # unequal shares: counts are summed too
     finish_step(whole)
-    norms = [worker[1] for worker in workers]
-    total = [sum(n.get_buffer(name).clone() for n in norms) for name in SUMS]
+    norms = [norm_of(worker) for worker in workers]
+    total = [torch.stack([n.get_buffer(name) for n in norms]).sum(0) for name in SUMS]
     for worker in workers:
         sums = iter(total)
-        finish_step(worker, lambda tensor, sums=sums: tensor.copy_(next(sums)))
+        finish_step(worker, partial(_put_next, sums))
         for a, b in zip(whole.buffers(), worker.buffers(), strict=True):
             torch.testing.assert_close(a, b)
+
+
+def _put_next(values: Iterator[torch.Tensor], tensor: torch.Tensor) -> None:
+    tensor.copy_(next(values))
 
 
 SUMS = ("mean_sum", "variance_sum", "ghosts")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from tests.problems import tensors
 from workloads import images8x8, load
 from workloads.data import data_root
 
@@ -35,7 +36,8 @@ def test_a_subset_is_the_first_of_the_training_split() -> None:
 @pytest.mark.skipif(not (data_root() / "MNIST").is_dir(), reason="BATCHSCALE_DATA has no MNIST")
 def test_mnist_is_there_at_that_size() -> None:
     data = load("mnist8-fc").data()
-    assert {split: tuple(x.shape) for split, (x, _) in data.items()} == {
+    pairs = {split: tensors(stored) for split, stored in data.items()}
+    assert {split: tuple(x.shape) for split, (x, _) in pairs.items()} == {
         "train": (55_000, 64),
         "validation": (5_000, 64),
         "test": (10_000, 64),

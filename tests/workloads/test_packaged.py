@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import pytest
 import torch
 from torch.func import functional_call, grad, stack_module_state, vmap
 
+from tests.problems import tensors
 from workloads import load, names
 from workloads.checks import check_metrics, check_per_example, check_splits
 from workloads.digits import splits as digits
@@ -20,7 +22,7 @@ STORED = {
     "fashion-mnist": ((1, 28, 28), torch.uint8),
     "cifar10": ((3, 32, 32), torch.uint8),
 }
-SMALL = {
+SMALL: dict[str, dict[str, Any]] = {
     "mnist-fc": {"widths": [8, 8]},
     "mnist-simple-cnn": {"scale": 0.0625},
     "fashion-mnist-simple-cnn": {"scale": 0.0625},
@@ -170,7 +172,7 @@ def test_stacked_gradients_are_those_of_each_model(workload, dtype) -> None:
 
 def test_digits_split_is_fixed_stratified_and_disjoint() -> None:
     splits = check_splits(load("digits-softmax").data(), load("digits-softmax"))
-    (x, y), (held_x, held_y) = splits["train"], splits["validation"]
+    (x, y), (held_x, held_y) = (tensors(splits[name]) for name in ("train", "validation"))
     assert (x.shape, held_x.shape) == ((1297, 64), (500, 64))
     assert (float(x.min()), float(x.max())) == (0.0, 1.0)
     share = 500 / 1797

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from tests.problems import tensors
 from validation import nqm
 from workloads import WorkloadError, load
 from workloads.quadratic import spectrum
@@ -17,7 +18,7 @@ def run(fields: dict, steps: list[int], *, batch_size: int, seed: int = 0, **sgd
     model = workload.model()
     optimizer = torch.optim.SGD(model.parameters(), **sgd)
     generator = torch.Generator().manual_seed(seed + 1)
-    blank = tuple(t.expand(batch_size, -1) for t in workload.data()["validation"])
+    blank = tuple(t.expand(batch_size, -1) for t in tensors(workload.data()["validation"]))
     measured = []
     for step in range(1, max(steps) + 1):
         batch = workload.transform(workload.augment(blank, generator), training=True)
@@ -27,7 +28,9 @@ def run(fields: dict, steps: list[int], *, batch_size: int, seed: int = 0, **sgd
         if step in steps:
             with torch.no_grad():
                 output = workload.forward(model, blank)
-                measured.append(float(workload.metrics(output, blank)["loss"].mean()))
+                loss = workload.metrics(output, blank)["loss"]
+                assert isinstance(loss, torch.Tensor)
+                measured.append(float(loss.mean()))
     return measured
 
 
@@ -72,7 +75,7 @@ def test_the_noise_floor_is_the_exact_one() -> None:
     workload = load("quadratic", {"replicas": 256})
     model = workload.model()
     with torch.no_grad():
-        model.phi.zero_()
+        model.get_parameter("phi").zero_()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
     generator, losses = torch.Generator().manual_seed(0), []
     blank = (torch.zeros(64, 1, dtype=torch.uint8),)
@@ -93,13 +96,13 @@ def test_the_noise_floor_is_the_exact_one() -> None:
 def test_a_gradients_noise_has_covariance_c_over_b() -> None:
     workload = load("quadratic", {"replicas": 1})
     model, generator = workload.model(), torch.Generator().manual_seed(0)
-    h = model.eigenvalues
+    h, phi = model.get_buffer("eigenvalues"), model.get_parameter("phi")
     draws = []
     for _ in range(4_000):
         batch = workload.augment((torch.zeros(32, 1),), generator)
         loss = workload.loss(workload.forward(model, batch), batch).mean()
-        (gradient,) = torch.autograd.grad(loss, model.phi)
-        draws.append(gradient - h * model.phi.detach())
+        (gradient,) = torch.autograd.grad(loss, phi)
+        draws.append(gradient - h * phi.detach())
     noise = torch.stack(draws)
     scaled = noise / (h / 32).sqrt()
     covariance = scaled.T @ scaled / len(scaled)
@@ -109,7 +112,7 @@ def test_a_gradients_noise_has_covariance_c_over_b() -> None:
 
 def test_without_noise_every_example_has_the_same_loss() -> None:
     workload = load("quadratic")
-    blank = workload.data()["validation"]
+    blank = tensors(workload.data()["validation"])
     model = workload.model()
     output = workload.forward(model, blank)
     assert workload.loss(output, blank).shape == (1,)

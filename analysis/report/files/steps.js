@@ -191,7 +191,7 @@ function stripTraces(curves) {
     const row = curves.length - 1 - i;
     if (!curve.fit) return;
     const one = look(curve);
-    for (const [regime, low, high, sure] of curve.stretches) {
+    for (const [regime, low, high, sure] of curve.regime_spans) {
       traces.push({
         meta: "strips", name: curve.label, type: "bar", orientation: "h", xaxis: "x", yaxis: "y2", width: 0.82, y: [row], base: [low], x: [high - low],
         marker: {
@@ -224,7 +224,7 @@ function stripNames(curves, range, width, top) {
   const first = curves.findIndex((curve) => curve.fit);
   if (first < 0) return [];
   const across = Math.log2(range[1] / range[0]);
-  return curves[first].stretches.flatMap(([regime, low, high]) => {
+  return curves[first].regime_spans.flatMap(([regime, low, high]) => {
     const room = (width * Math.log2(high / low)) / across;
     const fits = [REGIMES[regime], BRIEF[regime]].find((text) => text.length * 6 < room);
     const at = Math.log10(Math.sqrt(low * high));
@@ -298,7 +298,7 @@ function keyOf(panel, figure) {
   if (there("perfect")) words.push("dashed: perfect scaling");
   if (there("points") && figure.data.some((trace) => trace.error_y && trace.error_y.array.some((x) => x > 0))) words.push("bars: error of a point");
   if (there("critical-value")) words.push("mark on a strip: critical batch size, its interval; thin: ends of regimes");
-  if (curves.some((curve) => curve.stretches.some((each) => !each[3]))) words.push("hatched: bounded, not reached");
+  if (curves.some((curve) => curve.regime_spans.some((each) => !each[3]))) words.push("hatched: bounded, not reached");
   if (there("edges")) words.push("ring: optimum on the edge of its search space (pale: a near-best one)");
   if (curves.some((curve) => (curve.points.left_out || []).some(Boolean))) words.push("hollow: rises off the plateau, left out of the fit");
   if (there("censored")) words.push("↑: target not reached");
