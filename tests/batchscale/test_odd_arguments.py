@@ -96,9 +96,9 @@ def test_the_numbers_of_a_figure_never_replace_what_it_is_drawn_of(
 ) -> None:
     for words in (["-o", "points.png"], ["-o", "./dir/../points.svg"]):
         answer = command("plot", "steps", "points.csv", *words)
-        clear(answer, "would take the place of points.csv", hint="points-figure")
+        clear(answer, "would overwrite points.csv", hint="points-figure")
     (place / "steps.csv").write_text(POINTS)
-    clear(command("plot", "steps", "steps.csv"), "would take the place of steps.csv", hint="-o")
+    clear(command("plot", "steps", "steps.csv"), "would overwrite steps.csv", hint="-o")
     assert (place / "points.csv").read_text() == (place / "steps.csv").read_text() == POINTS
     assert command("plot", "steps", "points.csv", "-o", "other.png").status == 0
 

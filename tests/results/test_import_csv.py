@@ -120,7 +120,7 @@ def test_another_file_of_that_name_is_refused(points: Path, tmp_path: Path) -> N
     (tmp_path / "other").mkdir()
     other = tmp_path / "other" / "mine.csv"
     other.write_text(POINTS.replace("90", "91"))
-    with pytest.raises(ResultsError, match=r"was imported from .*mine\.csv, and stays"):
+    with pytest.raises(ResultsError, match=r"was imported from .*mine\.csv, and is left"):
         IMPORTS.get("csv")(other, root, columns=MAP)
     assert files(root) == before
 
@@ -183,7 +183,7 @@ def test_a_disk_that_refuses_leaves_all_or_nothing(
             "steps_old=steps",
         ),
         ("bs,iters\n8,10\n", {**MAP, "step": "iters"}, "column 'iters' of", "name it once"),
-        ("bs,iters,study\n8,10,x\n", MAP, "a column 'study', which an import names", "--map study"),
+        ("bs,iters,study\n8,10,x\n", MAP, "a column 'study', a name that the import", "--map study"),
         ("bs,iters\n", MAP, "has no rows", None),
     ],
 )
