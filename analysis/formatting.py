@@ -7,9 +7,11 @@ from collections.abc import Iterable, Sequence
 from results.counts import plural
 
 
-def sizes(some: Sequence[int]) -> str:
+def sizes(batch_sizes: Sequence[int]) -> str:
     """``batch size 8``, ``batch sizes 8, 16``."""
-    return ("batch size " if len(some) == 1 else "batch sizes ") + ", ".join(map(str, some))
+    return ("batch size " if len(batch_sizes) == 1 else "batch sizes ") + ", ".join(
+        map(str, batch_sizes)
+    )
 
 
 def unit(each: Iterable[object]) -> str:

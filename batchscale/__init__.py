@@ -1,7 +1,7 @@
 """The public interface: the command line and the Python API, one function behind each command.
 
-Nothing heavy is imported until it is asked for: ``import batchscale`` and ``batchscale --help`` are
-instant, and what reads results works with torch and Ray absent.
+Heavy modules are imported when they are first used: ``import batchscale`` and ``batchscale --help``
+are instant, and what reads results works with torch and Ray absent.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What results say, for Python: each function is one command, and makes one `Query`."""
+"""The analysis commands for Python: each function is one command, and makes one `Query`."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ def regimes(
     """The three regimes of each curve with their intervals, as ``regimes --json`` prints them.
 
     Args:
-        sources: where the trials are; several are read as one.
+        sources: places of trials; several are read as one.
         target: ``"METRIC < VALUE"``: steps to target are computed again from the measurements.
         where: an SQL condition on trials.
-        by: columns of the training algorithm that each get curves of their own; the others are
-            minimized over.
-        baseline: the curve to compare the others with, which comes first: ``"sgd"``. Each other
+        by: columns of the training algorithm that each get curves of their own; the best over the
+            others is taken.
+        baseline: the curve to compare the others with, which is listed first: ``"sgd"``. Each other
             one has ``against``: its baseline, the ``ratios`` of its quantities over the baseline's
             with intervals, and a ``sentence`` (see ``analysis.fit.comparisons``).
         tolerance: τ: perfect scaling is E(B) <= (1+τ) E_min, maximal S(B) <= (1+τ) S_min.
-        estimator: what stands for a batch size: ``minimum``, ``best_of_10`` or
-            ``median_of_searches``; what the trials' own column says unless given.
+        estimator: what represents a batch size: ``minimum``, ``best_of_10`` or
+            ``median_of_searches``; by default as the trials' column says.
         search: ``present``: of each study the trials of its latest search count; ``all``: those
             of every search, whatever its space, method or seed.
-        definition: also the critical batch size as others define it, ``zhang2024`` or
+        definition: add the critical batch size by another definition, ``zhang2024`` or
             ``mccandlish2018``, under ``critical_batch_size_<definition>``.
         law: a column: the critical batch size as a power of it, across the curves of each training
             algorithm, under ``law`` of each of them; see ``laws``.
@@ -73,7 +73,7 @@ def laws(
     """A quantity as a power of model size, data size or target, for each training algorithm.
 
     Args:
-        against: a column that tells the curves apart (``"width"``), or ``"target"``. Names that
+        against: a column that distinguishes the curves (``"width"``), or ``"target"``. Names that
             end in a number with k, m or b, as ``transformer_85m``, are that number.
         quantity: ``critical_batch_size`` (by ``definition``, if one is given), ``min_steps``, …
         sizes: what each value of the column stands for, instead: ``{"small": 1e6, "large": 8e6}``.
@@ -113,7 +113,8 @@ def plot(
     Args:
         figure: a name that ``list("figures")`` has, ``file.py:function``, or a function.
         sources: as of ``regimes``, likewise ``target`` … ``search``.
-        under: budgets, ``["5000 steps", "10 epochs"]``: what trials had within them.
+        under: budgets, ``["5000 steps", "10 epochs"]``: only what trials reached within them
+            counts.
         width: ``column`` (3.4 inches), ``two-columns`` (7), ``slide`` (10, with larger type) or
             inches; else one column, or two where the figure needs them.
         style: a matplotlib style sheet's file or name: what it sets overrides the packaged style,
@@ -154,7 +155,7 @@ def report(
     else with the first of their workload.
 
     Raises:
-        ResultsError: a source that is none, no curve, or a place that cannot be written to.
+        ResultsError: a source that cannot be read, no curve, or a place that cannot be written to.
     """
     query = Query(
         sources=_opened(sources), target=target, where=where, by=by, baseline=baseline,
@@ -183,7 +184,7 @@ def serve(
     It reads the dataset and the claims, writes nothing, and may begin before the sweep does.
 
     Args:
-        host: an address of this machine; on loopback, as it is, nobody else can read the page.
+        host: an address of this machine; with the default, loopback, nobody else can read the page.
         port: one that is free, 0 for any; the first free one from 8080 on unless given.
         on_ready: called with the address of the page.
         say: called with a line where something is wrong with the results or the address.

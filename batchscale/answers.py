@@ -1,4 +1,4 @@
-"""What a `Query` is answered with: regimes, laws, a figure, the report."""
+"""The answers to a `Query`: regimes, laws, a figure, the report."""
 
 from __future__ import annotations
 
@@ -179,7 +179,8 @@ def plot(
 
 
 def _refuse_own_source(path: Path, query: Query) -> None:
-    """A figure's numbers go beside it as CSV: never in the place of the file that it is drawn of.
+    """A figure's numbers are written beside it as CSV; refuse to overwrite the file that it is
+    drawn from.
 
     Raises:
         CommandError: they would.
@@ -189,8 +190,8 @@ def _refuse_own_source(path: Path, query: Query) -> None:
         name = source.root if isinstance(source, Results) else source
         if os.path.exists(name) and os.path.exists(table) and os.path.samefile(name, table):
             raise CommandError(
-                f"the numbers of the figure would take the place of {name}",
-                hint=f"another name: -o {path.stem}-figure{path.suffix or '.pdf'}",
+                f"the numbers of the figure would overwrite {name}",
+                hint=f"choose another name: -o {path.stem}-figure{path.suffix or '.pdf'}",
             )
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def open(source: str | Path | Location) -> Run:
     """What was measured: a results folder or URI, ``published`` or ``own`` (packaged data), or a
-    CSV or Parquet file of one's own.
+    CSV or Parquet file of the user.
 
     Raises:
         ResultsError: it is none of these.
@@ -50,7 +50,7 @@ def sweep(
     observer: Observer | None = None,
     **settings: Any,
 ) -> Run:
-    """Train what an experiment lacks; what is done already is not done again.
+    """Train the trials that an experiment lacks; finished ones are not trained again.
 
     Args:
         experiment: an experiment file, the name of a packaged one, a mapping of the same keys; or
@@ -59,7 +59,7 @@ def sweep(
         results: the folder or URI that rows go to; ``$BATCHSCALE_RESULTS``, else ``results/runs``.
         address: ``none`` (in this process), ``auto``, ``HOST:PORT`` of a Ray, or ``file.py:Class``.
         overrides: ``["trials=8"]``: instead of what the file says.
-        seconds: stop after so long, as on Ctrl-C.
+        seconds: stop after this time, as on Ctrl-C.
         keep_old: where only the workload's code has changed, count its old trials as this one's.
         retrain: where it has, train them again. Else a sweep stops there and says so.
         observer: gets every event (`experiments.scheduling.events`); a live display unless given.
@@ -112,7 +112,7 @@ def status(source: str | Path | Location | None = None) -> Status:
 
     where = source or default_results()
     location = Location.of(PACKAGED.get(str(where), where))
-    location.require()  # a file of one's own has no status
+    location.require()  # a user's file has no status
     return status(location)
 
 
@@ -124,7 +124,7 @@ def check(
     observer: Callable[[str], None] = lambda _: None,
     **fields: Any,
 ) -> list[Finding]:
-    """Does a workload keep its contract? See `experiments.training.check`.
+    """Check that a workload keeps its contract. See `experiments.training.check`.
 
     Args:
         observer: called with a few words for each check that begins.
@@ -145,7 +145,7 @@ def new(file: str | Path) -> tuple[Path, Path]:
     """Write a workload that runs and an experiment for it; their paths.
 
     Raises:
-        CommandError: one of them is there already, or the folder is not.
+        CommandError: one of them exists already, or the folder does not exist.
     """
     from batchscale.template import write
 
@@ -197,7 +197,7 @@ def take_in(
 
 
 def listing(kind: str) -> dict[str, str]:
-    """The names there are of a kind, each with one line.
+    """The names of a kind, each with one line.
 
     Args:
         kind: ``workloads``, ``optimizers``, ``schedules``, ``techniques``, ``figures``,

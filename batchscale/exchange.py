@@ -27,7 +27,7 @@ def export(
     progress: Callable[[Exported], None] | None = None,
     **options: Any,
 ) -> Exported:
-    """Write results in the form that another program reads; the same again changes nothing.
+    """Write results in the form that another program reads; a second export changes nothing.
 
     Args:
         kind: ``tensorboard``, a run a trial: ``list("exports")``; ``file.py:Name`` or a function of
@@ -96,7 +96,7 @@ def extension(verb: str, kind: str | Callable[..., Any]) -> Extension:
     file = find_file(path, Path())
     if file is None:
         raise ResultsError(
-            f"{verb} {kind}: there is no file {path}", hint="a path starts in this folder"
+            f"{verb} {kind}: there is no file {path}", hint="a path is relative to this folder"
         )
     module = import_file(file)
     functions = [key for key, value in vars(module).items() if callable(value)]

@@ -1,4 +1,4 @@
-"""A results dataset with everything one does to it: ``bs.open(...)``, ``bs.sweep(...)``."""
+"""A results dataset with all its operations: ``bs.open(...)``, ``bs.sweep(...)``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class QueryOptions(TypedDict, total=False):
 
 
 class Run:
-    """What was measured. Frames are read once, when first used.
+    """The results of a folder or file. Frames are read once, when first used.
 
     ``summary`` is what a sweep of this process did; ``None`` for results that were opened.
     """
@@ -45,7 +45,7 @@ class Run:
 
     @property
     def root(self) -> str:
-        """What it was opened from."""
+        """The address that it was opened from."""
         return self.results.root
 
     @property
@@ -65,7 +65,7 @@ class Run:
 
     @property
     def sources(self) -> pd.DataFrame:
-        """One row a source of what was not measured here."""
+        """One row a source of data that was not measured here."""
         return self.results.sources
 
     def query(self, sql: str) -> pd.DataFrame:
@@ -110,10 +110,10 @@ class Run:
         from analysis.figure_data import Query
         from batchscale import answers
 
-        asked = {
+        given = {
             name: options.pop(name) for name in QueryOptions.__annotations__ if name in options
         }
-        query = Query(sources=[self.results], under=answers.limits(under), **asked)
+        query = Query(sources=[self.results], under=answers.limits(under), **given)
         return answers.plot(
             answers.figure_kind(figure), query, ax=ax, width=width, style=style, output=output,
             options=options,

@@ -1,4 +1,4 @@
-"""Start a sweep: read its experiment, and hand what it needs of `analysis` down as callables."""
+"""Start a sweep: read its experiment, and hand down functions of `analysis` as callables."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def load(
     if source is not None and settings:
         raise CommandError(
             f"sweep got an experiment and keywords: {', '.join(settings)}",
-            hint='what a file says is changed by overrides=["trials=8"]',
+            hint='change a value of the file by overrides=["trials=8"]',
         )
     if source is not None:
         return config.load(source, overrides)
@@ -80,9 +80,10 @@ def run(
 
 
 def plan(experiment: Experiment, results: str | Path | Location) -> pd.DataFrame:
-    """A row a study of what a sweep would train; nothing is written.
+    """A row a study of the trials that a sweep would train; nothing is written.
 
-    Columns: what tells the studies apart, ``batch_size``, ``tuned`` (the metaparameters searched),
+    Columns: those that distinguish the studies, ``batch_size``, ``tuned`` (the metaparameters
+        searched),
     ``trials`` wanted, ``recorded`` so far, ``budget_steps`` of each; and, if every trial ran its
     whole budget, the study's ``most_steps``, ``most_examples`` and ``worker_hours``, of which
     evaluations take ``evaluation_share``. These hours and the ``memory`` of a pack in bytes are
@@ -129,8 +130,8 @@ def plan(experiment: Experiment, results: str | Path | Location) -> pd.DataFrame
 
 
 def recorded(results: str | Path | Location, plans: Sequence[StudyPlan]) -> dict[str, int]:
-    """Trials that a results folder holds of each study's present search; a folder that is not there
-    holds none."""
+    """Trials that a results folder holds of each study's present search; a missing folder holds
+    none."""
     import results as dataset
     from results.searches import belongs
     from results.storage.location import Location

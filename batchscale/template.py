@@ -10,10 +10,11 @@ from workloads.template import template
 
 
 def write(file: Path) -> tuple[Path, Path]:
-    """Write ``FILE.py`` and ``FILE.yaml``; nothing that is there is touched.
+    """Write ``FILE.py`` and ``FILE.yaml``; existing files are not changed.
 
     Raises:
-        CommandError: one of them is there already, its folder is not, or it is no ``.py`` file.
+        CommandError: one of them exists already, the folder does not exist, or it is not a ``.py``
+            file.
     """
     file = destination(file)
     if file.suffix != ".py":
@@ -22,7 +23,7 @@ def write(file: Path) -> tuple[Path, Path]:
     for path in (file, beside):
         if path.exists():
             raise CommandError(
-                f"{path} is there already", hint="nothing was written; choose another name"
+                f"{path} exists already", hint="nothing was written; choose another name"
             )
     if not file.absolute().parent.is_dir():
         raise CommandError(f"cannot write {file}: there is no folder {file.parent}")

@@ -48,14 +48,14 @@ def trial(
         budget: as in an experiment file; its default unless given.
         save: a ``.safetensors`` file for the trained weights.
         schedule: a name, ``file.py:Class``, or the class.
-        metaparameters: of the optimizer and the schedule, and fields of the workload. What is not
-            given has the optimizer's default: torch's, or that of its constructor.
+        metaparameters: of the optimizer and the schedule, and fields of the workload. A value that
+            is not given is the optimizer's default: torch's, or that of its constructor.
 
     Returns:
         Its steps to target, measurements and weights; ``.plot()`` draws them.
 
     Raises:
-        CommandError: a metaparameter has neither value nor default, or ``save`` is no such file.
+        CommandError: a metaparameter has neither value nor default, or ``save`` is not such a file.
     """
     from experiments.config import compile as config
 
@@ -105,7 +105,8 @@ def rerun(
         As `batchscale.trial`; ``.equal`` says whether it came out as it was recorded.
 
     Raises:
-        CommandError: no such trial, several that begin so, or one that was not trained here.
+        CommandError: no such trial, several that begin with these digits, or one that batchscale
+            did not train.
     """
     import results as dataset
 
@@ -180,7 +181,7 @@ def _study(opened: Results, row: Mapping[str, Any]) -> Study:
 
 
 def _plan(experiment: Experiment, row: Mapping[str, Any]) -> StudyPlan:
-    """The study that a trial is of; where an optimizer's code has changed, what it has become."""
+    """The study of a trial; if an optimizer's code has changed, the study with the present code."""
     import workloads
     from experiments.records.recorded import description
     from experiments.records.rows import study_columns
@@ -200,7 +201,7 @@ def _plan(experiment: Experiment, row: Mapping[str, Any]) -> StudyPlan:
 
 
 def _in_its_folder(parse: Callable[[], Experiment]) -> Experiment:
-    """Rows name a user's file relative to its experiment's folder, which they do not know."""
+    """Rows name a user's file relative to its experiment's folder, which is not recorded."""
     from experiments.errors import ExperimentError
 
     try:
@@ -208,7 +209,7 @@ def _in_its_folder(parse: Callable[[], Experiment]) -> Experiment:
     except ExperimentError as error:
         if "no file" in str(error):
             raise CommandError(
-                str(error), hint="give the command in the folder of the experiment's file"
+                str(error), hint="run the command in the folder of the experiment's file"
             ) from None
         raise
 
@@ -251,7 +252,7 @@ def _run(
 
 
 def _defaults(study: Study) -> dict[str, Any]:
-    """What the optimizer's and the schedule's metaparameters are where nothing says it."""
+    """The defaults of the optimizer's and the schedule's metaparameters."""
     from experiments import optimizers, schedules
 
     base = study.workload.base
@@ -269,7 +270,7 @@ def _kind(engine: str) -> Any:
 
 
 def _savable(save: str | Path | None) -> Path | None:
-    """Refuse, before an hour of training, what could not be written after it."""
+    """Check before training that the weights can be written after it."""
     if save is None:
         return None
     path = destination(save)
@@ -281,7 +282,7 @@ def _savable(save: str | Path | None) -> Path | None:
 
 
 def _write(run: TrialRun, path: Path) -> None:
-    """Weights by name, and what they are of in the file's metadata (JSON text)."""
+    """Weights by name, and a description of the trial in the file's metadata (JSON text)."""
     from safetensors.torch import save
 
     from results.storage.location import write_file

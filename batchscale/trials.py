@@ -33,7 +33,7 @@ class TrialRun:
     outcome: Outcome
     engine: str
     metaparameters: Mapping[str, Any]
-    """All that the optimizer and the schedule were given, defaults too."""
+    """All arguments of the optimizer and the schedule, defaults included."""
     evaluations: Sequence[Measurement]
     weights: Mapping[str, Tensor] = field(repr=False)
     """Parameters and buffers by name, as they were at the last evaluation."""
@@ -120,7 +120,7 @@ class TrialRun:
         if self.recorded is None:
             return True
         if self.recorded["stop_reason"] == "error":
-            return False  # it would have raised
+            return False  # the recorded trial raised an error
         if self.outcome.steps_run != int(self.recorded["steps_run"]):
             return False
         return self._first_difference() is None
@@ -184,6 +184,7 @@ def pick_device(device: str | None) -> str:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         raise CommandError(
-            f"no device {device!r} here: {str(error).splitlines()[0]}", hint="cpu, cuda or cuda:1"
+            f"this machine has no device {device!r}: {str(error).splitlines()[0]}",
+            hint="cpu, cuda or cuda:1",
         ) from None
     return device

@@ -50,12 +50,12 @@ def watched(command: list[str]) -> tuple[float, int]:
     peak = 0
     ended = threading.Event()
 
-    def look() -> None:
+    def sample_memory() -> None:
         nonlocal peak
         while not ended.wait(1.0):
             peak = max(peak, proportional_bytes(process.pid))
 
-    watcher = threading.Thread(target=look)
+    watcher = threading.Thread(target=sample_memory)
     watcher.start()
     status = process.wait()
     ended.set()
@@ -90,7 +90,7 @@ def rows() -> list[dict[str, object]]:
         seconds, peak = watched([*COMMAND, "sweep", "digits", "--results", runs])
         regimes = [*COMMAND, "regimes", runs, "--json"]
         regimes_seconds = median_seconds(lambda: output(regimes), 5)
-        found = json.loads(output(regimes))
+        curves = json.loads(output(regimes))
     help_seconds = median_seconds(lambda: output([*COMMAND, "--help"]), 9)
     table: list[dict[str, object]] = [
         {"what": "the demo: 2,304 trials", "measured": f"{seconds:.0f} s", "wanted": "≤ 300 s"},
@@ -110,7 +110,7 @@ def rows() -> list[dict[str, object]]:
             "wanted": "< 5 s",
         },
     ]
-    for curve in found:
+    for curve in curves:
         knee = curve["critical_batch_size"]
         ends = (knee["low"], knee["high"])
         wide = ends[1] / ends[0] if all(ends) else float("inf")

@@ -114,10 +114,10 @@ CASES = [
 def rows() -> list[dict[str, object]]:
     """One row a case, for the table in docs/."""
     torch.set_num_threads(1)
-    found: list[dict[str, object]] = []
+    table: list[dict[str, object]] = []
     for kind, workload, batch_size, models, wanted in CASES:
         measured = ratio(kind, workload, batch_size, models)
-        found.append(
+        table.append(
             {
                 "what": f"{kind} engine, {workload}, batch {batch_size}, {models} model(s)",
                 "measured": f"{measured['ratio']:.2f}× the bare loop's models · steps/s "
@@ -125,8 +125,8 @@ def rows() -> list[dict[str, object]]:
                 "wanted": f"≥ {wanted}×" if wanted else "",
             }
         )
-        print(found[-1], flush=True)
-    return found
+        print(table[-1], flush=True)
+    return table
 
 
 if __name__ == "__main__":

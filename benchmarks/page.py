@@ -32,6 +32,6 @@ def sections(text: str) -> dict[str, str]:
 def write(order: Sequence[str], new: dict[str, str], page: Path = PAGE) -> None:
     """Put ``new`` sections in the place of the old ones, in ``order``; others stay as they are."""
     before = sections(page.read_text()) if page.exists() else {}
-    found = {**before, **new}
-    parts = [f"## {name}\n\n{found[name]}\n" for name in order if name in found]
+    merged = {**before, **new}
+    parts = [f"## {name}\n\n{merged[name]}\n" for name in order if name in merged]
     page.write_text("\n".join([HEAD, *parts]))

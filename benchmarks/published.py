@@ -116,11 +116,13 @@ def plainly(
                 tables.append(pd.read_csv(trial / "measurements.csv", index_col="step"))
         if not tables:
             continue
-        every_one = pd.concat(tables, keys=ids, names=["trial_id"])
-        every_one = every_one.sort_index(level=["step", "trial_id"])
-        value = every_one[column(target.metric)]
-        good = every_one[value < target.value if target.lower_is_better else value > target.value]
-        count += len(every_one)
+        measurements = pd.concat(tables, keys=ids, names=["trial_id"])
+        measurements = measurements.sort_index(level=["step", "trial_id"])
+        value = measurements[column(target.metric)]
+        good = measurements[
+            value < target.value if target.lower_is_better else value > target.value
+        ]
+        count += len(measurements)
         step = good.index.get_level_values("step")
         steps_of[f"{SOURCE}/{name.as_posix()}"] = float(step[0]) if len(step) else None
     return count, steps_of

@@ -70,7 +70,7 @@ def rows() -> list[dict[str, object]]:
     from analysis.figure_data import FigureData, Query
     from analysis.report import page, payload
 
-    found: list[dict[str, object]] = []
+    table: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory() as folder:
         for workloads in (10, 1):
             curves = CURVES // workloads
@@ -79,18 +79,18 @@ def rows() -> list[dict[str, object]]:
             began = time.perf_counter()
             data = FigureData(Query(sources=[root]))
             file.write_text(page(payload(data, pictures=True)), encoding="utf-8")
-            took = time.perf_counter() - began
+            seconds = time.perf_counter() - began
             what = f"{workloads} workloads of {curves} curves"
             what = f"one workload of {CURVES} curves" if workloads == 1 else what
             size = file.stat().st_size / 1e6
             for name, measured, wanted in (
-                ("written", f"{took:.0f} s", ""),
+                ("written", f"{seconds:.0f} s", ""),
                 ("size", f"{size:.1f} MB", "< 10 MB"),
                 ("opened", _opened(file), "< 2 s"),
             ):
                 row: dict[str, object] = {"what": f"{name}, {what}", "measured": measured}
-                found.append({**row, "wanted": wanted})
-    return found
+                table.append({**row, "wanted": wanted})
+    return table
 
 
 def _opened(file: Path) -> str:

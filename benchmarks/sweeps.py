@@ -60,8 +60,8 @@ def tune(reuse_actors: bool) -> Minima:
 
         study, trial = jobs[config["job"]]
         training = Training(Pack(id=trial.id, study=study, trials=(trial,), engine="module"))
-        for look in training.run():
-            for event in look:
+        for events in training.run():
+            for event in events:
                 if isinstance(event, Outcome):
                     raytune.report({"steps": event.steps_to_target or -1})
 
@@ -73,14 +73,14 @@ def tune(reuse_actors: bool) -> Minima:
             run_config=raytune.RunConfig(storage_path=folder, verbose=0),
         )
         grid = tuner.fit()
-    found: Minima = {}
+    minima: Minima = {}
     for result in (grid[number] for number in range(len(grid))):
         config, metrics = result.config or {}, result.metrics or {}
         study, _ = jobs[config["job"]]
         steps = metrics["steps"]
         if steps > 0:
-            found[_label(study)] = min(steps, found.get(_label(study), steps))
-    return found
+            minima[_label(study)] = min(steps, minima.get(_label(study), steps))
+    return minima
 
 
 SIDES: dict[str, Callable[[], Minima]] = {
@@ -100,10 +100,10 @@ def timed(side: str) -> tuple[float, Minima]:
         num_cpus=CPUS, include_dashboard=False, log_to_driver=False, _node_ip_address="127.0.0.1"
     )
     began = time.perf_counter()
-    found = SIDES[side]()
+    minima = SIDES[side]()
     seconds = time.perf_counter() - began
     ray.shutdown()
-    return seconds, found
+    return seconds, minima
 
 
 def measure(side: str) -> tuple[float, Minima]:
@@ -115,8 +115,8 @@ def measure(side: str) -> tuple[float, Minima]:
         stderr=subprocess.DEVNULL,
         text=True,
     )
-    seconds, found = json.loads(done.stdout.strip().splitlines()[-1])
-    return seconds, found
+    seconds, minima = json.loads(done.stdout.strip().splitlines()[-1])
+    return seconds, minima
 
 
 def rows() -> list[dict[str, object]]:
@@ -126,7 +126,7 @@ def rows() -> list[dict[str, object]]:
         measured[side] = measure(side)
         print(f"{side}: {measured[side][0]:.1f} s", flush=True)
     base = measured["ours"][0]
-    found: list[dict[str, object]] = [
+    table: list[dict[str, object]] = [
         {
             "what": f"{side}, 144 trials of the demo",
             "measured": f"{seconds:.1f} s, {seconds / base:.1f}× ours",
@@ -137,14 +137,14 @@ def rows() -> list[dict[str, object]]:
         for side, (seconds, _) in measured.items()
     ]
     equal = measured["ours, module engine"][1] == measured["Ray Tune as it comes"][1]
-    found.append(
+    table.append(
         {
             "what": "minima of the 12 studies, ours pinned to the module engine against Ray Tune",
             "measured": "equal" if equal else "differ",
             "wanted": "equal",
         }
     )
-    return found
+    return table
 
 
 if __name__ == "__main__":

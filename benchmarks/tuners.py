@@ -50,7 +50,7 @@ WORKLOADS: dict[str, tuple[str, list[str]]] = {
 }
 """An experiment file, and what is changed of it."""
 
-Found = tuple[int, int]
+LeastAndTotalSteps = tuple[int, int]
 """The least steps to target, and the steps trained."""
 
 
@@ -62,7 +62,7 @@ def plans(name: str, seed: int) -> list[Any]:
     return load(file, [*settings, f"seed={seed}", f"trials={ROWS // 4}"]).plans()
 
 
-def ours(name: str, seed: int) -> dict[int, Found]:
+def ours(name: str, seed: int) -> dict[int, LeastAndTotalSteps]:
     """What our sweep finds, and what it trains for it, by batch size."""
     from experiments.config.compile import load
     from experiments.execution.sweep import sweep
@@ -108,9 +108,9 @@ def tpe(plan: Any, seed: int, steps: int, *, stops: bool = False) -> int | None:
     best: int | None = None
     trained = index = 0
     while trained < steps:
-        asked = search.ask()
+        suggestion = search.ask()
         point = {
-            name: dimension.value(asked.suggest_float(name, 0, 1))
+            name: dimension.value(suggestion.suggest_float(name, 0, 1))
             for name, dimension in plan.space.items()
         }
         trial = plan.made(plan.resolved(point), index, index=index)
@@ -124,7 +124,7 @@ def tpe(plan: Any, seed: int, steps: int, *, stops: bool = False) -> int | None:
                 break
         trained += at
         index += 1
-        search.tell(asked, reported)
+        search.tell(suggestion, reported)
     return best
 
 
@@ -183,9 +183,9 @@ def compare(name: str, seeds: Sequence[int]) -> dict[tuple[int, str], list[float
             size = plan.study.batch_size
             least, steps = base[size]
             for other, find in OTHERS.items():
-                steps_found = find(plan, seed, steps) or plan.study.budget_steps
-                ratios.setdefault((size, other), []).append(steps_found / least)
-                print(name, seed, size, f"{steps} steps: {least}", other, steps_found, flush=True)
+                their_steps = find(plan, seed, steps) or plan.study.budget_steps
+                ratios.setdefault((size, other), []).append(their_steps / least)
+                print(name, seed, size, f"{steps} steps: {least}", other, their_steps, flush=True)
     return ratios
 
 

@@ -1,7 +1,7 @@
 """Values as bytes and back, for what is kept on disk and read again: nothing is unpickled.
 
 The bytes are a safetensors file: the tensors of the value, and one more, ``structure``, JSON text
-that says what stands where. None, booleans, integers, text and finite floats are themselves in it;
+that describes the value. None, booleans, integers, text and finite floats are themselves in it;
 everything else is a list that begins with its kind:
 
     ["list", item, …]   ["tuple", item, …]   ["dict", [key, value], …]   keys: text and integers
@@ -70,10 +70,10 @@ def encode(value: Any) -> bytes:
 
 
 def decode(data: bytes) -> Any:
-    """The value that ``encode`` was given.
+    """The value from which ``encode`` made ``data``.
 
     Raises:
-        MalformedError: it was given none.
+        MalformedError: ``encode`` did not make it.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load
@@ -81,13 +81,13 @@ def decode(data: bytes) -> Any:
     try:
         tensors = load(data)
     except (SafetensorError, KeyError, OverflowError, RuntimeError, TypeError, ValueError) as error:
-        raise MalformedError("no whole safetensors file") from error
+        raise MalformedError("not a complete safetensors file") from error
     reader = _Reader(tensors)
     text = reader.raw(_STRUCTURE)
     try:
         node = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
-        raise MalformedError("its structure is no JSON text") from error
+        raise MalformedError("its structure is not JSON text") from error
     value = reader.value(node, 0)
     if reader.tensors:
         raise MalformedError("tensors that are not in its structure")
@@ -227,7 +227,7 @@ class _Reader:
             if type(pair) is not list or len(pair) != 2 or type(pair[0]) not in (str, int):
                 raise MalformedError("an entry without a key")
             if pair[0] in content:
-                raise MalformedError("a key that is there twice")
+                raise MalformedError("a key that occurs twice")
             content[pair[0]] = self.value(pair[1], depth + 1)
         return content
 
@@ -249,14 +249,14 @@ class _Reader:
                 raise MalformedError("a tensor of another dtype's size")
             value = value.view(kind).squeeze(-1)
         if type(order) is not list or any(type(at) is not int for at in order):
-            raise MalformedError("dimensions in no order")
+            raise MalformedError("dimensions that are not ordered")
         if sorted(order) != list(range(value.dim())):
-            raise MalformedError("dimensions in no order")
+            raise MalformedError("dimensions that are not ordered")
         return value.permute([order.index(at) for at in range(len(order))])
 
     def _take(self, name: Any, dtype: str) -> Tensor:
         if type(name) is not str or name not in self.tensors:
-            raise MalformedError("a tensor that is not there")
+            raise MalformedError("a tensor that does not exist")
         tensor = self.tensors.pop(name)
         if str(tensor.dtype) != f"torch.{dtype}":
             raise MalformedError("a tensor of another dtype")
@@ -282,4 +282,4 @@ def _not_finite(bits: Any) -> float:
 
 
 def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")

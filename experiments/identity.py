@@ -21,7 +21,7 @@ from experiments.schedules import Schedule
 from workloads.user_code.fingerprint import file_hash
 
 VERSION = 1
-"""Rises when trials of equal description would train differently than they used to."""
+"""Increased when trials of equal description train differently than before."""
 
 _DIGITS = 20
 
@@ -67,22 +67,19 @@ def digest(value: Any) -> str:
 
 
 def optimizer_identity(optimizer: Optimizer, base: str | None) -> dict[str, str]:
-    """A registered optimizer is its name; one's own file adds the hash of its syntax tree, with
-    those of the local modules that it imports.
-
-    The name holds no folder: a file that moves is the same optimizer.
-    """
+    """The name of a registered optimizer; of a user's one the name without its folder, and the
+    hash of its syntax tree and of those of the local modules that it imports."""
     return _of_file(optimizer.name, base) or {"name": optimizer.name}
 
 
 def schedule_identity(schedule: Schedule, base: str | None) -> str | dict[str, str]:
-    """A registered schedule is its name; a user's one is what a user's optimizer is."""
+    """As ``optimizer_identity``, for a schedule."""
     return _of_file(schedule.name, base) or schedule.name
 
 
 def technique_identity(technique: Mapping[str, Any], base: str | None) -> dict[str, Any]:
-    """Packaged techniques are their names and arguments; a user's one is what a user's optimizer
-    is, with its arguments."""
+    """Names and arguments of packaged techniques; of a user's one also what
+    ``optimizer_identity`` holds of its file."""
     described: dict[str, Any] = {}
     for name, arguments in technique.items():
         file = _of_file(name, base)
@@ -110,7 +107,7 @@ def study_identity(
     batch_size: int,
     evaluation_ratio: float,
 ) -> dict[str, Any]:
-    """What a study is, as the ids of studies and trials hash it.
+    """The description of a study that the ids of studies and trials hash.
 
     Args:
         workload: ``workloads.identity`` of it, without the fields that are tuned.
@@ -164,4 +161,4 @@ class TrialIds:
 
 _OF_TRIALS = ("metaparameters", "seed_index")
 _HOLE = "\0"
-"""Never a part of canonical JSON, which escapes it."""
+"""A character that canonical JSON never contains, since it is escaped."""

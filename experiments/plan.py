@@ -1,4 +1,4 @@
-"""What is to be trained: a study, its trials, and the packs they travel in.
+"""What is trained: a study, its trials, and the packs in which trials are sent to workers.
 
 Everything here is small, frozen and picklable: it crosses process borders and machines. A workload
 is named, not carried; whoever trains it loads it (``WorkloadRef.load``).
@@ -53,11 +53,11 @@ class Study:
     optimizer: str
     """What loads it: a registered name or ``file.py:Class`` (relative to ``workload.base``)."""
     optimizer_name: str | None = None
-    """What the optimizer is called; ``None``: by its class."""
+    """The optimizer's display name; ``None`` for the name of its class."""
     schedule: str
-    """What loads it, as for the optimizer."""
+    """As ``optimizer``."""
     schedule_name: str | None = None
-    """What the schedule is called; ``None``: by its class."""
+    """The schedule's display name; ``None`` for the name of its class."""
     technique: Mapping[str, Any] = field(default_factory=dict)
     """``precision``, ``ghost_batch``, and techniques by what loads them, with their arguments:
     part of the training algorithm, not tuned."""
@@ -66,7 +66,7 @@ class Study:
     """Feasible trials wanted."""
     budget_steps: int
     train_examples: int | None = None
-    """Of the training split: what an epoch is; ``None`` where it was not counted."""
+    """Examples of the training split, which make an epoch; ``None`` if they were not counted."""
     targets: tuple[Target, ...]
     """Easiest first, all of one metric; the last one is recorded with the trial."""
     stop_at_target: bool = True
@@ -76,17 +76,17 @@ class Study:
     search: str = "sobol"
     """How points are drawn (``experiments.search``)."""
     search_id: str = ""
-    """Of the search: its space, what is fixed, its method (``StudyPlan``)."""
+    """Description of the search: its space, fixed values, method (``StudyPlan``)."""
     search_seed: int = 0
-    """Of the table that the search draws from: the experiment's seed."""
+    """Seed of the search's table: the experiment's seed."""
     extend: int = 0
     """How many times the space may be enlarged where the optimum sits on its edge."""
     repeats: int = 0
     """How many times the best configuration is trained again, with fresh seeds."""
     refine: float | None = None
-    """Ratio of the finer grid that the bracket of a hit is walked again on; ``None``: it is not."""
+    """Ratio of the finer grid on which the bracket of a hit is refined; ``None``: no refinement."""
     estimator: str = "minimum"
-    """What stands for a batch size in the analysis; recorded."""
+    """The estimator that represents a batch size in the analysis; recorded."""
     engine: str = "auto"
     """``auto`` (a rule on the shapes decides), ``module`` or ``stacked``."""
     layout: Layout = field(default_factory=Layout)
@@ -131,7 +131,7 @@ class Trial:
     role: Role = "search"
     round: int = 0
     other_searches: Mapping[str, int] = field(default_factory=dict)
-    """Searches of the study that drew it before, and the row it is of their tables."""
+    """Earlier searches of the study that drew it, and its row in their tables."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,14 +140,15 @@ class Pack:
 
     id: str
     study: Study
-    """With the ``keep`` that holds for these trials: none for repeats, whose median is taken."""
+    """With the ``keep`` of these trials: none for repeats, whose median is taken."""
     trials: tuple[Trial, ...]
     engine: Literal["auto", "module", "stacked"] = "auto"
-    """``auto``: as ``experiments.engines.selection`` chooses; a study goes on with what it has."""
+    """``auto``: as ``experiments.engines.selection`` chooses; later packs of a study use the
+    same."""
     known: tuple[int, ...] = ()
     """Steps to target of the study's trials that other packs have finished."""
     keep_paused: bool = False
-    """Whether trials that are dominated may have to go on in a later round."""
+    """Whether dominated trials may have to continue in a later round."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,7 @@ from workloads.user_code.user_files import find_file, import_file
 T = TypeVar("T")
 
 _AS = re.compile(r"(?P<name>.*\S)\s+as\s+(?P<display_name>[^\s:/][^:/]*?)\s*")
-"""A display name is no path: ``runs as is/my_opt.py:Lion`` has none."""
+"""A display name is not a path: ``runs as is/my_opt.py:Lion`` has none."""
 
 
 class Registry(Generic[T]):
@@ -33,7 +33,7 @@ class Registry(Generic[T]):
         package: the folder that is searched for packaged entries.
         entry: their base class.
         user_base: what a user's class derives from.
-        user_contract: what else it has to have, for a hint.
+        user_contract: what else it must define, for a hint.
         adopt: makes an entry of a user's name and class; it raises ``ExperimentError`` for a class
             that cannot be one. The class is called without arguments unless it is given.
         other: a class from elsewhere by a name that is no packaged one, or ``None``.
@@ -75,7 +75,7 @@ class Registry(Generic[T]):
         return list(self.packaged)
 
     def get(self, text: str, base: str | None = None) -> T:
-        """The entry of a name, perhaps with what it is to be called: ``my_opt.py:Lion as Lion``.
+        """The entry of a name, perhaps with a display name: ``my_opt.py:Lion as Lion``.
 
         Args:
             text: a packaged name or ``file.py:Class``; ``as`` and a display name may follow.
@@ -105,12 +105,12 @@ class Registry(Generic[T]):
         return kind
 
     def label(self, text: str) -> str:
-        """What the entry that ``get`` makes of ``text`` is called, without loading it."""
+        """The display name of the entry that ``get`` makes of ``text``, without loading it."""
         name, display_name = _split(text)
         return display_name or class_name(name)
 
     def user_class(self, name: str, base: str | None) -> Any:
-        """The class that a name which is no packaged one stands for.
+        """The class of a name that is not packaged.
 
         Raises:
             ExperimentError: there is none, or it does not derive from the base class.
@@ -137,7 +137,7 @@ def _split(text: str) -> tuple[str, str | None]:
 
 
 def _from_file(kind: str, name: str, base: str | None, parent: type) -> Any:
-    """What a user's file defines under the name.
+    """The object that a user's file defines under the name.
 
     Raises:
         ExperimentError: there is no such file, or no such name in it.
@@ -147,7 +147,7 @@ def _from_file(kind: str, name: str, base: str | None, parent: type) -> Any:
     if file is None:
         raise ExperimentError(
             f"{kind} {name!r}: no file {path!r} in {Path(base or '.').resolve()}",
-            hint="a path starts at its experiment file",
+            hint="a path is relative to its experiment file",
         )
     module = import_file(file)
     if attribute not in vars(module):

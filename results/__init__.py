@@ -27,7 +27,7 @@ _HOME = {
 }
 
 
-def __getattr__(name: str) -> Any:  # lazily: whoever needs a target alone loads no pandas
+def __getattr__(name: str) -> Any:  # lazily: code that needs only a target does not load pandas
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

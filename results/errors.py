@@ -12,7 +12,7 @@ _LONGEST = 2_000
 _ODD = re.compile(
     "[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
-"""Control characters, line ends, what turns the direction of a text, halves of UTF-16 pairs."""
+"""Control characters, line ends, marks of text direction, halves of UTF-16 pairs."""
 
 
 class ClearError(Exception):
@@ -37,7 +37,8 @@ def nearest(
     *,
     form: str = "did you mean {}?",
 ) -> str | None:
-    """A hint with the one of ``names`` most like ``name``; ``otherwise`` if none is near."""
+    """A hint with the name in ``names`` most similar to ``name``; ``otherwise`` if none is
+    similar."""
     close = get_close_matches(name, list(names), n=1, cutoff=0.6)
     return form.format(close[0]) if close else otherwise
 
@@ -54,7 +55,7 @@ def escaped(text: str) -> str:
 
 def line(text: str) -> str:
     """``text`` as one line, safe to show: without keys, with odd characters escaped, and without
-    its middle where somebody's value made it very long."""
+    its middle if a value makes it very long."""
     text = escaped(masked(text))
     if len(text) <= _LONGEST:
         return text

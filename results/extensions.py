@@ -1,8 +1,8 @@
 """Importers and exporters: each is a file, and its function's signature has its options.
 
 The importer ``csv`` is the function ``import_csv`` of ``results/imports/csv.py``; the first line of
-that file says what it is for. A user's is any function, which ``batchscale`` finds as
-``file.py:Name``. An option is a keyword-only parameter with a type and a description::
+that file describes it. A user's is any function, which ``batchscale`` finds as ``file.py:Name``. An
+option is a keyword-only parameter with a type and a description::
 
     def import_csv(path, results, *, name: Annotated[str | None, "The experiment's name."] = None):
 """
@@ -21,12 +21,12 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 from results.errors import ResultsError, nearest
 
 REPORTED = "progress"
-"""The parameter that is no option: called with what has been done so far, if there is one."""
+"""The parameter that is not an option: if it exists, it is called with the progress so far."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """How an option reads on the command line, where a description alone does not say it."""
+    """The form of an option on the command line, if a description alone is not enough."""
 
     help: str
     flag: str = ""
@@ -40,7 +40,7 @@ class Parameter:
 
     name: str
     type: Any
-    """Of its values, without ``None``."""
+    """Type of its values, without ``None``."""
     required: bool
     option: Option
 
@@ -73,7 +73,7 @@ class Extension:
 
     @property
     def reports(self) -> bool:
-        """Whether it says how far it is."""
+        """Whether it reports progress."""
         return REPORTED in inspect.signature(self.function).parameters
 
     def __call__(self, *given: Any, **options: Any) -> Any:
@@ -127,10 +127,10 @@ class Registry:
     it is used."""
 
     verb: str
-    """What they do, and what their functions' names begin with: ``import``."""
+    """The verb, with which the names of their functions begin: ``import``."""
 
     def names(self) -> dict[str, str]:
-        """Each with one line that says what it is for."""
+        """Each name with one line that describes it."""
         files = sorted((Path(__file__).parent / f"{self.verb}s").glob("[!_]*.py"))
         return {
             file.stem: (ast.get_docstring(ast.parse(file.read_text("utf-8"))) or "")

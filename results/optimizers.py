@@ -1,7 +1,7 @@
-"""What an optimizer is called: of a user's file its class, not the file.
+"""Display names of optimizers: the class of a user's file, not the file.
 
-New rows hold the name that is displayed. Rows of older results have ``my_opt.py:Lion``; whoever
-reads them sees ``Lion``.
+New rows hold the name that is displayed. Rows of older results have ``my_opt.py:Lion``; readers get
+``Lion``.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ def class_name(text: str) -> str:
 
 
 def names(texts: Iterable[str]) -> dict[str, str]:
-    """What each of these optimizers is called beside the others.
+    """The display name of each of these optimizers among the others.
 
-    Classes of one name in files of several names are told apart: ``Lion (first)`` of
+    Classes of one name in files of several names are distinguished: ``Lion (first)`` of
     ``first.py:Lion``.
     """
     texts = list(dict.fromkeys(texts))
@@ -42,7 +42,7 @@ def names(texts: Iterable[str]) -> dict[str, str]:
 
 
 def with_names(table: pa.Table) -> pa.Table:
-    """``table`` (trials or studies) with each optimizer as it is called."""
+    """``table`` (trials or studies) with the display name of each optimizer."""
     encoded = table[_COLUMN].combine_chunks().dictionary_encode()
     texts = encoded.dictionary.to_pylist()
     called = names(texts)

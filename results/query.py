@@ -55,7 +55,7 @@ def select(results: Tables, condition: str) -> pa.Table:
         ResultsError: an error in the condition.
     """
     named = [name for name in SCHEMAS if name == "trials" or name in condition.lower()]
-    # The line break keeps a comment at the end of the condition from eating the bracket.
+    # The line break ends a comment at the end of the condition before the bracket.
     sql = f"SELECT trial FROM trials WHERE ({condition}\n)"
     kept = retrying(lambda: _run(results, sql, named))
     trials = results.trial_rows

@@ -53,7 +53,7 @@ class Results(Tables):
 
     @property
     def location(self) -> Location | None:
-        """Where its files are: what opens them again. None: it was read from one file."""
+        """The location of its files, which opens them again; None if it was read from one file."""
         return self.source.location if isinstance(self.source, Folder) else None
 
     @cached_property

@@ -5,9 +5,9 @@ happens to lack. Columns are only ever added (with a higher ``SCHEMA_VERSION``);
 version reads as if the newer columns were null.
 
 Types: counts and steps are int64; a mean, a rate or a number of seconds is float64; text is
-UTF-8; what has no fixed shape is JSON text. ``steps_to_target`` and ``last_miss`` are float64,
-because steps taken from a published curve need not be whole, and because pandas keeps a missing
-one as NaN in the same type.
+UTF-8; values without a fixed shape are JSON text. ``steps_to_target`` and ``last_miss`` are
+float64, because steps taken from a published curve need not be whole, and because pandas keeps a
+missing one as NaN in the same type.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TIME = pa.timestamp("us", tz="UTC")
 _GROUP: dict[str, pa.DataType] = {
     "experiment": _TEXT,
     "study": _TEXT,
-    "source": _TEXT,  # who measured it: null for a sweep of one's own, else a row of `sources`
+    "source": _TEXT,  # null for a sweep of batchscale, else a row of `sources`
     "workload": _TEXT,
     "workload_version": _TEXT,  # sha256 of its source, or the version it pins
     "dataset": _TEXT,
@@ -55,13 +55,13 @@ _GROUP: dict[str, pa.DataType] = {
 _PLAN: dict[str, pa.DataType] = {
     "trials_wanted": _COUNT,
     "budget_steps": _COUNT,
-    "train_examples": _COUNT,  # of the training split: what an epoch is
+    "train_examples": _COUNT,  # size of the training split: an epoch
     "evaluation_ratio": _NUMBER,
     "keep": _COUNT,
     "stop_at_target": _FLAG,
     "search": _TEXT,  # how points are drawn: sobol, random, grid, points, optuna:tpe …
-    "estimator": _TEXT,  # what stands for a batch size: minimum, best_of_10, median_of_searches
-    "refine_ratio": _NUMBER,  # of the finer grid that brackets are walked again on; null: not asked
+    "estimator": _TEXT,  # represents a batch size: minimum, best_of_10, median_of_searches
+    "refine_ratio": _NUMBER,  # of the finer grid on which brackets are refined; null: off
     "engine": _TEXT,
     "layout": _TEXT,  # JSON
 }
@@ -83,7 +83,7 @@ _STUDIES: dict[str, pa.DataType] = {
     "budget": _TEXT,  # as written: "50 epochs + 2000 steps"
     **_PLAN,
     "experiment_yaml": _TEXT,  # the resolved file; it can be run again
-    "notes": _TEXT,  # JSON: sentences that its curve's notes have to say
+    "notes": _TEXT,  # JSON: sentences for its curve's notes
     "time": _TIME,
 }
 
@@ -124,7 +124,7 @@ _TRIALS: dict[str, pa.DataType] = {
     "error": _TEXT,
     "versions": _TEXT,  # JSON: {"torch": "2.11.0", …}
     "commit": _TEXT,  # of git
-    "as_published": _TEXT,  # JSON: what its source says of it, in the source's own units
+    "as_published": _TEXT,  # JSON: as in its source, in the source's units
     **_PLAN,
     "time": _TIME,
 }
@@ -165,7 +165,7 @@ SCHEMAS: Mapping[str, pa.Schema] = {
 }
 GROUP_COLUMNS = tuple(_GROUP)
 METAPARAMETERS = tuple(_METAPARAMETERS)
-"""Those that have a column; all of a trial's are in ``metaparameters``."""
+"""Metaparameters that have a column; all of a trial's are in ``metaparameters``."""
 
 
 def json_text(value: Any) -> str:

@@ -46,7 +46,7 @@ class Store:
 
     @property
     def root(self) -> str:
-        """What it was opened from, for display: the keys of a URI are masked."""
+        """The address that it was opened from, for display: the keys of a URI are masked."""
         return self.location.root
 
     def add_studies(self, rows: Sequence[Row]) -> None:
@@ -54,7 +54,7 @@ class Store:
         self._add("studies", rows)
 
     def add_sources(self, rows: Sequence[Row]) -> None:
-        """Write where data that was not measured here came from (``experiment`` names the rows)."""
+        """Write the sources of data that was not measured here (``experiment`` names the rows)."""
         self._add("sources", rows)
 
     def commit(
@@ -86,7 +86,7 @@ class Store:
     def commit_columns(
         self, experiment: str, *, measurements: pa.Table, trials: Sequence[Row]
     ) -> str | None:
-        """``commit`` of measurements that are columns already, as many as there may be.
+        """``commit`` for any number of measurements that are columns already.
 
         ``measurements`` has columns of the schema, ``trial`` and ``study`` among them, each as the
         schema types it or dictionary-encoded; those it lacks are null. Each is of one of
@@ -127,7 +127,7 @@ class Store:
         return retrying(count) > 0
 
     def amend(self, rows: Sequence[Row]) -> None:
-        """Write whole trial rows again, with something changed; their measurements stay theirs.
+        """Write whole trial rows again with changes; their measurements are kept.
 
         Each row is as it was read, ``experiment`` and ``run`` included, and supersedes that one.
 
@@ -137,7 +137,7 @@ class Store:
         now = datetime.now(UTC)
 
         def later(time: datetime | None) -> datetime:
-            # Than the row it supersedes, also where that machine's clock is ahead.
+            # Later than the row it supersedes, also if that machine's clock is ahead.
             return now if time is None else max(now, time + timedelta(microseconds=1))
 
         self._add("trials", [{**row, "time": later(row.get("time"))} for row in rows])

@@ -100,11 +100,11 @@ def spectrum(dimensions: int = DIMENSIONS) -> Spectrum:
 
 def heavy_ball(x: Array, momentum: float) -> System:
     """v ← βv - αg, θ ← θ + v: w is θ, u the velocity. β = 0 is SGD. Stable for αh < 2(1+β)."""
-    b, ones = momentum, np.ones_like(x)
+    b, unit = momentum, np.ones_like(x)
     stable = x < 2 * (1 + b)
     denominator = np.where(stable, 2 * b + 2 - x, 1.0) * (1 - b)
     return System(
-        matrix=(1 - x, b * ones, -x, b * ones),
+        matrix=(1 - x, b * unit, -x, b * unit),
         push=(1.0, 1.0),
         stationary=Covariance((1 + b) / (x * denominator), 1 / denominator, 2 / denominator),
         stable=np.asarray(stable.all(axis=-1)),

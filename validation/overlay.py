@@ -33,7 +33,7 @@ NAMES = {
     "mlperf_rcp": "MLPerf",
     OWN: OWN,
 }
-_MINE = CurveStyle("#000000", "D", "-")
+_PACKAGED_STYLE = CurveStyle("#000000", "D", "-")
 BOTH = ("mnist-simple-cnn", "cifar10-resnet8")
 """Published workloads that are packaged as workloads too: a panel each."""
 
@@ -120,8 +120,8 @@ same target; lines are the fitted knees, bars beneath the critical batch sizes w
 """
 
 
-def _link(name: str, words: str) -> str:
-    return f"![{words}](img/{PICTURES[name]})\n"
+def _link(name: str, description: str) -> str:
+    return f"![{description}](img/{PICTURES[name]})\n"
 
 
 def _sizes(curve: Curve) -> str:
@@ -158,7 +158,7 @@ def knees(every: Sequence[Knee]) -> Figure:
     used = [knee for knee in every if knee.why_not is None]
     counts = Counter(knee.source for knee in used)
     names = dict.fromkeys(knee.source for knee in every if knee.source != OWN)
-    looks = {**{name: curve_style(i) for i, name in enumerate(names)}, OWN: _MINE}
+    styles = {**{name: curve_style(i) for i, name in enumerate(names)}, OWN: _PACKAGED_STYLE}
     sides: list[float] = []
     tops: list[float] = []
     for knee in used:
@@ -166,7 +166,7 @@ def knees(every: Sequence[Knee]) -> Figure:
         sides += size.tolist()
         tops += steps.tolist()
         for at, y in ((ax, steps), (beneath, steps / (1 + 1 / size))):
-            _dots(at, size, y, fitted, looks[knee.source])
+            _dots(at, size, y, fitted, styles[knee.source])
     low, high = min(sides), max(sides)
     x = np.geomspace(low / 1.5, high * 1.5, 400)
     ax.plot(x, 1 + 1 / x, color=INK, linewidth=1.1, zorder=3)
@@ -186,7 +186,8 @@ def knees(every: Sequence[Knee]) -> Figure:
     beneath.set_ylabel("over the knee")
     beneath.set_xlabel(r"$B\,/\,B_\mathrm{crit}$")
     handles = [
-        _handle(looks[name], f"{NAMES.get(name, name)}, {_curves(counts[name])}") for name in counts
+        _handle(styles[name], f"{NAMES.get(name, name)}, {_curves(counts[name])}")
+        for name in counts
     ]
     handles += [
         Line2D([], [], color=INK, linewidth=1.1,
@@ -236,17 +237,17 @@ def _panel(ax: Axes, workload: str, published: Sequence[Knee], own: Sequence[Kne
     grid(ax)
     # A training algorithm has one colour, whoever measured it.
     order = list(dict.fromkeys(str(knee.curve.group.get("optimizer")) for knee in both))
-    looks = [PALETTE[order.index(str(knee.curve.group.get("optimizer")))] for knee in both]
-    for knee, style in zip(both, looks, strict=True):
+    styles = [PALETTE[order.index(str(knee.curve.group.get("optimizer")))] for knee in both]
+    for knee, style in zip(both, styles, strict=True):
         _points(ax, knee, style)
     regimes: list[Regimes | None] = [knee.regimes for knee in both]
-    strips.criticals(ax, regimes, looks)
+    strips.criticals(ax, regimes, styles)
     log2_axis(ax.xaxis, min(sizes), max(sizes))
     log2_axis(ax.yaxis, min(steps) / 1.7, max(steps) * 1.6, most=8)
     handles = [
         _handle(style, f"{name}, {'own' if knee.source == OWN else 'published'}",
                 hollow=knee.source != OWN, line=True)
-        for knee, style in zip(both, looks, strict=True)
+        for knee, style in zip(both, styles, strict=True)
         for name in [str(knee.curve.group.get("optimizer"))]
     ]  # fmt: skip
     ax.legend(handles=handles, loc="upper right")

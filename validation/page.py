@@ -81,6 +81,6 @@ def sections(text: str) -> dict[str, str]:
 def write(order: Sequence[str], new: Mapping[str, str], page: Path = PAGE) -> None:
     """Put ``new`` sections in the place of the old ones, in ``order``; others stay as they are."""
     before = sections(page.read_text(encoding="utf-8")) if page.exists() else {}
-    found = {**before, **new}
-    parts = [f"## {name}\n\n{found[name].strip()}\n" for name in order if name in found]
+    merged = {**before, **new}
+    parts = [f"## {name}\n\n{merged[name].strip()}\n" for name in order if name in merged]
     page.write_text("\n".join([HEAD, *parts]), encoding="utf-8")

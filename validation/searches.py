@@ -81,9 +81,9 @@ def search(cell: Cell, number: int, sweeps: int) -> list[Curve]:
     return curves(pd.concat(frames, ignore_index=True))
 
 
-def drawn(searched: Sequence[Curve], truth: dict[str, float]) -> Drawn:
-    """The points that are fitted of ``searched``, one curve a row."""
-    points = [curve.to_fit() for curve in searched]
+def drawn(measured_curves: Sequence[Curve], truth: dict[str, float]) -> Drawn:
+    """The points that are fitted of ``measured_curves``, one curve a row."""
+    points = [curve.to_fit() for curve in measured_curves]
     longest = max(len(sizes) for sizes, _ in points)
     x, y, weight = (np.zeros((len(points), longest)) for _ in range(3))
     for row, (sizes, steps) in enumerate(points):

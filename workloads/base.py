@@ -44,7 +44,7 @@ class Workload(metaclass=_WorkloadType):
     """
 
     target: ClassVar[str]
-    """``"METRIC < VALUE"`` or ``"METRIC > VALUE"``, METRIC being ``<split>_<metric>``."""
+    """``"METRIC < VALUE"`` or ``"METRIC > VALUE"``; METRIC is ``<split>_<metric>``."""
     dataset: ClassVar[str]
     """The data set's name in results; by default the class name."""
     model_name: ClassVar[str]
@@ -57,7 +57,7 @@ class Workload(metaclass=_WorkloadType):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         annotations = inspect.get_annotations(cls)
-        for fact in _FACTS:  # `target: str = …` is a fact all the same, never a field
+        for fact in _FACTS:  # `target: str = …` is a constant too, never a field
             if fact in annotations:
                 annotations[fact] = ClassVar[Any]
         cls.__annotations__ = annotations
@@ -67,7 +67,7 @@ class Workload(metaclass=_WorkloadType):
         for field in annotations:
             if hasattr(Workload, field) and field not in _FACTS:
                 raise WorkloadError(
-                    f"{cls.__name__}: {field!r} cannot be a field, it has a meaning"
+                    f"{cls.__name__}: {field!r} cannot be a field: the name is reserved"
                 )
         try:
             dataclasses.dataclass(frozen=True, kw_only=True)(cls)
@@ -131,11 +131,11 @@ class Workload(metaclass=_WorkloadType):
         return {}
 
     def forward(self, model: nn.Module, batch: Batch) -> Any:
-        """What ``loss`` and ``metrics`` get as ``output``."""
+        """The model's ``output``, for ``loss`` and ``metrics``."""
         return model(batch[0])
 
     def loss(self, output: Any, batch: Batch) -> Tensor:  # noqa: ARG002
-        """What training minimizes the mean of: shape (B,), one value an example."""
+        """The loss of each example, shape (B,); training minimizes its mean."""
         raise WorkloadError(f"workload {self.name} has no method loss(self, output, batch)")
 
     def metrics(
@@ -178,8 +178,8 @@ class Classification(Workload):
 def _checked_fields(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
     """``values`` as the annotations of ``cls`` want them: a list becomes a tuple, 1 a float.
 
-    A lone value where a tuple is annotated becomes a tuple of one. An annotation that cannot be
-    read (a name that exists for type checkers only) is not checked.
+    A single value where a tuple is annotated becomes a tuple of one value. An annotation that
+    cannot be read (a name that exists for type checkers only) is not checked.
 
     Raises:
         WorkloadError: an unknown field, a missing one, or a value of the wrong type.
@@ -221,7 +221,7 @@ def _checked_field(cls: type, name: str, value: Any) -> Any:
 
 @functools.cache
 def _adapters(cls: type) -> dict[str, tuple[TypeAdapter[Any], bool]]:
-    """What checks each field, and whether it is a tuple."""
+    """The check of each field, and whether it is a tuple."""
     try:
         hints = get_type_hints(cls, include_extras=True)
     except (NameError, AttributeError, TypeError):

@@ -40,7 +40,8 @@ def check_target(target: str, place: str) -> None:
     if wrong:
         raise WorkloadError(
             f"target {target!r} of {place} has the wrong direction",
-            hint=f"{metric} is better when {'lower' if sign == '>' else 'higher'}: turn the sign",
+            hint=f"{metric} is better when {'lower' if sign == '>' else 'higher'}: reverse the "
+            f"sign",
         )
 
 
@@ -152,9 +153,9 @@ def check_metrics(metrics: Any, batch_size: int, workload: Workload) -> None:
 
 
 def _check_sum(name: str, value: tuple[Any, ...], workload: Workload) -> None:
-    one_number = (int, float, Tensor)
+    scalar_types = (int, float, Tensor)
     whole = len(value) == 2 and all(
-        isinstance(part, one_number) and (not torch.is_tensor(part) or part.dim() == 0)
+        isinstance(part, scalar_types) and (not torch.is_tensor(part) or part.dim() == 0)
         for part in value
     )
     if not whole:

@@ -26,8 +26,8 @@ _SPLIT_SEED = 0
 
 
 class ImageSet(NamedTuple):
-    """An image set of torchvision: its class there, its files and where they come packed (below the
-    data root), and its source."""
+    """An image set of torchvision: its class there, its files and packed files (below the data
+    root), and its source."""
 
     cls: str
     folder: str
@@ -81,13 +81,13 @@ def images(name: str) -> dict[str, tuple[Tensor, Tensor]]:
     Read once a process. A set that is absent is downloaded by torchvision, with its checksums.
 
     Raises:
-        WorkloadError: absent and out of reach, not readable, or torchvision does not import.
+        WorkloadError: absent and not downloadable, not readable, or torchvision does not import.
     """
     return _images(name, data_root())
 
 
 def present(name: str, root: Path | None = None) -> bool:
-    """Whether all files of a set are there, unpacked."""
+    """Whether all files of a set exist, unpacked."""
     folder = (root or data_root()) / IMAGE_SETS[name].folder
     return all((folder / file).is_file() for file in IMAGE_SETS[name].files)
 
@@ -120,7 +120,7 @@ def _read(name: str, root: Path, *, train: bool) -> tuple[Tensor, Tensor]:
         folder = root / IMAGE_SETS[name].folder
         raise WorkloadError(
             f"data set {name} in {folder} cannot be read: {_first_line(error)}",
-            hint=f"remove {folder} to have it downloaded afresh",
+            hint=f"remove {folder} to have it downloaded again",
         ) from error
     x = torch.as_tensor(source.data)
     x = x.unsqueeze(1) if x.dim() == 3 else x.permute(0, 3, 1, 2).contiguous()

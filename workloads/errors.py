@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 class WorkloadError(Exception):
-    """Something the user can mend. The message is printed, then the hint."""
+    """Something the user can correct. The message is printed, then the hint."""
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)

@@ -40,7 +40,8 @@ class GhostBatchNorm(nn.Module):
         super().__init__()
         if replaced.running_mean is None or replaced.running_var is None:
             raise WorkloadError(
-                "a BatchNorm without running statistics would evaluate by whatever batch it gets",
+                "a BatchNorm without running statistics would evaluate with the statistics of "
+                "each evaluated batch",
                 hint="leave track_running_stats at True",
             )
         self.ghost_batch = ghost_batch
@@ -78,8 +79,10 @@ class GhostBatchNorm(nn.Module):
     def _normalize_ghosts(self, x: Tensor) -> Tensor:
         if x.shape[0] % self.ghost_batch:
             raise WorkloadError(
-                f"a batch of {x.shape[0]} is not whole ghost batches of {self.ghost_batch}",
-                hint="let ghost_batch divide the batch size, a worker's share and a micro-batch",
+                f"a batch size of {x.shape[0]} cannot be divided into ghost batches of "
+                f"{self.ghost_batch}",
+                hint="choose a ghost_batch that divides the batch size, a worker's share and a "
+                "micro-batch",
             )
         ghosts = x.shape[0] // self.ghost_batch
         wide = x.to(torch.promote_types(x.dtype, self.running_mean.dtype))  # bfloat16 is too coarse

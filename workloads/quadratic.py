@@ -53,7 +53,7 @@ class _Point(nn.Module):
 
     eigenvalues: Tensor
     counts: Tensor
-    stretch: Tensor
+    scale: Tensor
 
     def __init__(self, replicas: int, preconditioner: float) -> None:
         super().__init__()
@@ -61,13 +61,13 @@ class _Point(nn.Module):
         self.register_buffer("eigenvalues", h.repeat(replicas), persistent=False)
         self.register_buffer("counts", counts.repeat(replicas) / replicas, persistent=False)
         # Gradient descent on φ with θ = h^(-p/2) φ moves θ by α h^-p times its gradient.
-        stretch = self.eigenvalues ** (-preconditioner / 2)
-        self.register_buffer("stretch", stretch, persistent=False)
-        self.phi = nn.Parameter(torch.randn(len(stretch)) / stretch)
+        scale = self.eigenvalues ** (-preconditioner / 2)
+        self.register_buffer("scale", scale, persistent=False)
+        self.phi = nn.Parameter(torch.randn(len(scale)) / scale)
 
     def forward(self) -> tuple[Tensor, Tensor, Tensor]:
         """θ, the eigenvalues and their counts (a share of each replica), each of shape (D,)."""
-        return self.phi * self.stretch, self.eigenvalues, self.counts
+        return self.phi * self.scale, self.eigenvalues, self.counts
 
 
 class Quadratic(Workload):

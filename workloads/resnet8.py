@@ -64,7 +64,7 @@ class CIFAR10ResNet8(Classification):
 
     @property
     def augments(self) -> bool:
-        """As the field says."""
+        """The value of the field ``augmented``."""
         return self.augmented
 
     def augment(self, batch: Batch, generator: torch.Generator) -> Batch:

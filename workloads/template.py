@@ -1,4 +1,4 @@
-"""What `batchscale new` writes: a workload that runs as it stands, and an experiment."""
+"""The files that `batchscale new` writes: a workload that runs unchanged, and an experiment."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from pathlib import PurePath
 
 _WORKLOAD = '''\
-"""A workload of one's own. Does it keep the contract? batchscale check @FILE@:@CLASS@"""
+"""Your workload. Check that it keeps the contract: batchscale check @FILE@:@CLASS@"""
 
 import torch
 from sklearn.datasets import load_digits
@@ -48,15 +48,15 @@ def template(name: str) -> tuple[str, str]:
     """A workload file and an experiment file to start from.
 
     Args:
-        name: what the workload's file is to be called, ``my_model.py`` (a folder before it and a
+        name: the name of the workload's file, ``my_model.py`` (a folder before it and a
             missing ``.py`` do not matter). Its class is called ``MyModel`` then.
 
     Returns:
         The text of the Python file, and that of the YAML file beside it.
     """
     stem = PurePath(name).name.removesuffix(".py") or "my_model"
-    words = [word for word in re.split(r"[^A-Za-z0-9]+", stem) if word]
-    cls = "".join(word[0].upper() + word[1:] for word in words)
+    parts = [part for part in re.split(r"[^A-Za-z0-9]+", stem) if part]
+    cls = "".join(part[0].upper() + part[1:] for part in parts)
     if not cls.isidentifier() or keyword.iskeyword(cls):
         cls = f"My{cls}" if f"My{cls}".isidentifier() else "MyModel"
 

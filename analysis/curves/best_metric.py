@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from analysis.curves.curve import prepared
 from analysis.curves.groups import grouping, labels, target
 from analysis.curves.limits import Limit, steps_within
-from analysis.curves.points import SEARCHED
+from analysis.curves.points import SEARCH_ROLES
 from analysis.curves.runs import Rows, Runs, number
 from analysis.curves.samples import largest, searches, shared
 from analysis.curves.thinned_evaluations import Evaluations
@@ -129,7 +129,7 @@ def best_metrics(
     runs = Runs.of(wide.frame)
     counted = []
     for group, rows in groups.split(wide.frame):
-        search, goal = rows[np.isin(runs.rows["role"][rows], SEARCHED)], target(runs.rows, rows)
+        search, goal = rows[np.isin(runs.rows["role"][rows], SEARCH_ROLES)], target(runs.rows, rows)
         if goal is not None and len(search):
             example_unit = unit(runs.rows["example_unit"][search])
             counted.append(_Counted(group, goal, example_unit, *_first(runs, search, groups.over)))

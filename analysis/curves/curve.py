@@ -14,7 +14,7 @@ import pandas as pd
 from analysis.curves import edges, samples
 from analysis.curves.estimators import MINIMUM, EstimatorError
 from analysis.curves.groups import Grouping, Wide, grouping, labels, target, widen
-from analysis.curves.points import SEARCHED, Point, tabulate
+from analysis.curves.points import SEARCH_ROLES, Point, tabulate
 from analysis.curves.runs import Rows, Runs, number
 from analysis.curves.search_points import points
 from analysis.curves.thinned_evaluations import Evaluations, Frame, every_second
@@ -246,22 +246,24 @@ def _curve(
     estimator: str | None,
 ) -> Curve:
     role = runs.rows["role"][rows]
-    search = rows[np.isin(role, SEARCHED)]
+    search = rows[np.isin(role, SEARCH_ROLES)]
     made = points(runs, search, rows[role == "repeat"], over, estimator)
     by_size, notes, dimensions = made.points, made.notes, None
     names = dict.fromkeys(study for study in runs.rows["study"][rows] if isinstance(study, str))
     if studies is not None:
-        searched = studies[studies["study"].isin(names)]
-        if "search_id" in studies:  # a study may have been searched otherwise elsewhere
+        study_rows = studies[studies["study"].isin(names)]
+        if "search_id" in studies:  # another folder may hold another search of it
             ids = {str(id_) for id_ in runs.rows["search_id"][rows] if isinstance(id_, str)}
-            searched = searched[searched["search_id"].isna() | searched["search_id"].isin(ids)]
-        spaces = edges.spaces(searched)
+            study_rows = study_rows[
+                study_rows["search_id"].isna() | study_rows["search_id"].isin(ids)
+            ]
+        spaces = edges.spaces(study_rows)
         by_size = [_with_edges(point, runs, search, spaces) for point in by_size]
-        if "dimensions" in searched and searched["dimensions"].notna().any():
-            dimensions = int(searched["dimensions"].max())
+        if "dimensions" in study_rows and study_rows["dimensions"].notna().any():
+            dimensions = int(study_rows["dimensions"].max())
         notes += edges.notes((point.batch_size, point.edges) for point in by_size)
-        if "notes" in searched:
-            texts = searched["notes"].dropna().unique()
+        if "notes" in study_rows:
+            texts = study_rows["notes"].dropna().unique()
             notes += dict.fromkeys(note for text in texts for note in json.loads(text))
         waiting = _not_run(group, by_size, studies)
         if waiting:

@@ -120,9 +120,9 @@ def near_best(
 
 def spaces(studies: pd.DataFrame) -> dict[str, str]:
     """Each study's search space, of its latest row: where it was enlarged, the larger one."""
-    searched = studies[studies["search_space"].notna()]
-    searched = searched.sort_values("time", kind="stable", na_position="first")
-    return dict(zip(searched["study"], searched["search_space"], strict=True))
+    with_space = studies[studies["search_space"].notna()]
+    with_space = with_space.sort_values("time", kind="stable", na_position="first")
+    return dict(zip(with_space["study"], with_space["search_space"], strict=True))
 
 
 def of_best(

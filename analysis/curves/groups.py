@@ -83,16 +83,16 @@ def grouping(wide: Wide, by: Sequence[str] | None) -> Grouping:
     ]
     # Experiments that share out the batch sizes make one curve; two searches of one batch size are
     # two answers, and a pool of them would be neither.
-    searched = trials[trials["role"].ne("repeat") & trials["study"].notna()]
-    cells = (searched[name] for name in ("study", "search_id", "search_seed"))
-    searched = searched.assign(sample=[str(each) for each in zip(*cells, strict=True)])
+    search_trials = trials[trials["role"].ne("repeat") & trials["study"].notna()]
+    cells = (search_trials[name] for name in ("study", "search_id", "search_seed"))
+    search_trials = search_trials.assign(sample=[str(each) for each in zip(*cells, strict=True)])
     columns = [*always, *fields, *used, *_TARGET, "batch_size"]
-    if _several(searched, columns, ["sample", "experiment"]):
+    if _several(search_trials, columns, ["sample", "experiment"]):
         used.append("experiment")
         columns.append("experiment")
     # So are searches of one batch size by several methods.
-    searched = trials[trials["role"].isin(("search", "extension")) & trials["search"].notna()]
-    if _several(searched, columns, ["search"]):
+    search_trials = trials[trials["role"].isin(("search", "extension")) & trials["search"].notna()]
+    if _several(search_trials, columns, ["search"]):
         used.append("search")
     if by is None:
         return Grouping(always=(*always, *fields), by=tuple(used), over=())

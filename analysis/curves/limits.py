@@ -43,12 +43,12 @@ class Limit:
             return text
         match = _PATTERN.match(text)
         if not match:
-            raise ResultsError(f"{text!r} is no budget", hint=_EXAMPLE)
+            raise ResultsError(f"{text!r} is not a budget", hint=_EXAMPLE)
         unit = match[3].lower()
         unit = unit if unit.endswith("s") or not unit else f"{unit}s"
         if unit not in UNITS:
             raise ResultsError(
-                f"{match[3]!r} is no unit of a budget" if unit else f"{text!r} has no unit",
+                f"{match[3]!r} is not a unit of a budget" if unit else f"{text!r} has no unit",
                 hint=nearest(unit, UNITS, _EXAMPLE),
             )
         digits = re.sub("[,_]", "", match[1]) + match[2]

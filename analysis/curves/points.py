@@ -33,7 +33,7 @@ from analysis.curves.runs import (
 )
 from analysis.curves.samples import Search
 
-SEARCHED = ("search", "extension")
+SEARCH_ROLES = ("search", "extension")
 """Roles of the trials that are minimized over."""
 
 LEVEL = 0.9

@@ -77,8 +77,8 @@ def sample(
             hint="present (the latest search of each study) or all (a pool of all of them)",
         )
     seeds = trials["search_seed"].groupby(trials["study"], dropna=True).nunique()
-    searched_once = trials["search_id"].isna().all() and seeds.le(1).all()
-    if scope == ALL or searched_once:
+    single_search = trials["search_id"].isna().all() and seeds.le(1).all()
+    if scope == ALL or single_search:
         return Sample(trials=trials, left_out={})
     named = {name for name in trials["estimator"] if isinstance(name, str)}
     every_seed = (estimator or (named.pop() if len(named) == 1 else None)) == MEDIAN
@@ -119,8 +119,8 @@ def _present(
         rows = studies[studies["search_id"].notna()]
         add(rows.drop_duplicates(["experiment", "study"], keep="last"))
     rest = trials[~trials["study"].astype(str).isin(present.keys())]
-    searched = rest[rest["role"].ne("repeat")]
-    latest = (searched if len(searched) else rest).sort_values("time", kind="stable")
+    search_rows = rest[rest["role"].ne("repeat")]
+    latest = (search_rows if len(search_rows) else rest).sort_values("time", kind="stable")
     add(latest.drop_duplicates("study", keep="last"))
     return {study: tuple(each.values()) for study, each in present.items()}
 

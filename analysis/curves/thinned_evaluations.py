@@ -104,8 +104,8 @@ def every_second(trials: pd.DataFrame, measured: Evaluations) -> pd.DataFrame | 
         if trials["trial"][of_metric].duplicated().any():
             continue
         rows = np.flatnonzero(of_metric & hit)
-        crossing = _Crossing.of(trials.iloc[rows], metric, study[rows], steps[rows], grids)
-        first, hits, before = retrying(partial(crossing.first, measured))
+        first_hits = _FirstHits.of(trials.iloc[rows], metric, study[rows], steps[rows], grids)
+        first, hits, before = retrying(partial(first_hits.first, measured))
         late = np.isfinite(hits) & (hits > first)
         steps[rows] = np.where(late, hits, steps[rows])
         misses[rows] = np.where(late, before, misses[rows])
@@ -128,12 +128,12 @@ def _grids(
     recorded = np.zeros(len(names), bool)
     for batch in measured.of(names.tolist()) if len(names) else ():
         recorded[batch.trial] = True
-        for which, rows in _of_one_study(study[batch.trial], batch):
+        for which, rows in _rows_by_study(study[batch.trial], batch):
             grids[which] = np.union1d(grids[which], pd.unique(batch.step[rows]))
     return grids, names[recorded]
 
 
-def _of_one_study(study: Places, batch: Batch) -> Iterator[tuple[int, slice]]:
+def _rows_by_study(study: Places, batch: Batch) -> Iterator[tuple[int, slice]]:
     """Consecutive rows of one study, with it; ``study`` is that of each of the batch's trials,
     (k,)."""
     if not len(study):
@@ -146,7 +146,7 @@ def _of_one_study(study: Places, batch: Batch) -> Iterator[tuple[int, slice]]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Crossing:
+class _FirstHits:
     """Trials of one metric, each once, and the steps from which on they may cross their goals;
     (n,) each."""
 
@@ -161,7 +161,7 @@ class _Crossing:
     @classmethod
     def of(
         cls, trials: pd.DataFrame, metric: str, study: Places, steps: Numbers, grids: Grids
-    ) -> _Crossing:
+    ) -> _FirstHits:
         return cls(
             metric=metric,
             names=trials["trial"].tolist(),
@@ -195,7 +195,7 @@ class _Crossing:
         for batch in measured.of(self.names, self.metric) if self.names else ():
             later = batch.rows(batch.step >= batch.by_row(self.steps[batch.trial]))
             on_grid = np.zeros(len(later.step), bool)
-            for which, rows in _of_one_study(self.study[later.trial], later):
+            for which, rows in _rows_by_study(self.study[later.trial], later):
                 on_grid[rows] = np.searchsorted(self.grids[which], later.step[rows]) % 2 == 0
             kept = later.rows(on_grid)
             assert kept.value is not None

@@ -18,11 +18,11 @@ from analysis.report.bibtex import bibtex
 from analysis.report.page import contents
 from analysis.report.palette import numbered, palette
 from analysis.report.panels import Panel, View, panels
-from analysis.report.pictures import MOST_SHOWN, picture
+from analysis.report.pictures import MOST_DRAWN, picture
 from analysis.report.series import overlay, series
 from results.counts import count
 
-MOST_TRIED = 40_000
+MOST_TRIALS = 40_000
 """Trials that the search charts hold in all: beyond, they are left out and the page says so."""
 
 
@@ -47,7 +47,7 @@ def payload(
         "about": _about(data, [curve for part in parts for curve in part.views[0].curves]),
         "tolerance": data.query.tolerance,
         "looks": palette(),
-        "most_shown": MOST_SHOWN,
+        "most_shown": MOST_DRAWN,
         "panels": [
             _panel(i, part, numbers, data.query.baseline)
             for i, (part, numbers) in enumerate(styled)
@@ -147,6 +147,6 @@ def leave_out_trials(content: dict[str, Any]) -> None:
         if curve["search"] is not None
     ]
     many = sum(len(each["rate"]) for search in searches for each in search["tried"])
-    content["spared"] = many if many > MOST_TRIED else None
-    for search in searches if many > MOST_TRIED else ():
+    content["spared"] = many if many > MOST_TRIALS else None
+    for search in searches if many > MOST_TRIALS else ():
         search["tried"] = []

@@ -14,14 +14,14 @@ from typing import Any
 
 from analysis.report.panels import View
 
-MOST_SHOWN = 12
+MOST_DRAWN = 12
 """So many curves of a panel are shown at first; the others can be switched on."""
 
 _DPI = 200
 """1,400 pixels across, for some thousand of a wide screen's."""
 
 
-def picture(view: View, looks: Sequence[int]) -> str:
+def picture(view: View, style_numbers: Sequence[int]) -> str:
     """The first curves of ``view`` as the address of a PNG, each with the look of its number."""
     import matplotlib as mpl
     from matplotlib import pyplot as plt
@@ -31,18 +31,18 @@ def picture(view: View, looks: Sequence[int]) -> str:
     from analysis.figures.drawing.page import Page
     from analysis.figures.drawing.style import curve_style
 
-    held = io.BytesIO()
+    image_bytes = io.BytesIO()
     # The page's own look, whatever the user's settings are: it stands beside the page's charts.
     with plt.ioff(), mpl.rc_context():
         mpl.rcdefaults()
         page = Page.of("two-columns")
         with page.context():
-            styles = [curve_style(i) for i in looks[:MOST_SHOWN]]
-            axes = steps.draw_panels([view.pairs[:MOST_SHOWN]], [styles], page)
+            styles = [curve_style(i) for i in style_numbers[:MOST_DRAWN]]
+            axes = steps.draw_panels([view.pairs[:MOST_DRAWN]], [styles], page)
             figure: Any = axes.get_figure(root=True)
             figure.set_layout_engine("none")  # it is laid out already
-            figure.savefig(held, format="png", transparent=True, dpi=_DPI)
+            figure.savefig(image_bytes, format="png", transparent=True, dpi=_DPI)
             plt.close(figure)
     small = io.BytesIO()
-    Image.open(held).quantize(256).save(small, "png", optimize=True)
+    Image.open(image_bytes).quantize(256).save(small, "png", optimize=True)
     return "data:image/png;base64," + base64.b64encode(small.getvalue()).decode()

@@ -1,4 +1,4 @@
-"""``batchscale regimes``, ``plot``, ``report`` and ``serve``: what results say."""
+"""``batchscale regimes``, ``plot``, ``report`` and ``serve``: analyse results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def regimes(
         typer.Option(
             "--definition",
             metavar="NAME",
-            help="Also the critical batch size as others define it: zhang2024 or mccandlish2018.",
+            help="Add the critical batch size by another definition: zhang2024, mccandlish2018.",
         ),
     ] = None,
     law: Annotated[
@@ -36,8 +36,8 @@ def regimes(
         typer.Option(
             "--law",
             metavar="COLUMN",
-            help="Also the critical batch size as a power of this column, across curves: width, or "
-            "target.",
+            help="Add a power law of the critical batch size in this column, over all curves: "
+            "width, or target.",
         ),
     ] = None,
     format: Fmt = "table",
@@ -62,7 +62,7 @@ def plot(
         str,
         typer.Argument(
             metavar="FIGURE",
-            help="A name that batchscale list figures prints, or file.py:function.",
+            help="A name from batchscale list figures, or file.py:function.",
         ),
     ],
     query: Query,
@@ -71,23 +71,21 @@ def plot(
         typer.Option(
             "--under",
             metavar="BUDGET",
-            help='What trials had within a budget: "5000 steps", "10 epochs" or "1e6 examples". '
-            "Give it once a budget.",
+            help='What trials reached within a budget: "5000 steps", "10 epochs", "1e6 examples". '
+            "Repeat it for several budgets.",
         ),
     ] = None,
     option: Annotated[
         list[str] | None,
-        typer.Option(
-            "--option", metavar="NAME=VALUE", help="An option that this figure has and others lack."
-        ),
+        typer.Option("--option", metavar="NAME=VALUE", help="An option of this figure alone."),
     ] = None,
     width: Annotated[
         str | None,
         typer.Option(
             "--width",
             metavar="WIDTH",
-            help="column (3.4 inches), two-columns (7), slide (10, larger type), or inches. Else "
-            "one column, or two where the figure needs them.",
+            help="column (3.4 inches), two-columns (7), slide (10, larger type), or inches. "
+            "Default: one column, or two where the figure needs them.",
         ),
     ] = None,
     style: Annotated[
@@ -95,7 +93,7 @@ def plot(
         typer.Option(
             "--style",
             metavar="FILE",
-            help="A matplotlib style sheet, or the name of one: what it sets wins.",
+            help="A matplotlib style sheet or its name; it overrides the default style.",
         ),
     ] = None,
     output: Out = None,
@@ -152,26 +150,30 @@ def serve(
         str | None,
         typer.Argument(
             metavar="RESULTS",
-            help="A results folder or URI, there already or not. Else the default results folder.",
+            help="A results folder or URI; it need not exist yet. Default: the default results "
+            "folder.",
         ),
     ] = None,
     host: Annotated[
         str,
         typer.Option(
-            metavar="ADDRESS", help="This machine alone; 0.0.0.0: whoever reaches this machine."
+            metavar="ADDRESS",
+            help="Default: this machine alone; 0.0.0.0: every machine that reaches this one.",
         ),
     ] = "127.0.0.1",
     port: Annotated[
         int | None,
-        typer.Option(metavar="PORT", help="0: any. Else the first that is free from 8080 on."),
+        typer.Option(
+            metavar="PORT", help="0: any free port. Default: the first free one from 8080 on."
+        ),
     ] = None,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     *,
     query: Query,
 ) -> None:
-    """Serve the report, live over a sweep that runs. It only reads: begin and end it at any time.
+    """Serve the report; it follows a running sweep. It only reads: stop it at any time.
 
-    Ctrl-C ends it.
+    Ctrl-C stops it.
     """
     from batchscale.live.service import LiveReport
     from batchscale.run import default_results
@@ -195,7 +197,7 @@ def serve(
 
 
 def browse(url: str) -> None:
-    """Open a page in whatever browser there is."""
+    """Open a page in the default browser."""
     import webbrowser
 
     if not webbrowser.open(url):
@@ -203,7 +205,7 @@ def browse(url: str) -> None:
 
 
 def end_process() -> None:
-    """End the process at once: a computation still runs, which nobody needs any more."""
+    """End the process at once: a computation still runs whose result is not needed."""
     from batchscale.output.errors import INTERRUPTED
 
     sys.stdout.flush()
@@ -230,6 +232,6 @@ def _missing_glyphs_noted() -> Iterator[None]:
             )
     if missing:
         _say(
-            f"note: the font has no {' '.join(missing)}; matplotlib's font.family names another, "
+            f"note: the font has no {' '.join(missing)}; set another in matplotlib's font.family, "
             "in a matplotlibrc or a style sheet"
         )

@@ -57,7 +57,7 @@ def _options(
     ] = False,
 ) -> None:
     """Options that every command takes, before its name or after."""
-    del debug  # ``run`` takes it out, wherever it stands
+    del debug  # ``run`` takes it out, at any position
 
 
 def _command(function: Callable[..., int | None]) -> Callable[..., int]:
@@ -81,9 +81,9 @@ for _name, _function in COMMANDS.items():
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run a command; its exit status. ``--debug`` may stand anywhere among the arguments."""
+    """Run a command; its exit status. ``--debug`` may be at any place among the arguments."""
     for stream in (sys.stdout, sys.stderr):
-        # A name that is no UTF-8, or a terminal that knows ASCII alone: escaped, not an error.
+        # A name that is not UTF-8, or a terminal that has only ASCII: escape it, no error.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     rest = [argument for argument in arguments if argument != "--debug"]

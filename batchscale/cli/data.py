@@ -1,4 +1,4 @@
-"""``batchscale query`` and ``batchscale list``: what is recorded, and the names there are."""
+"""``batchscale query`` and ``batchscale list``: recorded results, and names of each kind."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from batchscale.output.tables import frame_text, render, write_frame
 
 def query(
     sql: Annotated[
-        str, typer.Argument(metavar="SELECT", help="Over studies, trials, measurements, sources.")
+        str,
+        typer.Argument(
+            metavar="SELECT", help="Of the tables studies, trials, measurements, sources."
+        ),
     ],
     source: Source = None,
     output: Out = None,
     format: Fmt = "table",
     json: Json = False,
 ) -> None:
-    """Ask the results in SQL (DuckDB). It reads these four tables, and writes nothing."""
+    """Query the results in SQL (DuckDB). It reads these four tables, and writes nothing."""
     from batchscale import api
 
     frame = api.query(sql, source)
@@ -41,7 +44,7 @@ def listing(
     format: Fmt = "table",
     json: Json = False,
 ) -> None:
-    """The names there are."""
+    """List the names of one kind."""
     from batchscale import api
 
     rows = [{"name": name, "what": what} for name, what in api.listing(kind).items()]

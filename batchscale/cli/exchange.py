@@ -31,7 +31,7 @@ def import_(
     path: Annotated[str, typer.Argument(metavar="PATH", help="A file or a folder.")],
     results: Results = None,
 ) -> None:
-    """Import data from elsewhere. The same again does nothing.
+    """Import data from another source. A second run changes nothing.
 
     The options of a kind: batchscale import KIND --help.
     """
@@ -75,11 +75,13 @@ def export(
     ],
     output: Annotated[
         str,
-        typer.Option("--output", "-o", metavar="DIR", help="A new folder, or an earlier export's."),
+        typer.Option(
+            "--output", "-o", metavar="DIR", help="A new folder, or one of an earlier export."
+        ),
     ],
     where: Where = None,
 ) -> None:
-    """Write results for another program: TensorBoard. The same again changes nothing.
+    """Write results for another program: TensorBoard. A second run changes nothing.
 
     The options of a kind: batchscale export KIND --help.
     """

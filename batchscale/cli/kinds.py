@@ -16,7 +16,7 @@ _STATE = "kinds"
 
 
 class KindCommand(TyperCommand):
-    """A command with the options of an importer or exporter besides its own.
+    """A command that adds the options of an importer or exporter to its options.
 
     An error of the kind or its options is raised when the command runs (``chosen_kind``), so that
     it is reported as any error of a command.

@@ -16,15 +16,16 @@ if TYPE_CHECKING:
     from analysis.figure_data import Query
 
 SOURCE = "A results folder or URI, `published`, `own`, or a CSV or Parquet file of your own."
+_DEFAULT = " Default: $BATCHSCALE_RESULTS, or results/runs."
 
-Source = Annotated[str | None, typer.Argument(help=SOURCE + " Else the default results folder.")]
+Source = Annotated[str | None, typer.Argument(help=SOURCE + _DEFAULT)]
 Sources = Annotated[list[str], typer.Argument(help=SOURCE, metavar="SOURCE", show_default=False)]
 Results = Annotated[
     str | None,
     typer.Option(
         "--results",
         metavar="DIR_OR_URI",
-        help="The results folder. Else $BATCHSCALE_RESULTS, else results/runs.",
+        help="The results folder." + _DEFAULT,
     ),
 ]
 Target = Annotated[
@@ -47,7 +48,7 @@ By = Annotated[
         "--by",
         metavar="COLUMN",
         help="One curve for each value of these columns of the training algorithm; "
-        "the others are minimized over. Give it once a column, or with commas.",
+        "the best over the others is taken. Repeat it, or separate columns by commas.",
     ),
 ]
 Baseline = Annotated[
@@ -55,19 +56,19 @@ Baseline = Annotated[
     typer.Option(
         "--baseline",
         metavar="VALUE",
-        help="Hold the others against this curve, which comes first: sgd.",
+        help="Compare the other curves with this one, which is listed first: sgd.",
     ),
 ]
 Tolerance = Annotated[
-    float, typer.Option("--tolerance", help="What counts as perfect, and as maximal: within 0.2.")
+    float, typer.Option("--tolerance", help="Deviation that still counts as perfect or as maximal.")
 ]
 Estimator = Annotated[
     str | None,
     typer.Option(
         "--estimator",
         metavar="NAME",
-        help="What stands for a batch size: minimum, best_of_10 or median_of_searches. "
-        "Else what the experiment says.",
+        help="What represents a batch size: minimum, best_of_10 or median_of_searches. "
+        "Default: as the experiment says.",
     ),
 ]
 Search = Annotated[
@@ -75,11 +76,11 @@ Search = Annotated[
     typer.Option(
         "--search",
         metavar="present|all",
-        help="Which searches of a study count: its latest alone, or all that are recorded.",
+        help="Which searches of a study count: the latest, or all recorded ones.",
     ),
 ]
 Device = Annotated[
-    str | None, typer.Option("--device", help="cpu or cuda. Else a GPU where there is one.")
+    str | None, typer.Option("--device", help="cpu or cuda. Default: a GPU if there is one.")
 ]
 Fmt = Annotated[Format, typer.Option("--format", help="How tables are printed.")]
 Json = Annotated[bool, typer.Option("--json", help="The same as --format json.")]

@@ -1,4 +1,4 @@
-"""``batchscale sweep`` and ``batchscale status``: train an experiment, and see how far it is."""
+"""``batchscale sweep`` and ``batchscale status``: train an experiment, and follow its progress."""
 
 from __future__ import annotations
 
@@ -29,42 +29,47 @@ def sweep(
     address: Annotated[
         str,
         typer.Option(
-            help="none: without Ray, in this process. auto: the Ray that runs here, or a new one. "
-            "HOST:PORT: that one. FILE.py:CLASS: an executor of a file.",
+            help="none: in this process, without Ray. auto: the Ray of this machine, or a new one. "
+            "HOST:PORT: the Ray at this address. FILE.py:CLASS: an executor from a file.",
             metavar="none|auto|HOST:PORT",
         ),
     ] = "auto",
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Instead of the file's: --set trials=8."),
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Replace a value of the file: --set trials=8."
+        ),
     ] = None,
     for_: Annotated[
         str | None,
         typer.Option(
-            "--for", metavar="TIME", help="Stop after so long, as on Ctrl-C: 2h, 90m, 1h30m."
+            "--for", metavar="TIME", help="Stop after this time, as on Ctrl-C: 2h, 90m, 1h30m."
         ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be trained, and stop.")
+        bool, typer.Option("--dry-run", help="Print what would be trained, and train nothing.")
     ] = False,
     keep_old: Annotated[
         bool,
-        typer.Option("--keep-old", help="The workload's code has changed: its old trials count."),
+        typer.Option(
+            "--keep-old", help="If the workload's code has changed: count its old trials."
+        ),
     ] = False,
     retrain: Annotated[
         bool,
-        typer.Option("--retrain", help="The workload's code has changed: train all of it again."),
+        typer.Option("--retrain", help="If the workload's code has changed: train all again."),
     ] = False,
     format: Fmt = "table",
     json: Json = False,
 ) -> int:
-    """Train an experiment's studies. The same command again does what is missing, nothing twice."""
+    """Train an experiment's studies. Give the same command again to continue; nothing trains
+    twice."""
     from batchscale import api
     from batchscale.output.display import Display
     from batchscale.output.errors import CommandError
 
     if keep_old and retrain:
-        raise CommandError("--keep-old and --retrain exclude each other")
+        raise CommandError("give --keep-old or --retrain, not both")
     limit = seconds(for_) if for_ else None
     if dry_run:
         plan = api.plan(experiment, overrides=set_ or [], results=results)
@@ -91,7 +96,7 @@ def status(source: Source = None, format: Fmt = "table", json: Json = False) -> 
     print(_status(api.status(source), output_format(format, json)), end="")
 
 
-_ALWAYS_SHOWN = (
+_FIXED_COLUMNS = (
     "optimizer",
     "batch_size",
     "trials",
@@ -102,7 +107,7 @@ _ALWAYS_SHOWN = (
     "memory",
     "at_most",
 )
-"""Columns of a plan that stand in its table even where all studies have the same value."""
+"""Columns that a plan's table has even if all studies have the same value."""
 
 
 def _plan(studies: pd.DataFrame, format: Format) -> str:
@@ -117,7 +122,9 @@ def _plan(studies: pd.DataFrame, format: Format) -> str:
     table["memory"] = [_mebibytes(size) for size in studies["memory"]]
     table["at_most"] = [clock(hours * 3600) for hours in studies["worker_hours"]]
     # As text: a field may be a list.
-    same = [n for n in table.columns if n not in _ALWAYS_SHOWN and table[n].map(str).nunique() == 1]
+    same = [
+        n for n in table.columns if n not in _FIXED_COLUMNS and table[n].map(str).nunique() == 1
+    ]
     text = frame_text(table.drop(columns=same), format)
     if format != "table":
         return text
@@ -130,10 +137,10 @@ def _plan(studies: pd.DataFrame, format: Format) -> str:
         f"{text}\n{count(len(studies), 'study')}, {count(wanted, 'feasible trial')} wanted, "
         f"{count(recorded, 'trial')} recorded"
         f"{f'; {all_of}' if all_of else ''}\n"
-        f"at most {count(steps, 'step')}, {count(examples, example)}, {hours:.2g} {unit} of this "
+        f"at most {count(steps, 'step')}, {count(examples, example)}, {hours:.2g} {unit} on this "
         f"machine ({clock(hours * 3600)} on one worker, {evaluating / hours:.0%} of it for "
         "evaluations), if every trial ran its whole budget; stopping at the target and dominated "
-        "stopping leave less\n"
+        "stopping make it less\n"
     )
 
 
@@ -159,12 +166,12 @@ def _summary(run: Run) -> int:
         failed = f"{count(done.failed, 'trial')} failed; the same command tries {them} once more"
         print(failed, file=sys.stderr)
     if not done.complete:
-        print("not complete: the same command goes on from here")
+        print("not complete: give the same command again to continue")
     return FAILED_TRIALS if done.failed else 0
 
 
 def _status(state: Status, format: Format) -> str:
-    """Where a results folder stands: its experiments, the packs that run, the time left."""
+    """The state of a results folder: its experiments, the running packs, the time left."""
     if format in ("csv", "json"):
         return frame_text(state.studies, format)
     others = int(state.studies["other_searches"].sum())
@@ -175,7 +182,8 @@ def _status(state: Status, format: Format) -> str:
     if others:
         text += (
             f"\n{count(others, 'trial')} of other searches of these studies (another space, method "
-            f"or seed) {agreeing(others, 'are')} not counted: regimes, plot and report do so with "
+            f"or seed) {agreeing(others, 'are')} not counted: regimes, plot and report count "
+            f"them with "
             "--search all\n"
         )
     if len(state.packs):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from experiments.training.check import Finding
 
 _PRINTED_EVERY = 1.9
-"""An evaluation is printed when the step has grown by this factor since the last that was."""
+"""An evaluation is printed when the step has grown by this factor since the last printed one."""
 
 
 def trial(
@@ -26,7 +26,7 @@ def trial(
         str | None, typer.Argument(metavar="WORKLOAD", help="A workload's name, or file.py:Class.")
     ] = None,
     optimizer: Annotated[str, typer.Option(help="An optimizer's name, or file.py:Class.")] = "sgd",
-    batch_size: Annotated[int | None, typer.Option(help="Examples a step.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Examples per step.")] = None,
     param: Annotated[
         list[str] | None,
         typer.Option(
@@ -37,27 +37,27 @@ def trial(
         str, typer.Option(help="A schedule's name, or file.py:Class.")
     ] = "constant",
     budget: Annotated[
-        str | None, typer.Option(help='As in an experiment file: "50 epochs + 2000 steps".')
+        str | None, typer.Option(help='The budget, as in a file: "50 epochs + 2000 steps".')
     ] = None,
     target: Annotated[
-        str | None, typer.Option(help='Instead of the workload\'s: "METRIC < VALUE".')
+        str | None, typer.Option(help='Another target than the workload\'s: "METRIC < VALUE".')
     ] = None,
     engine: Annotated[str, typer.Option(help="module or stacked.")] = "module",
-    seed: Annotated[int, typer.Option(help="Another seed, another run.")] = 0,
+    seed: Annotated[int, typer.Option(help="The seed of all random numbers.")] = 0,
     from_: Annotated[
         str | None,
-        typer.Option("--from", metavar="TRIAL_ID", help="A recorded trial again, in its engine."),
+        typer.Option("--from", metavar="TRIAL_ID", help="Repeat a recorded trial, in its engine."),
     ] = None,
     results: Results = None,
     save: Annotated[
         str | None,
-        typer.Option("--save", metavar="FILE.safetensors", help="Keep the trained weights."),
+        typer.Option("--save", metavar="FILE.safetensors", help="Save the trained weights."),
     ] = None,
     device: Device = None,
     format: Fmt = "table",
     json: Json = False,
 ) -> int:
-    """Train one trial here, without Ray: a new one, or one as recorded."""
+    """Train one trial in this process, without Ray: a new one, or a recorded one again."""
     from batchscale import training
     from batchscale.output.errors import CommandError
 
@@ -99,15 +99,16 @@ def check(
         typer.Option("--param", metavar="KEY=VALUE", help="A field of the workload."),
     ] = None,
     batch_size: Annotated[
-        int | None, typer.Option(help="Examples a step. Else 64, or the training set.")
+        int | None,
+        typer.Option(help="Examples per step. Default: 64, or fewer in a small data set."),
     ] = None,
     device: Device = None,
     format: Fmt = "table",
     json: Json = False,
 ) -> int:
-    """Does a workload keep its contract?
+    """Check that a workload keeps its contract.
 
-    Equal micro-batches, invariant evaluation, seeded weights; whether it stacks, and how fast.
+    Equal micro-batches, invariant evaluation, seeded weights; whether it can be stacked; speed.
     """
     from batchscale import api
     from batchscale.output.progress import Stages
@@ -125,7 +126,7 @@ def check(
 
 
 def new(
-    file: Annotated[str, typer.Argument(metavar="FILE.py", help="The file to make.")],
+    file: Annotated[str, typer.Argument(metavar="FILE.py", help="The file to write.")],
 ) -> None:
     """Write a workload and an experiment to start from."""
     from batchscale import api
@@ -157,7 +158,11 @@ def _findings(findings: Sequence[Finding], format: Format) -> str:
     )
     failed = sum(finding.passed is False for finding in findings)
     if format == "table":
-        text += f"\n{failed} of the checks failed\n" if failed else "\nit keeps the contract\n"
+        text += (
+            f"\n{failed} of the checks failed\n"
+            if failed
+            else "\nthe workload keeps its contract\n"
+        )
     return text
 
 

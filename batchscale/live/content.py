@@ -1,4 +1,4 @@
-"""What is served at the moment: the page, and the state that the page requests again and again.
+"""The served content: the page, and the state that the page requests again and again.
 
 Written by the one thread that watches, read by those that answer requests.
 """

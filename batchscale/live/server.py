@@ -15,14 +15,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from batchscale.live.content import Answer, Content
-from batchscale.output.errors import CommandError, one_line
+from batchscale.output.errors import CommandError, summary_line
 
 STATE = "/state.json"
 PORT = 8080
 _PORTS = 100
-"""How many ports from ``PORT`` on are tried."""
+"""Number of ports tried, from ``PORT`` on."""
 _SECONDS = 30.0
-"""A connection that is silent for so long is closed."""
+"""Seconds of silence after which a connection is closed."""
 _HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; script-src 'unsafe-inline'; "
@@ -41,7 +41,7 @@ class Server(ThreadingHTTPServer):
     ``port`` None is the first free one from ``PORT`` on, 0 any free one.
 
     Raises:
-        CommandError: the port is taken or forbidden, or ``host`` is no address of this machine.
+        CommandError: the port is taken or forbidden, or ``host`` is not an address of this machine.
     """
 
     daemon_threads = True
@@ -87,7 +87,7 @@ class Server(ThreadingHTTPServer):
             return False
 
     def server_bind(self) -> None:
-        """Bind without asking a name server what this machine is called."""
+        """Bind without asking a name server for this machine's name."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
@@ -97,7 +97,7 @@ class Server(ThreadingHTTPServer):
         """A reader that disconnects is no error; anything else is printed as one line."""
         error = sys.exception()
         if error is not None and not isinstance(error, OSError):
-            print(f"error: {one_line(error)}", file=sys.stderr)
+            print(f"error: {summary_line(error)}", file=sys.stderr)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -136,7 +136,7 @@ class Handler(BaseHTTPRequestHandler):
         return self._send(HTTPStatus.OK, answer.body, headers)
 
     def _plain(self, status: HTTPStatus, text: str, **headers: str) -> None:
-        # What a refused request still carries is not read: the connection ends.
+        # The rest of a refused request is not read: the connection ends.
         self.close_connection = True
         headers = {"Content-Type": "text/plain; charset=utf-8", "Connection": "close", **headers}
         self._send(status, f"{text}\n".encode(), headers)
@@ -160,7 +160,7 @@ def _address(host: str) -> tuple[socket.AddressFamily, str]:
         addresses = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         raise CommandError(
-            f"--host {host} is no address of this machine",
+            f"--host {host} is not an address of this machine",
             hint="127.0.0.1 for this machine alone, 0.0.0.0 for every network it is in",
         ) from None
     family, _, _, _, address = addresses[0]
@@ -170,7 +170,8 @@ def _address(host: str) -> tuple[socket.AddressFamily, str]:
 def _refused(host: str, port: int, error: OSError, *, given: bool) -> CommandError:
     if error.errno == errno.EADDRINUSE and given:
         return CommandError(
-            f"port {port} of {host} is in use", hint="another --port, or none: a free one is taken"
+            f"port {port} of {host} is in use",
+            hint="choose another --port, or leave it out: then a free one is taken",
         )
     if error.errno == errno.EADDRINUSE:
         return CommandError(f"ports {PORT} to {port} of {host} are all in use", hint="--port 0")

@@ -24,7 +24,7 @@ class LiveReport:
 
     Raises:
         CommandError: no such port or host.
-        ResultsError: the source is a file, or a folder of something else; a target that is none.
+        ResultsError: the source is a file, or a folder of something else; an invalid target.
     """
 
     def __init__(
@@ -36,7 +36,9 @@ class LiveReport:
         say: Callable[[str], None] | None = None,
     ) -> None:
         if port is not None and not 0 <= port <= 65_535:
-            raise CommandError(f"--port {port} is no port", hint="a number up to 65535; 0 is any")
+            raise CommandError(
+                f"--port {port} is not a port", hint="a number up to 65535; 0 is any"
+            )
         if query.target is not None:
             Target.parse(query.target)
         (source,) = query.sources
@@ -55,9 +57,9 @@ class LiveReport:
         self.server = Server(content, host, port)
         self.watch = Watch(location, payload, content, say=say)
         if say is not None and port is None and self.server.port != PORT:
-            say(f"port {PORT} is in use: this is {self.server.port}")
+            say(f"port {PORT} is in use: serving at port {self.server.port}")
         if say is not None and not self.server.loopback:
-            say(f"warning: whoever reaches {host} over a network can read this page")
+            say(f"warning: everyone who reaches {host} over a network can read this page")
 
     def __enter__(self) -> LiveReport:
         self.watch.start()

@@ -1,4 +1,4 @@
-"""How far a sweep is, as the page's panel displays it: plain values for JSON."""
+"""The progress of a sweep for the page's panel, as plain values for JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PACK = ("experiment", "optimizer", "batch_size", "trials", "step", "metric", "b
 
 
 def nothing(source: str, sentence: str) -> dict[str, Any]:
-    """What is displayed of a source that was not read yet, or that is empty."""
+    """The status of a source that was not read yet, or that is empty."""
     return {
         "source": source,
         "time": None,
@@ -38,7 +38,7 @@ def nothing(source: str, sentence: str) -> dict[str, Any]:
 def progress(
     source: str, state: Status, studies: pd.DataFrame, renewed: Mapping[str, float]
 ) -> dict[str, Any]:
-    """What is displayed of a sweep. It hardly changes while dataset and claims do not.
+    """The status of a sweep. It hardly changes while dataset and claims do not.
 
     Args:
         studies: they name their targets.

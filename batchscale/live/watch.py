@@ -1,5 +1,5 @@
-"""Follows a results folder: one thread that checks every few seconds whether its files have
-changed, and computes again what depends on them. It writes nothing.
+"""Follows a results folder: one thread checks every few seconds whether its files have changed, and
+updates what depends on them. It writes nothing.
 
 New trials change everything; renewed claims change the status alone. The computation takes a
 quarter of a processor at most: the sweep on the same machine comes first.
@@ -20,7 +20,7 @@ from typing import Any
 import results
 from batchscale.live.content import Content, Payload
 from batchscale.live.status import nothing, progress
-from batchscale.output.errors import CommandError, one_line
+from batchscale.output.errors import CommandError, summary_line
 from experiments.records.status import status
 from results.errors import ResultsError
 from results.reader import Results
@@ -34,11 +34,11 @@ NAME = "batchscale-watch"
 EVERY = 2.0
 """Seconds between two checks of the folder."""
 _EVERY_REMOTE = 15.0
-"""At an object store, where a listing costs."""
+"""The same for an object store, where listing is expensive."""
 _RENEWED = 10.0
 """Seconds after which the status is computed again where there are claims: they expire."""
 _AGAIN = 30.0
-"""Seconds after which what failed is tried again, though no file has changed."""
+"""Seconds after which a failed update is tried again, though no file has changed."""
 _SHARE = 0.25
 _NEVER = float("inf")
 
@@ -79,9 +79,9 @@ class Watch:
         self._drawn: Files = ()
         """The files that the payload was computed from."""
         self._due = {"status": -_NEVER, "payload": _NEVER}
-        """When each is computed again though nothing has changed."""
+        """Times at which each is computed again though nothing has changed."""
         self._rest = -_NEVER
-        """The payload is not computed before."""
+        """Earliest time of the next payload."""
         self._errors: dict[str, str] = {}
 
     def start(self) -> None:
@@ -160,10 +160,10 @@ class Watch:
         """The status where there is no file of any table.
 
         Raises:
-            ResultsError: there were some, or the folder is none of ours.
+            ResultsError: there were some, or it is not a results folder.
         """
         if self._drawn:
-            raise ResultsError(f"{self.source} is empty now; the page keeps what was read last")
+            raise ResultsError(f"{self.source} is empty now; the page shows what was read last")
         if not self._location.empty():
             self._location.require()
         return nothing(self.source, f"Waiting for a sweep: there is nothing in {self.source} yet.")
@@ -178,7 +178,7 @@ class Watch:
         except Exception as error:
             clear = isinstance(error, ResultsError | CommandError)
             hint = getattr(error, "hint", None)
-            line = (str(error) if clear else one_line(error)) + (f" ({hint})" if hint else "")
+            line = (str(error) if clear else summary_line(error)) + (f" ({hint})" if hint else "")
             line = self._location.masked(line)
             if self._say is not None and line not in self._errors.values():
                 self._say(line)
@@ -203,7 +203,7 @@ class Watch:
         )
 
     def _run(self) -> None:
-        # Only on Linux does a thread have a priority of its own.
+        # Only Linux has a priority for each thread.
         if sys.platform == "linux":
             with suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)

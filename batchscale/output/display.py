@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 _PLAIN_SECONDS = 10.0
 _STAGE_SECONDS = 2.0
-"""After which a stage is printed: one that ends sooner needs no line."""
+"""Seconds after which a stage is printed: a shorter one needs no line."""
 _TICK_SECONDS = 0.5
 _RATE_SECONDS = 20.0
-"""Speeds are averages over so long."""
+"""Seconds over which speeds are averaged."""
 _LEAST_SECONDS = 0.5
-"""Over less than this no speed is known: many steps are reported at once."""
+"""Fewest seconds from which a speed is computed, since many steps are reported at once."""
 _MOST_PACKS = 6
 _ORDER = ("target", "budget", "dominated", "diverged", "error")
-_WORDS = {
+_LABELS = {
     "target": "reached",
     "budget": "at budget",
     "dominated": "dominated",
@@ -52,16 +52,16 @@ class Tally:
 
     clock: Callable[[], float] = time.monotonic
     stage: str = ""
-    """What it does while no pack trains."""
+    """The stage while no pack trains."""
     studies: dict[str, _Study] = field(default_factory=dict)
     packs: dict[str, events.PackStarted] = field(default_factory=dict)
     at: dict[str, events.Progress] = field(default_factory=dict)
     stops: Counter[str] = field(default_factory=Counter)
     finished: int = 0
     left: float | None = None
-    """Seconds until all studies have what they want; ``None`` while that cannot be told."""
+    """Seconds until all studies have what they want; ``None`` while that is not known."""
     steps: int = 0
-    """Of all trials of this run together."""
+    """Steps of all trials of this run together."""
     examples: int = 0
     began: float = 0.0
     _marks: deque[tuple[float, int, int]] = field(default_factory=deque)
@@ -140,7 +140,7 @@ class Tally:
 
     @property
     def feasible(self) -> int:
-        """Feasible trials there are, none counted beyond what its study wants."""
+        """Feasible trials, of each study at most as many as it wants."""
         return sum(min(study.feasible, study.planned.trials) for study in self.studies.values())
 
     @property
@@ -157,7 +157,7 @@ class Tally:
         return (now[column] - first[column]) / seconds if seconds > 0 else 0.0
 
     def speed(self) -> list[str]:
-        """What is trained a second, in the units of the workload; empty while that is not known."""
+        """The training speed in the units of the workload; empty while that is not known."""
         if not self.steps or self.clock() - self._marks[0][0] < _LEAST_SECONDS:
             return []
         plans = [study.planned for study in self.studies.values()]
@@ -189,7 +189,7 @@ class Display:
         )
         self._said = clock()
         self._staged = (clock(), "")
-        """When the present stage began, and what was printed of it."""
+        """When the present stage began, and whether it was printed."""
         self._failed: list[str] = []
         self._last = ""
         self._lock = threading.RLock()
@@ -249,13 +249,13 @@ class Display:
                     f"{_reached(event.reached, event.studies)}"
                 )
             case events.PackFinished(error=str(error)):
-                # Kept until the sweep goes on: an error that ends it is printed by itself.
+                # Kept until the sweep continues: an error that ends it is printed separately.
                 self._failed.append(f"a pack of {self._label(event.study)} failed: {error}")
             case _:
                 pass
 
     def say_what_is_due(self) -> None:
-        """Without a terminal, a line of the stage that lasts, and of where the sweep stands."""
+        """Without a terminal, a line of the stage that lasts, and one of the sweep's progress."""
         now, (began, said) = self.tally.clock(), self._staged
         if self._live is not None:
             return
@@ -272,7 +272,7 @@ class Display:
 
     @property
     def _stage(self) -> str:
-        """What goes on while nothing trains."""
+        """The present stage while nothing trains."""
         return "" if self.tally.packs else self.tally.stage
 
     def _resuming(self, event: events.PackStarted) -> str:
@@ -282,10 +282,10 @@ class Display:
         return f"{self._label(event.study)}: resuming at step {event.step:,}{of}, {trials}"
 
     def line(self) -> str:
-        """Where the sweep stands, in one line."""
+        """The sweep's progress, in one line."""
         tally = self.tally
         parts = [f"{clock(tally.seconds)}  {tally.feasible:,} of {count(tally.wanted, 'trial')}"]
-        parts += [f"{_WORDS[key]} {tally.stops[key]:,}" for key in _ORDER if tally.stops[key]]
+        parts += [f"{_LABELS[key]} {tally.stops[key]:,}" for key in _ORDER if tally.stops[key]]
         if tally.finished:
             parts.append(f"{tally.rate:.1f} trials/s")
         parts += tally.speed()
@@ -319,7 +319,7 @@ class Display:
         reached = sum(study.reached for study in tally.studies.values())
         counts = Text(_reached(reached, len(tally.studies)), "bold")
         for key in _ORDER:
-            counts.append(f"   {_WORDS[key]} {tally.stops[key]:,}", style="not bold")
+            counts.append(f"   {_LABELS[key]} {tally.stops[key]:,}", style="not bold")
         now = Text(self._stage or ", ".join(tally.speed()), "dim")
         rows = Table.grid(padding=(0, 2))
         running = sorted(tally.packs.values(), key=lambda pack: pack.pack)

@@ -33,7 +33,7 @@ def report(
     Args:
         reproduce: the command that raises the same error again, shown where the error was raised
             in the user's own file.
-        given: the command's arguments: of an address with keys among them no part is printed.
+        given: the command's arguments: keys of addresses among them are never printed.
     """
 
     def put(text: str) -> None:
@@ -64,21 +64,21 @@ def report(
         return ERROR
     if frames is not None:
         say(
-            one_line(error),
+            summary_line(error),
             f"the same again: {reproduce}"
             if reproduce
             else "raised in your file; see the traceback above",
         )
     else:
         say(
-            one_line(error),
+            summary_line(error),
             None if debug else "an error in batchscale, not in yours: --debug shows the traceback",
         )
     return ERROR
 
 
-def one_line(error: BaseException) -> str:
-    """The last line of its traceback: ``ValueError: what it says``."""
+def summary_line(error: BaseException) -> str:
+    """The last line of its traceback: ``ValueError: message``."""
     return line(" ".join("".join(traceback.format_exception_only(error)).split()))
 
 

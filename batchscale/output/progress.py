@@ -1,4 +1,4 @@
-"""How far a long command is, on stderr."""
+"""The progress of a long command, on stderr."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SECONDS = 10.0
 
 
 class ProgressLines:
-    """Prints what it is called with, at most every ten seconds."""
+    """Prints the lines that it is called with, at most one every ten seconds."""
 
     def __init__(self, text: Callable[[Any], str] = str) -> None:
         self._text = text

@@ -30,7 +30,7 @@ _OTHERS = {
 }
 _ALWAYS = ("optimizer",)
 _IMPLIED = ("source", "dataset", "model")
-"""What the other columns often imply: a note does not repeat it then."""
+"""Columns that others often imply; then a note does not repeat them."""
 _POINTS = {
     "run": "",
     "minimum": ", each point the best of N",
@@ -138,7 +138,7 @@ def _flat(curve: Curve) -> dict[str, Any]:
         elif name == "notes":
             flat[name] = " ".join(value)
         elif name in ("points", "forms"):
-            continue  # rows of their own: in the JSON, and the points beside each figure
+            continue  # left out here: they are in the JSON, and in the points beside each figure
         else:
             flat[name] = value
     return flat

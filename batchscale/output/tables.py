@@ -1,4 +1,4 @@
-"""A table in the format that was asked for: on the terminal, or for a program, a paper, a page."""
+"""Tables in several formats: for the terminal, a program, a paper, a page."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _LATEX = {
 
 
 def frame_text(frame: pd.DataFrame, format: Format) -> str:
-    """A data frame as text; its columns stand even when it has no rows."""
+    """A data frame as text; its header is printed even without rows."""
     names = [str(column) for column in frame.columns]
     rows = [dict(zip(names, values, strict=True)) for values in frame.itertuples(index=False)]
     text = render(rows, format, columns=names)
@@ -89,7 +89,7 @@ def render(rows: Sequence[Row], format: Format = "table", *, columns: Sequence[s
 
 
 def text(value: Any) -> str:
-    """A value as a reader wants it: four significant digits, nothing for a null."""
+    """A value for reading: four significant digits, nothing for a null."""
     value = as_json(value)
     if value is None:
         return ""
@@ -103,7 +103,7 @@ def text(value: Any) -> str:
 
 
 def as_json(value: Any) -> Any:
-    """Without NumPy, pandas or NaN: what JSON can hold."""
+    """The value in types of JSON: without NumPy, pandas or NaN."""
     if isinstance(value, Mapping):
         return {str(key): as_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -20,7 +20,7 @@ _WHOLE = re.compile(r"-?\d{1,18}")
 _LARGEST_BATCH = 10**18
 _TERM = re.compile(r"\s*(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+)\s*([A-Za-z]+)\s*")
 LARGEST_BUDGET = 10**12
-"""Of each unit."""
+"""Largest number of each unit."""
 _LONGEST_NUMBER = 40
 _LARGEST_EXPONENT = 20
 _UNITS = ("epochs", "steps", "examples")
@@ -28,7 +28,7 @@ _BUDGET_EXAMPLE = "for example: 50 epochs + 2000 steps (also: examples)"
 
 
 class AmountError(ValueError):
-    """What cannot be a batch size or a budget; the caller knows where it stands."""
+    """A text that is not a batch size or a budget; the caller adds the place."""
 
     def __init__(self, message: str, hint: str | None = None, position: int = 0) -> None:
         super().__init__(message)

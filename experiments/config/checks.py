@@ -24,7 +24,7 @@ from workloads import Workload, WorkloadError
 from workloads.checks import check_metrics, check_target, target_metric
 
 _STEPS = 100
-"""Of a small budget, at each of which a schedule must give a factor."""
+"""Steps of a small budget; a schedule must give a factor at each of them."""
 
 
 def check_directions(file: ExperimentFile, targets: Sequence[Target], workload: Workload) -> None:
@@ -42,8 +42,8 @@ def check_directions(file: ExperimentFile, targets: Sequence[Target], workload: 
             raise file.error(path, str(error), error.hint) from None
         metric = target.metric.partition("_")[2]
         if metric == workload_metric and target.lower_is_better != ("<" in workload.target):
-            message = f"target {target} has another direction than the workload's own"
-            raise file.error(path, f"{message} ({workload.target})", "turn the sign")
+            message = f"target {target} has another direction than the workload's target"
+            raise file.error(path, f"{message} ({workload.target})", "reverse the sign")
 
 
 def check_metric(
@@ -72,8 +72,7 @@ def check_metric(
     example = Split(data[split], workload, torch.device("cpu"), torch.float32)
     batch = example.fetch(torch.tensor([0]), training=False)
     with torch.random.fork_rng(devices=[]), torch.no_grad():
-        # The same model whatever was drawn before: whether a model that fails for some weights
-        # stops a sweep must not depend on chance.
+        # Seed the model: if it fails for some weights only, the check must not depend on chance.
         torch.manual_seed(0)
         metrics = workload.metrics(workload.forward(workload.model().eval(), batch), batch)
     check_metrics(metrics, 1, workload)
@@ -99,7 +98,7 @@ def check_training_algorithms(file: ExperimentFile, combinations: Sequence[Combi
         checked: set[tuple[str, str]] = set()
         for combination in combinations:
             owner = getattr(combination, key)
-            pair = owner.name, combination.optimizer.name  # each optimizer has values of its own
+            pair = owner.name, combination.optimizer.name  # the values differ between optimizers
             if pair in checked or not _is_users(owner):
                 continue
             checked.add(pair)
@@ -111,7 +110,7 @@ def check_training_algorithms(file: ExperimentFile, combinations: Sequence[Combi
 
 
 def _is_users(owner: Optimizer | Schedule) -> bool:
-    """Whether it is none of the packaged ones."""
+    """Whether it is not a packaged one."""
     if isinstance(owner, Schedule):
         return owner.name not in schedules.names()
     return isinstance(owner, UserOptimizer)

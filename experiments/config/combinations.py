@@ -125,5 +125,5 @@ def _check_ranges(file: ExperimentFile, combinations: Sequence[Combination]) -> 
                 ("method",),
                 f"method {method.name} needs {method.least_ranges} ranges: "
                 f"{combination.optimizer.label} tunes {' and '.join(ranges) or 'nothing'} alone",
-                "method: optuna:tpe, or tune more",
+                "choose method: optuna:tpe, or tune more",
             )

@@ -44,7 +44,7 @@ class Experiment(ExperimentFile):
 
     @classmethod
     def checked(cls, data: dict[str, Any], places: Places, base: str) -> Self:
-        """As that of the file, with all of the grid checked that can be without the data set.
+        """Check the file and, as far as possible without the data set, its grid.
 
         Raises:
             ExperimentError: a key or a value that cannot be; with its line.
@@ -69,7 +69,7 @@ class Experiment(ExperimentFile):
 
     @property
     def notes(self) -> list[str]:
-        """What is legal but perhaps not intended, in sentences."""
+        """Warnings about settings that are legal but perhaps not intended."""
         if self.keep is None or self.keep <= self.trials or "keep" not in self.model_fields_set:
             return []
         return [
@@ -89,7 +89,7 @@ class Experiment(ExperimentFile):
         Raises:
             ExperimentError: a batch size, budget or target that the data cannot have; an optimizer
                 that does not take the model's parameters; a schedule that gives no factor.
-            WorkloadError: the data cannot be had.
+            WorkloadError: the data cannot be loaded.
         """
         sizes: dict[str, int] = {}
         plans: list[StudyPlan] = []
@@ -152,7 +152,7 @@ class Experiment(ExperimentFile):
     def _budget_steps(self, batch_size: int, train_size: int) -> int:
         steps = self.parsed_budget.in_steps(batch_size, train_size)
         if steps < 1:
-            message = f"budget {self.budget} is not one step at batch size {batch_size}"
+            message = f"budget {self.budget} is less than one step at batch size {batch_size}"
             raise self.error(("budget",), message, "add steps: 50 epochs + 2000 steps")
         if steps > LARGEST_BUDGET:
             message = f"budget {self.budget} is {count(steps, 'step')} at batch size {batch_size}"
@@ -244,8 +244,8 @@ class Experiment(ExperimentFile):
         )
 
     def _search_id(self, combination: Combination, budget_steps: int) -> str:
-        """What makes two searches of a study the same but for their seed: all that decides which
-        points its table holds.
+        """The description of a search without its seed: all that decides which points its table
+        holds.
 
         Shares of the budget resolve to steps, so that another budget is another table; a grid has
         more levels for more trials; what a method that learns draws depends on all its inputs.
@@ -277,7 +277,7 @@ def load(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) 
         overrides: ``key=value`` each, as ``--set`` takes them: ``grid.batch_size=1..64``.
 
     Raises:
-        ExperimentError: what cannot be read, or a key or value that cannot be; with its line.
+        ExperimentError: the file cannot be read, or a key or value is wrong; with its line.
         WorkloadError: the workload itself is wrong.
     """
     return _searchable(reading.read_source(source, overrides))

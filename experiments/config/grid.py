@@ -44,12 +44,12 @@ class Grid:
 
     @property
     def owners(self) -> list[Optimizer | Schedule]:
-        """What has arguments."""
+        """An optimizer, schedule or technique with arguments."""
         return [*self.optimizers, *self.schedules]
 
     @property
     def scheduled(self) -> frozenset[str]:
-        """What every study may tune whatever its optimizer: arguments of schedules, and fields."""
+        """What every study may tune with any optimizer: arguments of schedules, and fields."""
         return frozenset(self.fields).union(*(s.arguments for s in self.schedules))
 
     @classmethod
@@ -141,7 +141,7 @@ def _field_names(file: ExperimentFile, axes: Mapping[str, Sequence[Any]]) -> lis
 
 
 def _values(file: ExperimentFile, key: str, value: Any) -> Sequence[Any]:
-    """The values of a key of the grid: a lone one is a list of one."""
+    """The values of a key of the grid; a single value becomes a list."""
     values = value if isinstance(value, (list, tuple)) else [value]
     if key == "batch_size":
         return values
@@ -168,7 +168,7 @@ def _values(file: ExperimentFile, key: str, value: Any) -> Sequence[Any]:
 def _load(
     file: ExperimentFile, key: str, names: Sequence[Any], get: Callable[[str, str], T]
 ) -> list[T]:
-    """What names stand for."""
+    """The objects that the names stand for."""
     loaded = []
     for i, name in enumerate(names):
         path = (*file.path_of(key), i)
@@ -199,11 +199,11 @@ def _check_labels(file: ExperimentFile, grid: Grid) -> None:
         namesake = labels.setdefault(label, owner)
         hint = f"give it another name: {name} as {label}-2"
         if same is not owner:
-            message, hint = f"{label} is {same.label}, which is there already", "keep one"
+            message, hint = f"{label} is {same.label}, which is in the grid already", "keep one"
         elif namesake is not owner:
             message = f"{namesake.name} and {name} are both called {label}"
         elif label in {*optimizers.names(), *schedules.names()} and label != name:
-            message = f"{name} is called {label}, which is something else"
+            message = f"{name} is called {label}, but that is the name of something else"
         else:
             continue
         raise file.error(path, f"{dotted(path[:-1])}: {message}", hint)

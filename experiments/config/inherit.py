@@ -1,8 +1,8 @@
 """``extends: base.yaml`` and ``--set trials=8``: how an experiment differs from another file.
 
-Mappings are merged key by key, the extending file winning; lists, values and ranges are replaced;
-an empty value removes the key. A file does not inherit the name of an experiment, and the paths of
-all files start at the folder of the one that is run.
+Mappings are merged key by key, and the extending file overrides the other; lists, values and ranges
+are replaced; an empty value removes the key. A file does not inherit the name of an experiment, and
+the paths of all files are relative to the folder of the one that is run.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ _LONGEST_QUOTE = 200
 def inherit(
     data: dict[str, Any], places: Places, folder: Path, chain: tuple[str, ...] = ()
 ) -> tuple[dict[str, Any], Places]:
-    """``data`` with what it extends, and what that extends; and the places of all of it.
+    """``data`` merged with the files that it extends, directly and through others; and the places
+    of all keys.
 
     Args:
         folder: where ``data`` was read, from which a relative file starts.
@@ -50,7 +51,7 @@ def inherit(
     if identity in chain:
         circle = [Path(file).name for file in chain[chain.index(identity) :]]
         names = " > ".join([*circle, circle[0]])
-        raise places.error(here, f"extends {name} goes in a circle: {names}")
+        raise places.error(here, f"extends {name} is circular: {names}")
     if len(chain) >= _LONGEST_CHAIN:
         message = f"extends {name}: a chain of more than {count(_LONGEST_CHAIN, 'file')}"
         raise places.error(here, message)
@@ -139,7 +140,7 @@ def _find(name: str, places: Places, folder: Path) -> tuple[str, str, Path]:
         text = sources.file_text(folder / file)
     except FileNotFoundError:
         message = f"extends {name}: no such file in {folder}"
-        raise places.error(here, message, "paths start at the file's folder") from None
+        raise places.error(here, message, "paths are relative to the file's folder") from None
     except (sources.UnreadableError, RuntimeError) as error:
         raise places.error(here, f"extends {name}, which cannot be read: {error}") from None
     return str(Path(places.source).parent / file), text, (folder / file).resolve().parent

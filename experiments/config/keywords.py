@@ -17,7 +17,7 @@ from workloads.registry import packaged_name
 
 _GRID = ("batch_size", "optimizer")
 _EITHER = ("schedule", "technique", "precision", "ghost_batch")
-"""Below ``grid`` where there are several, beside it where there is one."""
+"""A list of values goes below ``grid``, a single value beside it."""
 
 
 def mapping(values: Mapping[str, Any], keys: Iterable[str]) -> tuple[dict[str, Any], Path]:
@@ -152,7 +152,8 @@ def _list(value: Any) -> list[Any]:
 
 
 def _plain(value: Any) -> Any:
-    """As YAML has it: tuples, ranges and arrays become lists, numpy's numbers plain ones."""
+    """The value as YAML has it: tuples, ranges and arrays become lists, numpy's numbers plain
+    ones."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, range)) or hasattr(value, "tolist"):

@@ -1,6 +1,6 @@
-"""Read an experiment as plain data: a YAML file, a packaged one, a mapping, or Python's keywords.
+"""Read an experiment as plain data: a user's or a packaged YAML file, a mapping, or keywords.
 
-Nothing of what the keys mean is checked here: that is ``schema`` and ``compile``.
+The meaning of the keys is checked in ``schema`` and ``compile``, not here.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def read_source(source: str | Path | Mapping[str, Any], overrides: Sequence[str]
     """The content of a file, by its path or the name of a packaged one, or of a mapping.
 
     Raises:
-        ExperimentError: what cannot be read.
+        ExperimentError: it cannot be read.
     """
     if isinstance(source, Mapping):
         check_plain(source, Places())
@@ -92,7 +92,7 @@ def read_keywords(values: Mapping[str, Any]) -> Content:
 def _complete(
     data: dict[str, Any], places: Places, overrides: Sequence[str], base: Path, name: str | None
 ) -> Content:
-    """With what it extends, the overrides, and a name."""
+    """Apply what the file extends and the overrides, and give it a name."""
     data, places = inherit(data, places, base)
     override(data, overrides, places)
     check_plain(data, places)
@@ -108,7 +108,7 @@ def _complete(
 
 
 def check_plain(data: Mapping[str, Any], places: Places) -> None:
-    """Refuse values that no key can have.
+    """Refuse values that are wrong for every key.
 
     Raises:
         ExperimentError: a number beyond 64 bits; text that a file cannot hold; a key or password

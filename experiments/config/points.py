@@ -51,7 +51,7 @@ class HandPicked:
             self._lists[optimizer.name] = path, checked
         for optimizer in optimizers:
             if optimizer.name not in self._lists:
-                raise file.error(("points",), f"points has none for {optimizer.label}")
+                raise file.error(("points",), f"points has no entry for {optimizer.label}")
 
     @property
     def names(self) -> set[str]:

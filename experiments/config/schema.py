@@ -125,7 +125,7 @@ class ExperimentFile(BaseModel):
         for i, path in enumerate(file.files):
             if not os.path.exists(os.path.join(base, os.path.expanduser(path))):
                 message = f"files: no file {path!r} in {base}"
-                raise file.error(("files", i), message, "paths start at the experiment file")
+                raise file.error(("files", i), message, "paths are relative to the experiment file")
         file._check_method()
         file._check_estimator()
         _ = file.refine_ratio
@@ -207,7 +207,7 @@ class ExperimentFile(BaseModel):
             first = targets[0] if targets else target
             if target.metric != first.metric:
                 message = f"targets of two metrics: {first.metric} and {target.metric}"
-                hint = "training stops at the hardest, so that all are of one metric"
+                hint = "training stops at the hardest target, so all must have the same metric"
                 raise self.error(("target", i), message, hint)
             if target in targets:
                 raise self.error(("target", i), f"target {target} is given twice", "keep one")
@@ -218,12 +218,12 @@ class ExperimentFile(BaseModel):
         return tuple(sorted(targets, key=lambda t: t.value, reverse=targets[0].lower_is_better))
 
     def target_path(self, target: Target) -> Path:
-        """Where a target is given; the workload where it is the workload's own."""
+        """The place where a target is given; the workload, if it is the workload's target."""
         parsed = [Target.parse(text) for text in self.target]
         return ("target", parsed.index(target)) if target in parsed else ("workload",)
 
     def path_of(self, key: str) -> Path:
-        """Where a key is given that may stand in the grid or beside it."""
+        """The place of a key that may be in the grid or beside it."""
         return ("grid", key) if key in self.grid else (key,)
 
     def error(self, path: Path, message: str, hint: str | None = None) -> ExperimentError:
@@ -231,14 +231,14 @@ class ExperimentFile(BaseModel):
         return self._places.error(path, message, hint)
 
     def _check_method(self) -> None:
-        """The method must exist, and go with ``points`` and ``extend``."""
+        """The method must exist, and allow the given ``points`` and ``extend``."""
         name = self.search_method
         if name not in search.METHODS:
             hint = nearest(name, search.METHODS)
             raise self.error(("method",), f"unknown method {name!r}", hint)
         if self.points is None and name == "points":
             hint = "points: [{learning_rate: 0.1}, …]"
-            raise self.error(("method",), "method points, and no points", hint)
+            raise self.error(("method",), "method points needs points", hint)
         if self.points is not None and name != "points":
             message = f"points are given, and method is {name}"
             raise self.error(("points",), message, "keep one of the two")
@@ -247,7 +247,7 @@ class ExperimentFile(BaseModel):
             names = [each.name for each in search.METHODS.values() if not each.not_enlargeable]
             raise self.error(
                 ("extend",),
-                f"extend does not go with method {name}: {method.not_enlargeable}",
+                f"extend cannot be used with method {name}: {method.not_enlargeable}",
                 f"method: {' or '.join(names)}; or widen the ranges of search",
             )
 

@@ -12,7 +12,8 @@ _LARGEST_FILE = 2_000_000
 
 
 class UnreadableError(Exception):
-    """A file that cannot be read as an experiment; the message is the reason, without the name."""
+    """A file that cannot be read as an experiment. The message is the reason without the file's
+    name."""
 
 
 def _folder() -> Traversable:
@@ -68,4 +69,4 @@ def file_text(file: Path) -> str:
     except OSError as error:
         raise UnreadableError(error.strerror or str(error)) from None
     except (ValueError, RuntimeError):  # a NUL or a lone surrogate in its name; an unknown home
-        raise UnreadableError("no file can have that name") from None
+        raise UnreadableError("a file cannot have that name") from None

@@ -30,11 +30,12 @@ _DRAWN_AT_MOST = 4
 """Times the trials wanted: how many rows of a table may be drawn to find so many feasible, and how
 many trials an enlargement may add."""
 _REPEATS_FROM = 1_000_000_000
-"""Where the indices of repeats begin: far beyond those of any table."""
+"""The first index of repeats, far beyond the indices of any table."""
 _BLOCK = 1_000_000
 """Indices of enlargement k begin at k times this, so that they do not move with the trials."""
 _OCCURRENCES = 1_000_000_000
-"""A point that, once resolved, equals one inside is another trial: its count begins here."""
+"""First count of a point of an enlargement that, once resolved, equals a point of the old space: it
+is another trial."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +44,7 @@ class StudyPlan:
 
     study: Study
     seed: int
-    """The experiment's."""
+    """The experiment's seed."""
     identity: Mapping[str, Any]
     """What the study's id hashes (``experiments.identity.study_identity``)."""
     space: Box
@@ -146,7 +147,7 @@ class StudyPlan:
 
     @functools.cached_property
     def schedule(self) -> Schedule:
-        """The study's."""
+        """The study's seed."""
         return schedules.get(self.study.schedule, self.study.workload.base)
 
     @functools.cached_property
@@ -173,10 +174,11 @@ class Enlarged:
     number: int
     """How many enlargements: 1 for the first."""
     sides: tuple[tuple[str, Side], ...]
-    """Those of the requested sides that could be moved."""
+    """The requested sides that could be moved."""
     space: Box
     trials: tuple[Trial, ...]
-    """In the order of their table; role "extension", ``enlargement`` the number."""
+    """The added trials in the order of their table, with role "extension" and the number as
+    ``enlargement``."""
 
     @property
     def search_space(self) -> dict[str, Any]:
@@ -184,7 +186,7 @@ class Enlarged:
         return {name: dimension.notation() for name, dimension in self.space.items()}
 
     def enlarged(self, sides: Sequence[tuple[str, Side]]) -> Enlarged | None:
-        """Once more; ``None`` where none of ``sides`` can be moved."""
+        """The next enlargement; ``None`` if none of ``sides`` can be moved."""
         return enlarge(self.plan, self.space, sides, self.number + 1)
 
 

@@ -33,7 +33,7 @@ _WHOLE_SCALES = ("integer", "discrete")
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """What the key says: general entries, and sections of an optimizer or a schedule."""
+    """The content of the key: general entries, and sections of an optimizer or a schedule."""
 
     general: Entries = field(default_factory=dict)
     sections: Mapping[str, Entries] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class Search:
         for layer in layers:
             for name, entry in layer.items():
                 if name in legal:
-                    # A share or its steps, not both.
+                    # A length is a share or a number of steps, not both.
                     entries.pop(schedule.counterpart(name) or "", None)
                     entries[name] = entry
         return dict(sorted(entries.items()))

@@ -56,7 +56,7 @@ class Places:
     _places: dict[Path, str] = field(default_factory=dict)
 
     def put(self, path: Path, place: str) -> None:
-        """Remember where ``path`` stands."""
+        """Remember the place of ``path``."""
         self._places[path] = place
 
     def drop(self, path: Path) -> None:
@@ -123,7 +123,7 @@ def read(text: str, source: str) -> tuple[Any, Places]:
         raise _too_deep(source) from None
     except (ValueError, OverflowError):  # an escape beyond the last code point of Unicode
         raise ExperimentError(
-            f"{source}: not YAML: an escape that is no Unicode character"
+            f"{source}: not YAML: an escape that is not a Unicode character"
         ) from None
     if node is None:
         return None, places
@@ -143,7 +143,7 @@ def _check_aliases(root: Node, source: str) -> None:
     sizes: dict[int, int] = {}
 
     def size(node: Node, above: tuple[int, ...]) -> int:
-        """How many values a node is, with all aliases expanded."""
+        """The number of values in a node, with all aliases expanded."""
         place = f"{source}:{node.start_mark.line + 1}"
         if id(node) in above:
             raise ExperimentError(f"{place}: an alias that contains itself")

@@ -28,7 +28,7 @@ class Engine(abc.ABC):
     @property
     @abc.abstractmethod
     def steps(self) -> list[int]:
-        """The step that each trial stands at, as in ``trials``."""
+        """The present step of each trial, in the order of ``trials``."""
 
     @abc.abstractmethod
     def advance(self, steps: int) -> None:
@@ -52,11 +52,11 @@ class Engine(abc.ABC):
 
     @abc.abstractmethod
     def copy(self, rows: Sequence[int]) -> list[Any]:
-        """What ``restore`` needs to take each of these trials back to where it stands now."""
+        """A copy of each trial's present state, from which ``restore`` continues."""
 
     @abc.abstractmethod
     def restore(self, row: int, state: Any) -> None:
-        """Take a trial back to where it stood when ``state`` was copied of it."""
+        """Set a trial back to the ``state`` that was copied of it."""
 
     @abc.abstractmethod
     def weights(self, row: int) -> dict[str, Tensor]:

@@ -38,7 +38,7 @@ class ModuleEngine(Engine):
         return ModuleRun(self.context, trial, self.micro, self._draws_of, self._cache)
 
     def _draws_of(self, trial: Trial, model: nn.Module) -> RandomDraws:
-        """Tried once for each setting of tuned fields: one of them may be a rate of dropout.
+        """Run once for each setting of tuned fields, since a field may be a dropout rate.
 
         Raises:
             WorkloadError: the numbers depend on how a batch is divided, and it is.

@@ -103,7 +103,7 @@ class ModuleRun:
             context.layout.reduce_gradients([p.grad for p in trained if p.grad is not None])
 
     def _shares(self, examples: int, dtype: torch.dtype) -> Tensor:
-        """What each example's loss counts in the mean over the global batch, ``(examples,)``."""
+        """The weight of each example's loss in the mean over the global batch, ``(examples,)``."""
         key, device = (examples, dtype), self.context.device
         if key not in self.cache:
             share = 1 / self.context.study.batch_size
@@ -112,18 +112,18 @@ class ModuleRun:
 
     @contextlib.contextmanager
     def _without_random_numbers(self, step: int) -> Iterator[None]:
-        """In the first step: hooks after the forward pass draw none.
+        """Check in the first step that hooks after the forward pass draw no random numbers.
 
         Raises:
-            ExperimentError: they do; a trial that stops and goes on would draw others.
+            ExperimentError: they do; a trial that stops and continues would draw other numbers.
         """
         before = random_state(self.context.device) if step == 0 else None
         yield
         if before is not None and not torch.equal(before, random_state(self.context.device)):
             labels = ", ".join(part.label for part in self.techniques)
             raise ExperimentError(
-                f"technique {labels} draws random numbers in gradient or after_step, which are "
-                "others when a trial stops and goes on",
+                f"technique {labels} draws random numbers in gradient or after_step: they "
+                "would differ when a trial stops and continues",
                 hint="draw them in batch or loss, where they follow the example",
             )
 
@@ -168,7 +168,7 @@ class ModuleRun:
         return sums.means(context.layout.all_reduce)[0]
 
     def _set_measured_weights(self) -> dict[str, Tensor]:
-        """Let the model have the weights that are measured; the trained ones, where others are."""
+        """Give the model the weights that are measured; return the trained ones if they differ."""
         if not self.techniques.define("evaluated"):
             return {}
         trained = self.trained_weights()
@@ -177,7 +177,7 @@ class ModuleRun:
         return trained
 
     def copy(self) -> dict[str, Any]:
-        """All that ``restore`` needs; not yet copied."""
+        """All that ``restore`` needs; the tensors are not copied."""
         return {
             "step": self.step,
             **self.context.layout.state(self.model, self.optimizer),

@@ -1,4 +1,5 @@
-"""Whether an optimizer can update a stack of models: asked apart from whether the models stack."""
+"""Whether an optimizer can update a stack of models, apart from whether the models can be
+stacked."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from experiments.training.study_context import StudyContext
 
 
 def unstackable_optimizer(context: StudyContext, trials: Sequence[Trial]) -> str | None:
-    """Why the optimizer cannot update a stack of models, ``None``: it can.
+    """Why the optimizer cannot update a stack of models; ``None`` if it can.
 
     Two models take two steps in a stack, whose rows change their places in between, and alone. What
     the optimizer raises alone is its own error, and passes unchanged.
@@ -33,7 +34,8 @@ def unstackable_optimizer(context: StudyContext, trials: Sequence[Trial]) -> str
         return str(error).splitlines()[0] if str(error) else type(error).__name__
     for row, alone_run in enumerate(reversed(alone)):
         if alone_run.differs({name: view[row] for name, view in stack.views.items()}):
-            return "its steps are others than alone (parameters change their place in memory)"
+            return "its steps differ from those of a single model (parameters change their place "
+            "in memory)"
     return None
 
 
@@ -47,7 +49,7 @@ def _alone(context: StudyContext, trial: Trial, model: torch.nn.Module) -> Optim
 
 
 def _step_twice(context: StudyContext, pack: Sequence[Trial], stack: Stack) -> None:
-    """The stack's rows stand in the reverse order afterwards."""
+    """Afterwards the rows of the stack are in reverse order."""
     update = make_update(context, pack, stack)
     start = stack.weights.clone()
     learning_rates = [[float(t.metaparameters.get("learning_rate", 1.0))] for t in pack]

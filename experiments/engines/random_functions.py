@@ -1,7 +1,7 @@
 """The functions of torch that draw, by numbers that follow the example.
 
-Each takes the hashes of the pass (``ExampleRandomness``), the function in whose place it stands,
-and the arguments of that function.
+Each takes the hashes of the pass (``ExampleRandomness``), the function that it replaces, and the
+arguments of that function.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 _BITS = 24
-"""Of a uniform number: as many as float32 holds exactly."""
+"""Bits of a uniform number: as many as float32 holds exactly."""
 
 
 class Hashes(AbstractContextManager[Any], Protocol):
@@ -149,8 +149,8 @@ def _attention(
 
 
 def _without_dispatch(function: Any) -> Any:
-    """``function`` of ``torch.nn.functional`` as it is written: entered with a mode active, the
-    original hands itself to the mode again."""
+    """The body of ``function`` of ``torch.nn.functional``: called with a mode active, the original
+    would call the mode again."""
     globals_ = {**function.__globals__, "has_torch_function": lambda *_: False}
     globals_ |= {
         name: (lambda *_: False) for name in globals_ if name.startswith("has_torch_function_")
@@ -161,7 +161,7 @@ def _without_dispatch(function: Any) -> Any:
 
 
 def _composite(function: Any) -> Callable[..., Any]:
-    """A function that calls others that draw: those are met one by one."""
+    """A function that calls other functions that draw; each of those is replaced."""
     written_out = _without_dispatch(function)
 
     def run(hashed: Hashes, func: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ARG001
@@ -217,7 +217,7 @@ def _bernoulli(
 
 
 EMPTY = {torch.empty, torch.empty_like, torch.Tensor.new_empty}
-"""What makes a tensor that is filled in place later."""
+"""A function that makes a tensor which is filled in place later."""
 REPLACED: dict[Any, Callable[..., Any]] = {
     F.dropout: _dropout,
     F.dropout1d: _channels(1),

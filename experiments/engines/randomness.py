@@ -220,15 +220,15 @@ class ExampleRandomness(TorchFunctionMode):
         return z ^ _shifted(z, 31)
 
     def _which(self, shape: tuple[int, ...]) -> Draw:
-        """The draw that was seen at this place in the pass; any of its shape, where a pass that
-        leaves out layers at random has come to another place."""
+        """The draw that was recorded at this place in the pass; or any draw of this shape, since a
+        pass that leaves out layers at random reaches other places."""
         usual = self._draws[self._count] if self._count < len(self._draws) else None
         if usual is not None and usual.fits(shape, self._examples):
             return usual
         fitting = {(d.dim, d.each): d for d in self._draws if d.fits(shape, self._examples)}
         if len(fitting) != 1:
             raise WorkloadError(
-                f"the forward pass draws random numbers of shape {shape}, unlike when it was tried",
+                f"the forward pass draws random numbers of shape {shape}, unlike in the trial run",
                 hint="draw the same numbers in every training step, in the same order",
             )
         return next(iter(fitting.values()))
@@ -253,7 +253,7 @@ def _shifted(z: Tensor, by: int) -> Tensor:
 
 
 class _Recorder(ExampleRandomness):
-    """Writes down the shapes that are drawn, and the first function that draws by itself."""
+    """Records the shapes that are drawn, and the first unsupported function that draws."""
 
     def __init__(self, device: torch.device) -> None:
         super().__init__(RandomDraws(), torch.zeros((), dtype=torch.int64, device=device), 0)
@@ -270,7 +270,7 @@ class _Recorder(ExampleRandomness):
         model: nn.Module,
         examples: int,
     ) -> _Recorder:
-        """One training forward and loss of so many examples."""
+        """One training forward pass and loss of this many examples."""
         recorder = cls(context.device)
         places = torch.arange(examples) % len(context.train)
         batch = context.train.fetch(places, training=True)

@@ -36,7 +36,7 @@ from workloads.ghost import has_batch_norm
 Kind = Literal["module", "stacked"]
 
 LEAST_MODELS = 4
-"""Trials of a study below which a stack saves nothing."""
+"""A stack saves nothing with fewer trials in a study."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ class Limits:
     """Up to where a stack of models is the faster engine."""
 
     multiply_adds: int
-    """Of a matrix product of one model's forward pass on one global batch, on average."""
+    """Average multiply-adds of a matrix product in one model's forward pass on one global batch."""
     parameters: int
 
 
@@ -61,7 +61,7 @@ class Arithmetic:
 
     products: int
     multiply_adds: float
-    """Multiplications with an addition, of all of them, an example."""
+    """Multiply-adds of all of them, per example."""
 
     @classmethod
     def of(cls, context: StudyContext, model: nn.Module) -> Arithmetic:
@@ -136,11 +136,11 @@ def preferred(context: StudyContext, trial: Trial) -> Kind:
 
 
 def stackable(context: StudyContext, trials: Sequence[Trial]) -> str | None:
-    """Why these trials cannot be stacked; ``None``: they can. Asked once a process and study.
+    """Why these trials cannot be stacked; ``None``: they can. Computed once per process and study.
 
     Two things rule it out by themselves: random numbers that cannot be tied to examples, and state
-    that a forward pass changes (batch norm) or that differs between models. Whatever else
-    ``torch.func`` cannot do is found by trying.
+    that a forward pass changes (batch norm) or that differs between models. All other limits of
+    ``torch.func`` show in a trial run.
     """
     if not context.layout.stacks:
         return f"layout {context.layout.name} trains one model at a time"

@@ -27,7 +27,7 @@ from experiments.training.study_context import StudyContext
 from workloads import Batch
 
 _BORDER = 64
-"""Bytes: a parameter's first number stands on a multiple of it in every row."""
+"""Alignment in bytes of a parameter's first number in every row."""
 _Trace = tuple[Callable[..., Any], dict[str, int | None]]
 """A traced function, and the counts of the metrics it returns (``None``: one value an example)."""
 _TRACES = 64
@@ -79,17 +79,17 @@ class Stack:
 
     @property
     def width(self) -> int:
-        """Rows."""
+        """Number of rows."""
         return len(self.weights)
 
     @property
     def size(self) -> int:
-        """Numbers a row, borders included."""
+        """Numbers in a row, padding included."""
         return self.offsets[-1]
 
     @property
     def offsets(self) -> list[int]:
-        """Where each parameter starts in a row, and where the last one ends."""
+        """The offset of each parameter in a row, and the end of the last one."""
         border = _BORDER // 4
         ends = [0]
         for shape in self.shapes:
@@ -119,7 +119,7 @@ class Stack:
         self.gradient = torch.zeros_like(self.weights)
 
     def add(self, other: Stack) -> None:
-        """Put another stack's rows behind these."""
+        """Append the rows of another stack."""
         self.weights = torch.cat([self.weights, other.weights])
         self.gradient = torch.zeros_like(self.weights)
 

@@ -1,7 +1,7 @@
 """The stacked engine: many models of one shape at once, by ``torch.func``.
 
 All weights lie in one tensor ``(models, size)``; a parameter is a view of it, ``(models, *shape)``.
-Each parameter starts on a 64-byte border in every row, so that matrix kernels, which choose
+Each parameter starts at a multiple of 64 bytes in every row, so that matrix kernels, which choose
 their path by alignment, treat every model alike: on a CPU a trial's bits do not depend on the
 pack it is in.
 """
@@ -28,7 +28,7 @@ from workloads import Batch
 
 _PREFETCH_BYTES = 2**22
 MODELS = 64
-"""Models that the bound on a micro-batch's memory is reckoned for, whatever the pack."""
+"""Number of models for which a micro-batch's memory is bounded, in every pack."""
 
 
 class StackedEngine(Engine):
@@ -100,7 +100,7 @@ class StackedEngine(Engine):
         self._steps = [step + steps for step in self._steps]
 
     def _random(self, done: int, low: int) -> Batch:
-        """What the random numbers of a step derive from, for the part that begins at ``low``."""
+        """The keys of a step's random numbers, for the part that begins at ``low``."""
         if not self.draws:
             return ()
         keys = [

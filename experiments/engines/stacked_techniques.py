@@ -14,7 +14,7 @@ from experiments.techniques import Techniques
 
 
 class StackedTechniques:
-    """The techniques of each row of ``stack``, with what they remember of it."""
+    """The techniques of each row of ``stack``, with their states."""
 
     def __init__(self, rows: Sequence[Techniques], stack: Stack) -> None:
         self.stack, self.techniques = stack, rows[0]
@@ -22,7 +22,7 @@ class StackedTechniques:
             name: {argument: self._column(rows, name, argument) for argument in arguments}
             for name, arguments in self.techniques.tuned.items()
         }
-        """Of arguments that the search tunes, each model's value."""
+        """Each model's values of the arguments that the search tunes."""
         self.state: dict[str, Any] = {}
         if self.techniques.parts:
             self.state = self._each(Techniques.start, self._trained(stack.views))
@@ -81,22 +81,22 @@ class StackedTechniques:
         return views
 
     def keep(self, rows: Tensor) -> None:
-        """The stack has been cut to ``rows``."""
+        """Keep only ``rows``, as the stack does."""
         self._arguments = _map(lambda value: value[rows], self._arguments)
         self.state = _map(lambda value: value[rows], self.state)
 
     def add(self, other: StackedTechniques) -> None:
-        """The rows of ``other``'s stack have been put behind this one's."""
+        """Append the rows of ``other``, as the stack does."""
         self._arguments = _map(_joined, self._arguments, other._arguments)
         self.state = _map(_joined, self.state, other.state)
 
     def copy(self, row: int) -> dict[str, Any]:
-        """What ``restore`` needs of a row."""
+        """The state of a row, for ``restore``."""
         copied: dict[str, Any] = _map(lambda value: value[row].clone(), self.state)
         return copied
 
     def restore(self, row: int, state: dict[str, Any]) -> None:
-        """Take a row back to what it was when ``state`` was copied of it."""
+        """Set a row back to the ``state`` that was copied of it."""
         _map(lambda value, saved: value[row].copy_(saved), self.state, state)
 
     def load(self, state: dict[str, Any]) -> None:
@@ -105,7 +105,7 @@ class StackedTechniques:
 
 
 def _copy(into: dict[str, Tensor], values: dict[str, Tensor]) -> None:
-    """Copy by name; what a hook returned as it was stays."""
+    """Copy by name; tensors that a hook returned unchanged are left."""
     for name, value in values.items():
         if value.data_ptr() != into[name].data_ptr():
             into[name].copy_(value)

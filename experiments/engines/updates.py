@@ -27,19 +27,19 @@ class Update(Protocol):
         """One update; ``rates``: ``(width, 1)`` float64, the schedule's factor included."""
 
     def keep(self, rows: Tensor) -> None:
-        """The stack has been cut to ``rows``."""
+        """Keep only ``rows``, as the stack does."""
 
     def add(self, other: Any) -> None:
-        """The rows of ``other``'s stack, at their first step, have been put behind this one's."""
+        """Append the rows of ``other``, which are at their first step, as the stack does."""
 
     def copy(self, rows: Tensor) -> list[Any]:
-        """What ``restore`` needs of each of these rows."""
+        """The state of each of these rows, for ``restore``."""
 
     def restore(self, row: int, saved: Any) -> None:
-        """Take a row back to what it was when ``saved`` was copied of it."""
+        """Set a row back to the ``saved`` state that was copied of it."""
 
     def state(self) -> dict[str, Any]:
-        """What ``load`` needs."""
+        """The state, for ``load``."""
 
     def load(self, state: dict[str, Any]) -> None:
         """Continue from ``state``."""
@@ -49,7 +49,7 @@ class FusedUpdate:
     """All models in a few whole-stack operations."""
 
     def __init__(self, form: StackedUpdate, stack: Stack, rate_factor: Tensor | None) -> None:
-        """``rate_factor``: of the learning rate at each number of a row, where it is not 1."""
+        """``rate_factor`` multiplies the learning rate of each number of a row; None for 1."""
         self.form, self.stack, self.rate_factor = form, stack, rate_factor
 
     def step(self, rates: Tensor) -> None:
@@ -85,10 +85,10 @@ class _Model:
 
     parameters: dict[str, nn.Parameter]
     gradients: list[Tensor] = field(default_factory=list)
-    """Of the parameters, in their order; views of the stack too."""
+    """The gradients of the parameters, in their order; also views of the stack."""
     torch: torch.optim.Optimizer
     rates: Rates | None
-    """``None``: the schedule is constant, and what the optimizer does with its rates its own."""
+    """``None`` if the schedule is constant: then the optimizer alone sets its rates."""
     base: float
     """The learning rate that the optimizer was made with."""
 

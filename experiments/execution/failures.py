@@ -24,7 +24,7 @@ def describe(
     """Describe an exception that is being handled.
 
     Args:
-        moved: a folder of the worker's, and the user's that it is a copy of.
+        moved: a folder of this worker, and the user's folder of which it is a copy.
     """
     frame = user_frame(error.__traceback__)
     last = traceback.extract_tb(frame or error.__traceback__)
@@ -66,7 +66,7 @@ def reproduce_command(trial: str, root: str, folder: str | None) -> str:
 
 
 def user_frame(frame: TracebackType | None) -> TracebackType | None:
-    """The first frame that is neither ours nor an installed package's."""
+    """The first frame of the user's code: not of batchscale, nor of an installed package."""
     while frame is not None and not is_users(frame.tb_frame.f_code.co_filename):
         frame = frame.tb_next
     return frame

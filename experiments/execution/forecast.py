@@ -3,7 +3,8 @@
 A probe trains a pack for some steps and evaluates it on a part of each split, on as many threads as
 a worker has. The time of a step is taken as c + M (d + e B) for M models at batch size B (c is 0
 where each model is trained by itself), that of an evaluation as c + M d; the coefficients are least
-squares of relative errors over the probes. What a probe would take too long for is extrapolated.
+squares of relative errors over the probes. Costs that a probe would take too long to measure are
+extrapolated.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ from experiments.training.study_context import StudyContext
 from experiments.training.threads import single_thread
 
 PROBE_SECONDS = 6.0
-"""For all probes of a sweep together, about."""
+"""Seconds for all probes of a sweep together, approximately."""
 _TIMED = 0.12
 """Least seconds that a probe's steps are timed for."""
 _EXAMPLES = 1000
-"""Of a split, for one probe of an evaluation."""
+"""Examples of a split in one probe of an evaluation."""
 _RATE = 2e10
-"""Multiply-adds a second, by which a first step is kept from taking too long."""
+"""Assumed multiply-adds per second, to keep the first step short."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,9 +50,9 @@ class Forecast:
 
     engine: str
     seconds: float
-    """If every trial ran its whole budget."""
+    """Seconds, if every trial ran its whole budget."""
     evaluation_seconds: float
-    """The part of it that evaluations take."""
+    """Seconds of these for evaluations."""
     memory: int
     """Bytes of a pack with its data, while it trains, without what Python and torch need."""
 
@@ -62,7 +63,7 @@ class Forecast:
 
 
 def forecast(plans: Sequence[StudyPlan], device: str) -> dict[str, Forecast]:
-    """By study. Studies that differ in batch size and budget alone share their probes.
+    """The forecast of each study. Studies that differ only in batch size and budget share probes.
 
     Raises:
         ExperimentError: what is asked for cannot be trained at all.
@@ -72,14 +73,14 @@ def forecast(plans: Sequence[StudyPlan], device: str) -> dict[str, Forecast]:
     for plan in plans:
         families.setdefault(plan.study.shape, []).append(plan)
     until = time.perf_counter() + PROBE_SECONDS
-    found: dict[str, Forecast] = {}
+    forecasts: dict[str, Forecast] = {}
     with single_thread():
         parts = [part for family in families.values() for part in _parts(family, device)]
         for place, part in enumerate(parts):
             allowed = max(0.0, until - time.perf_counter()) / (len(parts) - place)
             costs = part.costs(allowed)
-            found |= {plan.study.id: _forecast(plan.study, costs) for plan in part.plans}
-    return found
+            forecasts |= {plan.study.id: _forecast(plan.study, costs) for plan in part.plans}
+    return forecasts
 
 
 def packs(study: Study) -> list[int]:
@@ -107,11 +108,11 @@ class _Costs:
     """What steps and evaluations of one kind of study take in one engine."""
 
     engine: str
-    setup: StudyContext
+    context: StudyContext
     state: float
-    """Bytes of weights, gradients and optimizer state, a model."""
+    """Bytes of weights, gradients and optimizer state of one model."""
     saved: int
-    """Bytes of activations, an example and model."""
+    """Bytes of activations per example and model."""
     at_once: int
     """Examples of a model in one forward, where the experiment does not say."""
     start: float = 0.0
@@ -135,7 +136,7 @@ class _Costs:
         """Bytes of a pack while it trains, its data included."""
         together = models if self.engine == "stacked" else 1
         examples = min(study.batch_size, study.layout.micro_batch or self.at_once)
-        data = sum(split.nbytes for split in self.setup.splits.values())
+        data = sum(split.nbytes for split in self.context.splits.values())
         return int(models * self.state + together * self.saved * examples + data)
 
     def _terms(self, batch_size: int, models: int) -> np.ndarray:
@@ -146,8 +147,8 @@ class _Costs:
 def _fit(rows: Sequence[np.ndarray], seconds: Sequence[float]) -> np.ndarray:
     """Coefficients, none negative, of the least sum of squared relative errors."""
     scale = np.array(seconds)[:, None]
-    found: np.ndarray = nnls(np.array(rows) / scale, np.ones(len(seconds)))[0]
-    return found
+    coefficients: np.ndarray = nnls(np.array(rows) / scale, np.ones(len(seconds)))[0]
+    return coefficients
 
 
 @dataclass(kw_only=True)
@@ -156,20 +157,20 @@ class _Part:
 
     plans: list[StudyPlan]
     engine: str
-    setup: StudyContext
+    context: StudyContext
 
     def costs(self, allowed: float) -> _Costs:
-        """Probe them, for so many seconds about."""
+        """Probe them for approximately this many seconds."""
         until = time.perf_counter() + allowed
-        model = self.setup.model(self.plans[0].trials(0, 1)[0])
+        model = self.context.model(self.plans[0].trials(0, 1)[0])
         costs = _Costs(
             engine=self.engine,
-            setup=self.setup,
+            context=self.context,
             state=0.0,
-            saved=saved_bytes(self.setup.workload, model, self.setup.small_batch()),
-            at_once=chunk_size(self.setup, model, MODELS if self.engine == "stacked" else 1),
+            saved=saved_bytes(self.context.workload, model, self.context.small_batch()),
+            at_once=chunk_size(self.context, model, MODELS if self.engine == "stacked" else 1),
         )
-        work = Arithmetic.of(self.setup, model).multiply_adds
+        work = Arithmetic.of(self.context, model).multiply_adds
         for place, (batch_size, models) in enumerate(self._places()):
             left = until - time.perf_counter()
             if place and left <= 0:
@@ -180,14 +181,14 @@ class _Part:
         return costs
 
     def _places(self) -> Iterator[tuple[int, int]]:
-        """Batch size and models of each probe, the most telling first."""
+        """Batch size and models of each probe, the most informative first."""
         sizes = [plan.study.batch_size for plan in self.plans]
         few, many = (end(packs(self.plans[0].study)) for end in (min, max))
         if self.engine == "module":  # one after the other: one stands for all
             few = many = 1
         yield sizes[0], many
         yield sizes[-1], many
-        yield sizes[-1], many  # again, where the first one tells that a larger part of it is quick
+        yield sizes[-1], many  # again, if the first probe shows that a larger part is quick
         yield sizes[0], few
         yield sizes[len(sizes) // 2], many
 
@@ -195,7 +196,7 @@ class _Part:
         self, costs: _Costs, batch_size: int, models: int, work: float, allowed: float
     ) -> int:
         """``batch_size``, or a part of it of which three steps take so long at most."""
-        ghost = self.setup.ghost_batch or 1
+        ghost = self.context.ghost_batch or 1
         parts = [ghost * 2**i for i in range(math.floor(math.log2(batch_size // ghost)) + 1)]
         for size in (batch_size, *reversed(parts)):
             if 3 * self._expected(costs, size, models, work) <= allowed:
@@ -203,13 +204,13 @@ class _Part:
         return ghost
 
     def _expected(self, costs: _Costs, batch_size: int, models: int, work: float) -> float:
-        """Seconds of a step, rather too many where it is not known how they grow."""
+        """Seconds of a step, rather too many where their growth is not known."""
         if not costs.steps:
             return 3 * work * batch_size * models / _RATE  # forward and backward
-        known = {size for size, *_ in costs.steps}
-        if len(known) > 1 or batch_size in known:
+        timed_sizes = {size for size, *_ in costs.steps}
+        if len(timed_sizes) > 1 or batch_size in timed_sizes:
             return costs.step(batch_size, models)
-        return costs.step(max(known), models) * batch_size / max(known)
+        return costs.step(max(timed_sizes), models) * batch_size / max(timed_sizes)
 
     def _probe(self, costs: _Costs, batch_size: int, models: int) -> None:
         plan = next(p for p in self.plans if p.study.batch_size >= batch_size)
@@ -217,19 +218,19 @@ class _Part:
         study = replace(
             plan.study, batch_size=batch_size, layout=replace(plan.study.layout, workers=1)
         )
-        parts = {name: split.head(_EXAMPLES) for name, split in self.setup.splits.items()}
-        parts["train"] = self.setup.train
-        setup = replace(self.setup, study=study, splits=parts)
+        parts = {name: split.head(_EXAMPLES) for name, split in self.context.splits.items()}
+        parts["train"] = self.context.train
+        context = replace(self.context, study=study, splits=parts)
         began = time.perf_counter()
-        engine = make_engine(self.engine, setup, plan.trials(0, models))
+        engine = make_engine(self.engine, context, plan.trials(0, models))
         engine.advance(1)
         _evaluate(engine)
         costs.start = max(costs.start, time.perf_counter() - began)
         costs.steps.append((batch_size, models, _seconds(engine)))
         began = time.perf_counter()
         _evaluate(engine)
-        share = sum(len(self.setup.splits[n]) for n in setup.evaluated) / sum(
-            len(parts[name]) for name in setup.evaluated
+        share = sum(len(self.context.splits[n]) for n in context.evaluated) / sum(
+            len(parts[name]) for name in context.evaluated
         )
         costs.evaluations.append((models, (time.perf_counter() - began) * share))
         costs.state = max(costs.state, _model_bytes(engine) / len(engine.trials))
@@ -239,21 +240,21 @@ def _parts(family: Sequence[StudyPlan], device: str) -> Iterator[_Part]:
     """The studies of one shape by the engine that trains them."""
     ranked = sorted(family, key=lambda plan: plan.study.batch_size)
     by_engine: dict[str, list[StudyPlan]] = {}
-    setups: dict[str, StudyContext] = {}
+    contexts: dict[str, StudyContext] = {}
     stacks: bool | None = None
     for plan in ranked:
         study = replace(plan.study, layout=replace(plan.study.layout, workers=1))
-        setup, engine = StudyContext.load(study, device), plan.study.engine
+        context, engine = StudyContext.load(study, device), plan.study.engine
         if engine == "auto":
-            engine = preferred(setup, plan.trials(0, 1)[0])
+            engine = preferred(context, plan.trials(0, 1)[0])
             if engine == "stacked" and stacks is None:
                 # What cannot be stacked at one batch size cannot be at any.
-                stacks = stackable(setup, plan.trials(0, max(packs(study)))) is None
+                stacks = stackable(context, plan.trials(0, max(packs(study)))) is None
             engine = engine if stacks else "module"
         by_engine.setdefault(engine, []).append(plan)
-        setups.setdefault(engine, setup)
+        contexts.setdefault(engine, context)
     for engine, plans in by_engine.items():
-        yield _Part(plans=plans, engine=engine, setup=setups[engine])
+        yield _Part(plans=plans, engine=engine, context=contexts[engine])
 
 
 def _seconds(engine: Engine) -> float:
@@ -282,13 +283,13 @@ def _wait(engine: Engine) -> None:
 
 
 def _model_bytes(engine: Engine) -> int:
-    """Of all that the engine holds of its models, with a gradient for each weight."""
+    """Bytes of all that the engine holds of its models, with a gradient for each weight."""
     weights = sum(value.nbytes for value in engine.weights(0).values())
     return _bytes(engine.state()) + len(engine.trials) * weights
 
 
 def _bytes(values: Any) -> int:
-    """Of all tensors in nested dicts, lists and tuples."""
+    """Bytes of all tensors in nested dicts, lists and tuples."""
     if isinstance(values, Tensor):
         return values.nbytes
     if isinstance(values, Mapping):

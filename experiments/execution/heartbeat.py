@@ -1,4 +1,4 @@
-"""What a worker does beside its training, in a thread."""
+"""A thread of a worker beside its training."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from results.errors import ResultsError
 
 @dataclass(frozen=True, kw_only=True)
 class Position:
-    """Where a pack stands."""
+    """The progress of a pack."""
 
     step: int = 0
     steps: int = 0
-    """Of all its trials together, since this worker began."""
+    """Steps of all its trials together, since this worker began."""
     values: Mapping[str, float | None] = field(default_factory=dict)
     """Last metric of each trial still training."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pace:
-    """Seconds between what a worker does besides training."""
+    """Seconds between the tasks of a worker besides training."""
 
     ask: float = 0.5
     renew: float = 10.0
@@ -51,7 +51,7 @@ class Heartbeat:
         self._position = position
         self._closed = threading.Event()
         self.control = channel.control(pack)
-        """What the driver asked last."""
+        """The last control of the driver."""
         self.lost = False
         """Whether the claim is lost."""
         self.error: ResultsError | None = None

@@ -1,4 +1,4 @@
-"""Where a worker's claims, rows and snapshots go."""
+"""Writes a worker's claims, rows and snapshots."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Ledger:
         info: Mapping[str, Any],
         before: Mapping[str, str],
     ) -> bool:
-        """Claim a pack's trials; whether they were free, and not recorded by anybody since.
+        """Claim a pack's trials; whether they were free, and nobody has recorded them since.
 
         ``before`` are the commits that are known to have recorded some of them.
         """
@@ -95,7 +95,7 @@ class Ledger:
             self.checkpoints.keep_paused(study, trial, data)
 
     def paused(self, study: str, trials: Sequence[str]) -> dict[str, bytes]:
-        """What is kept of those trials."""
+        """The kept states of those trials."""
         states = {trial: self.checkpoints.paused(study, trial) for trial in trials}
         return {trial: data for trial, data in states.items() if data is not None}
 

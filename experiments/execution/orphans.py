@@ -11,11 +11,11 @@ from results.run_state.claims import Claims
 from results.store import Store
 
 _GRACE_SECONDS = 0.3
-"""From SIGTERM to SIGKILL. The driver is dead: whatever they still do will not be used."""
+"""Seconds from SIGTERM to SIGKILL. The driver is dead, so their work will not be used."""
 
 
 def end_orphans(store: Store) -> int:
-    """End the workers, and the Ray, of drivers that are gone; their claims are free then.
+    """End the workers and the Ray of drivers that have died; then their claims are free.
 
     A driver of another machine is not judged, and what a driver did not start itself, as the
     workers of a Ray that was there before, is left alone: such claims fall silent and are free

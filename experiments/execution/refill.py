@@ -6,7 +6,7 @@ from experiments.execution.ledger import Ledger
 from experiments.scheduling.jobs import Channel, Job, More, Offer, Refused
 
 _SHARE = 8
-"""Places are offered once an eighth of the pack is free: several trials at a time join cheaper."""
+"""Places are offered once an eighth of the pack is free: it is cheaper if several trials join."""
 
 
 class Refill:
@@ -31,7 +31,7 @@ class Refill:
             self._channel.send(Offer(pack=self._pack, places=places))
 
     def take(self, answers: tuple[More, ...]) -> tuple[More, ...]:
-        """Of all answers so far, the new ones that hold trials; these have been claimed.
+        """The new answers that hold trials; these have been claimed.
 
         Those that another driver has claimed or recorded meanwhile are refused.
         """

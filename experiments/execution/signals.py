@@ -14,8 +14,8 @@ Reason = Literal["signal", "time"]
 
 
 class Interrupted(KeyboardInterrupt):
-    """A sweep was interrupted and has ended cleanly: what had finished is recorded, what was in
-    training is kept, and the same command goes on from there. ``summary`` is what it did."""
+    """A sweep was interrupted and has ended cleanly: finished trials are recorded, unfinished ones
+    are kept, and the same command continues them. ``summary`` says what it did."""
 
     def __init__(self, text: str, summary: Any = None) -> None:
         super().__init__(text)
@@ -52,7 +52,7 @@ class Stop:
 
     @contextmanager
     def when(self, condition: Callable[[], bool]) -> Iterator[Self]:
-        """Meanwhile also ask to end where ``condition()`` is true."""
+        """Inside, also ask to end when ``condition()`` is true."""
         self._condition = condition
         try:
             yield self

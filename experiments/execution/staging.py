@@ -27,13 +27,13 @@ _SKIP = shutil.ignore_patterns("__pycache__", ".*", "*.pyc")
 
 @dataclass(frozen=True, kw_only=True)
 class Staged:
-    """Where the files stand here, and how studies name them there."""
+    """The folder of the files here, and the names that studies on workers give them."""
 
     folder: str
     marker: str
     """A file of a unique name in the folder, by which a worker finds its copy."""
     specs: Mapping[str, str]
-    """``../models/a.py:Net`` -> ``a.py:Net``: what stood outside the experiment's folder."""
+    """``../models/a.py:Net`` -> ``a.py:Net``: for files from outside the experiment's folder."""
 
     def localize(self, study: Study) -> Study:
         """The study as this process loads it, from its own copy of the folder.
@@ -79,8 +79,8 @@ def staged(base: str | None, specs: Iterable[str], files: Iterable[str]) -> Iter
             names no import statement says.
 
     Raises:
-        ExperimentError: a file that is not there, or of a name that would hide a package; two
-            files that would stand in one place.
+        ExperimentError: a file does not exist, or its name would hide a package; two files have the
+            same place.
         WorkloadError: a local module has the name of an installed package.
     """
     start = Path(base or ".").resolve()
@@ -100,8 +100,8 @@ def staged(base: str | None, specs: Iterable[str], files: Iterable[str]) -> Iter
         _refuse_clashes(folder)
         marker = f"batchscale-files-{uuid.uuid4().hex}"
         (folder / marker).touch()
-        specs_there = {old: new for old, new in renamed.items() if old != new}
-        yield Staged(folder=str(folder), marker=marker, specs=specs_there)
+        moved_specs = {old: new for old, new in renamed.items() if old != new}
+        yield Staged(folder=str(folder), marker=marker, specs=moved_specs)
 
 
 def _copy(start: Path, name: str, folder: Path) -> str:
@@ -109,7 +109,7 @@ def _copy(start: Path, name: str, folder: Path) -> str:
     source = _resolved(start, name)
     if not source.exists():
         raise ExperimentError(
-            f"no file {name!r} in {start}", hint="a path starts at its experiment file"
+            f"no file {name!r} in {start}", hint="a path is relative to its experiment file"
         )
     inside = source.is_relative_to(start)
     place = source.relative_to(start) if inside else Path(source.name)
@@ -132,7 +132,7 @@ def _copy_local_modules(source: Path, target: Path) -> None:
 
 
 def _copy_file(source: Path, target: Path, name: str) -> None:
-    """Copy a file, unless another one has its place."""
+    """Copy a file, unless another file has its place."""
     if target.exists() and target.read_bytes() != source.read_bytes():
         raise ExperimentError(
             f"{name}: two files of the experiment are called {source.name}",

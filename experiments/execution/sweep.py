@@ -48,7 +48,7 @@ class Summary:
 
     experiment: str
     location: Location
-    """The results folder or URI: what opens it again."""
+    """The address that opens the results again."""
     studies: int
     trials: int
     """Trials of the experiment that are recorded by now, without failed ones."""
@@ -60,7 +60,7 @@ class Summary:
     """Studies in which a trial has reached the target."""
     seconds: float
     complete: bool
-    """Whether nothing is left to do."""
+    """Whether all studies are complete."""
 
     @property
     def path(self) -> str:
@@ -122,7 +122,7 @@ def sweep(
         run.tidy()
     summary = run.summary(complete)
     if stop.reason == "signal" and not complete:
-        raise Interrupted("interrupted: the same command goes on from here", summary)
+        raise Interrupted("interrupted: give the same command again to continue", summary)
     return summary
 
 
@@ -154,7 +154,7 @@ class _Sweep:
     # Before training
 
     def plan(self, keep_old: bool, retrain: bool) -> None:
-        """Plan the studies, and settle what the results folder has of them already."""
+        """Plan the studies, and take in what the results folder holds of them."""
         self.report("planning the studies")
         plans = planned(self.experiment)
         self.report(f"reading {self.location.root}")
@@ -211,7 +211,7 @@ class _Sweep:
         self.note(f"{state.label}: {edge}: {more} beyond it.")
 
     def _retarget(self) -> None:
-        """What is done under another target than the present one is recorded under this one."""
+        """Record trials of an earlier target under the present one, if they need no training."""
         target = self.states[0].study.targets[-1]
         done = [
             trial
@@ -329,13 +329,13 @@ class _Sweep:
         return [claim for claim in Claims(self.store.location).live() if claim["info"].get("study")]
 
     def _round_ended(self, number: int) -> Exception | None:
-        """What stops the sweep after a round: that no study has reached the target."""
+        """The error that stops the sweep after a round in which no study has reached the target."""
         amend.adopt(self.store, self.states)
         if any(state.hits() for state in self.states):
             return None
         ends = Counter(r.stop_reason for state in self.states for r in state.records.values())
         if set(ends) == {"error"}:
-            return None  # the sweep ends with what was raised
+            return None  # the sweep ends with the failure itself
         goals = rounds.goals(max(state.study.trials for state in self.states))
         labels = {state.study.id: state.label for state in self.states}
         best = no_target(self.store, [state.study for state in self.states], labels)
@@ -353,7 +353,7 @@ class _Sweep:
         checked against their search spaces."""
         amend.adopt(self.store, self.states)
         snapshots.forget(self.store, [state.study for state in self.states])
-        # Also where this run trained nothing: the one that did may have been killed before this.
+        # Also if this run trained nothing: an earlier run may have been killed before this.
         name, claims = self.experiment.name, Claims(self.store.location).live()
         if not any(claim["info"].get("experiment") == name for claim in claims):
             self.store.compact(name)
@@ -370,7 +370,7 @@ class _Sweep:
                 yield sentence(state, at)
 
     def summary(self, complete: bool) -> Summary:
-        """What the sweep did."""
+        """The summary of the sweep."""
         records = [record for state in self.states for _, record in state.recorded()]
         return Summary(
             experiment=self.experiment.name,

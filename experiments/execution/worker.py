@@ -1,10 +1,10 @@
-"""Runs one pack on one worker group: claim, train, commit, snapshot, and report how it goes.
+"""Runs one pack on one worker group: claims, trains, commits, saves snapshots, and reports.
 
 A pack whose job names a size is refilled. When trials have ended, rank 0 sends the driver an
 ``Offer``; the answer comes by ``Control.more``: more trials of the study, or none. Rank 0 claims
 them, all ranks get them at the same evaluation, and they join the training. From then on the pack's
-snapshots list them. What is given to a pack that has ended meanwhile, or whose worker dies before a
-snapshot, was never trained, and is missing as before.
+snapshots list them. Trials given to a pack that has ended meanwhile, or whose worker dies before a
+snapshot, were not trained and are still missing.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = ["MakeTrainer", "Pace", "Trainer", "run_pack", "training"]
 
 
 class Trainer(Protocol):
-    """What trains a pack: ``Training``, or a stand-in in tests."""
+    """Trains a pack: ``Training``, or a substitute in tests."""
 
     engine: str
     paused: dict[str, bytes]
@@ -97,8 +97,8 @@ def run_pack(
             data = ledger.load(pack) if first else None
             try:
                 end = run.train(trainer, group.agree(data))
-            # The user's own, or ours about what is the user's. A worker that ended itself for them
-            # would be missed as one that died.
+            # The user's error, or ours about the user's code. If it ended the worker, that would
+            # count as a crash.
             except (Exception, SystemExit) as error:
                 end = run.failed(error)
     else:
@@ -124,7 +124,7 @@ class _PackRun:
         self.points: dict[str, list[Measurement]] = {}
         self.finished: list[Outcome] = []
         self.paused: dict[str, bytes] = {}
-        """Of those, what the trials that are paused need to go on."""
+        """The states of paused trials among those."""
         self.engine: str = job.pack.engine
         self.position = Position()
         self.hits_used = 0
@@ -247,7 +247,7 @@ class _PackRun:
             self.refill.offer(len(training.active))
 
     def _resume(self, training: Trainer, trials: Sequence[Trial]) -> None:
-        """Let those of new trials that an earlier round has paused go on from there."""
+        """Let new trials that an earlier round has paused continue from there."""
         study = self.job.pack.study
         ids = [trial.id for trial in trials if trial.id in self.job.before]
         if not ids:
@@ -260,7 +260,7 @@ class _PackRun:
             self.points[trial] = paused[trial][1]
 
     def _keep_paused(self, done: Sequence[Outcome]) -> Collection[str]:
-        """Keep what trials that are paused need to go on, ahead of their rows; which."""
+        """Keep the states of paused trials, before their rows are written; their ids."""
         study = self.job.pack.study
         settings, points = settings_hash(study), self.points
         packed = {
@@ -353,7 +353,8 @@ class _PackRun:
         return PackEnd(pack=pack.id, end="failed", failure=failure)
 
     def _of_group(self, failure: Failure) -> Failure:
-        """What another rank raised: what this one met may be that the other has left the group."""
+        """The failure of another rank: this rank's error may only say that the other left the
+        group."""
         first = self.channel.control(self.job.pack.id).failure
         return replace(first, trial=failure.trial) if first else failure
 

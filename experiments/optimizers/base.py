@@ -23,7 +23,7 @@ Space = Mapping[str, Any]
 Named = tuple[str, torch.nn.Parameter]
 """A parameter with its name in the model."""
 Options = Mapping[str, float]
-"""Of one parameter: metaparameters, and perhaps ``RATE_FACTOR``."""
+"""Options of one parameter: metaparameters, and perhaps ``RATE_FACTOR``."""
 RATE_FACTOR = "learning_rate_factor"
 """The option of a parameter by which its learning rate is multiplied."""
 
@@ -53,7 +53,7 @@ class StackedUpdate(abc.ABC):
         self.state = {name: v[rows] for name, v in self.state.items()}
 
     def add(self, other: StackedUpdate) -> None:
-        """Put the models of ``other``, of the same optimizer, behind these."""
+        """Append the models of ``other``, which has the same optimizer."""
         self.values = {n: torch.cat([v, other.values[n]]) for n, v in self.values.items()}
         self.state = {n: torch.cat([v, other.state[n]]) for n, v in self.state.items()}
         self.decays = self.decays or other.decays
@@ -69,11 +69,11 @@ class Optimizer(abc.ABC):
     space: Space
     arguments: frozenset[str]
     defaults: Mapping[str, Value]
-    """What a metaparameter is where nothing says it; torch's, and none where torch has none."""
+    """Defaults of metaparameters: torch's; one without a default in torch is not among them."""
 
     @property
     def label(self) -> str:
-        """What tables, figures and messages call it: without a display name its class."""
+        """Its name in tables, figures and messages: the display name, or else its class."""
         return self.display_name or class_name(self.name)
 
     kind: Any
@@ -103,7 +103,8 @@ class Optimizer(abc.ABC):
         *,
         named: bool,
     ) -> list[Any]:
-        """What the constructor gets: parameters, or groups of them with what is theirs alone."""
+        """The constructor's first argument: parameters, or groups of parameters with their
+        options."""
         if not options:
             return [pair if named else pair[1] for pair in pairs]
         groups: dict[tuple[tuple[str, float], ...], list[Any]] = {}
@@ -128,10 +129,10 @@ class Optimizer(abc.ABC):
         like: Tensor,  # noqa: ARG002
         options: Mapping[str, Tensor],  # noqa: ARG002
     ) -> StackedUpdate | None:
-        """The fused form for one model a row of ``like``, or ``None``: there is none.
+        """The fused form with one model per row of ``like``; ``None`` if there is none.
 
-        ``options``: by metaparameter, what it is at each number of a row, float64; NaN where it is
-        the model's.
+        ``options``: by metaparameter, its value at each number of a row, float64; NaN where the
+            model's value applies.
         """
         return None
 

@@ -2,9 +2,9 @@
 
 A workload or a user's optimizer says which parameters get which options by a method
 ``parameter_groups(named_parameters)``: pattern of names (as ``fnmatch`` has it) -> options. Of the
-patterns that match a parameter the first counts; what the workload says goes before what the
-optimizer says. An option is a metaparameter of the optimizer, or ``learning_rate_factor``, by which
-the parameter's learning rate is multiplied; a usual one that the optimizer lacks is passed over.
+patterns that match a parameter the first counts; options of the workload override those of the
+optimizer. An option is a metaparameter of the optimizer, or ``learning_rate_factor``, by which the
+parameter's learning rate is multiplied; a usual one that the optimizer lacks is passed over.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def parameter_options(
 
 
 def _checked(given: Mapping[str, Any], owner: str, optimizer: Optimizer) -> dict[str, float]:
-    """The options that the optimizer has."""
+    """The options among these that the optimizer has."""
     for name, value in given.items():
         if name == "learning_rate":
             raise ExperimentError(

@@ -14,9 +14,9 @@ from experiments.plan import Value
 from workloads import Workload
 
 GRADIENTS = (1.0, -0.5, 0.25)
-"""Of the steps of a trial run, in multiples of the parameters' first values."""
+"""Gradients of the steps of a trial run, in multiples of the parameters' first values."""
 _APART = 0.05
-"""Of the way that the parameters go: an optimizer that computes in bfloat16 stays well below."""
+"""Allowed deviation, as a share of the parameters' change; bfloat16 stays well below it."""
 
 Tensors = Mapping[str, Tensor]
 
@@ -45,7 +45,7 @@ class OptimizerRun:
         self.steps += 1
 
     def save_and_load(self, other: OptimizerRun) -> None:
-        """Go on from where ``other`` is, as a trial that was stopped does."""
+        """Continue from the state of ``other``, as a stopped trial does."""
         with torch.no_grad():
             for name, parameter in self.parameters.items():
                 parameter.copy_(other.parameters[name])
@@ -54,7 +54,7 @@ class OptimizerRun:
         self.steps = other.steps
 
     def differs(self, values: Tensors) -> bool:
-        """Whether ``values`` are not what its parameters have become."""
+        """Whether its parameters differ from ``values``."""
         way = max((_distance(v, self.start[n]) for n, v in self.parameters.items()), default=0.0)
         apart = max((_distance(v, values[n]) for n, v in self.parameters.items()), default=0.0)
         return apart > _APART * way

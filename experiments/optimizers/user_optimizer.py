@@ -1,10 +1,10 @@
-"""Any ``torch.optim.Optimizer`` class: one of torch's by its class name, or one's own file's.
+"""Any ``torch.optim.Optimizer`` class: one of torch by its class name, or one of a user's file.
 
 Its constructor's arguments are its metaparameters (``learning_rate`` is ``lr``; ``beta1`` and
 ``beta2`` are ``betas``, ``epsilon`` is ``eps``); an optional class attribute ``space`` is its
-default search space. It gets a model's parameters, which it may put into groups as it likes; with
-their names, if its first argument, or a further one, is called ``named_parameters``. A static
-method ``parameter_groups`` gives some of them options (``experiments.optimizers.groups``).
+default search space. It gets a model's parameters, which it may put into groups; with their names,
+if its first argument, or a further one, is called ``named_parameters``. A static method
+``parameter_groups`` gives some of them options (``experiments.optimizers.groups``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from experiments.plan import Value
 _ALIASES = {"lr": ("learning_rate",), "betas": ("beta1", "beta2"), "eps": ("epsilon",)}
 _NAMED = "named_parameters"
 _SWITCHES = ("foreach", "fused", "capturable", "differentiable", "maximize")
-"""Arguments of torch's optimizers that say how a step is computed, not which."""
+"""Arguments of torch's optimizers that change how a step is computed, not its result."""
 
 
 class UserOptimizer(Optimizer):
@@ -40,7 +40,7 @@ class UserOptimizer(Optimizer):
         self.name = name
         self.kind = kind
         self._parameters = dict(inspect.signature(kind.__init__).parameters)
-        _, *first = list(self._parameters)[:2]  # self, and what gets the parameters
+        _, *first = list(self._parameters)[:2]  # self, and the argument that gets the parameters
         self._pairs_first = first == [_NAMED]
         others = list(self._parameters)[2:]
         self._pairs_too = _NAMED in others
@@ -55,7 +55,7 @@ class UserOptimizer(Optimizer):
         }
 
     def _default(self, argument: str) -> tuple[Value, ...]:
-        """The values that an argument has by itself: of ``betas`` two; none where it has none."""
+        """The default values of an argument: two of ``betas``; an empty list without a default."""
         default = self._parameters[argument].default
         values = tuple(default) if argument == "betas" and _is_pair(default) else (default,)
         return values if all(isinstance(v, (bool, int, float, str)) for v in values) else ()
@@ -128,7 +128,7 @@ class UserOptimizer(Optimizer):
         return {} if groups is None else groups(named_parameters)
 
     def _check_shapes(self, pairs: list[Named]) -> None:
-        """torch's own Muon says so too, but not of which parameter, nor what to do."""
+        """torch's Muon raises too, but names neither the parameter nor a remedy."""
         muon = getattr(torch.optim, "Muon", None)
         if muon is None or self.kind.__init__ is not muon.__init__:
             return
@@ -136,14 +136,14 @@ class UserOptimizer(Optimizer):
         if others:
             many = "parameter" if len(others) == 1 else "parameters"
             raise ExperimentError(
-                f"optimizer {self.name} takes matrices alone; the model has {len(others)} other "
+                f"optimizer {self.name} takes only matrices; the model has {len(others)} other "
                 f"{many} (first: {others[0]})",
-                hint="a class of your own that gives the rest to AdamW: docs/optimizers.md",
+                hint="write a class that gives the rest to AdamW: docs/optimizers.md",
             )
 
 
 def _names(argument: str) -> tuple[str, ...]:
-    """What a constructor's argument is called in experiments."""
+    """The name of a constructor's argument in experiments."""
     return _ALIASES.get(argument, (argument,))
 
 

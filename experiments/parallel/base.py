@@ -37,7 +37,7 @@ class ParallelLayout(abc.ABC):
     ranks: Ranks = SOLO
 
     def join(self, ranks: Ranks) -> Self:
-        """Take part in a group of ranks. Process groups of a layout's own are made here."""
+        """Take part in a group of ranks. A layout makes its process groups here."""
         self.ranks = ranks
         return self
 
@@ -89,6 +89,6 @@ class ParallelLayout(abc.ABC):
     def load(
         self, model: nn.Module, optimizer: torch.optim.Optimizer, state: dict[str, Any]
     ) -> None:
-        """Continue from ``state``, of which the optimizer may keep what it is given."""
+        """Continue from ``state``; the optimizer may keep the tensors that it is given."""
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])

@@ -29,7 +29,7 @@ _AT_ONCE = 10_000
 _NAMED = ("optimizer", "schedule")
 _OF_THE_COMMIT = ("experiment", "run", "time")
 _CLAIM = "amend"
-"""In the place of a pack's id: one driver at a time amends rows of a results folder."""
+"""Used as a pack's id, so that only one driver at a time amends rows of a results folder."""
 
 
 def rename(store: Store, studies: Sequence[Study]) -> int:
@@ -85,7 +85,7 @@ def retarget(store: Store, experiment: str, target: Target, trials: Iterable[str
 
 
 def _retargeted(row: Mapping[str, Any], target: Target, steps: pd.Series | None) -> dict[str, Any]:
-    """The row with another target, and the ``steps`` to it (none: it keeps how it ended)."""
+    """The row with another target and the ``steps`` to it; without steps, its end is unchanged."""
     amended = {
         **row,
         "target_metric": target.metric,
@@ -93,7 +93,7 @@ def _retargeted(row: Mapping[str, Any], target: Target, steps: pd.Series | None)
         "lower_is_better": target.lower_is_better,
         "steps_to_target": None,
         "last_miss": None,
-        "refined_steps": None,  # they were of the other target's bracket
+        "refined_steps": None,  # they belong to the bracket of the other target
         "refined_last_miss": None,
     }
     if steps is not None and not pd.isna(steps["steps_to_target"]):
@@ -143,8 +143,8 @@ def _adopted(row: Mapping[str, Any], state: StudyState, index: int) -> dict[str,
 def of_other_searches(state: StudyState) -> int:
     """How many recorded trials of a study belong to other searches alone.
 
-    Of a table that does not depend on how trials come out, rows that later rounds will draw are
-    among this search's.
+    If the table does not depend on results, rows that later rounds will draw belong to this search
+    too.
     """
     others = [trial for trial in state.records if trial not in state]
     if not others:

@@ -21,18 +21,18 @@ class Planned:
 
     plans: Sequence[StudyPlan]
     columns: Sequence[Mapping[str, Any]]
-    """What each study's row and its trials' rows share."""
+    """The columns that each study's row and its trials' rows share."""
     rows: Sequence[Mapping[str, Any]]
     """Rows of the studies table."""
     labels: Sequence[str]
-    """What distinguishes each study from the others, for people."""
+    """A label that distinguishes each study from the others."""
 
     @property
     def studies(self) -> list[Study]:
         return [plan.study for plan in self.plans]
 
     def new_rows(self, store: Store) -> list[Mapping[str, Any]]:
-        """The rows that the store does not have as they are: the last row of a study names its
+        """The rows that the store does not hold in this form: the last row of a study names its
         present search."""
         before = store.studies(self.studies[0].experiment)
         names = ["study", "search_id", "experiment_yaml"]

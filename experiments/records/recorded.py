@@ -1,4 +1,4 @@
-"""What a results folder holds of an experiment's studies, and whether their code has changed."""
+"""The recorded trials of an experiment's studies, and whether the code has changed since."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Recorded:
 
 
 def read_recorded(store: Store, studies: Sequence[Study], since: datetime) -> Recorded:
-    """Read what is there of ``studies``, in terms of their present target.
+    """Read the recorded trials of ``studies``, in terms of their present target.
 
     A trial that was recorded with another target is looked up in its measurements.
 
@@ -98,7 +98,7 @@ def read_recorded(store: Store, studies: Sequence[Study], since: datetime) -> Re
         named = search if isinstance(search, str) and not seed else ""
         row = 0 if pd.isna(index) else int(index)
         searches[study][trial] = {named: row, **rows_of(further)}
-    # A driver lives on for days: what only the reading took is given back.
+    # A driver may run for days: free the memory that only the reading needed.
     pa.default_memory_pool().release_unused()
     engines = rows[rows["stop_reason"] != "error"].dropna(subset=["engine"])
     return Recorded(
@@ -129,7 +129,7 @@ def of_trials(store: Store, trials: Iterable[str]) -> Results:
 
 @dataclass(frozen=True, kw_only=True)
 class Changed:
-    """Studies whose workload's code has changed, and nothing else."""
+    """Studies in which only the workload's code has changed."""
 
     version: str
     """The code that the recorded trials were trained with."""
@@ -157,7 +157,7 @@ def changed(
     for plan, planned in zip(plans, rows, strict=True):
         if "source" not in plan.identity["workload"]:
             continue
-        # Where the optimizer was called otherwise, the study that this one is of earlier code.
+        # If the optimizer had another name: the study that this one was with the earlier code.
         earlier = [by_id[name] for name in _earlier(plan, hashes) if name in by_id]
         old = versions.get(description(planned), earlier[-1] if earlier else None)
         new = plan.study.id not in recorded
@@ -184,7 +184,7 @@ def _dicts(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def description(row: Mapping[str, object]) -> tuple[object, ...]:
-    """What a study is, but for its code: of a row of the studies or of the trials."""
+    """The description of a study without its code, from a row of studies or of trials."""
     names = ("workload", "fields", "optimizer", "schedule", "technique", "batch_size")
     row = {**row, "optimizer": class_name(str(row["optimizer"]))}
     values = [row[name] for name in (*names, "evaluation_ratio")]

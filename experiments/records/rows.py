@@ -85,7 +85,7 @@ def trial_row(
 
 
 def effective_learning_rate(study: Study, trial: Trial) -> float | None:
-    """Of a packaged optimizer; null for those without that meaning.
+    """The effective learning rate of a packaged optimizer; null if it has no such meaning.
 
     A user's file is not imported for it: a trial that failed in that import gets its row too.
     """
@@ -97,13 +97,13 @@ def effective_learning_rate(study: Study, trial: Trial) -> float | None:
 
 
 def layout_columns(layout: Layout) -> dict[str, Any]:
-    """A layout as JSON text has it, without what is not set."""
+    """A layout as JSON text, without unset values."""
     return {key: value for key, value in asdict(layout).items() if value is not None}
 
 
 @functools.cache
 def versions() -> dict[str, str]:
-    """Versions of what decides a trial's numbers, as installed here."""
+    """Versions of the installed packages that decide a trial's numbers."""
     installed = {"python": platform.python_version()}
     for name in _PACKAGES:
         try:
@@ -114,7 +114,7 @@ def versions() -> dict[str, str]:
 
 
 def git_commit(folder: str | None) -> str | None:
-    """The commit that the user's folder stands at, ``None`` where it is no git checkout."""
+    """The commit of the user's folder; ``None`` if it is not a git checkout."""
     try:
         answer = subprocess.run(
             ["git", "rev-parse", "HEAD"],
@@ -130,7 +130,7 @@ def git_commit(folder: str | None) -> str | None:
 
 
 def device_name(device: str) -> str:
-    """``cpu``, or what the GPU calls itself."""
+    """``cpu``, or the name of the GPU."""
     if not device.startswith("cuda"):
         return device
     import torch

@@ -1,7 +1,7 @@
-"""What a worker keeps on disk of trials that have not ended: a pack's snapshot, a paused trial.
+"""The files that a worker keeps of trials that have not ended: a pack's snapshot, a paused trial.
 
-Both are read strictly: what another version or another program wrote is not used, nor what was
-written under other settings of the study.
+Both are read strictly: a file of another version, another program, or other settings of the study
+is not used.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from results.run_state.checkpoints import Checkpoints
 from results.store import Store
 
 FORMAT = 2
-"""Of a snapshot, in its first line. The first format was pickled, and is not read."""
+"""Format of a snapshot, in its first line. The first format was pickled, and is not read."""
 
 Points = Mapping[str, Sequence[Measurement]]
 
 
 def settings_hash(study: Study) -> str:
-    """Of everything in a study that decides its training, but for where and how it is laid out."""
+    """Hash of everything in a study that decides its training, except for place and layout."""
     content = asdict(study)
-    # A pack that was stopped goes on under whatever ``keep`` holds by then.
+    # A stopped pack continues with the ``keep`` that applies then.
     searching = (
         "trials",
         "keep",
@@ -59,7 +59,7 @@ def resumable(store: Store, studies: Sequence[Study]) -> list[SnapshotHeader]:
     for pack in checkpoints.list():
         data = checkpoints.load(pack)
         snapshot = unpack_snapshot(data) if data is not None else None
-        # What names another pack than its file could have that one deleted.
+        # A header that names another pack than its file could have that one deleted.
         if snapshot is None or snapshot[0].pack != pack or snapshot[0].study not in settings:
             continue
         if snapshot[0].settings == settings[snapshot[0].study]:

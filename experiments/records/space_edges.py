@@ -12,11 +12,11 @@ from results.store import Store
 from results.targets.retarget import metric as values_of
 
 _FURTHEST = 3
-"""Trials that stand for the best where none has reached the target: those that came furthest."""
+"""If no trial has reached the target, this many that came closest stand for the best."""
 
 
 class Edge(Protocol):
-    """What is needed of ``analysis.curves.edges.Edge``."""
+    """The part of ``analysis.curves.edges.Edge`` that is used."""
 
     @property
     def dimension(self) -> str: ...
@@ -27,7 +27,8 @@ class Edge(Protocol):
 
 
 class Judge(Protocol):
-    """What the front door hands down of ``analysis``: see ``analysis.curves.edges``."""
+    """The functions of ``analysis`` that the interface hands down: see
+    ``analysis.curves.edges``."""
 
     def edge(
         self,
@@ -66,8 +67,8 @@ def sentence(state: StudyState, edges: Sequence[Edge]) -> str:
 
 
 def sides(state: StudyState, judge: Judge, store: Store) -> list[Side]:
-    """Where the space is to be enlarged. A study that has only diverged wants lower rates, if it
-    tunes them."""
+    """The sides on which to enlarge the space; towards lower rates, if they are tuned and all
+    trials diverged."""
     ended = [r for trial in state.drawn() if (r := state.records.get(trial.id))]
     if ended and all(record.status == "INFEASIBLE" for record in ended):
         return [("learning_rate", "low")] if "learning_rate" in state.search_space else []

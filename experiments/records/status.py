@@ -1,7 +1,7 @@
 """What is done, running and left of the experiments in a results folder.
 
-From the studies, the trials and the claims alone: needed are neither the experiment file,
-nor its workload, nor the machine that trains.
+From the studies, the trials and the claims alone: neither the experiment file, nor its workload,
+nor the machine that trains is needed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _COLUMNS = [
 
 @dataclass(frozen=True, kw_only=True)
 class Status:
-    """Where the experiments of a results folder stand."""
+    """The state of the experiments in a results folder."""
 
     studies: pd.DataFrame
     """A row a study: experiment, study, workload, optimizer, schedule, batch_size, ``wanted``
@@ -48,8 +48,8 @@ class Status:
     work_seconds: float | None
     """Seconds that one worker would take for the rest; ``None`` before any trial has ended."""
     seconds: float | None
-    """Until all is done, with the packs that run now, as the driver reports too; ``None`` if none
-    runs."""
+    """Seconds until all is done with the packs that run now, as the driver reports too; ``None`` if
+    none runs."""
 
     @property
     def algorithms(self) -> pd.DataFrame:
@@ -73,8 +73,7 @@ class Status:
 
 
 def status(source: str | Path | Location | Results) -> Status:
-    """Read where the experiments of a results folder or URI stand; of results that were opened
-    before, what runs now.
+    """Read the state of the experiments in a results folder or URI, or in open results.
 
     Raises:
         ResultsError: it is none.
@@ -115,10 +114,10 @@ def status(source: str | Path | Location | Results) -> Status:
     )
 
 
-_SHOWN = ["experiment", "study", "workload", "optimizer", "schedule", "batch_size"]
+_KEYS = ["experiment", "study", "workload", "optimizer", "schedule", "batch_size"]
 _COUNTS = ["wanted", "done", "reached", "infeasible", "dominated", "failed", "running", "left"]
 _COUNTS += ["other_searches"]
-_STUDY_COLUMNS = [*_SHOWN, *_COUNTS, "trial_seconds"]
+_STUDY_COLUMNS = [*_KEYS, *_COUNTS, "trial_seconds"]
 _PACK_COLUMNS = ["pack", "experiment", "study", "machine", "trials", "step", "best", "silent"]
 
 
@@ -157,7 +156,7 @@ def _study(
     left = rounds.missing_trials(records, wanted, keep)
     planned = planned or running > 0
     return {
-        **{name: row[name] for name in _SHOWN},
+        **{name: row[name] for name in _KEYS},
         "wanted": wanted if planned else 0,
         "done": int(trials["stop_reason"].ne("error").sum()),
         "reached": int(trials["steps_to_target"].notna().sum()),

@@ -25,7 +25,7 @@ Ranges = Mapping[str, Domain | tuple[float, float]]
 _STEPS = "_steps"
 _SHARE = Domain(low=0, high=1, closed=True)
 _MOST_STEPS = 1e12
-"""As many as a budget may have."""
+"""Largest length in steps: the largest budget."""
 _LENGTH = Domain(low=1, high=_MOST_STEPS, closed=True)
 WARMUP = ("warmup", "warmup_steps")
 """The arguments that every schedule has: a share of the budget, or steps."""
@@ -46,7 +46,7 @@ class Schedule:
     display_name: str | None = None
     """As an experiment gives it: ``file.py:Class as NAME``."""
     space: ClassVar[Space] = {}
-    """What is tuned or fixed unless an experiment says otherwise, as a file's ``search`` has it."""
+    """The default search space, written as in a file's ``search``."""
     ranges: ClassVar[Ranges] = {}
     """Legal values of the arguments that are no lengths, as ``(low, high)`` with both ends, or a
     ``Domain``. An argument that is not here may be anything."""
@@ -61,11 +61,11 @@ class Schedule:
         self.defaults: Mapping[str, Value] = {
             p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty
         }
-        """What an argument is where nothing says it; a required one has none."""
+        """Defaults of the arguments; a required one has none."""
         lengths = [name for name in (*self._shape_arguments, _WARMUP) if name.endswith(_STEPS)]
         self._lengths = frozenset(lengths)
         self.shares = {name.removesuffix(_STEPS): name for name in lengths}
-        """Names of shares of the budget -> those of the same lengths in steps."""
+        """Name of a share of the budget -> name of the same length in steps."""
         self.domains: Mapping[str, Domain] = {
             **dict.fromkeys(self.shares, _SHARE),
             **dict.fromkeys(lengths, _LENGTH),
@@ -76,7 +76,7 @@ class Schedule:
         self.arguments = frozenset({*self._shape_arguments, *lengths, *self.shares})
         """Legal metaparameter names, as written in an experiment file."""
         self.specific_arguments = self.arguments - {*WARMUP}
-        """Those that not every schedule has."""
+        """The arguments that not every schedule has."""
 
     def shape(self, *arguments: Any, **values: Any) -> float:
         """``shape(step, …)``: the factor after warmup.
@@ -88,7 +88,7 @@ class Schedule:
 
     @property
     def label(self) -> str:
-        """What tables, figures and messages call it: without a display name its class."""
+        """Its name in tables, figures and messages: the display name, or else its class."""
         return self.display_name or class_name(self.name)
 
     @property
@@ -97,7 +97,7 @@ class Schedule:
         return tuple(name for name in self._shape_arguments if name not in self.defaults)
 
     def counterpart(self, name: str) -> str | None:
-        """The same length as ``name``, in steps for a share and the other way round."""
+        """The name of the same length in the other form: in steps for a share, and vice versa."""
         if name in self._lengths:
             return name.removesuffix(_STEPS)
         return self.shares.get(name)
@@ -160,7 +160,7 @@ class Schedule:
         return factors
 
     def is_constant(self, metaparameters: Mapping[str, Value]) -> bool:  # noqa: ARG002 - a hook
-        """Whether ``factor`` is known to be 1 at every step: then it is not asked for."""
+        """Whether ``factor`` is known to be 1 at every step: then it is not called."""
         return False
 
 
@@ -175,7 +175,7 @@ def from_class(name: str, kind: type[Schedule]) -> Schedule:
     """The schedule of a user's class, which ``name`` loads.
 
     Raises:
-        ExperimentError: it has no shape, or one that says again what every schedule has.
+        ExperimentError: it has no shape, or one with an argument that every schedule has already.
     """
     if kind.shape is Schedule.shape:
         raise ExperimentError(

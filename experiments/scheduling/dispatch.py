@@ -40,7 +40,7 @@ from experiments.scheduling.study_state import StudyState
 
 LARGEST_PACK = 64
 _PROOF_STEPS = 20
-"""A shape of which a pack has come so far, with evaluations, runs: its other packs may start."""
+"""A shape counts as running after this many steps of a pack; then its other packs may start."""
 
 
 @dataclass
@@ -57,7 +57,7 @@ Answer = Job | Literal["wait"] | None
 
 
 class Dispatcher:
-    """Hands out packs and takes in what becomes of them. Safe to call from several threads.
+    """Hands out packs and takes in their results. Safe to call from several threads.
 
     Args:
         states: the studies, in the order of the experiment.
@@ -113,10 +113,11 @@ class Dispatcher:
         """Whether the command that reproduces a failure has been noted."""
         self.failed = 0
 
-    # What is next
+    # The next pack
 
     def next(self) -> Answer:
-        """A pack to train now; ``"wait"``: none until one that is out ends; ``None``: no more."""
+        """A pack to train now; ``"wait"``: none until a pack in training ends; ``None``: no
+        more."""
         with self._lock:
             if self._stopped:
                 return None
@@ -127,13 +128,13 @@ class Dispatcher:
             return None if self.finished else "wait"
 
     def stop(self) -> None:
-        """Hand out nothing any more."""
+        """Hand out no more packs."""
         with self._lock:
             self._stopped = True
 
     @property
     def finished(self) -> bool:
-        """Whether every study has all that it wants, or nothing may be handed out any more."""
+        """Whether every study is complete, or no more packs may be handed out."""
         with self._lock:
             if self._stopped or self._out or self._singles:
                 return self._stopped
@@ -166,13 +167,14 @@ class Dispatcher:
 
     def shares_with(self, claimed: Iterable[str]) -> bool:
         """Whether other drivers train some of the ``claimed`` trials, or did at the last ``merge``:
-        the dataset may have what stops ours."""
+        their results may stop ours."""
         with self._lock:
             ours: set[str] = set().union(*(out.job.wanted for out in self._out.values()))
             return bool(self._elsewhere or set(claimed) - ours)
 
     def merge(self, records: Mapping[str, Mapping[str, Record]], claimed: Iterable[str]) -> None:
-        """What the dataset has by now, by study and trial, and what other drivers have claimed."""
+        """Take in the dataset's present records by study and trial, and the claims of other
+        drivers."""
         with self._lock:
             self._elsewhere = set(claimed)
             self._elsewhere.difference_update(*(out.job.wanted for out in self._out.values()))
@@ -232,7 +234,7 @@ class Dispatcher:
         return self._job(choice.state, choice.wave, choice.trials, size)
 
     def _taken(self) -> set[str]:
-        """Trials that are not to be handed out anew, besides those that are out."""
+        """Trials that are not to be handed out again, besides those in training."""
         alone = {trial.id for _, trial in self._singles}
         return alone.union(self._elsewhere, *(header.active for header in self._resumable))
 
@@ -271,10 +273,10 @@ class Dispatcher:
         state.busy |= job.wanted
         self._out[job.pack.id] = _Out(job=job, state=state)
 
-    # How it goes
+    # Results
 
     def receive(self, message: Message) -> None:
-        """Take in a worker's message. Of a pack that is not out (any more) it is ignored."""
+        """Take in a worker's message; ignored if its pack is not in training (any more)."""
         with self._lock:
             out = self._out.get(message.pack)
             if out is None:
@@ -294,7 +296,7 @@ class Dispatcher:
                 case Offer():
                     if self.give:
                         self.give(message.pack, self._more(out, message.places))
-                case Refused():  # another driver has them
+                case Refused():  # another driver trains them
                     refused = frozenset(message.trials)
                     out.job = replace(out.job, wanted=out.job.wanted - refused)
                     state.busy -= refused
@@ -335,7 +337,7 @@ class Dispatcher:
     def _share_hits(
         self, state: StudyState, steps: Sequence[int | None], but: _Out | None = None
     ) -> None:
-        """Hand steps to target of a study to its packs that are out."""
+        """Hand steps to target of a study to its packs in training."""
         hits = [step for step in steps if step is not None]
         for other in self._out.values() if hits else ():
             if other.state is state and other is not but:

@@ -27,7 +27,7 @@ class StudyPlanned:
 
     study: str
     label: str
-    """What distinguishes it from the other studies, for people: ``sgd, batch 64``."""
+    """A label that distinguishes it from the other studies: ``sgd, batch 64``."""
     trials: int
     """Feasible trials wanted."""
     done: int
@@ -38,7 +38,7 @@ class StudyPlanned:
     budget_steps: int = 0
     batch_size: int = 1
     example_unit: str = "example"
-    """What a batch is counted in."""
+    """The unit of a batch: ``example``, ``token`` …"""
     tokens_per_example: int | None = None
 
 
@@ -52,7 +52,7 @@ class PackStarted:
     engine: str
     round: int
     step: int = 0
-    """Where it goes on; 0 where it begins."""
+    """The step from which it continues; 0 at its beginning."""
 
     @classmethod
     def of(cls, job: jobs.Job, message: jobs.Started) -> PackStarted:
@@ -68,13 +68,13 @@ class PackStarted:
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """Where a pack stands, about once a second."""
+    """The progress of a pack, about once a second."""
 
     pack: str
     study: str
     step: int
     steps: int
-    """Of all its trials together, since its ``PackStarted``."""
+    """Steps of all its trials together, since its ``PackStarted``."""
     active: int
     """Trials still training."""
     metric: float | None
@@ -101,7 +101,7 @@ class TrialFinished:
     study: str
     outcome: Outcome
     resumed: bool = False
-    """Whether it had ended before, dominated, and has gone on since."""
+    """Whether it had ended as dominated before, and has continued since."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What a pack's own code raised, as text, and when it stops the sweep."""
+"""Exceptions of a pack's own code, as text, and when they stop the sweep."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Failure:
     """Its last line: ``ValueError: its message``, or the message of a clear error."""
     hint: str | None
     traceback: str
-    """From the first frame of the user's code on; all of it where there is none."""
+    """The traceback from the first frame of the user's code on; all of it if there is none."""
     where: str
     """``ValueError at my_model.py:12``: the same for the same exception in another pack."""
     clear: bool
-    """One of ours, written for the user: every other pack of its kind would raise the same."""
+    """Whether it is a clear error of ours: every other pack of its kind would raise the same."""
     trial: str | None = None
     """The trial that raised it, where the pack had one."""
 
@@ -64,11 +64,11 @@ class Failures:
         return shape in self._proven
 
     def prove(self, shape: str) -> None:
-        """A pack of this shape trains."""
+        """Note that a pack of this shape trains."""
         self._proven.add(shape)
 
     def succeed(self, shape: str) -> None:
-        """A trial of this shape has ended without raising."""
+        """Note that a trial of this shape has ended without raising."""
         self._proven.add(shape)
         self._succeeded.add(shape)
 

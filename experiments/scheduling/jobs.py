@@ -1,4 +1,4 @@
-"""What travels between the driver and the workers: jobs, and messages about how they go."""
+"""Jobs for the workers, and their messages to the driver."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ End = Literal["done", "stopped", "taken", "failed"]
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A pack, and what its rows need that a worker does not know."""
+    """A pack, and the parts of its rows that a worker does not know."""
 
     pack: Pack
     round: int
@@ -30,7 +30,7 @@ class Job:
     """Whether a snapshot of this pack is there to continue from."""
     device: str = "cpu"
     moved: tuple[str, str] | None = None
-    """Where the user's files stand on this worker, and where they stand for the user."""
+    """The folder of the user's files on this worker, and the original one."""
 
     def joined_by(self, more: More) -> Job:
         """The same pack with trials that have been given to it since."""
@@ -58,17 +58,17 @@ class Started:
     pack: str
     engine: str
     step: int = 0
-    """Where a snapshot of it has left off."""
+    """The step of the snapshot from which it continues."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """Where the pack stands."""
+    """The progress of the pack."""
 
     pack: str
     step: int
     steps: int
-    """Of all its trials together, since this worker began to train it."""
+    """Steps of all its trials together, since this worker began to train it."""
     values: tuple[float | None, ...]
     """Last value of the target's metric of each trial still training."""
 
@@ -101,7 +101,7 @@ class Refused:
 
 @dataclass(frozen=True, kw_only=True)
 class NotKept:
-    """The pack trains, but what its trials need to go on later cannot be saved: why."""
+    """The pack trains, but the states of its trials cannot be saved; ``reason`` says why."""
 
     pack: str
     reason: str
@@ -135,7 +135,7 @@ Message = Started | Step | Ended | Offer | Refused | NotKept | PackEnd
 
 @dataclass(frozen=True, kw_only=True)
 class Control:
-    """What the driver asks of a pack: to stop, to use what other packs recorded, to train more."""
+    """Control of a pack by the driver: stop, use the records of other packs, train more trials."""
 
     stop: bool = False
     hits: tuple[int, ...] = ()
@@ -143,7 +143,7 @@ class Control:
     more: tuple[More, ...] = ()
     """The answers to all of the worker's offers, in their order."""
     failure: Failure | None = None
-    """What another rank of the pack's group has raised."""
+    """The failure of another rank of the pack's group."""
 
 
 @dataclass
@@ -157,7 +157,7 @@ class Channel:
 
 @dataclass(frozen=True, kw_only=True)
 class SnapshotHeader:
-    """What the driver reads of a pack's snapshot, to send the pack out again."""
+    """The part of a pack's snapshot that the driver reads, to send the pack out again."""
 
     pack: str
     study: str

@@ -1,8 +1,8 @@
 """The next pack: which study gets it, which of its trials, in which order, and the job of it.
 
-Pure decisions on the state of the studies. In a study the trials that are likely good run first, so
-that dominated stopping begins early. That is a guess: the order in which a fixed table is trained
-changes what it costs, never which trials it holds nor which are the best of them.
+Pure decisions on the state of the studies. In a study the most promising trials run first, so that
+dominated stopping begins early. The order in which a fixed table is trained changes only the cost,
+never which trials it holds or which of them are best.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _SMALL_PACK = 4
 _WIDTH = 0.12
 """Distance, in the search space's unit interval, over which one trial predicts another."""
 _FADE = 0.5
-"""How much less a trial predicts one whose batch size is twice as large, or half."""
+"""Factor on the weight of a trial whose batch size is twice as large, or half."""
 _MISSED = 2.0
-"""A trial that never reached the target counts as so many e-folds over its study's least."""
+"""A trial that missed the target counts as this many e-folds above its study's least steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +162,7 @@ def _places(trials: Sequence[Trial], space: Mapping[str, Dimension]) -> np.ndarr
 
 
 def _unit(dimension: Dimension, value: Value | None) -> float:
-    """Where a value lies; the middle for a share of the budget, which a trial has in steps."""
+    """The place of a value; the middle for a share of the budget, which a trial has in steps."""
     return 0.5 if value is None else dimension.unit(value)
 
 

@@ -13,7 +13,7 @@ class RoundWatch:
     """Reports each round that ends to the observer, and estimates the next one.
 
     Args:
-        on_round: called with each round that ends; what it returns stops the sweep.
+        on_round: called with each round that ends; a failure that it returns stops the sweep.
         slots: packs that can be trained at once.
         left: seconds of the time allowed that are left; ``None``: there is no limit.
     """
@@ -69,7 +69,7 @@ class RoundWatch:
         return None
 
     def spent(self, number: int, seconds: float, trials: int) -> None:
-        """A pack of round ``number`` took so long."""
+        """Note how long a pack of round ``number`` took."""
         self._seconds[number] = self._seconds.get(number, 0.0) + seconds
         self._trials[number] = self._trials.get(number, 0) + trials
 

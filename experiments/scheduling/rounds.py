@@ -36,7 +36,7 @@ class Record:
     steps_run: int
     steps_to_target: int | None = None
     fresh: bool = True
-    """Whether this run has seen it end. An error of an earlier run is tried once more."""
+    """Whether it ended in this run. A failed trial of an earlier run is trained once more."""
     run: str | None = None
     """The commit that recorded it."""
 
@@ -57,7 +57,7 @@ class Wave:
 
     round: int
     trials: tuple[Trial, ...]
-    """Those of them that are not settled."""
+    """The trials of it that are not settled."""
     keep: int | None
     """How many of the best stay exact in it; ``None``: all."""
 
@@ -210,7 +210,7 @@ class Remaining:
     trials: int
     """Feasible trials that are missing."""
     seconds_per_trial: float | None
-    """Of a worker, for each feasible trial so far; ``None`` before the first."""
+    """A worker's seconds per feasible trial so far; ``None`` before the first."""
     cost: float | None
     """See ``trial_cost``; ``None`` where the study's row does not have it."""
 
@@ -218,7 +218,7 @@ class Remaining:
     def of(
         cls, missing: int, feasible: int, pack_seconds: Mapping[str, float], cost: float | None
     ) -> Remaining:
-        """Of a study with so many ``feasible`` trials, whose packs have taken ``pack_seconds``."""
+        """For a study with ``feasible`` trials, whose packs have taken ``pack_seconds``."""
         timed = feasible and pack_seconds
         seconds = sum(pack_seconds.values()) / feasible if timed else None
         return cls(trials=missing, seconds_per_trial=seconds, cost=cost)
@@ -274,6 +274,7 @@ def worker_seconds(studies: Iterable[Remaining]) -> float | None:
 
 
 def seconds_left(studies: Iterable[Remaining], packs: int) -> float | None:
-    """Until all is done, with so many packs training at once; ``None``: cannot be estimated."""
+    """Seconds until all is done with this many packs at once; ``None`` if it cannot be
+    estimated."""
     total = worker_seconds(studies)
     return total / packs if packs and total is not None else None

@@ -1,4 +1,4 @@
-"""A study in the making: its plan, the records of its trials, and which of them are being trained.
+"""The state of a study: its plan, the records of its trials, and which of them are being trained.
 
 A study goes through up to three phases: its search; where its optimum sits on the edge of the
 space, the slabs by which the space is enlarged, one after the other; then repeats of its best
@@ -23,7 +23,7 @@ Side = tuple[str, Literal["low", "high"]]
 
 
 class Block(Protocol):
-    """What is needed of ``experiments.config.study_plan.Enlarged``."""
+    """The part of ``experiments.config.study_plan.Enlarged`` that is used."""
 
     @property
     def trials(self) -> Sequence[Trial]: ...
@@ -33,7 +33,7 @@ class Block(Protocol):
 
 
 class Plan(Protocol):
-    """What is needed of ``experiments.config.study_plan.StudyPlan``."""
+    """The part of ``experiments.config.study_plan.StudyPlan`` that is used."""
 
     @property
     def study(self) -> Study: ...
@@ -48,19 +48,19 @@ class Plan(Protocol):
 
 @dataclass
 class StudyState:
-    """A study in the making."""
+    """The state of a study."""
 
     plan: Plan
     columns: Mapping[str, Any]
     label: str
     records: dict[str, Record] = field(default_factory=dict)
     engine: str | None = None
-    """The engine that trains it: of the experiment, else the one that its first pack chose."""
+    """The engine that trains it: the experiment's, or else the choice of its first pack."""
     seconds: float | None = None
-    """What a pack of it took last."""
+    """Seconds of its last pack."""
     rows: list[Trial] = field(default_factory=list)
     busy: set[str] = field(default_factory=set)
-    """Trials in packs that are out."""
+    """Trials in packs that are in training."""
     edges: Callable[[StudyState], Sequence[Side]] = lambda _: ()
     """On which sides the best of the settled trials lie on the edge of the space."""
     on_enlarged: Callable[[StudyState, Sequence[Side]], None] = lambda *_: None
@@ -89,7 +89,7 @@ class StudyState:
 
     @property
     def search_space(self) -> Mapping[str, Any]:
-        """The space that has been searched, enlargements and all."""
+        """The search space, enlargements included."""
         return (self.blocks[-1] if self.blocks else self.plan).search_space
 
     def wave(self) -> rounds.Wave | None:
@@ -129,7 +129,7 @@ class StudyState:
     def _repeat(self) -> rounds.Wave | None:
         missing = [t for t in self.repeats() if self.need(t.id)]
         last = len(rounds.goals(self.study.trials)) + self.study.extend
-        # None is stopped for being worse than the best, else their median would be too low.
+        # No repeat is stopped as dominated, else the median would be too low.
         return rounds.Wave(round=last, trials=tuple(missing), keep=None) if missing else None
 
     def repeats(self) -> Sequence[Trial]:
@@ -145,7 +145,7 @@ class StudyState:
         return self.rows[start:stop]
 
     def _history(self) -> History:
-        """What an adaptive search learns from."""
+        """The results from which an adaptive search learns."""
         if block(self.study.search) is None:
             return ()
         return rounds.history(self.study, [self._lookup(trial) for trial in self.rows])
@@ -209,7 +209,7 @@ class StudyState:
         return [rows[trial] for trial in ids if trial in rows]
 
     def hits(self, but: Iterable[str] = ()) -> list[int]:
-        """Steps to target of the search's trials, but for some, the least first."""
+        """Steps to target of the search's trials without ``but``, the least first."""
         excluded = set(but)
         if excluded:
             return sorted(steps for trial, steps in self._drawn_hits() if trial not in excluded)
@@ -232,7 +232,7 @@ class StudyState:
     def planned(self) -> StudyPlanned:
         """The event that describes the study before it trains."""
         self.wave()
-        # What was dominated counts until it goes on, if it ever does.
+        # A dominated trial counts until it continues, if ever.
         done = [
             record
             for trial, record in self.recorded()
@@ -253,11 +253,11 @@ class StudyState:
         )
 
     def cost(self) -> float:
-        """What its longest trial takes, up to a factor."""
+        """The cost of its longest trial, up to a factor."""
         return rounds.trial_cost(self.study.budget_steps, self.study.batch_size)
 
     def remaining(self) -> Remaining:
-        """What is missing of its search, and what its trials have cost so far."""
+        """The missing trials of its search, and the cost of its trials so far."""
         if self._missing is None:
             records = [self.records[trial.id] for trial in self.rows if trial.id in self.records]
             keep = self.study.keep if self.study.stop_at_target else None

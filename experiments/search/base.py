@@ -21,17 +21,17 @@ best that are exact."""
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What a table is made of."""
+    """All that determines a table."""
 
     space: Space
     seed: int
-    """63 bits, the study's own."""
+    """63 bits, derived for the study."""
     trials: int
-    """How many are wanted."""
+    """Number of trials wanted."""
     points: Sequence[Mapping[str, Value]] = ()
     """Rows chosen by hand, for method ``points``."""
     worst: float = 1.0
-    """Steps that an adaptive method takes for those of a trial that missed the target."""
+    """Steps that an adaptive method assumes for a trial that missed the target."""
 
 
 class Table(abc.ABC):
@@ -43,7 +43,7 @@ class Table(abc.ABC):
     name: ClassVar[str]
     """The method in experiment files."""
     not_enlargeable: ClassVar[str] = ""
-    """Why it cannot fill what is added to a space as densely as the rest; empty: it can."""
+    """Why it cannot fill an enlargement as densely as the rest of the space; empty if it can."""
     alike: ClassVar[bool] = True
     """Whether its trials are drawn alike, so that any ten of them stand for ten others."""
     block: ClassVar[int | None] = None

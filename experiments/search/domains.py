@@ -35,26 +35,25 @@ class Domain:
         return f"{ends}{']' if self.closed else ')'}{' in whole numbers' if self.whole else ''}"
 
 
-_BELOW_ONE = Domain(low=0, high=1)
+_UNIT_INTERVAL = Domain(low=0, high=1)
 DOMAINS = {
     "learning_rate": Domain(low=0),
-    "momentum": _BELOW_ONE,
-    "beta1": _BELOW_ONE,
-    "beta2": _BELOW_ONE,
+    "momentum": _UNIT_INTERVAL,
+    "beta1": _UNIT_INTERVAL,
+    "beta2": _UNIT_INTERVAL,
     "epsilon": Domain(low=0),
     "weight_decay": Domain(low=0),
-    "label_smoothing": _BELOW_ONE,
-    "dropout": _BELOW_ONE,
+    "label_smoothing": _UNIT_INTERVAL,
+    "dropout": _UNIT_INTERVAL,
 }
-"""Those of optimizers' arguments and of usual fields; a schedule has those of its arguments."""
+"""Domains of optimizers' arguments and of usual fields; a schedule has its own."""
 
 
 def domain_of(
     name: str, low: float, domains: Mapping[str, Domain] = DOMAINS, *, whole: bool = False
 ) -> Domain:
-    """The domain of ``name``; of an unknown one, what its range's lower bound ``low`` suggests.
-
-    What is not negative so far stays so, and a whole number that is at least 1 does too.
+    """The domain of ``name``; for an unknown one, derived from its range's lower bound ``low``: a
+    range without negative values stays so, and whole numbers of at least 1 do too.
 
     Args:
         domains: a schedule's, which go before the usual ones.

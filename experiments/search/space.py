@@ -21,7 +21,7 @@ _NEAR = 1e-6
 
 
 class SpaceError(ValueError):
-    """A range that cannot be; the caller knows whose it is and where it stands."""
+    """An impossible range; the caller adds its name and place."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message)
@@ -139,7 +139,7 @@ class Dimension:
         return self.bounds[0] <= float(value) <= self.bounds[1]
 
     def extended(self, side: Side, domain: Domain = _ANY) -> Dimension | None:
-        """With as much again on one side, in its own scale; the other end stays.
+        """The dimension enlarged on one side by its own size, in its own scale.
 
         Of a logarithmic range as many decades again, of a linear one its width, of whole numbers
         as many. Clipped to ``domain``. ``None``: there is nothing beyond, as of choices.
@@ -168,7 +168,7 @@ class Dimension:
 
 
 def _beyond(scale: Scale, low: float, high: float, side: Side) -> float:
-    """Where an end comes to when the range is doubled towards it; perhaps not finite."""
+    """The new end when the range is doubled towards it; perhaps not finite."""
     down = side == "low"
     if scale == "integer":
         return int(low - (high - low + 1) if down else high + (high - low + 1))
@@ -179,7 +179,7 @@ def _beyond(scale: Scale, low: float, high: float, side: Side) -> float:
     else:
         ratio = (1 - low) / (1 - high)
         end = 1 - ((1 - low) * ratio if down else (1 - high) / ratio)
-    return float(f"{end:.14e}")  # without the last bits' noise: 0.9, not 0.9000000000000001
+    return float(f"{end:.14e}")  # rounded: 0.9, not 0.9000000000000001
 
 
 _LARGEST = 2**63 - 1

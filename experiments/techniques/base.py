@@ -42,7 +42,7 @@ from workloads import Batch
 Tensors = Mapping[str, Tensor]
 """Parameters of one model, or what belongs to them, by name."""
 State = dict[str, Any]
-"""Tensors of one model by name, nested as the technique likes."""
+"""Tensors of one model by name, in any nesting."""
 Arguments = Value | Mapping[str, Value]
 """As a file writes them: the first argument's value, or several by name."""
 
@@ -59,7 +59,7 @@ class Technique:
     name: ClassVar[str]
     """What loads it: a packaged name, or ``file.py:Class``."""
     order: ClassVar[int] = 500
-    """Where it stands among the techniques of a study: the hooks of smaller ones run first."""
+    """Its position among the techniques of a study: hooks of smaller numbers run first."""
     stacks: ClassVar[bool] = True
     """Whether the hooks may run on many models at once, by ``torch.func.vmap``."""
     why_not_stacked: ClassVar[str] = "its hooks are written for one model at a time"
@@ -86,7 +86,7 @@ class Technique:
         return loss
 
     def start(self, weights: Tensors) -> State:  # noqa: ARG002
-        """What the technique remembers of a model, before its first step."""
+        """The technique's state of a model, before its first step."""
         return {}
 
     def gradient(
@@ -100,7 +100,7 @@ class Technique:
 
         Args:
             weights: trained parameters.
-            state: of this technique and model; an entry that is set stays.
+            state: of this technique and model; changes of its entries are kept.
             step: updates made before this one, a scalar.
         """
         return gradients
@@ -115,7 +115,7 @@ class Technique:
 
     @property
     def label(self) -> str:
-        """What tables, figures and messages call it: of a user's file the class."""
+        """Its name in tables, figures and messages; the class of a user's file."""
         return class_name(self.name)
 
     @property
@@ -136,7 +136,7 @@ class Technique:
         return values if len(values) > 1 else next(iter(values.values()))
 
     def defines(self, hook: str) -> bool:
-        """Whether the class has a hook of its own."""
+        """Whether the class defines this hook."""
         return getattr(type(self), hook) is not getattr(Technique, hook)
 
     def with_arguments(self, values: Mapping[str, Any]) -> Technique:
@@ -196,7 +196,7 @@ class Techniques:
     """The techniques of a study, or of one of its trials, in their order."""
 
     def __init__(self, parts: Mapping[str, Technique] | None = None) -> None:
-        """``parts``: by what the experiment calls them."""
+        """``parts``: techniques by their names in the experiment."""
         named = (parts or {}).items()
         self.parts = dict(sorted(named, key=lambda item: (item[1].order, item[0])))
         self.tuned: dict[str, dict[str, Value]] = {}
@@ -270,7 +270,7 @@ class Techniques:
         return techniques
 
     def unstackable(self, metaparameters: Mapping[str, Value]) -> str | None:
-        """Why models that train with them cannot be stacked; ``None``: nothing here says so."""
+        """Why models that train with them cannot be stacked; ``None`` if they can."""
         for part in self:
             if not part.stacks:
                 return f"technique {part.label}: {part.why_not_stacked}"

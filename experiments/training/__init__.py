@@ -1,1 +1,1 @@
-"""How a pack of trials is trained, look by look; the engines take the steps."""
+"""How a pack of trials is trained, evaluation by evaluation; the engines take the steps."""

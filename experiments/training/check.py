@@ -1,4 +1,4 @@
-"""Does a workload keep its contract? Each finding is one line: what was tried, and the result.
+"""Checks that a workload keeps its contract. Each finding is one line: the check and its result.
 
 The comparisons train in float64, where a difference beyond rounding is an error and not noise.
 """
@@ -48,7 +48,7 @@ def check(
     device: str = "cpu",
     observer: Callable[[str], None] = lambda _: None,
 ) -> list[Finding]:
-    """Try a workload out, in some seconds.
+    """Check a workload, in a few seconds.
 
     Args:
         ref: the workload.

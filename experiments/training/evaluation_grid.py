@@ -1,7 +1,7 @@
 """The evaluation grid: the steps at which a trial is measured.
 
-A geometric grid, since a fixed interval is most of the answer at large batches. Its ratio is part
-of a result's definition: finer evaluations find earlier lucky crossings.
+The grid is geometric, since a fixed interval would be a large part of the steps at large batches.
+Its ratio is part of a result's definition: finer evaluations find earlier chance hits.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def count(ratio: float, budget_steps: int) -> float:
     """About how many evaluations there are, without making the grid: for a ratio next to 1 it has
     nearly as many as steps."""
     single = min(1 / (ratio - 1), budget_steps)
-    """Steps that the ratio takes one by one."""
+    """Up to this step the ratio advances by single steps."""
     return single + math.log(budget_steps / single) / math.log(ratio)
 
 

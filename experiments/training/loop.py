@@ -4,7 +4,7 @@ How a trial is trained is read in four files, in this order:
 
 1. ``experiments/training/study_context.py``: the workload, its data, a freshly initialized model;
 2. ``experiments/engines/module_run.py``: how one model takes its steps and is evaluated;
-3. ``experiments/training/stopping.py``: where a trial stands, and when it stops;
+3. ``experiments/training/stopping.py``: the progress of a trial, and when it stops;
 4. ``experiments/training/loop.py``: this file.
 
 Everything else watches the loop as an ``Observer``, or drives it from outside
@@ -36,10 +36,11 @@ Event = Measurement | Outcome
 
 
 class Observer:
-    """What else happens to trials when they are evaluated. The loop knows no observer by name."""
+    """Acts on trials when they are evaluated. The loop does not know its observers."""
 
     def takes(self, trial: str) -> bool:  # noqa: ARG002 - a hook
-        """Whether a trial is this observer's for now: not measured, and under no stopping rule."""
+        """Whether this observer has taken over a trial: then it is not measured, and no rule stops
+        it."""
         return False
 
     def evaluated(self, evaluations: Sequence[Evaluation]) -> None:

@@ -1,7 +1,7 @@
-"""A pack in training: the training loop, and what a sweep asks of it besides.
+"""A pack in training: the training loop, and the features that a sweep needs besides.
 
 Trials join while others train, dominated trials are paused and go on elsewhere, brackets are
-refined, and the whole is saved as a snapshot and continued from one.
+refined, and the whole can be saved as a snapshot and continued from it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Training(Observer):
         """Where the pack pauses dominated trials: what ``resume`` needs of each, by id. The caller
         takes them out."""
         self.not_kept: str | None = None
-        """Why nothing that a trial needs to go on can be kept, once that is known."""
+        """Why the states of trials cannot be saved, once that is known."""
         if saved:
             self._restore(saved)
 
@@ -152,7 +152,7 @@ class Training(Observer):
     def snapshot(self) -> bytes | None:
         """All that is needed to continue exactly; valid between what ``run`` yields.
 
-        ``None`` where it cannot be kept: ``not_kept`` says why.
+        ``None`` if it cannot be saved: ``not_kept`` says why.
         """
         clock = self._loop.clock
         return self._encoded(

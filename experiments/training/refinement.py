@@ -34,23 +34,23 @@ class BracketRefinement:
     miss: int
     """The last finer evaluation that missed."""
     outcome: Outcome | None
-    """How the trial ended at its hit, where it stops there."""
+    """The outcome at its hit, if the trial stops there."""
     state: Any
-    """What the engine copied of it at the hit, where it goes on from there."""
+    """The engine's copy of it at the hit, if it continues from there."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RefinementState:
-    """What refinement keeps of the trials of a pack, by id."""
+    """The state of refinement for the trials of a pack, by id."""
 
     misses: dict[str, Any]
-    """What the engine copied of a trial at its last miss, where its bracket may be refined."""
+    """The engine's copy of a trial at its last miss, if its bracket may be refined."""
     brackets: dict[str, BracketRefinement]
     refined: dict[str, tuple[int, int]]
     """Steps to target and last miss on the finer grid."""
 
     def to_plain(self) -> dict[str, Any]:
-        """What ``encode`` takes, on the CPU."""
+        """The value for ``encode``, on the CPU."""
         plain = to_fields(self)
         plain["brackets"] = {
             trial: {**to_fields(b), "outcome": b.outcome and to_fields(b.outcome)}
@@ -110,7 +110,7 @@ class Refinement(Observer):
         self.copy_misses(misses)
 
     def copy_misses(self, progress: dict[int, TrialProgress]) -> None:
-        """Copy what the engine has of trials that have just missed, if their bracket may matter.
+        """Copy the engine's state of trials that have just missed, if their bracket may matter.
 
         Args:
             progress: of the rows of the engine that train on.

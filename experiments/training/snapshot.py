@@ -15,7 +15,7 @@ from experiments.training.refinement import RefinementState
 from experiments.training.stopping import TrialProgress
 
 LARGEST_BYTES = 32 * 2**20
-"""Of one paused trial. Half of a study's trials may be paused at once."""
+"""Largest bytes of one paused trial. Half of a study's trials may be paused at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,15 +24,15 @@ class Snapshot:
 
     engine: Literal["module", "stacked"]
     state: dict[str, Any]
-    """The engine's, of the trials in ``progress``."""
+    """The engine's state of the trials in ``progress``."""
     progress: dict[str, TrialProgress]
-    """Of the trials still training, in the engine's order."""
+    """Progress of the trials still training, in the engine's order."""
     refinement: RefinementState
     hits: list[int]
     """Steps to target of the pack's own trials."""
     least: int
     seconds: tuple[float, float, float]
-    """Of training, of evaluation, and all."""
+    """Seconds of training, of evaluation, and in all."""
 
     def encode(self) -> bytes:
         """
@@ -70,7 +70,7 @@ class PausedTrial:
 
     progress: TrialProgress
     state: Any
-    """What its engine copied of it; no other kind can restore that."""
+    """Its engine's copy of it; no other kind of engine can restore it."""
 
     def encode(self) -> bytes | None:
         """``None`` if the bytes are too many.
@@ -96,7 +96,7 @@ class PausedTrial:
 
 @contextmanager
 def fitting() -> Iterator[None]:
-    """What an engine raises of a state of another form than its own.
+    """Turn an engine's error about a state of another form into ours.
 
     Raises:
         MalformedError: in its place.

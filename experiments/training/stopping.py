@@ -29,19 +29,19 @@ _MINIMA = ("search", "extension")
 
 @dataclass(kw_only=True)
 class TrialProgress:
-    """Where a trial stands on its evaluation grid."""
+    """The progress of a trial on its evaluation grid."""
 
     next: int
     """The step of its next evaluation."""
     last: int = 0
-    """The step of its last one."""
+    """The step of its last evaluation."""
     hit: tuple[int, int] | None = None
     """Steps to target, and the last miss before."""
 
 
 @dataclass(kw_only=True)
 class Evaluation:
-    """What one evaluation says of a trial."""
+    """The result of one evaluation of a trial."""
 
     row: int
     """The trial's position in the engine."""
@@ -59,17 +59,17 @@ class Evaluation:
 
 
 class StudyHits:
-    """Steps to target of a study's trials, as far as this pack knows them."""
+    """Steps to target of a study's trials that this pack knows."""
 
     def __init__(self, of_others: Sequence[int], study: Study) -> None:
-        """``of_others``: those of the trials that other packs have finished."""
+        """``of_others``: steps to target of trials that other packs have finished."""
         self.steps = sorted(of_others)
         self.least = self.steps[0] if self.steps else study.budget_steps
         """No later hit is among the study's smallest; the budget before the first one."""
         self.of_pack: list[int] = []
 
     def add(self, steps: int) -> None:
-        """Another pack's trial has reached the target."""
+        """Take in that another pack's trial has reached the target."""
         insort(self.steps, steps)
         self.least = min(self.least, steps)
 
@@ -80,7 +80,7 @@ class StudyHits:
         self.least = min(self.least, least)
 
     def add_of_pack(self, trial: Trial, steps: int) -> None:
-        """A trial of this pack has reached the target; minima leave out those of other roles."""
+        """Take in that a trial of this pack has reached the target; other roles are not counted."""
         if trial.role in _MINIMA:
             self.of_pack.append(steps)
             self.add(steps)
@@ -90,7 +90,7 @@ class StoppingRule(Protocol):
     """One rule. The hits of all trials evaluated at the same time are known by then."""
 
     def reason(self, evaluation: Evaluation) -> StopReason | None:
-        """Why the trial stops here, ``None``: it goes on."""
+        """Why the trial stops here; ``None`` if it continues."""
 
 
 @dataclass(frozen=True)

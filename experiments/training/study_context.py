@@ -1,4 +1,4 @@
-"""What every engine needs to train a study here: workload, splits, device, layout."""
+"""The context in which an engine trains a study: workload, splits, device, layout."""
 
 from __future__ import annotations
 

@@ -20,20 +20,20 @@ MARK = "batchscale-export.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Exported:
-    """What an export has done, or has done so far."""
+    """The result of an export, or its progress."""
 
     output: str
     trials: int
-    """Written, or there already."""
+    """Trials written, or present already."""
     of: int
-    """Trials there are to write."""
+    """Trials to write."""
     measurements: int
     changed: int
-    """Trials that were not there in this very form."""
+    """Trials that are new or were different."""
     next: str = ""
-    """The command that reads what was written."""
+    """The command that reads the written files."""
     notes: Sequence[str] = ()
-    """What the user should know of it."""
+    """Notes for the user."""
 
 
 Progress = Callable[[Exported], None]
@@ -42,10 +42,10 @@ Progress = Callable[[Exported], None]
 class OutputFolder:
     """A new or empty folder, or one that an export of this kind has made before.
 
-    A file in it marks it as an export's; a folder that holds anything else is never written.
+    A file in it marks it as an export; a folder that holds anything else is never written.
 
     Raises:
-        ResultsError: it is a file, a URI, or holds what no export of this kind has written.
+        ResultsError: it is a file, a URI, or holds files that no export of this kind has written.
     """
 
     def __init__(self, path: str | Path, kind: str) -> None:
@@ -68,7 +68,7 @@ class OutputFolder:
             )
 
     def mark(self, content: dict[str, Any]) -> None:
-        """Mark the folder as an export's, with what the next export has to know of this one."""
+        """Mark the folder as an export, with the data that the next export needs."""
         self.content = {"export": self._kind, **content}
         text = json.dumps(self.content, indent=1, sort_keys=True) + "\n"
         with writing(self.path):

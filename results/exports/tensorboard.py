@@ -27,7 +27,7 @@ from results.targets.trajectories import segments, trajectories
 _READ = ("step", "train_seconds", *METRIC_COLUMNS, "metrics")
 _ROWS = 2_000
 _MANY = 1_000
-"""Runs from which TensorBoard takes minutes to load."""
+"""Number of runs from which TensorBoard takes minutes to load."""
 STEPS = "steps_to_target"
 
 
@@ -40,8 +40,8 @@ def export_tensorboard(
     step, where there is one. A run's wall time ends when its row was written; its evaluations come
     before by their train_seconds (a pack's, in a pack).
 
-    Runs that are in the folder already stay, whatever they are of; those of ``results`` are written
-    again where they differ.
+    All runs that are in the folder already stay; those of ``results`` are written again if they
+    differ.
 
     Raises:
         ResultsError: no measurements, a folder that is not an export's, or the disk cannot be
@@ -61,7 +61,7 @@ class _Export:
     progress: Progress | None
     done: Exported = field(init=False)
     tags: dict[str, None] = field(init=False)
-    """Of scalars, as a set that keeps its order."""
+    """Tags of scalars, as a set that keeps its order."""
     kinds: dict[str, str] = field(init=False)
     """The kind of value that each name of the HPARAMS tab has."""
 
@@ -100,7 +100,7 @@ class _Export:
         self.folder.mark({"names": self.kinds, "tags": list(self.tags)})
 
     def _kinds(self) -> dict[str, str]:
-        """The kind of value of each name, those of earlier exports among them."""
+        """The kind of value of each name, including those of earlier exports."""
         kinds: dict[str, str] = dict(self.folder.content.get("names", {}))
         for batch in self.rows.to_batches(_ROWS):
             for row in batch.to_pylist():

@@ -1,4 +1,4 @@
-"""Data from elsewhere, imported into a results folder: one file for each kind.
+"""Data from other sources, imported into a results folder: one file for each kind.
 
 An importer is ``import_NAME(path, results, **options) -> Imported`` (``results.extensions``). It
 reads and checks everything, then writes with ``commit_import``: all of it or nothing, never twice.
@@ -32,7 +32,7 @@ _OTHER_NAME = "import under another name: --name NAME"
 
 @dataclass
 class Imported:
-    """What an import has done so far."""
+    """The progress or result of an import."""
 
     experiment: str
     results: str
@@ -40,16 +40,16 @@ class Imported:
     added: int = 0
     """Trials that this import wrote."""
     recorded: int = 0
-    """Trials that were there before."""
+    """Trials that an earlier import wrote."""
     measurements: int = 0
     refused: list[tuple[str, str]] = field(default_factory=list)
-    """Name and reason of what cannot be imported, where an import goes on without it."""
+    """Name and reason of each part that was left out because it cannot be imported."""
     ignored: list[str] = field(default_factory=list)
     """Files and folders that do not belong to the data."""
 
     @property
     def trials(self) -> int:
-        """All that are there now."""
+        """All trials of the import that are recorded now."""
         return self.added + self.recorded
 
     @property
@@ -67,7 +67,8 @@ def commit_import(
     trials: Rows,
     measurements: Rows = (),
 ) -> Imported:
-    """Write one import as ``experiment``; the same again (by the sources' checksums) is a no-op.
+    """Write one import as ``experiment``; a second import of the same data (by the sources'
+    checksums) changes nothing.
 
     An import of the same experiment with other rows replaces the earlier one. A crash at any moment
     leaves the trials of the one or of the other.
@@ -91,8 +92,8 @@ def commit_import(
         done.recorded = len(trials)
         return done
     file = f"{experiment}/{stamp['time']:%Y%m%dT%H%M%S%f}-{stamp['run']}.parquet"
-    # The checksum says what the trials are of: it is written after them where there are others, and
-    # before them where there are none, since trials without a source are those of a sweep.
+    # The checksum identifies the data of the trials: it is written after them if there are earlier
+    # trials, and else before them, since trials without a source belong to a sweep.
     order = ["sources", "studies", "measurements", "trials"]
     for name in order[1:] + order[:1] if replacing else order:
         if tables[name].num_rows:
@@ -107,7 +108,7 @@ def commit_import(
 
 
 def _is_recorded(location: Location, experiment: str, sources: Rows, trials: Rows) -> bool:
-    """Whether these very rows are in the results folder.
+    """Whether exactly these rows are in the results folder.
 
     Raises:
         ResultsError: the rows there were not imported, or from another place.
@@ -116,7 +117,7 @@ def _is_recorded(location: Location, experiment: str, sources: Rows, trials: Row
     last = latest(recorded, KEYS["sources"]).to_pylist()
     if not last:
         raise ResultsError(
-            f"experiment {experiment!r} of {location.root} was not imported, and stays as it is",
+            f"experiment {experiment!r} of {location.root} was not imported, and is left unchanged",
             hint=_OTHER_NAME,
         )
     ids = dataset(location, "trials", [experiment]).to_table(columns=["trial"])["trial"]
@@ -126,7 +127,7 @@ def _is_recorded(location: Location, experiment: str, sources: Rows, trials: Row
     if _facts(last, "address") != _facts(sources, "address"):
         raise ResultsError(
             f"experiment {experiment!r} of {location.root} was imported from "
-            f"{last[0]['address']}, and stays as it is",
+            f"{last[0]['address']}, and is left unchanged",
             hint=_OTHER_NAME,
         )
     return False

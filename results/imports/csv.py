@@ -53,12 +53,12 @@ def import_csv(
     for column in _RESERVED:
         if file.has(column):
             raise ResultsError(
-                f"{path} has a column {column!r}, which an import names itself",
+                f"{path} has a column {column!r}, a name that the import uses itself",
                 hint=f"give it another name: --map {column}_there={column}",
             )
     memory = read_table(file)
     rows = {name: memory.table(name).to_pylist() for name in ("studies", "trials", "measurements")}
-    # Each row of the file, by the name of a point that it makes.
+    # Each row of the file by the name of its point.
     published = {
         place.replace(" ", "-"): {name: cells[at] for name, cells in original.columns.items()}
         for at, place in enumerate(original.places)
@@ -93,7 +93,7 @@ def _experiment(name: str) -> str:
 
 
 def _checksum(path: Path, columns: Mapping[str, str]) -> str:
-    """Of the bytes, and of how they were read."""
+    """The checksum of the bytes and of the options with which they were read."""
     digest = hashlib.sha256(path.read_bytes())
     for pair in sorted(columns.items()):
         digest.update("=".join(pair).encode())

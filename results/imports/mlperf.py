@@ -25,10 +25,10 @@ _FOLDER = re.compile(r"(?:training_|hpc_)?(\d+(?:\.\d+)+)")
 _PLACES = ("mlperf_logging/rcp_checker", "rcp_checker", ".")
 _RENAMED = {"gnn": "rgat", "sd": "stable_diffusion", "ssd": "retinanet"}
 _SSD = (2, 0)
-"""Until then ssd was another model, on another data set."""
+"""Before this version, ssd was another model on another data set."""
 
 _EPOCHS = 10_000
-"""More than any benchmark takes, and less than one counts in samples."""
+"""More epochs than any benchmark takes, and fewer samples than any benchmark counts."""
 
 Version = tuple[int, ...]
 
@@ -94,7 +94,8 @@ def _units(given: Mapping[str, str]) -> dict[str, Unit]:
     for benchmark, text in given.items():
         if text not in UNITS:
             raise ResultsError(
-                f"--map {benchmark}={text}: {text!r} is no unit", hint=f"one of {', '.join(UNITS)}"
+                f"--map {benchmark}={text}: {text!r} is not a unit",
+                hint=f"one of {', '.join(UNITS)}",
             )
         units[benchmark] = next(unit for unit in UNITS if unit == text)
     return units
@@ -167,7 +168,7 @@ def _points(
     units: Mapping[str, Unit],
     wrong: list[str],
 ) -> Iterator[Point]:
-    """The points of a benchmark; ``wrong`` gets a line for each entry that is none."""
+    """The points of a benchmark; ``wrong`` gets a line for each entry that is not valid."""
     for key, entry in entries.items():
         samples = "samples to converge" in entry
         values = entry.get("samples to converge" if samples else "Epochs to converge")

@@ -6,8 +6,8 @@ Their steps to a target are not recorded: ``with_target`` computes them from the
 paper rests, and 1 for those after it.
 
 Each workload is an experiment, so that reading one opens no file of another. The trials of a commit
-are a few hundred, and each commit is whole: killed at any moment, the same call does the rest. The
-name of a trial's folder identifies it.
+are a few hundred, and each commit is whole: after a kill at any moment, the same call continues the
+import. The name of a trial's folder identifies it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from results.storage.location import Location
 from results.store import Store
 
 _BYTES = 24 << 20
-"""Of measurements.csv files in one commit, about 350,000 rows."""
+"""Bytes of measurements.csv files in one commit, about 350,000 rows."""
 _TRIALS = 4096
 
 
@@ -52,9 +52,9 @@ def import_shallue(
     results: str | Path | Location,
     progress: Callable[[Imported], None] | None = None,
 ) -> Imported:
-    """Import the release unpacked in ``path``, without what ``results`` holds of it already.
+    """Import the release unpacked in ``path``, except the trials that ``results`` holds already.
 
-    ``progress`` is called after each commit with what has been done so far. Memory is bounded by
+    ``progress`` is called after each commit with the progress so far. Memory is bounded by
     the commit, not by the release.
 
     Raises:
@@ -116,7 +116,7 @@ def _claimed(store: Store) -> Iterator[Claim]:
     if claim is None:
         raise ResultsError(
             f"another import of {facts.SOURCE} into {store.root} is under way",
-            hint="wait for its end; one that died is forgotten after two minutes",
+            hint="wait until it has ended; one that died is ignored after two minutes",
         )
     try:
         yield claim
@@ -244,7 +244,7 @@ def search_space(study: StudyFolder) -> dict[str, Any]:
 
 
 def trial_row(study: StudyFolder, trial: TrialFolder) -> dict[str, Any]:
-    """What the row of ``trials`` has beside the study's columns.
+    """The columns of a row of ``trials`` besides those of its study.
 
     Raises:
         ValueError: a metaparameter that its column cannot hold.

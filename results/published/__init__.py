@@ -1,5 +1,5 @@
-"""The packaged data: everybody's published curves, in the tables of every other results folder.
+"""The packaged data: published curves of other authors, in the tables of a results folder.
 
-``published`` names it wherever a SOURCE is asked for. ``python -m validation.package_published``
+``published`` names it in the place of any SOURCE. ``python -m validation.package_published``
 makes it again from the numbers as they were read (docs/published.md).
 """

@@ -1,1 +1,1 @@
-"""What a running sweep keeps beside the dataset: claims, checkpoints, processes."""
+"""Files of a running sweep beside the dataset: claims, checkpoints, processes."""

@@ -1,6 +1,6 @@
 """Snapshots of packs that are being trained, and paused trials.
 
-Bytes in, the same bytes out, replaced atomically. Files of other names than ours are passed over.
+Bytes in, the same bytes out, replaced atomically. Files with other names than ours are ignored.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ class Checkpoints:
         return [name for name in self._names(_SUFFIX) if is_plain(name)]
 
     def delete(self, pack: str) -> None:
-        """Forget the pack's snapshot, if there is one."""
+        """Delete the pack's snapshot, if there is one."""
         self.location.delete(_name(pack))
 
     def keep_paused(self, study: str, trial: str, data: bytes) -> None:
-        """Keep what a trial needs to go on."""
+        """Keep the state of a paused trial."""
         self.location.write(_paused(study, trial), data)
 
     def paused(self, study: str, trial: str) -> bytes | None:
-        """What a trial needs to go on, ``None`` if it is not paused."""
+        """The state of a paused trial; ``None`` if it is not paused."""
         return self.location.read(_paused(study, trial))
 
     def drop(self, study: str, trials: Iterable[str]) -> None:
-        """Forget those trials of a study."""
+        """Delete the states of those trials of a study."""
         for trial in trials:
             self.location.delete(_paused(study, trial))
 
     def drop_all(self, studies: Iterable[str]) -> None:
-        """Forget all trials of those studies that are paused."""
+        """Delete the states of all paused trials of those studies."""
         chosen = set(studies)
         for name in self._names(_PAUSED):
             study, _, trial = name.partition(_BETWEEN)
@@ -65,7 +65,7 @@ class Checkpoints:
                 self.location.delete(_paused(study, trial))
 
     def _names(self, suffix: str) -> Iterator[str]:
-        """What precedes ``suffix`` in the names of the folder's own files."""
+        """The parts before ``suffix`` in the names of the folder's files."""
         for file in self.location.files(FOLDER, suffix):
             yield file.name[len(FOLDER) + 1 : -len(suffix)]
 

@@ -1,7 +1,8 @@
-"""What a claim's file holds, read strictly: whoever can write into the folder may have written it.
+"""The content of a claim's file, read strictly: anybody who can write into the folder may have
+written it.
 
 What is not a claim (other types, a missing key, a number out of range, a file that is huge or
-nested deeply) reads as none.
+nested deeply) counts as no claim.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat, 
 from results.storage.names import is_plain
 
 LARGEST_BYTES = 16 * 2**20
-"""Of a claim's file. A trial takes about a hundred."""
+"""Largest bytes of a claim's file. A trial takes about a hundred."""
 
 _LONGEST = 500
 
@@ -26,9 +27,9 @@ def _printable(text: str) -> str:
 
 
 Line = Annotated[str, Field(max_length=_LONGEST), AfterValidator(_printable)]
-"""Text that a terminal may be shown."""
+"""Text that is safe on a terminal."""
 Count = Annotated[int, Field(ge=0, lt=2**63)]
-# A metric that is not finite is none: no number to compare with, and none that JSON has.
+# A metric that is not finite is dropped: it cannot be compared, and JSON does not have it.
 Metric = Annotated[
     float | None,
     AfterValidator(lambda value: value if value is None or math.isfinite(value) else None),
@@ -66,7 +67,7 @@ class _Claim(_Strict):
 
 
 def parse(pack: str, data: bytes) -> dict[str, Any] | None:
-    """The content of the claim file of ``pack``; ``None`` for what is no claim of that pack.
+    """The content of the claim file of ``pack``; ``None`` if it is not a claim of that pack.
 
     The keys are those of ``results.run_state.claims.Claims.all``.
     """

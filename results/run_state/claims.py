@@ -5,9 +5,9 @@ While a pack runs, its worker keeps ``claims/<pack>.json``, created exclusively 
 minutes, or at once when its worker ran on this machine and has ended. A worker that takes a free
 claim replaces the file; the former owner detects that (``held``) and does not commit.
 
-The owner renews through its open file. After a replacement that is a file which nobody reads, so a
-suspended owner can never overwrite the claim of its successor. Taking and releasing happen under
-one lock of the folder, which the system releases if its holder dies.
+The owner renews through its open file. After a replacement nobody reads that file, so a suspended
+owner can never overwrite the claim of its successor. Taking and releasing happen under one lock of
+the folder, which the system releases if its holder dies.
 
 Object stores have no exclusive creation: there a claim always succeeds and only informs ``status``.
 Only one driver at a time may write there.
@@ -142,11 +142,11 @@ class Claims:
     ) -> Claim | None:
         """Claim a pack, or ``None`` if it or any of its trials is claimed by a live worker.
 
-        ``processes`` (``processes.identify``) are what else runs for it: the driver, the
-        workers of a group. ``info`` is what ``status`` is to show (experiment, study, engine).
+        ``processes`` (``processes.identify``) are other processes that run for it: the driver, the
+        workers of a group. ``info`` is for ``status`` (experiment, study, engine).
 
         Raises:
-            ResultsError: a pack whose name cannot be a file's, or a disk that cannot be written.
+            ResultsError: the pack cannot name a file, or the disk cannot be written.
         """
         if not is_plain(pack):
             raise ResultsError(f"pack {pack!r} cannot name a file", hint=RULE)
@@ -178,17 +178,17 @@ class Claims:
 
     def all(self) -> list[dict[str, Any]]:
         """Every claim: pack, trials, holder, processes, info, progress, time (seconds since the
-        epoch of the last renewal), silent (seconds since then) and free (whether it is up for
-        taking). A file that is no claim (``results.run_state.claim_files``) is passed over."""
+        epoch of the last renewal), silent (seconds since then) and free (whether it can be taken).
+        A file that is not a claim (``results.run_state.claim_files``) is ignored."""
         claims = []
         now = self.now()
         for file in self.location.files(FOLDER, ".json"):
             content = self._read(file)
             if content is None:
                 continue
-            # An object store may not tell when a file was written.
+            # An object store may not report when a file was written.
             renewed = file.modified if self.location.local else content["time"]
-            # A file that is dated ahead of its own disk's clock is as dead as one that is behind.
+            # A file dated ahead of its disk's clock is as dead as an old one.
             silent = abs(now - renewed) if self.location.local else max(0.0, now - renewed)
             ended = alive(content["holder"]) is False
             claims.append({**content, "silent": silent, "free": ended or silent > SILENT_SECONDS})

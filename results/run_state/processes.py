@@ -1,14 +1,14 @@
-"""The identity of a process, so that it is not confused with another that got its number.
+"""The identity of a process, so that it is not confused with another with the same number.
 
 A process is identified by its machine, its number and its start time. The machine is a running
 kernel and a process namespace: two containers of one host do not see each other's processes. Where
 the system does not report it (no ``/proc``), the start time is unknown and only a missing number
 proves that the process has ended.
 
-A claim may have been written by anybody, so what it says of a process is no reason to end that
-process. The process itself has to prove it: a program whose child processes may outlive it puts its
-identity into their environment (``leaving_mark``), and a process is ended (``end``) only if it
-carries the mark of a process that has ended. No other user can set or read that mark.
+Anybody may have written a claim, so a process is not ended because a claim names it. The process
+itself has to prove it: a program whose child processes may outlive it puts its identity into their
+environment (``leaving_mark``), and a process is ended (``end``) only if it carries the mark of a
+process that has ended. No other user can set or read that mark.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ from contextlib import contextmanager
 from typing import Any
 
 Process = dict[str, Any]
-"""``{"machine": str, "pid": int, "start": int | None}``: what is written down, as JSON."""
+"""``{"machine": str, "pid": int, "start": int | None}``: the identity as JSON."""
 
 MARK = "BATCHSCALE_STARTED_BY"
-"""The variable of the environment that says by whom a process was started."""
+"""The environment variable that identifies the process which started another."""
 
 _STAT = "/proc/{}/stat"
 _ENVIRONMENT = "/proc/{}/environ"
 _STARTING = 1.0
 """Seconds that a program may take to start; usually it is a few milliseconds."""
 _KEEP_ENVIRONMENT = "SPT_NOENV"
-"""Has Ray's processes write their titles over their command line alone, not over what follows."""
+"""Makes Ray's processes write their titles over their command line only, not over the
+environment."""
 
 
 @functools.cache
@@ -55,7 +56,7 @@ def identify(pid: int | None = None) -> Process:
 
 
 def alive(process: Mapping[str, Any]) -> bool | None:
-    """Whether it still runs; ``None`` if that cannot be told from here (another machine)."""
+    """Whether it still runs; ``None`` if that is not known here (another machine)."""
     if process.get("machine") != machine():
         return None
     pid, start = int(process["pid"]), process.get("start")
@@ -73,7 +74,7 @@ def alive(process: Mapping[str, Any]) -> bool | None:
 
 @contextmanager
 def leaving_mark() -> Iterator[None]:
-    """What is started meanwhile, and by that, carries this process's identity."""
+    """Processes that are started inside, and their children, carry this process's identity."""
     mark = _mark(identify())
     given = {} if mark is None else {MARK: mark, _KEEP_ENVIRONMENT: "1"}
     before = {name: os.environ.get(name) for name in given}
@@ -92,14 +93,14 @@ def end(process: Mapping[str, Any], *, starter: Mapping[str, Any], grace: float 
     """End a process that ``starter`` has left: SIGTERM, then SIGKILL after ``grace`` seconds.
 
     It is one if it runs on this machine, with the start time that is given, and carries the mark of
-    ``starter``, which is gone. Anything else is left alone: where any of this cannot be seen (no
-    ``/proc``, another user's process), and this process.
+    ``starter``, which is gone. Any other process is left alone: this process, and those of which
+    this is not known (no ``/proc``, another user's process).
 
     Returns whether the process has ended.
     """
     signalled = False
     for number, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, 2.0)):
-        # One that is about to end has given up its environment already: it is waited for.
+        # A process that is about to end has no environment any more: wait for it.
         signalled |= _is_left(process, starter) and _send(process, number)
         until = time.monotonic() + patience
         while signalled and alive(process) and time.monotonic() < until:
@@ -120,7 +121,7 @@ def _environment(process: Mapping[str, Any]) -> bytes:
     """The environment of a process that runs, as the system shows it; empty where it does not.
 
     It is empty too for a moment while a program starts (Linux lists it only once the program is
-    loaded), and for good once it ends: such a process is asked again for ``_STARTING`` seconds.
+    loaded), and for good once it ends: such a process is read again for ``_STARTING`` seconds.
     """
     until = time.monotonic() + _STARTING
     while True:

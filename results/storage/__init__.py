@@ -1,1 +1,2 @@
-"""Where results lie: local folders and object stores, names of files, and how a file is written."""
+"""Storage of results: local folders and object stores, names of files, and how a file is
+written."""

@@ -1,8 +1,8 @@
 """Compaction: merge an experiment's small files, and drop the rows that later ones supersede.
 
-After it, a reader that knows nothing of batchscale counts every trial once. It is safe beside
-readers, beside commits here and on other machines, and wherever it is interrupted: at every moment
-every live row is in a file that readers take up. The order of the steps guarantees that.
+After it, other programs count every trial once too. It is safe during reads, during commits here
+and on other machines, and if it is interrupted: at every moment every live row is in a file that
+readers use. The order of the steps guarantees that.
 
 1. One process at a time compacts an experiment: it holds a claim, and checks it before and after
    every file that it writes. A process that was suspended and lost the claim deletes what it has
@@ -10,11 +10,11 @@ every live row is in a file that readers take up. The order of the steps guarant
 2. An interrupted earlier compaction is completed: files that a merged one replaces are deleted. A
    merged file is not merged again before that: it alone says that they are replaced.
 3. The measurements' files are listed before the trials of all experiments are read, so that those
-   of a trial committed meanwhile are never taken for orphans. What is superseded is decided here,
-   once, for all that follows; a row that is superseded later stays until the next compaction.
+   of a trial committed meanwhile are never taken for orphans. Which rows are superseded is decided
+   here, once, for all later steps; a row that is superseded later stays until the next compaction.
 4. Measurements come first. Every reader takes the measurements of live trials alone, by their
-   commit, and so misses nothing that is dropped. The row that says that they are superseded is
-   dropped after them: after a crash in between, the next compaction finds them by it.
+   commit, and so misses no dropped row. The row that supersedes them is dropped after them: after a
+   crash in between, the next compaction finds them by it.
 5. Then the superseded rows of trials, studies and sources.
 
 A merged file is written whole under a new name, with the names of those that it replaces, and then
@@ -48,9 +48,9 @@ from results.storage.names import is_file_name, is_plain
 from results.storage.rows import KEPT, Live, grouped, superseded
 
 ORPHAN_SECONDS = 600.0
-"""Measurements without trials that are older belong to no commit that is under way."""
+"""Seconds after which measurements without trials belong to no commit under way."""
 _LARGE = 500_000
-"""Rows from which a file is left as it is, unless some of them are superseded."""
+"""Rows from which a file is not merged, unless some of them are superseded."""
 _MOST = 1_000_000
 """Rows, about, after which a merged file is closed and the next one begun."""
 
@@ -64,7 +64,7 @@ def compact(location: Location, experiment: str | None = None) -> None:
 
     Raises:
         ResultsError: a broken or foreign file among them (nothing is changed), or a disk that
-            refuses.
+            cannot be written.
     """
     paths = [file.name.split("/") for table in SCHEMAS for file in location.files(table)]
     names = {path[1] for path in paths if len(path) == 3}
@@ -113,7 +113,7 @@ class _Rows:
     table: pa.Table
     """Their keys: columns of ``KEPT``, time and, of trials, run."""
     dead: Mapping[str, NDArray[np.bool_]]
-    """The superseded rows of each file that has some, (n,)."""
+    """The superseded rows of each file that has any, (n,)."""
     live: NDArray[np.bool_]
     """Of ``table``, (n,)."""
 
@@ -175,7 +175,7 @@ def _without_trials(location: Location, name: str, modified: float | None) -> No
     """Delete measurements without trials once no commit can be under way that writes them."""
     claims = Claims(location)
     if not modified or claims.now() - modified <= ORPHAN_SECONDS:
-        return  # not every object store tells when a file was written
+        return  # not every object store reports when a file was written
     with claims.locked():
         if not location.exists(f"trials/{name.partition('/')[2]}"):
             location.delete(name)
@@ -236,7 +236,8 @@ def _beside(name: str) -> bool:
 
 
 def _finish(location: Location, folder: str, files: Files) -> None:
-    """Delete what an interrupted compaction or write left: replaced and old temporary files."""
+    """Delete files that an interrupted compaction or write left: replaced and old temporary
+    files."""
     for name in sorted(replaced(files) & files.keys()):
         location.delete(name)
     now = Claims(location).now()

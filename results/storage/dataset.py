@@ -1,6 +1,6 @@
 """The Parquet files of a table as one pyarrow dataset, each file checked by its footer.
 
-A compacted file names the files whose rows it took over (``REPLACES_KEY``): while both stand, as
+A compacted file names the files whose rows it took over (``REPLACES_KEY``): while both exist, as
 after a crash in the middle of a compaction, the replaced ones are not read.
 """
 
@@ -25,7 +25,7 @@ from results.storage.names import is_file_name
 _ATTEMPTS = 5
 _LISTINGS = 10
 _ROW_GROUP = 131_072
-MOVE_AWAY = "move it out of the results folder; no other file is concerned and none was changed"
+MOVE_AWAY = "move it out of the results folder; no other file is affected and none was changed"
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ def dataset(
 
     Raises:
         ResultsError: a file is half-written, foreign, or of a newer schema: it is named.
-        FileNotFoundError: a file went away since it was listed (``retrying`` lists again).
+        FileNotFoundError: a file was removed since it was listed (``retrying`` lists again).
     """
     folders = [None] if experiments is None else sorted(set(experiments))
     files = [file for folder in folders for file in fragments(location, table, folder).items()]
@@ -111,17 +111,17 @@ def names(location: Location, folder: str, *, but: Collection[str] = ()) -> list
 
 
 def replaced(files: Mapping[str, ds.ParquetFileFragment]) -> set[str]:
-    """The files whose rows stand in a compacted file among ``files``."""
+    """The files whose rows are in a compacted file among ``files``."""
     return {other for name, fragment in files.items() for other in replaces(name, fragment)}
 
 
 def replaces(name: str, fragment: ds.ParquetFileFragment) -> frozenset[str]:
-    """The files that one stands for; none, unless a compaction wrote it."""
+    """The files that a file replaces; none, unless a compaction wrote it."""
     return _replaces(name, fragment.physical_schema) or frozenset()
 
 
 def _replaces(name: str, schema: pa.Schema) -> frozenset[str] | None:
-    """``None`` for what is not a list of other files beside this one."""
+    """``None`` if it is not a list of other files beside this one."""
     listed = (schema.metadata or {}).get(REPLACES_KEY)
     if listed is None:
         return frozenset()
@@ -133,7 +133,7 @@ def _replaces(name: str, schema: pa.Schema) -> frozenset[str] | None:
     if not isinstance(others, list) or itself in others:
         return None
     if not all(is_file_name(other) and other.endswith(".parquet") for other in others):
-        return None  # what it replaces is deleted at the next compaction
+        return None  # the replaced files are deleted at the next compaction
     return frozenset(f"{folder}/{other}" for other in others)
 
 
@@ -149,7 +149,7 @@ def retrying(read: Callable[[], T]) -> T:
 
 @contextmanager
 def reading(what: str) -> Iterator[None]:
-    """Turn what pyarrow raises on a broken file into one line that names it."""
+    """Turn pyarrow's error about a broken file into one line that names it."""
     try:
         yield
     except FileNotFoundError:
@@ -194,7 +194,8 @@ def columns_of(table: str, columns: Iterable[str] | None) -> list[str]:
 
 
 def encode(rows: pa.Table, replaces: Sequence[str] = ()) -> bytes:
-    """A Parquet file (zstd) of rows of a full schema, standing for the files it ``replaces``.
+    """A Parquet file (zstd) of rows of a full schema, which takes the place of the files it
+    ``replaces``.
 
     A text column may be dictionary-encoded: the file is the same, and written sooner. Numbers with
     a fraction hardly repeat, and get no dictionary.

@@ -24,12 +24,12 @@ from results.storage.masking import is_address, masked, well_formed
 
 TEMPORARY = ".tmp"
 ERRORS = (OSError, pa.ArrowException, ValueError)
-"""What pyarrow and the system raise: a path with a NUL in it is a ValueError."""
+"""Errors of pyarrow and the system; a path with a NUL in it is a ValueError."""
 
 PACKAGED: dict[str, Path] = {
     name: Path(__file__).parent.parent / name for name in ("published", "own")
 }
-"""Packaged data by the name that stands for its folder wherever a SOURCE is asked for."""
+"""Packaged data by the name that can be given as a SOURCE."""
 
 from_uri = fs.FileSystem.from_uri
 
@@ -46,15 +46,15 @@ class File:
 class Location:
     """The root of a results dataset: a local folder or a URI (``s3://bucket/folder``).
 
-    A URI may hold keys. ``root``, ``display`` and every message have them masked; whoever opens the
-    dataset again, in this process or another one, is given the location itself.
+    A URI may hold keys. ``root``, ``display`` and every message have them masked; code that opens
+    the dataset again, in this process or another one, gets the location itself.
 
     Raises:
         ResultsError: a URI that pyarrow does not know.
     """
 
     root: str
-    """What it was opened from, for display: the keys of a URI are masked."""
+    """The address that it was opened from, for display: the keys of a URI are masked."""
 
     def __init__(self, root: str | Path, filesystem: fs.FileSystem | None = None) -> None:
         self._address, self._given = str(root), filesystem
@@ -71,13 +71,13 @@ class Location:
 
     @classmethod
     def of(cls, root: str | Path | Location) -> Location:
-        """The location of a folder or URI; a location is its own."""
+        """The location of a folder or URI; a location is returned unchanged."""
         return root if isinstance(root, Location) else cls(root)
 
     def __repr__(self) -> str:
         return f"Location({self.root!r})"
 
-    def __reduce__(self) -> tuple[Any, ...]:  # the file system is opened again where it arrives
+    def __reduce__(self) -> tuple[Any, ...]:  # the receiving process opens the file system again
         return type(self), (self._address, self._given)
 
     def __eq__(self, other: object) -> bool:
@@ -91,7 +91,7 @@ class Location:
         return hash(self._address)
 
     def masked(self, text: str) -> str:
-        """What somebody else says of this location, without its keys."""
+        """A text of another library about this location, without its keys."""
         return masked(text, self._address)
 
     def full(self, name: str) -> str:
@@ -106,8 +106,8 @@ class Location:
     def require(self, *, writing: bool = False) -> None:
         """Refuse a folder that is not a results folder.
 
-        A folder with files but none of our tables belongs to somebody else: it is neither read
-        nor written. For writing, a missing or empty one is made into a results folder.
+        A folder with files but none of our tables is not ours: it is neither read nor written. For
+        writing, a missing or empty one is made into a results folder.
 
         Raises:
             ResultsError: it is not one (or, for reading, is missing or empty).
@@ -143,7 +143,7 @@ class Location:
         )
 
     def empty(self) -> bool:
-        """Whether there is nothing: no such folder, or one without files and folders.
+        """Whether the folder does not exist, or is empty.
 
         Raises:
             ResultsError: it cannot be read.
@@ -194,7 +194,8 @@ class Location:
             return None
 
     def write(self, name: str, data: bytes | pa.Buffer) -> None:
-        """Write a whole file, replacing one of that name. It is there in full or not at all.
+        """Write a whole file, replacing one of that name. The file is written in full or not at
+        all.
 
         Raises:
             ResultsError: a full or read-only disk, or no permission; nothing is left behind.
@@ -207,7 +208,7 @@ class Location:
                     stream.write(data)
 
     def contains(self, name: str) -> bool:
-        """Whether a file of this name is in the folder, and not behind a link that leads out."""
+        """Whether a file of this name is in the folder, not behind a link that leads out of it."""
         if not self.local:
             return True
         root = os.path.realpath(self.path)
@@ -217,7 +218,7 @@ class Location:
     def delete(self, name: str) -> None:
         """Delete a file; one that does not exist is no error.
 
-        What is behind a link out of the folder belongs to somebody else, and stays.
+        A file behind a link out of the folder is not ours, and is kept.
         """
         if not self.contains(name):
             return
@@ -234,7 +235,7 @@ class Location:
     def _opened(self) -> tuple[fs.FileSystem, str]:
         if not well_formed(self._address):
             raise ResultsError(
-                f"cannot open {self.root}: a key in it holds a sign that a URI cannot",
+                f"cannot open {self.root}: a key in it contains a character that a URI cannot",
                 hint="write / as %2F, @ as %40 and so on; or leave the keys out of the URI, to be "
                 "read from the environment: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
             )
@@ -268,7 +269,7 @@ class Location:
         return self.masked(line_of(error))
 
     def _cause(self, error: Exception) -> Exception | None:
-        """The error itself, for a traceback that is asked for; none if it would show a key."""
+        """The error itself, for a traceback; None if it would contain a key."""
         return error if self.masked(str(error)) == str(error) else None
 
 
@@ -280,7 +281,7 @@ def _folder(path: str) -> str:
         )
     if is_address(path) and not os.path.exists(path):
         raise ResultsError(
-            f"there is no folder {masked(path)}, and a URI has two slashes",
+            f"there is no folder {masked(path)}, and a URI needs two slashes",
             hint="give a URI as text: a Path takes one of its slashes away",
         )
     return os.path.abspath(path)
@@ -288,7 +289,7 @@ def _folder(path: str) -> str:
 
 @contextmanager
 def writing(path: str | Path) -> Iterator[None]:
-    """Turn what a full or read-only disk raises into one line."""
+    """Turn the error of a full or read-only disk into one line."""
     try:
         yield
     except ERRORS as error:
@@ -343,7 +344,7 @@ def _sync(folder: str) -> None:
 
 
 def line_of(error: BaseException) -> str:
-    """What an error says, in one line."""
+    """The message of an error, in one line."""
     if isinstance(error, OSError) and error.errno is not None:
         return os.strerror(error.errno)
     return str(error).splitlines()[0] if str(error) else type(error).__name__

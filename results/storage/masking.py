@@ -1,4 +1,4 @@
-"""Secrets in addresses are masked in whatever is shown, written or logged.
+"""Secrets in addresses are masked in all displayed, written or logged text.
 
 ``s3://KEY:SECRET@bucket/folder?session_token=T`` reads ``s3://***@bucket/folder?session_token=***``.
 """
@@ -19,12 +19,12 @@ _NAMES = re.compile(
     r"key|secret|token|pass|pwd|sig|cred|auth|sas\b|ticket|session|private|login|jwt|otp|code",
     re.IGNORECASE,
 )
-"""In the names of parameters whose values may be secret."""
+"""Parts of names of parameters whose values may be secret."""
 _OPAQUE = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[\w+/%~-]{20,}=*")
-"""A value that nobody would write by hand is masked whatever its name."""
+"""Length from which any value is masked, since nobody would write it by hand."""
 _ADDRESS = re.compile(_SCHEME)
 _SHORT = 4
-"""A secret of fewer characters is masked only where it stands alone."""
+"""A secret of fewer characters is masked only as a separate word."""
 
 
 def masked(text: str, *given: str) -> str:
@@ -34,8 +34,8 @@ def masked(text: str, *given: str) -> str:
     secret.
 
     Args:
-        given: texts with addresses of which ``text`` may hold parts, as what a library says of one
-            does: its secrets are masked wherever they stand.
+        given: texts with addresses of which ``text`` may hold parts, as a library's message may:
+            their secrets are masked everywhere.
     """
     for other in given:
         if address := _ADDRESS.search(other):
@@ -74,7 +74,8 @@ def _secrets(address: str) -> list[str]:
 
 
 def _whole_user(address: str) -> str:
-    """What stands between ``://`` and the last ``@``; with blanks, which no text's address has."""
+    """The text between ``://`` and the last ``@``, also with blanks, which no address in a text
+    has."""
     scheme = _ADDRESS.match(address)
     if scheme is None or "@" not in address:
         return ""

@@ -1,8 +1,8 @@
-"""Plain names: what may stand for a file or a folder inside a results folder.
+"""Plain names: names that a file or a folder inside a results folder may have.
 
-Names also come from outside: out of claims, snapshots and the metadata of Parquet files, which
-whoever can write into the folder may have made up. One that is not plain (``../x``, ``/etc/x``)
-could lead out of it.
+Names also come from claims, snapshots and the metadata of Parquet files, which anybody who can
+write into the folder may have made up. One that is not plain (``../x``, ``/etc/x``) could lead out
+of it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, TypeGuard
 from results.errors import ResultsError
 
 RULE = "letters, digits, _ . + - and a letter or digit first"
-"""What a plain name is made of, for a hint."""
+"""The rule for plain names, for a hint."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 _LONGEST = 200

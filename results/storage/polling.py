@@ -12,7 +12,7 @@ from results.storage.location import Location
 
 
 class Polled:
-    """Some columns of a table. Files never change, so what was read of one stays true."""
+    """Some columns of a table. Files never change, so rows once read stay valid."""
 
     def __init__(
         self, location: Location, table: str, experiment: str | None, columns: Sequence[str]

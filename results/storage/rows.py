@@ -31,12 +31,12 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "trials": ("trial",),
     "sources": ("experiment", "source"),
 }
-"""What identifies a row of each table: of several with the same key, the latest counts."""
+"""The key of each table: of several rows with the same key, the latest counts."""
 KEPT: Mapping[str, tuple[str, ...]] = {
     **KEYS,
     "studies": (*KEYS["studies"], "search_id", "search_seed"),
 }
-"""Likewise for a compaction, which keeps a row for each search of a study."""
+"""The same for a compaction, which keeps a row for each search of a study."""
 
 
 def latest(table: pa.Table, keys: Sequence[str]) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Files written for the user: where, and a table by its suffix, whole or not at all."""
+"""Writing files for the user: their places, and tables by suffix, whole or not at all."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def destination(path: str | Path) -> Path:
 
 
 def without_keys(frame: pd.DataFrame) -> pd.DataFrame:
-    """The same table, keys in its addresses masked."""
+    """The table with the keys in its addresses masked."""
     masked_frame = frame.copy(deep=False)
     for place, (_, cells) in enumerate(frame.items()):  # two columns may have one name
         if cells.map(lambda cell: isinstance(cell, str) and masked(cell) != cell).any():
@@ -47,7 +47,8 @@ def save(frame: pd.DataFrame, path: str | Path) -> None:
     """Write ``frame`` as CSV, Parquet or JSON (a list of rows), replacing a file of that name.
 
     Raises:
-        ResultsError: another suffix, a folder that does not exist, or a disk that refuses.
+        ResultsError: another suffix, a folder that does not exist, or a disk that cannot be
+            written.
     """
     target = destination(path)
     suffix = target.suffix.lower()

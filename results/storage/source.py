@@ -1,4 +1,4 @@
-"""Where rows come from: a results folder or URI, or tables in memory (a user's CSV)."""
+"""The origin of rows: a results folder or URI, or tables in memory (a user's CSV)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _KEYS = ("trial", "run", "experiment", "time")
 
 
 class Source(Protocol):
-    """What the reader reads: every row, superseded and orphaned ones included."""
+    """Gives the reader every row, superseded and orphaned ones included."""
 
     def table(self, name: str) -> pa.Table:
         """All rows of a table, of the full schema."""
@@ -66,7 +66,7 @@ class Folder:
     def measurements(
         self, experiments: Collection[str] | None = None, *, coded: Sequence[str] = ()
     ) -> ds.Dataset:
-        # A folder that was given another name than its experiment: its files are among all.
+        # A folder whose name differs from its experiment: its files are among all.
         if experiments is not None and not all(
             names(self.location, f"measurements/{experiment}") for experiment in experiments
         ):

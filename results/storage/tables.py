@@ -1,4 +1,4 @@
-"""The rows of a results dataset that count: what queries, targets and exports read."""
+"""The rows of a results dataset that count, for queries, targets and exports."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What the values of a results dataset may be: a row that batchscale cannot have written is named.
+"""Legal values of a results dataset: an error names a row that batchscale cannot have written.
 
-The types of columns are the schema's and are checked with each file's footer; here is what a type
-leaves open. A null, or a NaN that stands for one, is never wrong.
+The types of columns are the schema's and are checked with each file's footer; the values are
+checked here. A null, or a NaN in its place, is always allowed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _COUNTS = {
     **dict.fromkeys(("steps_to_target", "last_miss", "refined_steps", "refined_last_miss"), 0),
     **dict.fromkeys(("train_seconds", "evaluation_seconds", "other_seconds"), 0),
 }
-"""Numbers and the least that they may be; all are finite."""
+"""Number columns and their least values; all are finite."""
 _TEXTS: Mapping[str, tuple[str, ...]] = {
     "role": ("search", "extension", "repeat", "transfer"),  # transfer: in older files alone
     "status": ("COMPLETE", "INFEASIBLE", "INCOMPLETE"),
@@ -33,11 +33,11 @@ _RANGES = ("log", "linear", "integer", "reverse_log")
 
 
 def check(table: pa.Table, where: str) -> None:
-    """Refuse rows of studies or trials whose values mean nothing.
+    """Refuse rows of studies or trials with impossible values.
 
     Args:
         table: some or all of the columns.
-        where: what the table is called by.
+        where: the name of the table in errors.
 
     Raises:
         ResultsError: it names the column and the value.

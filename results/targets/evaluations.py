@@ -22,7 +22,7 @@ from results.storage.dataset import reading
 from results.storage.tables import Tables
 
 _TEXTS_READ = 256
-"""Texts of ``metrics`` of a batch that are read for the names of metrics."""
+"""Number of texts of ``metrics`` in a batch that are read for the names of metrics."""
 
 Places = NDArray[np.int64]
 Numbers = NDArray[np.float64]
@@ -30,15 +30,15 @@ Numbers = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows of measurements in segments of one trial each, so that what holds for a trial is
-    computed once a segment, not once a row."""
+    """Rows of measurements in segments of one trial each, so that values of a trial are computed
+    once per segment, not once per row."""
 
     trial: Places
     """The trial of each segment, by its place; (k,)."""
     starts: Places
     """The row at which each segment begins, ascending from 0; (k,)."""
     step: Places
-    """Of each row, (n,)."""
+    """The step of each row, (n,)."""
     value: Numbers | None
     """The metric, NaN where there is none; (n,)."""
 
@@ -173,7 +173,7 @@ def _values(column: pa.Array, metric: str) -> Numbers:
     try:
         return _numbers(pc.struct_field(pc.extract_regex(column, pattern), [0]).cast(pa.float64()))
     except pa.ArrowInvalid:
-        pass  # a number that only JSON can read
+        pass  # a number that only the JSON parser reads
     present = column.is_valid().to_numpy(zero_copy_only=False)
     values = np.full(len(column), np.nan)
     parsed = json.loads(f"[{','.join(column.drop_null().to_pylist())}]")

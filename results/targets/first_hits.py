@@ -21,7 +21,7 @@ from results.targets.target import Target
 
 @dataclass(frozen=True)
 class FirstHits:
-    """Of each trial, in the order of the trials given; (n,) each."""
+    """Values of each trial, in the order of the given trials; (n,) each."""
 
     first: Numbers
     """Steps to the target, NaN where it was not reached."""
@@ -30,13 +30,13 @@ class FirstHits:
     measured: NDArray[np.bool_]
     """Whether any evaluation has a value of the metric."""
     scattered: NDArray[np.bool_]
-    """Whether its evaluations are not ordered by step, so that the three above say nothing."""
+    """Whether its evaluations are not ordered by step, so that the three above are not valid."""
 
 
 def first_hits(
     batches: Iterable[pa.RecordBatch], trials: Sequence[str], runs: Sequence[str], target: Target
 ) -> FirstHits:
-    """Where each of ``trials`` first was strictly better than ``target``.
+    """The step at which each of ``trials`` first was strictly better than ``target``.
 
     ``batches`` have the columns trial, run, step and ``column_of(target.metric)``; text may be
     dictionary-encoded. A row counts if its trial is among ``trials`` with its run at that place in

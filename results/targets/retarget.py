@@ -1,11 +1,11 @@
 """Steps to another target, computed again from the measurements.
 
-Easier on the same metric is always exact. A trial stopped at its own target has reached an easier
-one before. A trial that was dominated at step c, and had not reached the easier target by c, ranks
-behind at least ``keep`` trials of its study: those reached the recorded target, and so the easier
-one, before c. It is censored at c and the first ``keep`` order statistics stand.
+An easier target on the same metric is always exact. A trial stopped at its own target has reached
+an easier one before. A trial that was dominated at step c, and had not reached the easier target by
+c, ranks behind at least ``keep`` trials of its study: those reached the recorded target, and so the
+easier one, before c. It is censored at c and the first ``keep`` order statistics stand.
 
-Any other target depends on what a trial would have done after it was stopped, and is refused.
+Any other target would depend on training after the stop, and is refused.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ def retarget(results: Tables, target: str | Target | Mapping[str, str | Target])
     """The trial rows of ``results`` with their steps to ``target``, or to their experiment's.
 
     A trial that reached it is COMPLETE, stopped by ``target``; one that did not keeps its status.
-    A trial that others published as INFEASIBLE or INCOMPLETE stays so and has no steps: they train
-    on after their goal, and count the trials that came to their end.
+    A trial that others published as INFEASIBLE or INCOMPLETE stays so and has no steps: these
+    authors train on after the goal, and count the trials that came to their end.
 
     Raises:
         ResultsError: trials were stopped before it, lie on the other side of the metric, or have
@@ -140,7 +140,7 @@ def _retarget_each(results: Tables, targets: Mapping[str, str | Target]) -> pa.T
 
 def at_goals(results: Tables) -> pa.Table:
     """The trial rows of ``results``, those of experiments that record no target at the goal that
-    their studies name (the hardest), as where somebody else published whole curves.
+    their studies name (the hardest), as in published whole curves of other authors.
 
     Raises:
         ResultsError: trials have no measurements of it.
@@ -232,7 +232,7 @@ def _refuse_other_side(trials: pd.DataFrame, target: Target) -> None:
     other = trials[trials["lower_is_better"] != target.lower_is_better]
     if len(other):
         raise ResultsError(
-            f"target {target} goes the wrong way: {target.metric} is better when "
+            f"target {target} has the wrong direction: {target.metric} is better when "
             f"{'higher' if target.lower_is_better else 'lower'} in these results",
             hint=f"recorded: {_target(other.iloc[0])}",
         )

@@ -36,7 +36,7 @@ class Target:
                 hint="for example: validation_error < 0.05",
             )
         if not math.isfinite(float(match[3])):
-            raise ResultsError(f"target {text!r}: {match[3]} is no finite number")
+            raise ResultsError(f"target {text!r}: {match[3]} is not a finite number")
         return cls(metric=match[1], value=float(match[3]), lower_is_better=match[2] == "<")
 
     def hit(self, value: float) -> bool:
@@ -48,6 +48,6 @@ class Target:
         return values < self.value if self.lower_is_better else values > self.value
 
     def __str__(self) -> str:
-        """As it is written, the value to the last bit: ``parse`` gives the same target again."""
+        """The text form, with the exact value: ``parse`` gives the same target again."""
         value = f"{self.value:g}" if float(f"{self.value:g}") == self.value else repr(self.value)
         return f"{self.metric} {'<' if self.lower_is_better else '>'} {value}"

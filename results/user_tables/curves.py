@@ -5,9 +5,9 @@ are repeated runs), or whole curves, ``batch_size``, ``step`` and metrics, with 
 that distinguishes runs of one batch size; their steps to a target come with ``with_target``.
 
 A further column that a trials table has (``optimizer``, ``model``, ``dataset``, ``learning_rate``,
-…) is that column; ``target`` is "METRIC < VALUE". Any other goes to the workload's ``fields``, but
-for numbers that describe single points: those that never differ between two rows of one batch size.
-Each row or run is a trial of role ``repeat``: none is minimized over.
+…) is that column; ``target`` is "METRIC < VALUE". Any other goes to the workload's ``fields``,
+except numbers that describe single points: those that never differ between two rows of one batch
+size. Each row or run is a trial of role ``repeat``: none is minimized over.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _whole_curves(file: TableFile, rows: pd.DataFrame) -> Memory:
             rows[name] = cells
     if not {*metrics} - {"train_seconds"}:
         raise ResultsError(
-            f"{file.path} has no metric beside step",
+            f"{file.path} has no metric besides step",
             hint="for example a column validation_error; or, for points, a column steps",
         )
     _refuse_double(file, rows, run)
@@ -197,7 +197,7 @@ def _targets(file: TableFile, rows: pd.DataFrame) -> None:
 
 
 def _fields(file: TableFile, rows: pd.DataFrame, skip: set[str]) -> list[dict[str, Any]]:
-    """``{"fields": {…}}`` of each row: what distinguishes curves and has no column."""
+    """``{"fields": {…}}`` of each row: the values that distinguish curves and have no column."""
     others = [name for name in file.columns if name not in {*rows, *skip}]
     texts = [name for name in others if not file.numeric(name)]
     numbers = [name for name in others if name not in texts]

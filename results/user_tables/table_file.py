@@ -218,10 +218,10 @@ def _check_header(path: Path, header: list[str]) -> None:
 
 
 def _cell(value: Any) -> Any:
-    """Text, a number, a flag or None: what else Parquet has becomes one of them.
+    """Text, a number, a flag or None: all other types of Parquet become one of them.
 
-    Cells go into tables, labels and reports: keys in addresses are masked, and what no font shows
-    is escaped.
+    Cells go into tables, labels and reports: keys in addresses are masked, and characters that no
+    font has are escaped.
     """
     if isinstance(value, Decimal):
         return float(value)

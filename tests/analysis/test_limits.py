@@ -31,11 +31,11 @@ def test_a_budget_is_read_and_written(text: str, amount: float, unit: str, again
 @pytest.mark.parametrize(
     ("text", "said", "hint"),
     [
-        ("soon", "'soon' is no budget", "5000 steps"),
+        ("soon", "'soon' is not a budget", "5000 steps"),
         ("5000", "'5000' has no unit", "10 epochs"),
-        ("5 epocs", "'epocs' is no unit of a budget", "did you mean epochs"),
-        ("5 hours", "'hours' is no unit of a budget", "5000 steps"),
-        ("-3 steps", "'-3 steps' is no budget", "5000 steps"),
+        ("5 epocs", "'epocs' is not a unit of a budget", "did you mean epochs"),
+        ("5 hours", "'hours' is not a unit of a budget", "5000 steps"),
+        ("-3 steps", "'-3 steps' is not a budget", "5000 steps"),
         ("0 steps", "a budget of '0 steps' is none", "5000 steps"),
         ("1e999 steps", "a budget of '1e999 steps' is none", "5000 steps"),
     ],

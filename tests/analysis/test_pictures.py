@@ -56,7 +56,7 @@ def test_each_curve_has_the_style_of_its_number(view: View) -> None:
 
 
 def test_only_the_first_curves_are_drawn(view: View, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pictures, "MOST_SHOWN", 1)
+    monkeypatch.setattr(pictures, "MOST_DRAWN", 1)
     alone = replace(view, pairs=view.pairs[:1])
     assert picture(view, [0, 1]) == picture(alone, [0])
 

@@ -199,7 +199,7 @@ def test_json_ends_no_script() -> None:
 def test_too_many_trials_are_left_out_and_said(
     made: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MOST_TRIED", 10)
+    monkeypatch.setattr(module, "MOST_TRIALS", 10)
     many = copy.deepcopy(made)
     module.leave_out_trials(many)
     assert many["spared"] == 2 * made["about"]["trials"]  # at both goals

@@ -88,7 +88,7 @@ def _ran(line: str, title: str, command: Command, where: tuple[str, ...]) -> Non
     words += where if words[0] == "sweep" else ()
     if title == "interrupted":
         answer = _interrupted(command, words)
-        assert "interrupted: the same command goes on from here" in answer.err
+        assert "interrupted: give the same command again to continue" in answer.err
     else:
         answer = command(*words)
     assert answer.status == (130 if title == "interrupted" else 0), f"{line}\n{answer.err}"

@@ -107,7 +107,7 @@ def test_settings_and_lengths_of_time(command: Command, here: Path) -> None:
     clear(sweep(command, here, GOOD, "--set", "trails=8"), "--set trails=8", hint="trials")
     clear(sweep(command, here, GOOD, "--set", "trials"), "KEY=VALUE", hint="--set trials=8")
     clear(sweep(command, here, GOOD, "--for", "soon"), "soon", hint="2h")
-    clear(sweep(command, here, GOOD, "--keep-old", "--retrain"), "exclude", hint=None)
+    clear(sweep(command, here, GOOD, "--keep-old", "--retrain"), "not both", hint=None)
 
 
 def test_names_of_a_trial(command: Command, here: Path) -> None:
@@ -136,7 +136,7 @@ def test_an_unknown_list_and_check(command: Command) -> None:
 def test_new_overwrites_nothing(command: Command, here: Path, untouched: Watch) -> None:
     (here / "mine.py").write_text("precious = 1\n")
     same = untouched(here)
-    clear(command("new", "mine.py"), "mine.py is there already", hint="another name")
+    clear(command("new", "mine.py"), "mine.py exists already", hint="another name")
     clear(command("new", "mine.txt"), "mine.txt", hint="mine.py")
     clear(command("new", "no/mine.py"), "no folder no")
     assert same()

@@ -219,7 +219,7 @@ def test_a_plot_under_budgets(command: Command, small: Path, here: Path) -> None
     assert {row["under"] for row in rows} == {"40 steps", "2 epochs"}
     wrong = command("plot", "steps", small, "--under", "5 hours")
     assert wrong.status == 1
-    assert wrong.err.splitlines()[0] == "error: 'hours' is no unit of a budget"
+    assert wrong.err.splitlines()[0] == "error: 'hours' is not a unit of a budget"
 
 
 def test_a_plot_goes_where_it_is_told(command: Command, small: Path, here: Path) -> None:

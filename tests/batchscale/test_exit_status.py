@@ -73,7 +73,7 @@ def test_ctrl_c_is_status_130_and_the_same_command_goes_on(here: Path, command: 
         running.kill()
         running.wait()
     assert running.returncode == 130
-    assert "interrupted: the same command goes on from here" in said
+    assert "interrupted: give the same command again to continue" in said
     assert "Traceback" not in said
     done = len(bs.open("results/runs").trials)
     answer = command(*line)

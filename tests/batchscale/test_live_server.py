@@ -192,8 +192,8 @@ def test_the_next_free_port_is_taken(content: Content, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("host", "says"),
     [
-        ("no such host", "--host no such host is no address of this machine"),
-        ("a" * 300, "is no address of this machine"),
+        ("no such host", "--host no such host is not an address of this machine"),
+        ("a" * 300, "is not an address of this machine"),
         ("203.0.113.7", "cannot listen at 203.0.113.7"),
     ],
 )

@@ -192,10 +192,10 @@ def test_what_is_no_schedule_is_said_before_training(here: Path, code: str, mess
         ("[wsd.py:WSX]", "wsd.py has no class 'WSX'"),
         ("[gone.py:WSD]", "schedule 'gone.py:WSD': no file 'gone.py'"),
         ("[wsd.py:Schedule]", "is not a class of batchscale.Schedule"),
-        ("[wsd.py:WSD, wsd.py:WSD as W]", "grid.schedule: W is WSD, which is there already"),
+        ("[wsd.py:WSD, wsd.py:WSD as W]", "grid.schedule: W is WSD, which is in the grid already"),
         ("[wsd.py:WSD as cosine]", "grid.schedule: wsd.py:WSD is called cosine"),
         ("[wsd.py:WSD as adam]", "adam and wsd.py:WSD are both called adam"),
-        ("[wsd.py:WSD as adamw]", "grid.schedule: wsd.py:WSD is called adamw, which is"),
+        ("[wsd.py:WSD as adamw]", "grid.schedule: wsd.py:WSD is called adamw, but that is"),
         ("[wsd.py:WSD, other.py:WSD]", "wsd.py:WSD and other.py:WSD are both called WSD"),
     ],
 )

@@ -100,7 +100,9 @@ def test_the_default_folder_need_not_be_there(command: Command) -> None:
 def test_others_on_the_network_are_warned_of(command: Command, small: Path) -> None:
     answer = command("serve", small, "--port", "0", "--host", "0.0.0.0")
     assert answer.status == 130
-    assert answer.err == ("warning: whoever reaches 0.0.0.0 over a network can read this page\n")
+    assert answer.err == (
+        "warning: everyone who reaches 0.0.0.0 over a network can read this page\n"
+    )
 
 
 @pytest.mark.usefixtures("interrupted")
@@ -121,7 +123,7 @@ def test_a_second_one_takes_the_next_port(command: Command, small: Path) -> None
         port = first.server.port
         answer = command("serve", small)
         assert answer.status == 130
-        assert answer.err.startswith("port 18080 is in use: this is 180")
+        assert answer.err.startswith("port 18080 is in use: serving at port 180")
         answer = command("serve", small, "--port", port)
     clear(answer, f"port {port} of 127.0.0.1 is in use", hint="another --port")
 
@@ -131,9 +133,9 @@ def test_a_second_one_takes_the_next_port(command: Command, small: Path) -> None
     [
         (["curve.csv"], "curve.csv is a file, not a results folder", "curves of your own"),
         (["."], ". is not a results folder", "--results"),
-        (["RUNS", "--port", "65536"], "--port 65536 is no port", "65535"),
-        (["RUNS", "--port", "-1"], "--port -1 is no port", "65535"),
-        (["RUNS", "--host", "no.such.host.invalid"], "no address of this machine", "127.0.0.1"),
+        (["RUNS", "--port", "65536"], "--port 65536 is not a port", "65535"),
+        (["RUNS", "--port", "-1"], "--port -1 is not a port", "65535"),
+        (["RUNS", "--host", "no.such.host.invalid"], "not an address of this machine", "127.0.0.1"),
         (["RUNS", "--target", "error"], "error", "validation_error < 0.05"),
         (["nowhere://x"], "cannot open nowhere://x", "s3://"),
     ],

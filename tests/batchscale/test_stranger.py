@@ -211,7 +211,7 @@ def test_the_first_day(tmp_path: Path, site: Path) -> None:
     wait(process, lambda: any(committed.rglob("*.parquet")))
     status, err = end(process, signal.SIGINT)
     assert status == 130, err
-    assert "the same command goes on from here" in err
+    assert "give the same command again to continue" in err
     first = {row["trial"]: row for row in stranger.rows()}
     assert 0 < len(first) < TRIALS * len(BATCH_SIZES) * len(OPTIMIZERS)
 

@@ -112,9 +112,13 @@ def test_a_grid_that_leaves_it_out_leaves_out_what_is_searched_of_it(tmp_path: P
             "other.py:Sign as Sign-2",
         ),
         ("[adam as A, sgd as A]", "adam and sgd are both called A", "sgd as A-2"),
-        ("[adam, adam as A]", "A is adam, which is there already", "keep one"),
-        ("[my_opt.py:Sign, ./my_opt.py:Sign as S]", "S is Sign, which is there", "keep one"),
-        ("[adam as sgd]", "adam is called sgd, which is something else", "adam as sgd-2"),
+        ("[adam, adam as A]", "A is adam, which is in the grid already", "keep one"),
+        ("[my_opt.py:Sign, ./my_opt.py:Sign as S]", "S is Sign, which is in the grid", "keep one"),
+        (
+            "[adam as sgd]",
+            "adam is called sgd, but that is the name of something else",
+            "adam as sgd-2",
+        ),
         ("[my_opt.py:linear]", "my_opt.py:linear is called linear", "my_opt.py:linear as linear-2"),
     ],
 )

@@ -116,9 +116,9 @@ def complaint(tmp_path, text: str, base: str = BASE, *settings: str) -> tuple[st
         ("trials: 2\n", "", "my.yaml:1: extends base.yaml, which is not a mapping of keys"),
         ("trials: 2\n", "a: [\n", "base.yaml:2: not YAML"),
         ("trials: 2\n", "extends: my.yaml\n",
-         "my.yaml:1: extends base.yaml goes in a circle: base.yaml > my.yaml > base.yaml"),
+         "my.yaml:1: extends base.yaml is circular: base.yaml > my.yaml > base.yaml"),
         ("trials: 2\n", "extends: base.yaml\n",
-         "base.yaml:1: extends base.yaml goes in a circle: base.yaml > base.yaml"),
+         "base.yaml:1: extends base.yaml is circular: base.yaml > base.yaml"),
         ("trials: 2\n", "\nextends: gone.yaml\n",
          "base.yaml:2: extends gone.yaml: no such file in HERE"),
     ],
@@ -130,7 +130,11 @@ def test_errors_point_to_the_file_that_says_it(tmp_path, text, base, message):
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
-        ("extends: gone.yaml", "my.yaml:1: extends gone.yaml: no such file in HERE", "paths start"),
+        (
+            "extends: gone.yaml",
+            "my.yaml:1: extends gone.yaml: no such file in HERE",
+            "paths are relative",
+        ),
         ("extends: digit", "my.yaml:1: extends digit: no experiment is called 'digit'", "'digits'"),
         ("extends: [a]", "my.yaml:1: extends must name a file, not ['a']", "base.yaml"),
         ("extends: 3", "my.yaml:1: extends must name a file, not 3", ""),

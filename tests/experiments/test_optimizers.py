@@ -59,7 +59,7 @@ def test_ones_own_file_brings_arguments_and_space(tmp_path: Path) -> None:
     assert one.space == {"learning_rate": {"log": [1e-3, 1]}}
     for name, message, hint in [
         ("my_opt.py:Sofia", "has no class 'Sofia'", "did you mean 'Sophia'?"),
-        ("other.py:Sophia", "no file 'other.py'", "a path starts at its experiment file"),
+        ("other.py:Sophia", "no file 'other.py'", "a path is relative to its experiment file"),
         ("my_opt.py:NotOne", "is not a class of torch.optim.Optimizer", "subclass"),
         ("my_opt.py:Twice", "evaluates the loss several times a step", "first-order"),
         ("momentun", "unknown optimizer 'momentun'", "did you mean 'momentum'?"),

@@ -112,7 +112,7 @@ def test_rows_return_to_the_driver_of_a_remote_cluster(
     @contextmanager
     def remote(*arguments: Any) -> Iterator[Any]:
         with real(*arguments) as connected:
-            yield replace(connected, one_machine=False)
+            yield replace(connected, single_machine=False)
 
     monkeypatch.setattr(ray_session, "session", remote)
     of = experiment(grid={"batch_size": [64], "optimizer": ["sgd"]})
@@ -198,7 +198,7 @@ def test_addresses(tmp_path: Path, address: str, message: str) -> None:
 def test_a_port_that_something_else_answers_at(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = f"127.0.0.1:{other.getsockname()[1]}"
-        with pytest.raises(ExperimentError, match=r"what answers at .* is no Ray"):
+        with pytest.raises(ExperimentError, match=r"what answers at .* is not Ray"):
             sweep(experiment(), results=tmp_path, address=address)
 
 

@@ -302,9 +302,9 @@ budget: 10 steps
     [
         (
             "Muon",
-            "mine.yaml:6: optimizer Muon takes matrices alone; the model has 2 other parameters "
+            "mine.yaml:6: optimizer Muon takes only matrices; the model has 2 other parameters "
             "(first: 0.bias)",
-            "a class of your own that gives the rest to AdamW: docs/optimizers.md",
+            "write a class that gives the rest to AdamW: docs/optimizers.md",
         ),
         (
             "rules.py:Needy",

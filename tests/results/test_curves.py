@@ -133,7 +133,7 @@ def test_steps_of_points_cannot_be_found_again(tmp_path: Path) -> None:
         ("batch_size,steps,target\n8,5,low\n", "line 2: target 'low' is not METRIC", "for example"),
         ("batch_size,steps\n", "has no rows", None),
         ("", "is empty", None),
-        ("batch_size,step\n8,1\n", "has no metric beside step", "for example"),
+        ("batch_size,step\n8,1\n", "has no metric besides step", "for example"),
         ("batch_size,step,train_loss\n8,-1,1\n", "line 2: step is -1", None),
         (
             "batch_size,step,train_loss\n8,1.5,1\n",

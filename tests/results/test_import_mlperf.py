@@ -122,7 +122,7 @@ def test_samples_by_name_and_a_unit_that_is_given(checkout: Checkout, tmp_path: 
         IMPORTS.get("mlperf")(checkout.root, tmp_path / "runs")
     assert "--map BENCHMARK=UNIT" in str(caught.value.hint)
     assert not (tmp_path / "runs").exists()
-    with pytest.raises(ResultsError, match="--map novel=sheep: 'sheep' is no unit") as caught:
+    with pytest.raises(ResultsError, match="--map novel=sheep: 'sheep' is not a unit") as caught:
         IMPORTS.get("mlperf")(checkout.root, tmp_path / "runs", columns={"novel": "sheep"})
     assert caught.value.hint == "one of epoch, sample, token, step"
     IMPORTS.get("mlperf")(checkout.root, tmp_path / "runs", columns={"novel": "sample"})

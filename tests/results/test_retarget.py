@@ -114,7 +114,7 @@ def test_another_metric(folder: Path) -> None:
     with pytest.raises(ResultsError, match="no measurement has the metric") as caught:
         run.with_target("validation_eror < 0.2")
     assert caught.value.hint == "did you mean validation_error?"
-    with pytest.raises(ResultsError, match=r"goes the wrong way: .* better when lower"):
+    with pytest.raises(ResultsError, match=r"has the wrong direction: .* better when lower"):
         run.with_target("validation_error > 0.2")
     with pytest.raises(ResultsError, match="is not METRIC < VALUE"):
         run.with_target("validation_error = 0.2")

@@ -154,7 +154,10 @@ def test_bfloat16_batches_are_normalized_in_the_statistics_precision() -> None:
         (lambda: convert_batch_norm(network(), 0), "ghost_batch is 0"),
         (lambda: convert_batch_norm(nn.LazyBatchNorm1d(), 4), "has no size yet"),
         (lambda: convert_batch_norm(network(track_running_stats=False), 4), "running statistics"),
-        (lambda: convert_batch_norm(network(), 4)(images(6)), "6 is not whole ghost batches of 4"),
+        (
+            lambda: convert_batch_norm(network(), 4)(images(6)),
+            "6 cannot be divided into ghost batches of 4",
+        ),
         (lambda: convert_batch_norm(nn.BatchNorm1d(3), 1)(torch.zeros(2, 3)), "no variance"),
     ],
 )

@@ -20,7 +20,8 @@ def identity(workload: Workload) -> dict[str, Any]:
 
     ``source`` is a SHA-256 of the syntax tree of the class's file, without comments and docstrings,
     and of the modules of its folder that it imports, where it does; a ``version`` that the class
-    itself pins takes its place. A class derived from another workload holds that one's part too.
+    itself pins takes its place. For a class derived from another workload, the part of that class
+    is included.
 
     Raises:
         WorkloadError: there is no source to read, and no version.
@@ -84,7 +85,7 @@ def _with_local_modules(source: str, file: Path) -> str:
 
 
 def _module_hash(path: Path) -> str:
-    """Of a module that is imported somewhere in the file, but perhaps never: it need not parse."""
+    """The hash of a module that is perhaps never imported: it need not parse."""
     try:
         return text_hash(path.read_text(encoding="utf-8"))
     except (SyntaxError, ValueError):

@@ -1,7 +1,7 @@
-"""Importing a script ends where its work begins: at its first call of a function of ``batchscale``.
+"""The import of a script stops at its first call of a function of ``batchscale``.
 
-A script without ``if __name__ == "__main__":`` defines a workload and sweeps it. Whoever loads
-the workload from that file, the driver or a worker, must not sweep again.
+A script without ``if __name__ == "__main__":`` defines a workload and sweeps it. A driver or worker
+that loads the workload from that file must not sweep again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _thread = threading.local()
 
 
 class ImportStopped(BaseException):
-    """A file that is imported for what it defines has come to a call that does the work."""
+    """An imported file has reached a call that trains or analyses."""
 
 
 class Stop(NamedTuple):
@@ -38,8 +38,8 @@ def entry_point(
 ) -> Callable[_Arguments, _Answer]:
     """Make a public function of ``batchscale`` end the import of the user's file that calls it.
 
-    Functions that only read results end it too: where a worker stands there are none, a figure
-    would be drawn once for each process, and what comes after is seldom a definition.
+    Functions that only read results end it too: a worker has no results, a figure would be drawn
+    once for each process, and few definitions follow.
     """
 
     @functools.wraps(function)
@@ -79,7 +79,7 @@ def missing(module: ModuleType, name: str) -> WorkloadError | None:
         return None
     return WorkloadError(
         f"{file.name} defines {name!r} only after line {stop.line}, where it calls {stop.call}(): "
-        "what is loaded from a file ends there",
+        "a file is loaded only up to that line",
         hint=f'move {name!r} above that line, or the call below: if __name__ == "__main__":',
     )
 
@@ -99,7 +99,7 @@ def _remember(module: ModuleType, stop: ImportStopped) -> None:
 
 
 def _names_after(file: Path, line: int) -> Iterator[str]:
-    """What the file's statements below a line define."""
+    """The names that the file's statements below a line define."""
     for statement in ast.parse(file.read_bytes()).body:
         if statement.lineno <= line:
             continue

@@ -69,7 +69,7 @@ def _find(spec: str, base: Path) -> type:
         folder = (base / path).parent
         siblings = [each.name for each in folder.glob("*.py")] if os.path.isdir(folder) else []
         name = Path(path).name
-        hint = nearest(name, siblings) if siblings else "a path starts at its experiment file"
+        hint = nearest(name, siblings) if siblings else "a path is relative to its experiment file"
         raise WorkloadError(f"no file {path!r} in {base.resolve()}", hint=hint)
     module = import_file(file)
     classes = {

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from workloads.errors import WorkloadError
 
 PACKAGED = ("batchscale", "workloads", "experiments", "results", "analysis")
-"""The packages of this project, which stand beside one another."""
+"""The packages of this project."""
 _ROOT = Path(__file__).resolve().parent.parent.parent
 
 
@@ -30,7 +30,7 @@ class Imported(NamedTuple):
     module: str
     level: int
     names: tuple[str, ...]
-    """What is taken from the module, which may be submodules."""
+    """The names imported from the module; they may be submodules."""
     listed: bool = False
     """Named by ``__all__`` alone: ``from package import *`` imports the submodules among them."""
 
@@ -39,7 +39,7 @@ def local_modules(file: Path) -> dict[str, Path]:
     """The local modules that ``file`` imports, itself or through one another, by dotted name.
 
     ``import``, ``from … import`` (relative too), ``import_module("name")`` and
-    ``__import__("name")`` count wherever they stand in a file, with the packages above a module.
+    ``__import__("name")`` count at any place in a file, with the packages above a module.
     Names that are neither in the folder nor installed are left to the import itself.
 
     Args:
@@ -92,8 +92,8 @@ def find_local(folder: Path, name: str, importer: Path | None = None) -> Path | 
 
 
 def find(folder: Path, name: str) -> Path | None:
-    """What a dotted name is in ``folder``: a module's file, a package's ``__init__.py``, the folder
-    of a package without one, or ``None``."""
+    """The path of a dotted name in ``folder``: a module's file, a package's ``__init__.py``, the
+    folder of a package without one, or ``None``."""
     path: Path | None = folder / "__init__.py"
     for part in name.split("."):
         if path is None or (path.is_file() and path.name != "__init__.py"):
@@ -117,7 +117,7 @@ def _is_packaged(path: Path) -> bool:
 
 
 def _entry(folder: Path, name: str) -> Path | None:
-    """What a name is in a folder, in Python's own order: package, module, plain folder."""
+    """The path of a name in a folder, in Python's order: package, module, plain folder."""
     if not name:
         return None
     for path in (folder / name / "__init__.py", folder / f"{name}.py"):
@@ -178,11 +178,11 @@ def _dotted_names(source: Path, package: tuple[str, ...]) -> set[tuple[str, bool
 
 @functools.lru_cache(maxsize=256)
 def imports(source: bytes) -> tuple[Imported, ...]:
-    """All imports of Python source, wherever they stand; none of one that does not parse."""
+    """All imports in Python source, at any place; none if it does not parse."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
-        return ()  # the import itself says what is wrong, and where
+        return ()  # the import itself reports the error and its place
     return tuple(entry for node in ast.walk(tree) for entry in _of_node(node))
 
 

@@ -2,8 +2,8 @@
 
 The modules of a folder are imported as submodules of a package of ours that stands for the folder,
 and their own ``import`` statements look there first. So two folders may each have a ``layers.py``,
-an edited file is read anew together with whoever imports it, and nothing that is installed is
-hidden from anybody else.
+an edited file is read again together with the files that import it, and no installed package is
+hidden from other code.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PREFIX = "batchscale_files_"
 
 
 def find_file(path: str, base: Path) -> Path | None:
-    """The file that a path below ``base`` names; None where there is none, or can be none."""
+    """The file that a path below ``base`` names; None if it does not exist or cannot exist."""
     try:
         file = (base / Path(path).expanduser()).resolve()
         return file if file.is_file() else None
@@ -50,11 +50,11 @@ def import_file(file: Path) -> ModuleType:
         file: resolved.
 
     Raises:
-        WorkloadError: it is no Python file, or a module beside it has the name of an installed one.
-            What the file itself raises passes unchanged.
+        WorkloadError: it is not a Python file, or a module beside it has the name of an installed
+            one. What the file itself raises passes unchanged.
     """
     if b"\0" in file.read_bytes():
-        raise WorkloadError(f"{file} is no Python file: it holds NUL bytes")
+        raise WorkloadError(f"{file} is not a Python file: it contains NUL bytes")
     if str(file.parent) not in sys.path:
         sys.path.append(str(file.parent))
     contents = {path: digest(path) for path in (file, *local_modules(file).values())}
@@ -165,14 +165,14 @@ class _Loader(SourceFileLoader):
         self._folder = folder
 
     def get_code(self, fullname: str) -> CodeType:
-        """Compiled from its source: a file of bytecode may be of an edit within the same second."""
+        """Compile from the source: bytecode may be older than an edit within the same second."""
         source = self.get_data(self.path)
         self._folder.loaded[Path(self.path)] = hashlib.sha256(source).hexdigest()
         code: CodeType = self.source_to_code(source, self.get_filename(fullname))
         return code
 
     def exec_module(self, module: ModuleType) -> None:
-        """Up to the file's end, or to its first call of a function of ``batchscale``."""
+        """Execute up to the file's end, or to its first call of a function of ``batchscale``."""
         vars(module)["__builtins__"] = self._folder.builtins
         with stopping(module):
             super().exec_module(module)

@@ -196,7 +196,7 @@ def _read(style: str | Path) -> dict[str, Any]:
     path = Path(style)
     if not os.path.isfile(path):
         raise ResultsError(
-            f"no style is called {str(style)!r}, and no file",
+            f"no style is called {str(style)!r}, and there is no such file",
             hint=nearest(str(style), styles.available, "a .mplstyle file of matplotlib's settings"),
         )
     try:

@@ -176,7 +176,7 @@ def panel_axes(
     if count > 1:
         example = ' "batch_size = 64"' if noun == "batch size" else ""
         raise ResultsError(
-            f"{counted(count, noun, 'do')} not go on one pair of axes in this figure",
+            f"{counted(count, noun, 'do')} not fit on one pair of axes in this figure",
             hint=f"choose one with --where{example}, or leave ax out",
         )
     return [ax]

@@ -1,6 +1,6 @@
 """Executors: each class of ``Executor`` in a file here is one, found by its name.
 
-A user's own is named as ``file.py:Class`` in the place of an address.
+A user's executor is given as ``file.py:Class`` instead of an address.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CLUSTER = "HOST:PORT"
 
 
 def names() -> dict[str, str]:
-    """What an address can be, each with one line."""
+    """The names that an address can have, each with one line."""
     kinds = EXECUTORS.packaged.items()
     return {name: (kind.__doc__ or "").partition("\n")[0] for name, kind in kinds}
 

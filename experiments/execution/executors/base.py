@@ -15,7 +15,7 @@ from experiments.scheduling.dispatch import Dispatcher
 from results.storage.location import Location
 
 POLL_SECONDS = 2.0
-"""Between two readings of what other drivers have done and claimed."""
+"""Seconds between two readings of the results and claims of other drivers."""
 
 
 class WorkerPool(Protocol):
@@ -27,9 +27,9 @@ class WorkerPool(Protocol):
     """``cpu`` or ``cuda``: what its workers train on."""
 
     def run(self, dispatcher: Dispatcher, stop: Stop, poll: Callable[[], None]) -> None:
-        """Train until the dispatcher has no more packs, is stopped, or ``stop`` asks.
+        """Train until the dispatcher has no more packs, is stopped, or ``stop`` is set.
 
-        On return no pack is out: each was recorded, or is kept in a snapshot.
+        On return no pack is in training: each is recorded, or kept in a snapshot.
 
         Args:
             poll: reads what other drivers have done and claimed into the dispatcher; to be called
@@ -42,29 +42,29 @@ class ExecutorContext:
     """What an executor needs of the sweep."""
 
     location: Location
-    """Where the results go."""
+    """The results folder."""
     layouts: Sequence[Layout]
     base: str | None
     """The experiment's folder."""
     specs: Sequence[str]
-    """The workloads, optimizers and schedules that are named by their files."""
+    """Workloads, optimizers and schedules of the user's files."""
     files: Sequence[str]
     """More files of the experiment."""
     trainer: MakeTrainer
     pace: Pace | None
     num_cpus: int | None
-    """Of a cluster that is started here; all cores unless given."""
+    """Cores of a cluster that is started here; all cores unless given."""
 
 
 class Executor:
     """Where a sweep trains: an address ``NAME`` or ``NAME://…`` names one, as a file does.
 
-    A subclass gives ``pool``. It is a context manager from before the first pack to after the last
-    one: what takes long to start begins to start on ``__enter__``.
+    A subclass gives ``pool``. It is a context manager around all packs: a slow start begins in
+    ``__enter__``.
     """
 
     name: ClassVar[str]
-    """What an address calls it; one of a user's file needs none."""
+    """Its name in an address; an executor of a user's file needs none."""
 
     def __init__(self, address: str, context: ExecutorContext) -> None:
         self.address, self.context = address, context
@@ -86,7 +86,7 @@ class Executor:
         return True
 
     def until_ready(self) -> Mapping[Layout, WorkerPool]:
-        """What trains until it is ready."""
+        """The pool that trains until it is ready."""
         return {}
 
     @contextmanager

@@ -19,7 +19,7 @@ class Cluster(Executor):
 
     name = "HOST:PORT"
     local: LocalRay | None = None
-    """What finds or starts the cluster, where no address names it."""
+    """Finds or starts the cluster, if no address names it."""
 
     @contextmanager
     def connect(self, report: Callable[[str], None]) -> Iterator[Mapping[Layout, WorkerPool]]:

@@ -47,7 +47,7 @@ class InProcessPool:
             )
         if layout.gpus_per_worker and not torch.cuda.is_available():
             raise ExperimentError(
-                "the experiment asks for a GPU, and torch finds none on this machine",
+                "the experiment asks for a GPU, but torch finds none on this machine",
                 hint="give the --address of a cluster that has one",
             )
         self.device = "cuda" if torch.cuda.is_available() else "cpu"

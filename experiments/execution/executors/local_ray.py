@@ -34,8 +34,7 @@ class LocalCluster(Cluster):
     def until_ready(self) -> Mapping[Layout, WorkerPool]:
         """The first trials end, in this process, before Ray has a worker.
 
-        Models of a user's files wait for the workers: what they do to a process must not end this
-        one.
+        Models of a user's files wait for the workers: if they crash, this process must survive.
         """
         if self.context.specs or torch.cuda.is_available():
             return {}

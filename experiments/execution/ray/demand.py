@@ -1,4 +1,4 @@
-"""What a pack asks of a cluster, and whether the cluster can ever give it."""
+"""The resources that a pack needs, and whether a cluster can ever provide them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from experiments.plan import Layout
 from results.counts import count
 
 _BOOTSTRAP = Path("~/ray_bootstrap_config.yaml")
-"""Where ``ray up`` leaves the cluster's description on its head node."""
+"""The cluster's description, written by ``ray up`` on the head node."""
 _DRIVER_SHARE = 0.001
-"""Of the driver's node, for the function that only waits for a worker group."""
+"""Resource of the driver's node, for the function that only waits for a worker group."""
 
 
 def with_gpus(layout: Layout) -> Layout:
@@ -27,13 +27,13 @@ def with_gpus(layout: Layout) -> Layout:
 
 
 def worker_resources(layout: Layout) -> dict[str, float]:
-    """Of one worker, in Ray's words: one core, and the GPUs it is to have."""
+    """Ray's resources of one worker: one core, and its GPUs."""
     gpus = {"GPU": layout.gpus_per_worker} if layout.gpus_per_worker else {}
     return {"CPU": 1.0, **gpus}
 
 
 def tune_resources(layout: Layout) -> dict[str, float]:
-    """Of the Tune function: a single worker trains in it, a group beside it."""
+    """Resources of the Tune function: a single worker trains in it, a group beside it."""
     if layout.workers > 1:
         return {f"node:{ray.util.get_node_ip_address()}": _DRIVER_SHARE}
     return worker_resources(layout)

@@ -25,7 +25,7 @@ from experiments.parallel.ranks import TorchRanks
 from experiments.scheduling.jobs import PackEnd
 
 _TIMEOUT_SECONDS = 600
-"""Of a collective: longer than any evaluation that one rank may have to wait for."""
+"""Timeout of a collective: longer than any evaluation for which a rank may have to wait."""
 
 
 def train_group(config: dict[str, Any], context: WorkerContext) -> None:
@@ -74,6 +74,6 @@ def _rank(config: dict[str, Any]) -> None:
         ),
     )
     if end.end == "failed":
-        if group.rank:  # rank 0 reports; all it would see is that this rank has left
+        if group.rank:  # rank 0 reports; it would see only that this rank has left
             ray.get(context.mailbox.blame.remote(pack, end.failure))
         dist.destroy_process_group()  # the others must not wait for this rank

@@ -1,4 +1,4 @@
-"""Why a pack's worker never sent how it ended, from Ray's error.
+"""Why a pack's worker ended without a message, from Ray's error.
 
 An exception of the pack's own code comes back as a ``Failure`` by the mailbox. Here is what happens
 outside of that code: arguments that cannot be unpickled, a worker that cannot be set up, a process
@@ -18,7 +18,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _FRAME = re.compile(r'^ +File "(?P<file>[^"]+)", line \d+', re.MULTILINE)
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:: .*)?$")
 _STAGED = re.compile(r"/[^\s\"]*/_ray_pkg_\w+/")
-"""Where Ray unpacks the experiment's files on a worker."""
+"""Path under which Ray unpacks the experiment's files on a worker."""
 _KERNEL = Path("/proc/vmstat")
 _SPARE_MEMORY = "micro_batch: N bounds what one pack holds; fewer CPUs for Ray train fewer at once"
 
@@ -82,7 +82,7 @@ def worker_log(text: str, folder: Path) -> str | None:
 
 
 def _raised(text: str) -> Failure:
-    """Python code of the worker's raised, outside of the pack's."""
+    """The worker's Python code raised, outside of the pack's code."""
     frames = list(_FRAME.finditer(text))
     users = next((frame for frame in frames if is_users(frame["file"])), None)
     traceback = f"Traceback (most recent call last):\n{text[users.start() :]}" if users else text
@@ -90,7 +90,7 @@ def _raised(text: str) -> Failure:
 
 
 def _to_the_users_code(stack: str) -> str:
-    """A crash's stack, whose first line is the innermost, down to the outermost line of theirs."""
+    """The stack of a crash, innermost line first, down to the outermost line of the user's code."""
     stack = _STAGED.sub("", stack)
     frames = [frame for frame in _FRAME.finditer(stack) if is_users(frame["file"])]
     if not frames:

@@ -46,7 +46,7 @@ class Mailbox:
         self._committed.pop(job.pack.id, None)
 
     def get(self, pack: str) -> Job:
-        """The job, for a worker that begins; of one that died, with what it had been given."""
+        """The job, for a worker that begins; with the trials that a dead worker had been given."""
         for more in self._more.pop(pack, ()):
             self._jobs[pack] = self._jobs[pack].joined_by(more)
         return self._jobs[pack]
@@ -112,7 +112,7 @@ class RemoteLedger:
         self._writer = writer
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
-        if method.startswith("_"):  # pickle asks for what is not there
+        if method.startswith("_"):  # pickle asks for attributes that do not exist
             raise AttributeError(method)
 
         def call(*arguments: Any) -> Any:
@@ -125,7 +125,7 @@ class RemoteLedger:
 
 
 def channel(mailbox: Any) -> Channel:
-    """A worker's connection by the mailbox. Where it is gone the driver is too: stop."""
+    """A worker's connection through the mailbox. If it is lost, so is the driver: stop."""
 
     def send(message: Message) -> None:
         sent = mailbox.post.remote(message)

@@ -21,11 +21,11 @@ class PackSearcher(Searcher):
     """Suggests packs, as few at a time as can be placed, so that each has the latest results.
 
     Args:
-        send: puts a job where its worker finds it.
+        send: puts a job into the mailbox of its worker.
         drain: takes in all messages of the workers.
         slots: how many packs can be out.
         limit: after so many it ends, since Tune's bookkeeping grows with their number.
-        explain: why a pack's worker never sent how it ended, by the id of its Tune trial.
+        explain: why a pack's worker ended without a message, by the id of its Tune trial.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class PackSearcher(Searcher):
         if pack is None:
             return
         self._drain()
-        if self._dispatcher.is_out(pack):  # its worker never sent how it ended
+        if self._dispatcher.is_out(pack):  # its worker ended without a message
             failure = self._explain(trial_id)
             self._dispatcher.receive(PackEnd(pack=pack, end="failed", failure=failure))
 

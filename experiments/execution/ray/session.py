@@ -25,10 +25,10 @@ from results.run_state import processes
 class RaySession:
     """A connected Ray."""
 
-    one_machine: bool
+    single_machine: bool
     """Whether all its nodes are this machine: then workers can write where the driver does."""
     processes: tuple[Mapping[str, Any], ...]
-    """The driver, and what it started, as they are written into claims."""
+    """The driver and the processes that it started, as they are written into claims."""
 
 
 @contextmanager
@@ -39,7 +39,7 @@ def session(address: str, staged: Staged, local: LocalRay | None = None) -> Iter
     ``auto`` is one that ``RAY_ADDRESS`` names or that ``ray start`` started here.
 
     Args:
-        local: what finds or starts it, at ``auto``; who has made it ends it.
+        local: finds or starts it, at ``auto``; the caller ends it.
 
     Raises:
         ExperimentError: nothing answers there within 3 s, or what answers is no Ray of this
@@ -64,7 +64,7 @@ def session(address: str, staged: Staged, local: LocalRay | None = None) -> Iter
         nodes = [node for node in ray.nodes() if node["Alive"]]
         here = ray.get_runtime_context().get_node_id()
         yield RaySession(
-            one_machine=all(node["NodeID"] == here for node in nodes),
+            single_machine=all(node["NodeID"] == here for node in nodes),
             processes=_processes(ray, ours),
         )
     finally:
@@ -88,7 +88,7 @@ def _connect(ray: ModuleType, address: str, staged: Staged, *, by_name: bool) ->
 
 
 def _processes(ray: ModuleType, ours: bool) -> tuple[Mapping[str, Any], ...]:
-    """The driver first; then, where it started a Ray, that one's processes."""
+    """The driver, then the processes of the Ray that it started, if any."""
     listed = [{**processes.identify(), "role": "driver"}]
     node = getattr(ray._private.worker, "_global_node", None)
     if ours and node is not None:

@@ -35,7 +35,7 @@ ENVIRONMENT: Mapping[str, str] = {
     "TUNE_MAX_PENDING_TRIALS_PG": "1000",
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
 }
-"""Of the driver and of the workers: what is set already in the driver's is left."""
+"""Environment of the driver and the workers; variables that the driver has already are kept."""
 
 
 def import_ray(*parts: str) -> ModuleType:
@@ -59,8 +59,8 @@ def import_ray(*parts: str) -> ModuleType:
     return ray
 
 
-_one_ray = threading.Lock()
-"""Held from the start of a Ray of ours to its end: a process has one."""
+_ray_lock = threading.Lock()
+"""Held from the start of our Ray to its end, since a process can have only one."""
 
 
 class LocalRay:
@@ -73,7 +73,7 @@ class LocalRay:
     def __init__(self, num_cpus: int | None = None) -> None:
         self.num_cpus = num_cpus
         self.address: str | None = None
-        """Of a Ray that is there already, and is to be shared."""
+        """Address of a running Ray that is to be shared."""
         self.ours = False
         self._error: Exception | None = None
         self._decided, self._over = threading.Event(), threading.Event()
@@ -84,7 +84,7 @@ class LocalRay:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # No Ray that is not needed any more is waited for: all is trained, or an error came.
+        # Do not wait for a Ray that is not needed any more: all is trained, or an error came.
         self.end(wait=self.decided)
 
     @property
@@ -109,7 +109,7 @@ class LocalRay:
             self._thread.join()
 
     def _hold(self) -> None:
-        with _one_ray:
+        with _ray_lock:
             self._find_or_start()
             if self.ours:
                 # The end of the program counts too: it joins its threads before Ray is shut down.
@@ -124,7 +124,7 @@ class LocalRay:
             if not ray.is_initialized() and self.address is None and not self._over.is_set():
                 _start(ray, self.num_cpus)
                 self.ours = True
-        except Exception as error:  # raised where the sweep waits for it
+        except Exception as error:  # raised in the sweep, which waits for it
             self._error = error
         finally:
             self._decided.set()
@@ -160,7 +160,7 @@ def _start(ray: ModuleType, num_cpus: int | None) -> None:
 
 
 def cannot(what: str, error: Exception) -> ExperimentError:
-    """The error of a Ray that does not answer as it should."""
+    """The error about a Ray that does not answer as expected."""
     line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     return ExperimentError(
         f"cannot {what}: {line}",
@@ -171,7 +171,7 @@ def cannot(what: str, error: Exception) -> ExperimentError:
 
 @contextmanager
 def _inherited(environment: Mapping[str, str]) -> Iterator[None]:
-    """Processes that start meanwhile get these variables, where they are not set already."""
+    """Set these variables for processes that start inside, unless they are set already."""
     added = [name for name in environment if name not in os.environ]
     os.environ.update({name: environment[name] for name in added})
     try:
@@ -227,4 +227,4 @@ def probe(address: str) -> None:
         except OSError:
             answer = b""
     if answer[3:] != b"\x04":
-        raise ExperimentError(f"what answers at {address} is no Ray", hint=hint)
+        raise ExperimentError(f"what answers at {address} is not Ray", hint=hint)

@@ -33,7 +33,7 @@ _LISTEN_SECONDS = 0.2
 _POLL_EVERY = round(POLL_SECONDS / _LISTEN_SECONDS)
 _TRIALS_A_TUNER = 1000
 _RETRIES = 2
-"""Of a pack whose worker died. What its code raises is not tried again here."""
+"""Retries of a pack whose worker died. An exception of its code is not retried here."""
 
 
 class RayTune:
@@ -51,7 +51,7 @@ class RayTune:
         self.slots = demand.slots(self.layout)
         self.device = "cuda" if self.layout.gpus_per_worker else "cpu"
         location = context.location
-        shared = session.one_machine or not location.local
+        shared = session.single_machine or not location.local
         self._mailbox = beside_driver(Mailbox)
         self._context = WorkerContext(
             mailbox=self._mailbox,
@@ -65,11 +65,11 @@ class RayTune:
         )
         self._draining = threading.Lock()
         self._error: Exception | None = None
-        self._on_this_machine = session.one_machine
+        self._on_this_machine = session.single_machine
         self._killed_before = killed_for_memory()
 
     def run(self, dispatcher: Dispatcher, stop: Stop, poll: Callable[[], None]) -> None:
-        """Train until the dispatcher has no more, is stopped, or ``stop`` asks."""
+        """Train until the dispatcher has no more packs, is stopped, or ``stop`` is set."""
         dispatcher.share = lambda pack, hits: self._mailbox.share.remote(pack, hits)
         dispatcher.give = lambda pack, more: self._mailbox.give.remote(pack, more)
         with self._listening(dispatcher, stop, poll):
@@ -111,7 +111,7 @@ class RayTune:
             ).fit()
 
     def _explain(self, text: str) -> Failure:
-        """Why a pack's workers never sent how it ended; with their logs if they ran here."""
+        """Why a pack's workers ended without a message; with their logs if they ran here."""
         log, killed = None, None
         node = getattr(ray._private.worker, "_global_node", None)
         if self._on_this_machine and node is not None:
@@ -143,7 +143,7 @@ class RayTune:
                         self._mailbox.stop.remote()
                     if rounds % _POLL_EVERY == 0:
                         poll()
-                except Exception as error:  # raised where the sweep is, once Tune has ended
+                except Exception as error:  # raised in the sweep, once Tune has ended
                     self._error = error
                     dispatcher.stop()
                     return
@@ -182,7 +182,7 @@ class _Silent(TrialProgressCallback):
         self._trials = trials
 
     def error_of(self, trial: str) -> str:
-        """What Tune has written down of a trial's last error."""
+        """The text that Tune has kept of a trial's last error."""
         for each in self._trials:
             if each.trial_id == trial and each.error_file and Path(each.error_file).exists():
                 text = Path(each.error_file).read_text(encoding="utf-8", errors="replace")

@@ -27,11 +27,11 @@ _ledgers: dict[Location, Ledger] = {}
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerContext:
-    """What a worker needs besides its job. It travels to every worker once."""
+    """The data that a worker needs besides its job; sent to every worker once."""
 
     mailbox: Any
     writer: Any | None
-    """Who writes for it; ``None``: it reaches the results folder itself."""
+    """The actor that writes for it; ``None`` if it reaches the results folder itself."""
     location: Location
     processes: tuple[Any, ...]
     staged: Staged
@@ -40,19 +40,19 @@ class WorkerContext:
     pace: Pace
 
     def job(self, pack: str) -> Job:
-        """The job, with the user's files where this worker has them."""
+        """The job, with the paths of the user's files on this worker."""
         job, done = ray.get([self.mailbox.get.remote(pack), self.mailbox.committed.remote(pack)])
         # A worker that died may have recorded some: this one is its successor.
         wanted = job.wanted - {outcome.trial for outcome in done}
         study = self.staged.localize(job.pack.study)
-        os.chdir(study.workload.base or ".")  # where the files of the experiment are
+        os.chdir(study.workload.base or ".")  # the folder of the experiment's files
         here, there = job.pack.study.workload.base, study.workload.base
         moved = (there, here) if here and there else None
         pack = replace(job.pack, study=study)
         return cast(Job, replace(job, wanted=wanted, moved=moved, pack=pack))
 
     def ledger(self) -> Ledger:
-        """One a process, which remembers what it has read."""
+        """The ledger of this process, which remembers what it has read."""
         if self.writer is not None:
             return cast(Ledger, RemoteLedger(self.writer))
         if self.location not in _ledgers:
@@ -78,9 +78,9 @@ def train_alone(config: dict[str, Any], context: WorkerContext) -> None:
 
 
 def guarded(pack: str, send: Callable[[PackEnd], None], run: Callable[[], PackEnd]) -> PackEnd:
-    """``run()``; what it raises is sent as the pack's failure, and only what Ray raises passes.
+    """Call ``run()`` and send its exception as the pack's failure; only Ray's exceptions pass.
 
-    To Ray Tune any exception is a worker that died, whose pack is to be tried again.
+    Ray Tune takes any exception for a dead worker, and would try its pack again.
     """
     try:
         return run()

@@ -1,1 +1,1 @@
-"""What exporters write with: TensorBoard's event files, and a trial as a run of them."""
+"""Helpers of exporters: TensorBoard's event files, and a trial as a run."""

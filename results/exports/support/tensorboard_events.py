@@ -1,7 +1,7 @@
 """TensorBoard's event files, by tensorboardX: its messages, its records, its checksums.
 
-Its writers date a file by the clock and name it by the machine, so that a second export would stand
-beside the first. Here a run has one file of a fixed name, put in place whole.
+Its writers date a file by the clock and name it by the machine, so that a second export would add
+files to the first. Here a run has one file with a fixed name, written whole.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def columns(kinds: Mapping[str, str], tags: Iterable[str]) -> Any:
 
 
 def write(folder: Path, began: float, events: Iterable[Any]) -> bool:
-    """Write a run's file, whole or not at all; whether it was not there in this very form.
+    """Write a run's file, whole or not at all; whether it is new or was different.
 
     Raises:
         ResultsError: the disk cannot be written.

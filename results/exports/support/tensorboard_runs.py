@@ -26,7 +26,7 @@ _LONGEST = 80
 
 def run_name(row: Mapping[str, Any]) -> str:
     """``digits/momentum-b00064/003-1f0c2a9e``: the first eight places of the trial's id make it
-    unique, and it says nothing that another trial could change. Zeros in front make it sort."""
+    unique, and no other trial can change it. Leading zeros make it sort."""
     experiment = _part(row["experiment"] or "trials")
     study = f"b{row['batch_size']:05d}"
     if row["optimizer"]:

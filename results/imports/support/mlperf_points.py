@@ -3,9 +3,9 @@
 A point is several runs of one benchmark at one batch size. Every run is a trial of role
 ``repeat``: none is minimized over. ``as_published`` keeps the number and its unit as they were.
 
-The files of mlcommons/logging call every number "Epochs to converge". What it counts (samples,
-tokens, steps or epochs) depends on the benchmark, of two benchmarks on the version too. Sizes that
-turn epochs and tokens into examples are not in those files: each says where it is from.
+The files of mlcommons/logging call every number "Epochs to converge". Its unit (samples, tokens,
+steps or epochs) depends on the benchmark, and for two benchmarks also on the version. Sizes that
+turn epochs and tokens into examples are not in those files: each names its source.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _EXAMPLES: Mapping[str, Size] = {
 }
 _TOKENS: Mapping[str, Size] = {"gpt3": Size(count=2_048, remembered=True)}
 _SINCE: Mapping[str, tuple[int, ...]] = {"ssd": (2, 0)}
-"""Benchmarks whose size is that of another data set from a version on."""
+"""Benchmarks that have another data set, and so another size, from a version on."""
 
 
 def unit_of(benchmark: str, version: tuple[int, ...]) -> Unit | None:
@@ -71,7 +71,7 @@ def size_of(benchmark: str, unit: Unit, version: tuple[int, ...]) -> Size | None
 
 
 OUTLIER = 5.0
-"""A run above so many times the median of its batch size is an error of the file."""
+"""A run above this many times the median of its batch size is an error in the file."""
 _CHANGED = {"cosmoflow": (32, 64)}
 """Batch sizes that were run with changed hyperparameters: not comparable with the others."""
 _CLOSE = 4.0
@@ -88,14 +88,14 @@ class Point:
     batch_size: int
     unit: Unit
     values: tuple[float, ...]
-    """In ``unit``, one a run."""
+    """Amounts in ``unit``, one per run."""
     name: str
     """Unique among the points of its source."""
     optimizer: str | None = None
     precision: str | None = None
     metaparameters: Mapping[str, Any] | None = None
     published: Mapping[str, Any]
-    """What else its source says of it."""
+    """Other facts from its source."""
 
 
 def rows(source: str, points: Iterable[Point]) -> tuple[list[Row], list[Row]]:

@@ -1,4 +1,4 @@
-"""What is known of the release of Shallue et al. 2019 beside the release itself.
+"""Facts about the release of Shallue et al. 2019 that the release does not contain.
 
 The archive is not read here: its checksum is the one that its authors print, and is recorded, not
 checked.
@@ -35,13 +35,13 @@ METAPARAMETERS = {
     "learning_rate_decay_steps": "decay_steps",
     "end_learning_rate_factor": "end_factor",
 }
-"""Metaparameters that have another name here."""
+"""Names of metaparameters in the release -> names here."""
 
 METRICS = {"classification_error": "error", "cross_entropy_error": "cross_entropy"}
 SPLITS = {"train": "train", "val": "validation", "test": "test"}
 SCALES = {"LINEAR_SCALE": "linear", "LOG_SCALE": "log", "REVERSE_LOG_SCALE": "reverse_log"}
 STOP_REASONS = {"COMPLETE": "budget", "INFEASIBLE": "diverged", "INCOMPLETE": "error"}
-"""Its statuses, and how such a trial ended."""
+"""Statuses of the release -> how such a trial ended."""
 
 TRIALS = 100
 FEWER_TRIALS = 50

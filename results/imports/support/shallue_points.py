@@ -24,7 +24,7 @@ from results.schema import METRIC_COLUMNS
 
 @dataclass(frozen=True)
 class _Part:
-    """The lines of one file below its header, and which of the trials it belongs to."""
+    """The lines of one file below its header, and the trial to which it belongs."""
 
     trial: int
     lines: bytes
@@ -38,8 +38,8 @@ def points(trials: Sequence[TrialFolder]) -> tuple[pa.Table, dict[int, str]]:
     """The measurements of ``trials`` and, by place in ``trials``, why a file cannot be placed.
 
     The table has the columns trial (place in ``trials``, int32), step, the measured columns of the
-    schema, and ``metrics`` (JSON text) if any other metric is measured. Rows of a trial stand
-    together, by step.
+    schema, and ``metrics`` (JSON text) if any other metric is measured. Rows of a trial are
+    contiguous, ordered by step.
     """
     refused: dict[int, str] = {}
     groups: dict[tuple[str, ...], list[_Part]] = {}
@@ -101,7 +101,7 @@ def _parse(
         table = _read(names, data)
         if table.num_rows != sum(rows):
             raise UnplacedError("some lines are blank")
-    except UnplacedError:  # which rows are whose, and what is wrong, only each file tells
+    except UnplacedError:  # only the single files show to which trial a row belongs, and the error
         tables = [_alone(names, part, refused) for part in parts]
         return [_with_metrics(_sorted(table)) for table in tables if table is not None]
     code = np.repeat(np.array([part.trial for part in parts], np.int32), rows)
@@ -119,7 +119,7 @@ def _alone(names: tuple[str, ...], part: _Part, refused: dict[int, str]) -> pa.T
 
 
 def _first_wrong(names: tuple[str, ...], lines: bytes) -> str | None:
-    """The first line that is wrong by itself, as the file counts them, and why."""
+    """The first line that has an error by itself, with its number in the file and the reason."""
     for number, line in enumerate(lines.splitlines(), 2):
         try:
             if line:
@@ -173,7 +173,7 @@ def _with_metrics(table: pa.Table) -> pa.Table:
         text = pc.cast(column, pa.string())
         quoted = pc.binary_join_element_wise('"', text, '"', "")
         cell = pc.if_else(pc.is_finite(column), text, quoted)
-        # Not left to a join that skips nulls: that loses the rows in which all are null.
+        # Do not use a join that skips nulls: it loses the rows in which all are null.
         cells.append(pc.fill_null(pc.binary_join_element_wise(f',"{name}":', cell, ""), ""))
     inner = pc.utf8_slice_codeunits(pc.binary_join_element_wise(*cells, ""), 1)
     metrics = pc.binary_join_element_wise("{", inner, "}", "")

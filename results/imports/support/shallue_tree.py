@@ -1,4 +1,4 @@
-"""The release's folders: which studies lie where, and what their JSON files say.
+"""The release's folders: the places of studies, and the content of their JSON files.
 
     <dataset>/<model>/<optimizer>/<batch_size>/study.json
                                               /<trial_id>/metadata.json
@@ -25,7 +25,7 @@ STUDY, METADATA, MEASUREMENTS = "study.json", "metadata.json", "measurements.csv
 
 
 class UnplacedError(Exception):
-    """Why something of the tree cannot be placed: one line without its name."""
+    """Why a part of the tree cannot be placed: one line without its name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ def root_of(folder: str | Path) -> Path:
     """The folder that holds the data sets: ``folder``, or ``batch_science`` in it.
 
     Raises:
-        ResultsError: it is not there, or holds no study in the release's layout.
+        ResultsError: it does not exist, or holds no study in the release's layout.
     """
     root = Path(folder)
     if not os.path.isdir(root):
