@@ -1,4 +1,4 @@
-"""What it means: regimes with their uncertainty, comparisons and figures.
+"""Analysis of results: regimes with their uncertainty, comparisons and figures.
 
 ``curves`` divides trials into curves, ``regimes`` locates the regimes of one; ``figures`` draws
 (imported on demand: matplotlib is heavy).

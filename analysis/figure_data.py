@@ -1,4 +1,4 @@
-"""What a user asks of results (`Query`), and what follows from it (`FigureData`).
+"""A user's selection of results (`Query`), and the data computed from it (`FigureData`).
 
 Regimes, figures, the report and the live page are all made of one ``FigureData``: ``data.curves``
 and their ``regimes``, the ``trials`` and ``evaluations`` that they rest on, the same ``at`` another
@@ -37,7 +37,8 @@ _CHANGED_BY_A_TARGET = ("target", "status", "stop_reason", "last_miss", "lower_i
 
 @dataclass(frozen=True, kw_only=True)
 class Query:
-    """Which trials are read, how they are divided into curves, and what is computed of these."""
+    """Which trials are read, how they are divided into curves, and the quantities computed from
+    them."""
 
     sources: Sequence[str | Path | Results] = ()
     """Results folders, URIs, names of packaged data, files of curves, or results that are open."""
@@ -51,17 +52,17 @@ class Query:
     """The curve that the others are compared with."""
     tolerance: float = 0.2
     estimator: str | None = None
-    """What stands for a batch size: ``analysis.curves.estimators``."""
+    """The estimator of a batch size: ``analysis.curves.estimators``."""
     search: str = PRESENT
     """Which searches of a study count: ``analysis.curves.samples``."""
     definition: str | None = None
     """A further definition of the critical batch size: ``analysis.fit.definitions``."""
     under: Sequence[Limit] = ()
-    """Budgets that trials are cut at; all of them apply to a curve of steps."""
+    """Budgets at which trials are cut; all of them apply to a curve of steps."""
 
 
 class FigureData:
-    """The results that a query selects, and what is computed of them."""
+    """The results that a query selects, and the quantities computed from them."""
 
     def __init__(self, query: Query, *, progress: Progress | None = None) -> None:
         self.query = query
@@ -76,7 +77,7 @@ class FigureData:
         *,
         tolerance: float = 0.2,
     ) -> FigureData:
-        """Of curves alone, without the trials that they rest on."""
+        """Data of curves alone, without their trials."""
         data = cls(Query(tolerance=tolerance))
         data.curves = list(curves)
         if regimes is not None:
@@ -143,7 +144,7 @@ class FigureData:
 
     @cached_property
     def trials_of_curves(self) -> list[Curve]:
-        """The curves without what measurements add to them, which regimes alone need."""
+        """The curves without the additions from measurements, which only regimes need."""
         return self._curves(None)
 
     def _curves(self, evaluations: Evaluations | None) -> list[Curve]:

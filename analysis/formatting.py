@@ -1,4 +1,4 @@
-"""Words that notes share."""
+"""Numbers and units as text, for notes."""
 
 from __future__ import annotations
 

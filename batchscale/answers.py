@@ -27,8 +27,8 @@ def regimes(
     """The regimes of every curve; one that cannot be fitted has nulls, and a note that says why.
 
     Raises:
-        ResultsError: a source that is none, no such definition, no curve that can be fitted, or
-            no law across them.
+        ResultsError: a source that cannot be read, no such definition, no curve that can be fitted,
+            or no law across them.
     """
     data = _fitted(query, progress)
     answers = [
@@ -160,7 +160,7 @@ def plot(
     """Draw a figure; what was written, where ``output`` names a file.
 
     Raises:
-        ResultsError: no such option, width or style, a source that is none, nothing to draw.
+        ResultsError: no such option, width or style, a source that cannot be read, nothing to draw.
         CommandError: a place that cannot be written to.
     """
     from analysis import figures
@@ -212,8 +212,8 @@ def report(
     """Write the report of a query; its path.
 
     Raises:
-        ResultsError: a source that is none, or no curve.
-        CommandError: a file that is no page, or a place that cannot be written to.
+        ResultsError: a source that cannot be read, or no curve.
+        CommandError: a file that is not an HTML page, or a place that cannot be written to.
     """
     from analysis.report import page, payload
 

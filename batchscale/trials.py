@@ -149,7 +149,7 @@ class TrialRun:
 def reference(workload: str | type[Workload] | Workload, fields: Mapping[str, Any]) -> WorkloadRef:
     """How a name, a class or an object is loaded again.
 
-    A class that stands in a file is named by it, so that another process finds it too.
+    A class in a file is named by the file, so that another process finds it too.
     """
     if isinstance(workload, str):
         return WorkloadRef(spec=workload, fields=dict(fields), base=str(Path.cwd()))

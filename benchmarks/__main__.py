@@ -25,7 +25,7 @@ from benchmarks.page import PAGE, table, write
 
 
 def on_a_gpu() -> list[dict[str, object]]:
-    """What only a machine with a GPU can say; measured there by hand until it has one."""
+    """Measurements that need a GPU; they are made by hand on another machine."""
     whats = ("twin tests of both engines on CUDA", "cifar10-resnet8 to its target on CUDA")
     missing = {"measured": "not measured: no GPU", "wanted": "passes"}
     return [{"what": what, **missing} for what in whats if not torch.cuda.is_available()]

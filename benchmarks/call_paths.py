@@ -1,12 +1,12 @@
 """``python -m benchmarks.call_paths``: how many of our functions and files a command passes.
 
 Each command runs as it is typed, in a process of its own, under ``sys.setprofile``. Counted are the
-distinct functions of our packages that its main thread calls, and the files that they stand in;
+distinct functions of our packages that its main thread calls, and their files;
 *entered* are those of them that are called from another file: the jumps of a reader who follows the
-command. What only runs while a module is imported does not count, nor do lambdas and comprehensions
-apart from the function that they stand in. *deepest* is the largest number of our functions on the
-stack at once. ``sweep`` is counted up to the call that trains the first step, and its stack is the
-one there. ``-v`` lists the functions, file by file.
+command. Code that runs only while a module is imported does not count; lambdas and comprehensions
+belong to their function. *deepest* is the largest number of our functions on the stack at once.
+``sweep`` is counted up to the call that trains the first step, and its stack is the one there.
+``-v`` lists the functions, file by file.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class CallPath:
     to_the_first_step: bool = False
     """Stop at the training loop's first call of an engine's ``advance``."""
     functions: dict[CodeType, str] = field(default_factory=dict)
-    """With the file of each."""
+    """The functions called, with their files."""
     entered: set[CodeType] = field(default_factory=set)
-    """Those called from another file."""
+    """The functions called from another file."""
     stack: list[str] = field(default_factory=list)
     """Our functions that were on the stack where it was deepest, or at the first step."""
     _importing: int = 0
@@ -65,7 +65,7 @@ class CallPath:
             caller = stack[-2].partition(":")[0] if len(stack) > 1 else ""
             if caller != file:
                 self.entered.add(code)
-            # An engine is also tried on a model before: that is no training.
+            # Earlier trial runs of an engine on a model are not training.
             end = self.to_the_first_step and code.co_name == "advance" and "/training/" in caller
             if end or len(stack) > len(self.stack):
                 self.stack = stack
@@ -77,7 +77,7 @@ class CallPath:
         return set(self.functions.values())
 
     def _file(self, code: CodeType) -> str | None:
-        """The path of its file below the project, ``None`` for what is not ours."""
+        """The path of its file below the project; ``None`` for code of others."""
         if code.co_filename not in self._files:
             path = Path(code.co_filename)
             ours = path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in PACKAGES

@@ -1,6 +1,6 @@
-"""The demo as a user runs it: wall time, memory of the whole process tree, and what it finds.
+"""The demo as a user runs it: wall time, memory of the whole process tree, and its results.
 
-Also the front door: ``batchscale --help``, and ``regimes`` on the demo's results.
+Also ``batchscale --help``, and ``regimes`` on the demo's results.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def proportional_bytes(root: int) -> int:
                     (entry / "stat").read_text().rsplit(")", 1)[1].split()[1]
                 )
             except (OSError, IndexError):
-                continue  # it ended while we looked
+                continue  # it ended meanwhile
     tree = {root}
     while grown := {pid for pid, parent in parents.items() if parent in tree} - tree:
         tree |= grown
@@ -44,7 +44,7 @@ def proportional_bytes(root: int) -> int:
 
 
 def watched(command: list[str]) -> tuple[float, int]:
-    """Wall seconds and peak bytes of a command's process tree, looked at every second."""
+    """Wall seconds and peak bytes of a command's process tree, sampled every second."""
     began = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     peak = 0

@@ -1,6 +1,6 @@
 """Steps per second of both engines against a bare hand-written PyTorch loop of the same model.
 
-The bare loop is what one would write by hand for one model: index the batch, forward, backward,
+The bare loop is code written by hand for one model: index the batch, forward, backward,
 ``optimizer.step()``. Ratios are taken in turn within one run, since machines are noisy; the median
 of the pairs is reported, with its quartiles.
 """
@@ -39,14 +39,14 @@ def study(workload: str, batch_size: int, trials: int) -> Study:
 
 
 def trial(index: int) -> Trial:
-    """A trial that neither diverges nor gets stuck."""
+    """A trial that trains normally, without divergence or a plateau."""
     return Trial(
         id=f"trial-{index}", index=index, seed=index, metaparameters={"learning_rate": 0.01}
     )
 
 
 def bare_loop(workload: str, batch_size: int) -> Callable[[int], None]:
-    """A function that trains one model for so many steps, as by hand."""
+    """A hand-written function that trains one model for a number of steps."""
     loaded = load(workload)
     split = loaded.data()["train"]
     assert isinstance(split, tuple)

@@ -1,4 +1,4 @@
-"""The release of Shallue et al. 2019 at its own size: importing it, and what comes out of it.
+"""The release of Shallue et al. 2019 at full size: its import, and its analysis.
 
 The tree is made here, in the release's layout, with a share of its 194,399 trials: a hundredth
 unless BATCHSCALE_RELEASE_SHARE says otherwise; 1 takes about 8 GB of disk. Beside it the authors'
@@ -93,7 +93,7 @@ def goals(studies: Any) -> dict[str, str]:
 def plainly(
     tree: str, wanted: Mapping[str, str], every: int
 ) -> tuple[int, dict[str, float | None]]:
-    """The authors' own way on every so-manyth study: measurements read, and steps by study.
+    """The authors' method on every n-th study: measurements read, and steps by study.
 
     ``wanted`` has the goal of each experiment. Only COMPLETE trials are read, as they do.
     """

@@ -1,4 +1,4 @@
-"""What dominated stopping leaves to train: steps of the demo against `keep: off` and a lower bound.
+"""The cost under dominated stopping: steps of the demo against `keep: off` and a lower bound.
 
 The bound of a study is N · S_(k): each of its N trials must run to the k-th smallest steps to
 target, k being `keep`, to be known as none of the k best. What earlier rounds train before S_(k)

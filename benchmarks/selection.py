@@ -2,7 +2,7 @@
 ``experiments.engines.selection`` rests on.
 
 Each case is timed in both engines in turn, packs of 16 models on one thread; the ratio is that of
-the least of five timings, since what else the machine does only ever makes one longer.
+the least of five timings, since other work of the machine can only lengthen a timing.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def study(workload: str, fields: dict[str, Any], batch_size: int) -> Study:
 
 
 def seconds(engine: Engine, steps: int) -> float:
-    """Of one step of one model."""
+    """Seconds of one step of one model."""
     began = time.perf_counter()
     engine.advance(steps)
     return (time.perf_counter() - began) / steps / len(engine.trials)

@@ -1,11 +1,11 @@
 """A fixed sample of the demo: this project's sweep against Ray Tune with one trial a configuration.
 
 3 optimizers × 4 batch sizes × 12 trials, the same trials (metaparameters and seeds) on both sides,
-within a trial the same stops: target, budget, divergence. What happens between trials is what is
-compared: packs, stacking, dominated stopping here; there, one trainable a trial with the module
-engine in it, in a fresh worker each (Ray Tune as it comes) or in reused actors. A row with
-dominated stopping off shows its part. Each side is a process of its own; its clock starts when a
-local Ray is up and stops when all trials have ended.
+within a trial the same stops: target, budget, divergence. The work between trials is compared:
+packs, stacking, dominated stopping here; there, one trainable a trial with the module engine in it,
+in a fresh worker each (Ray Tune as it comes) or in reused actors. A row with dominated stopping off
+shows its part. Each side is a process of its own; its clock starts when a local Ray is up and stops
+when all trials have ended.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from typing import Any
 
 SEEDS = (0, 1, 2)
 ROWS = 2048
-"""Of the Sobol sequence, for ASHA to choose from."""
+"""Rows of the Sobol sequence from which ASHA chooses."""
 WORKLOADS: dict[str, tuple[str, list[str]]] = {
     "digits-mlp": (
         "digits",
@@ -48,7 +48,7 @@ WORKLOADS: dict[str, tuple[str, list[str]]] = {
         ],
     ),
 }
-"""An experiment file, and what is changed of it."""
+"""An experiment file, and the changes to it."""
 
 LeastAndTotalSteps = tuple[int, int]
 """The least steps to target, and the steps trained."""
@@ -63,7 +63,7 @@ def plans(name: str, seed: int) -> list[Any]:
 
 
 def ours(name: str, seed: int) -> dict[int, LeastAndTotalSteps]:
-    """What our sweep finds, and what it trains for it, by batch size."""
+    """The result of our sweep and its steps trained, by batch size."""
     from experiments.config.compile import load
     from experiments.execution.sweep import sweep
     from results import open as open_results
@@ -133,7 +133,7 @@ def asha(plan: Any, seed: int, steps: int) -> int | None:
     ASHA scheduler stops."""
     from ray.tune.schedulers import ASHAScheduler
 
-    del seed  # the rows have it
+    del seed  # the rows contain it
     budget = plan.study.budget_steps
     scheduler = ASHAScheduler(
         time_attr="steps",
@@ -172,9 +172,8 @@ OTHERS: dict[str, Callable[[Any, int, int], int | None]] = {
 
 
 def compare(name: str, seeds: Sequence[int]) -> dict[tuple[int, str], list[float]]:
-    """What each of the others needs over what ours does, a seed each, by batch size and name.
-
-    Where one has found no trial that reaches the target, its budget stands for it.
+    """The steps of each other method over those of ours, per seed, by batch size and name. If a
+    method has found no trial that reaches the target, its budget is used.
     """
     ratios: dict[tuple[int, str], list[float]] = {}
     for seed in seeds:

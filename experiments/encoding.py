@@ -150,7 +150,7 @@ class _Writer:
     def _pair(self, key: Any, value: Any, path: str, depth: int) -> list[Any]:
         if type(key) not in (str, int):
             raise UnencodableError(f"{path or 'it'} has a key of type {type(key).__qualname__}")
-        # Numbers tell the trials of a pack apart, or its weights: what is wrong is so with all.
+        # Numbers are places of trials or weights: the same error is in all of them, so name none.
         inner = f"{path}.{key}".lstrip(".") if type(key) is str else path
         if type(key) is str:
             self._text(key, path)

@@ -1,7 +1,7 @@
 """What is trained: a study, its trials, and the packs in which trials are sent to workers.
 
 Everything here is small, frozen and picklable: it crosses process borders and machines. A workload
-is named, not carried; whoever trains it loads it (``WorkloadRef.load``).
+is sent by name; the worker that trains it loads it (``WorkloadRef.load``).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ PARTS: dict[str, Callable[[int | None], str]] = {
     "goldens": goldens.section,
     "overlay": overlay.section,
 }
-"""Each makes its section's Markdown, on so many processes (None: one a core)."""
+"""Functions that make a section's Markdown, on a number of processes (None: one per core)."""
 
 
 def main(arguments: list[str]) -> None:

@@ -39,13 +39,13 @@ KINDS = ("both", "small", "large", "none")
 
 DOUBLING = float(np.log(2.0))
 FEWEST = 8
-"""Batch sizes of a grid at least."""
+"""Fewest batch sizes of a grid."""
 
 BEYOND = 6.0
-"""Doublings up to which a grid goes beyond an end that it reaches."""
+"""Most doublings by which a grid goes beyond an end that it reaches."""
 
 SHORT_BY = 3.0
-"""Doublings up to which it stays short of one."""
+"""Most doublings by which it stays short of an end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +135,7 @@ def truth(params: Array, first: Array, last: Array) -> dict[str, dict[str, Array
 
 
 def count(block: Block) -> dict[str, object]:
-    """A row of counts; the seed is the block's own, whatever else is run."""
+    """A row of counts; the seed depends on the block alone."""
     rng = np.random.default_rng(
         [
             SEED,

@@ -1,7 +1,7 @@
-"""The five quantities of any curve, read off it by their definitions.
+"""The five quantities of any curve, computed from their definitions.
 
-Nothing here knows of a knee: the curve is a function, looked at on a fine grid far beyond the
-tested batch sizes, and the definitions of docs/regimes.md are applied to what is seen.
+Nothing here knows of a knee: the curve is a function, evaluated on a fine grid far beyond the
+tested batch sizes, and the definitions of docs/regimes.md are applied to its values.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LogSteps = Callable[[Array], Array]
 _FAR = float(np.log(1e9))
 _FINE = 200_001
 _LEVEL = 1e-3
-"""A log-log slope below this is none."""
+"""A log-log slope below this counts as zero."""
 
 
 def quantities(
@@ -31,7 +31,7 @@ def quantities(
     -inf, and maximal parallelism begins at +inf. Where E still falls towards small batch sizes
     nothing scales perfectly: perfect_scaling_until is -inf, and min_examples is the least E over
     the tested ones. The critical batch size is where the straight line that log S comes from (at
-    ``far`` below) meets log S_min; neither regime goes beyond it, were the knee ever so sharp.
+    ``far`` below) meets log S_min; neither regime goes beyond it, even if the knee is very sharp.
     """
     x = np.linspace(first - far, last + far, _FINE)
     s = steps(x)

@@ -1,8 +1,8 @@
-"""Published curves, and where their authors say that the regimes lie.
+"""Published curves, and the regimes that their authors report.
 
-A golden is one thing that authors say of their curves, and what is said here of the same points,
-with the rule by which the two agree. What authors say is from the facts that the packaged data
-comes with; **(r)** marks what is remembered of a paper's text and could not be read again.
+A golden is one statement of authors about their curves, our result for the same points, and the
+rule by which the two agree. The statements are from the facts that the packaged data comes with;
+**(r)** marks what is remembered of a paper's text and could not be read again.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from validation.page import table
 
 SHALLUE, ZHANG = "shallue_2019_digitized", "zhang_2024"
 FLOOR = 1.5
-"""Two nearly equal optimizers, searched separately, differ by up to so much (Shallue et al.'s
+"""Two nearly equal optimizers, searched separately, differ by up to this factor (Shallue et al.'s
 protocol, single-seed minima of about 100 trials)."""
 WOBBLE = 0.25
-"""How far a published plateau wobbles."""
+"""Relative scatter of a published plateau."""
 SINGLE = 0.09
 """Noise of log steps about McCandlish's knee that most published curves keep within."""
 ORDER = 10.0
-"""What "the same order of magnitude" allows."""
+"""The factor that "the same order of magnitude" allows."""
 PUBLISHED: Mapping[str, float] = {
     "resnet": 1.2,
     "bert": 3.9,
@@ -44,20 +44,20 @@ SEED = 2026
 
 @dataclass(frozen=True, kw_only=True)
 class Golden:
-    """One statement of authors about a curve, held against ours."""
+    """One statement of authors about a curve, compared with ours."""
 
     key: str
     curve: str
     quantity: str
     theirs: str
     place: str
-    """Where they say it."""
+    """The place of the statement."""
     ours: str
     agrees: bool
     rule: str
-    """When the two agree."""
+    """The rule by which the two agree."""
     why: str | None = None
-    """Why they may not."""
+    """Why they may not agree."""
 
 
 def goldens() -> list[Golden]:
@@ -196,7 +196,7 @@ def _everywhere() -> Iterator[Golden]:
 
 
 def _start(curve: Curve) -> str:
-    """What the two smallest batch sizes say by themselves."""
+    """The evidence of the two smallest batch sizes alone."""
     (small, most), (large, least) = ((p.batch_size, p.steps or np.nan) for p in curve.points[:2])
     return (
         f"its digitized points begin at {small} and {large}, where {large / small:.0f} times the "

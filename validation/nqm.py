@@ -34,7 +34,8 @@ _DOUBLINGS = 23
 """Steps below 2²³ are searched: at B = 1 the tuned SGD takes 6 million."""
 
 _WOBBLE = 64
-"""Momentum may wobble about the goal: of so many further steps the last above it counts."""
+"""Momentum may oscillate about the goal: the last step above it among this many further ones
+counts."""
 
 
 class Spectrum(NamedTuple):
@@ -58,7 +59,7 @@ class System(NamedTuple):
     matrix: tuple[Array, Array, Array, Array]
     """A, row by row."""
     push: tuple[float, float]
-    """What the noise of a step moves, in units of -α·noise."""
+    """The effect of a step's noise, in units of -α·noise."""
     stationary: Covariance
     """C∞ in units of α²c/B, where the rule is stable."""
     stable: NDArray[np.bool_]
@@ -69,9 +70,9 @@ class Rule:
     """An update rule, and the grid that it is tuned over in the paper's published code."""
 
     system: Callable[[Array, float], System]
-    """Of x = αh, shape (…, K), and the decay."""
+    """Makes the system from x = αh, shape (…, K), and the decay."""
     start: tuple[float, float]
-    """(w, u) in units of θ(0)."""
+    """Start of (w, u) in units of θ(0)."""
     learning_rates: Array
     decays: Array
     """Momentum of heavy ball, decay of the average."""
@@ -193,8 +194,8 @@ def tune(
 ) -> list[Tuned]:
     """The exact curve: at each batch size the fewest steps over a grid, the paper's unless given.
 
-    Counted is the *last* step still above ``goal``, of learning rates that end below it. That
-    the loss falls through the goal once is taken for granted, but for a wobble of 64 steps.
+    Counted is the *last* step still above ``goal``, of learning rates that end below it. It is
+    assumed that the loss crosses the goal once, except for oscillations within 64 steps.
     """
     chosen = RULES[rule]
     rates = chosen.learning_rates if learning_rates is None else learning_rates

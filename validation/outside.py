@@ -1,4 +1,4 @@
-"""Table 2: the estimates where the truth is no knee with perfect scaling. Reported as they are."""
+"""Table 2: the estimates for true curves that are not knees with perfect scaling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Published and own curves in one picture: each by its own knee, and workload by workload."""
+"""Published and packaged curves in one picture: each scaled by its knee, and by workload."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from validation.page import PAGE, table
 
 OWN = "own"
 DEMO = "digits-mlp"
-"""The workload whose own curves are compared: those of the gallery are of few trials."""
+"""The workload whose packaged curves are compared: those of the gallery have few trials."""
 PICTURES = {"knees": "overlay-knees.png", "workloads": "overlay-workloads.png"}
 IMAGES = PAGE.parent / "img"
 NAMES = {
@@ -48,7 +48,7 @@ class Knee:
 
     @property
     def why_not(self) -> str | None:
-        """None where its critical batch size has a value and both ends."""
+        """Why it is not drawn; None if its critical batch size has a value and both ends."""
         critical = self.regimes.critical_batch_size
         if critical.value is None:
             return "no critical batch size"
@@ -129,7 +129,7 @@ def _sizes(curve: Curve) -> str:
 
 
 def _own_points(every: Sequence[Knee]) -> Iterator[str]:
-    """What own points each panel has."""
+    """A line on the packaged points of each panel."""
     for workload in BOTH:
         _, own = _pair(every, workload)
         if not own:
@@ -235,7 +235,7 @@ def _panel(ax: Axes, workload: str, published: Sequence[Knee], own: Sequence[Kne
     sizes = [size for knee in both for size in knee.curve.batch_sizes]
     ax.set_ylim(min(steps) / 1.7, max(steps) * 1.6)
     grid(ax)
-    # A training algorithm has one colour, whoever measured it.
+    # A training algorithm has one colour for all sources.
     order = list(dict.fromkeys(str(knee.curve.group.get("optimizer")) for knee in both))
     styles = [PALETTE[order.index(str(knee.curve.group.get("optimizer")))] for knee in both]
     for knee, style in zip(both, styles, strict=True):

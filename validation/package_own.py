@@ -1,10 +1,10 @@
 """``python -m validation.package_own RESULTS_FOLDER ... [--to FOLDER]``: package what was swept.
 
-Of every experiment of the folders the finished studies and their trials that count, with ``source``
-set; those of an experiment that is there already go. What says where and how fast it ran stays out.
-Measurements come with the studies that train past their target (``stop_at_target: false``), which
-another target or a budget can be asked of; of the others they are a hundred times the rest, and
-stay out. The same folders make the same bytes.
+It packages the finished studies of every experiment in the folders and their trials that count,
+with ``source`` set, and replaces an experiment that is packaged already. Columns about the machine
+and its speed are left out. Measurements are packaged for studies that train past their target
+(``stop_at_target: false``), so that other targets and budgets can be computed; for other studies
+they would be a hundred times the rest, and are left out. The same folders make the same bytes.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from results.storage.names import experiment_name
 from results.storage.rows import KEYS, latest
 
 SOURCE = "batchscale"
-"""``source`` of every row: what tells it from a sweep of the reader's own."""
+"""``source`` of every row: it distinguishes these rows from a sweep of the reader."""
 
 LEFT_OUT = (
     *("commit", "device", "error", "layout", "pack", "pack_models"),
     *("train_seconds", "evaluation_seconds", "other_seconds"),
 )
-"""What is true of the machine or of one run on it."""
+"""Columns that describe the machine or one run on it."""
 
 _MEASURED = "Steps to target of every trial, and its measurements."
 _UNMEASURED = (
@@ -52,8 +52,8 @@ def tables(folders: Sequence[str | Path]) -> dict[str, dict[str, pa.Table]]:
     """Experiment to its tables by name.
 
     Raises:
-        ResultsError: a folder that is none or holds no trial, an experiment that two folders have,
-            or a cell that names this machine, its user or a path.
+        ResultsError: a folder that does not exist or holds no trial, an experiment that two folders
+            have, or a cell that names this machine, its user or a path.
     """
     made: dict[str, dict[str, pa.Table]] = {}
     for folder in folders:
@@ -91,7 +91,7 @@ def _tables(opened: Results, experiment: str) -> dict[str, pa.Table]:
     def of_experiment(rows: pa.Table) -> pa.Table:
         return rows.filter(pc.equal(rows["experiment"], experiment))
 
-    # Studies in the experiment's order, which curves stand in; trials by study, as they were drawn.
+    # Studies in the experiment's order, which is that of curves; trials by study, as drawn.
     every = opened.source.table("studies").replace_schema_metadata(None)
     studies, trials = (
         of_experiment(rows) for rows in (latest(every, KEYS["studies"]), opened.trial_rows)
@@ -144,7 +144,7 @@ def _finished(studies: pa.Table, trials: pa.Table) -> pa.Array:
 
 
 def _plain(name: str, rows: pa.Table) -> pa.Table:
-    """The rows with their source, and without what is not true of them elsewhere."""
+    """The rows with their source, and without columns that describe the machine."""
     fixed = {"source": SOURCE, "run": SOURCE}
     columns = []
     for field in SCHEMAS[name]:
@@ -200,7 +200,7 @@ def _texts(rows: pa.Table) -> Iterator[tuple[str, str]]:
 
 
 def main(arguments: Sequence[str]) -> str:
-    """Run the command; what it says.
+    """Run the command; its output.
 
     Raises:
         ResultsError: as ``make``, or no folder.

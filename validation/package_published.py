@@ -1,7 +1,8 @@
 """``python -m validation.package_published REFERENCE_DIR [FOLDER]``: make the packaged data again.
 
-From the three CSV files of ``REFERENCE_DIR``, into FOLDER, else beside this file. The same files
-make the same rows: times and ids are fixed. Other Parquet files of the tables there go.
+It reads the three CSV files of ``REFERENCE_DIR`` and writes into FOLDER, by default beside this
+file. The same files make the same rows: times and ids are fixed. Other Parquet files of these
+tables are deleted.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The page docs/truth.md: a section a part, each from the counts that the part left in docs/truth/.
 
-Nothing on it depends on when or where it was made: the same command gives the same page.
+It does not depend on the time or the machine: the same command gives the same page.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def number(value: float) -> str:
 
 
 def counts(name: str) -> Path:
-    """Where a part keeps its counts."""
+    """The file of a part's counts."""
     return PAGE.parent / "truth" / f"{name}.csv"
 
 

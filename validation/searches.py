@@ -32,7 +32,7 @@ DIMENSIONS = (1, 2, 3)
 TRIALS = (16, 64)
 NOISES = (0.05, 0.20)
 SWEEPS = 20
-"""A block's."""
+"""Number of sweeps in a block."""
 BLOCKS_EACH = 10
 SEED = 2028
 

@@ -29,11 +29,11 @@ from validation.exact import LogSteps, between
 LEAST, CRITICAL = 100.0, 45.0
 SIZES = tuple(2**i for i in range(12))
 BUDGET = 4.0
-"""Times S(B) that a trial may take: less than many a point of the space would need."""
+"""Budget of a trial in multiples of S(B): less than many points of the space would need."""
 RATIO = 1.05
 DIVERGES = 0.25
 FRESH = 4096
-"""Searches whose median is the truth."""
+"""Number of searches whose median is the truth."""
 KEEP = 4
 
 
@@ -115,12 +115,12 @@ def truth(surface: Surface, n: int) -> dict[str, float]:
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """What would become of a trial that nothing dominates, in steps."""
+    """The outcome of a trial without dominated stopping, in steps."""
 
     time: float
     """When the target is passed."""
     diverges: int | None
-    """The step at which it is found to have diverged."""
+    """The evaluation that detects its divergence."""
 
 
 def search(surface: Surface, size: int, n: int, rng: np.random.Generator) -> list[Trial]:

@@ -1,5 +1,4 @@
-"""Estimates compared with known answers, on many processes: what covers, what is open, what is
-claimed."""
+"""Estimates compared with known answers, on many processes: coverage, open intervals, claims."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ REGIMES = BATCH_SIZES[:2]
 """The quantities whose being reached is a claim: the ends of the two outer regimes."""
 
 FAR = 6
-"""Doublings beyond a regime's end from which on they are not told apart."""
+"""Doublings beyond a regime's end from which they are counted together."""
 
 ENOUGH = 3
 """Doublings that a grid must go beyond a regime's end, to either side, to be said to hold it."""
@@ -35,7 +34,7 @@ ENOUGH = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Drawn:
-    """Curves as they are measured, one a row, and what is true of them."""
+    """Measured curves, one per row, and the truth about them."""
 
     x: Array
     """Log batch sizes, log steps, and weights 0 or 1, (R, n) each."""
@@ -146,7 +145,7 @@ def named(by: list[str], key: tuple[object, ...]) -> list[str]:
 def run(
     work: Callable[[Task], Answer], tasks: Sequence[Task], name: str, processes: int | None = None
 ) -> list[Answer]:
-    """``work`` of each task, in the tasks' order whoever does them.
+    """``work`` of each task, in the order of the tasks.
 
     ``work`` is a function of a module, and depends on nothing but its task: answers are the same
     on any number of ``processes`` (None: one a core).

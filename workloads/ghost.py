@@ -1,4 +1,4 @@
-"""Batch norm over ghost batches: the objective does not move with the batch size.
+"""Batch norm over ghost batches: the objective does not change with the batch size.
 
 A BatchNorm module normalizes a batch by its own mean and variance, so that the loss of an example
 depends on how many others share its batch. A ghost batch norm (Hoffer et al. 2017) normalizes

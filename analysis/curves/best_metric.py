@@ -1,6 +1,6 @@
-"""The best value of a metric that a search had within a budget, from measurements.
+"""The best value of a metric that a search reached within a budget, from measurements.
 
-Of each batch size the first N feasible trials count, N as of a curve: the most that all batch
+At each batch size the first N feasible trials count, with the N of a curve: the most that all batch
 sizes share. The value is the best evaluation of any of them at or before the budget's last step.
 One that was stopped before that (at its target, dominated, or by its smaller budget) may have had a
 better one later: the value is not known then, and the point says how many trials and why.
@@ -44,16 +44,16 @@ class BestPoint:
 
     batch_size: int
     value: float | None
-    """None: not known, for ``why``."""
+    """None if it is not known; ``why`` has the reasons."""
     bound: float | None
-    """The best that was measured: the value is this or better."""
+    """The best measured value; the true best is this or better."""
     limit: float | None
-    """The last step that counts; None where the budget of each trial is the limit."""
+    """The last step that counts; None if the budget of each trial is the limit."""
     trials: int
-    """How many count."""
+    """Number of trials that count."""
     trial: str | None = None
     step: float | None = None
-    """Where the best was measured first."""
+    """The trial and step at which the best was measured first."""
     why: Mapping[str, int] = field(default_factory=dict)
     """Why the value is not known: trials by reason."""
 
@@ -70,7 +70,7 @@ class BestCurve:
     group: Mapping[str, Any]
     label: str
     target: Target
-    """Whose metric it is, and which way is better."""
+    """The target that names the metric and its better direction."""
     limit: Limit | None
     points: tuple[BestPoint, ...]
     trials: int
@@ -96,8 +96,8 @@ class _Counted:
 
 @dataclass(frozen=True)
 class _Bests:
-    """Of some trials the last step within each limit, their best value up to there and the step
-    that has it first, (n, limits) each; and whether there are measurements of the trial, (n,)."""
+    """For each trial the last step within each limit, the best value up to that step and its first
+    step, (n, limits) each; and whether the trial has measurements, (n,)."""
 
     last: Numbers
     best: Numbers

@@ -26,11 +26,11 @@ from results.targets.target import Target
 
 
 class UnequalEvaluationsError(ResultsError):
-    """Trials whose evaluation grids differ cannot stand in one comparison."""
+    """Trials whose evaluation grids differ cannot be compared."""
 
 
 class UnequalEstimatorsError(ResultsError):
-    """Curves whose points are of different estimators cannot stand in one comparison."""
+    """Curves whose points are of different estimators cannot be compared."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,13 +49,13 @@ class Curve:
     repeats: bool = False
     """Whether the points are repeated runs, not the best of a search."""
     estimator: str = MINIMUM
-    """What stands for a batch size of a search: see ``analysis.curves.estimators``."""
+    """The estimator of a search's points: see ``analysis.curves.estimators``."""
     withheld: str | None = None
     """Why the trials are not drawn alike, so that intervals from single trials are withheld."""
     dimensions: int | None = None
     """Tuned metaparameters, where the studies are known."""
     studies: tuple[str, ...] = ()
-    """Whose trials its points are made of."""
+    """The trials of its points."""
     evaluation_ratio: float | None = None
     example_unit: str = "example"
     notes: tuple[str, ...] = ()
@@ -73,8 +73,8 @@ class Curve:
 
     @property
     def relative(self) -> bool:
-        """Whether its steps are no numbers of steps but in proportion to them, as parts of one must
-        be: of a source that does not say how many examples an epoch has."""
+        """Whether its steps are only proportional to numbers of steps, as values below one must be:
+        the source does not say how many examples an epoch has."""
         return any(point.steps is not None and point.steps < 1 for point in self.points)
 
     def to_fit(self) -> tuple[np.ndarray, np.ndarray]:
@@ -123,8 +123,8 @@ def curves(
             the others are minimized over. Workload, data set, target and workload fields that
             vary always group.
         baseline: the curve with this label, or with this value in a column, comes first.
-        estimator: what stands for a batch size (``estimators.NAMES``); what the trials'
-            own column says unless given, else the minimum.
+        estimator: the estimator of a batch size (``estimators.NAMES``); by default as the trials'
+            column says, else the minimum.
         search: ``present``: the trials of each study's latest search (``samples``), or
             of all its seeds for the median of searches; ``all``: those of all its searches.
 
@@ -184,8 +184,8 @@ def prepared(trials: pd.DataFrame, by: Sequence[str] | None) -> tuple[Wide, str 
     """``trials`` with every column that is read, those of each workload's newest code alone, and a
     note if others are left out.
 
-    Trials of an earlier version of the code answer another question; ``by`` may ask for each
-    version. A trial without a role is a search's; without an index the order is that of the rows.
+    Trials of an earlier version of the code are not comparable; ``by`` may separate the versions. A
+    trial without a role is a search's; without an index the order is that of the rows.
     """
     wide, note = widen(trials), None
     trials = wide.frame
@@ -215,7 +215,7 @@ def _with_coarse(
 ) -> list[Curve]:
     try:
         coarse = _curves(thinned, groups, None, estimator)
-    except EstimatorError:  # where thinned brackets leave too few order statistics for it
+    except EstimatorError:  # if thinned brackets leave too few order statistics for it
         return made
     return [
         replace(curve, coarse=None if curve.repeats else other)
@@ -298,7 +298,7 @@ def _with_edges(point: Point, runs: Runs, rows: Rows, spaces: Mapping[str, str])
 
 
 def _not_run(group: Mapping[str, Any], points: list[Point], studies: pd.DataFrame) -> list[int]:
-    """Batch sizes of studies of this curve that have no trial yet, and are still to have some."""
+    """Batch sizes of studies of this curve that have no trial yet, but will have."""
     of_curve = pd.Series(current(studies) if "experiment_yaml" in studies else True, studies.index)
     for name, value in group.items():
         if name in studies:

@@ -22,7 +22,7 @@ MARGIN = 0.05
 """Share of a dimension next to either end that counts as its edge."""
 
 NEAR = 1.1
-"""Trials within so many times the best's steps to target are near-best."""
+"""Trials within this many times the best's steps to target are near-best."""
 
 _STEPS = "_steps"
 """A dimension given as a share of the budget (``decay``) is a metaparameter in steps in the trials
@@ -41,7 +41,7 @@ class Edge:
     verdict: Literal["edge", "near"]
     """``edge``: the best trial itself is there; ``near``: only a near-best one is."""
     position: float
-    """Where in the unit interval the trial nearest to that end lies; 0 and 1 are the ends."""
+    """Place in the unit interval of the trial nearest to that end; 0 and 1 are the ends."""
     bound: float
     """The end itself."""
 
@@ -51,7 +51,7 @@ class Edge:
 
     @property
     def text(self) -> str:
-        """The same, and whether it is not of the best trial itself."""
+        """The text, with a mark if the best trial itself is not there."""
         return str(self) if self.verdict == "edge" else f"{self} (near-best)"
 
 
@@ -71,7 +71,7 @@ def edge(
             no edge, and neither has a linear or integer dimension at 0.
         best: the metaparameters of the best trial, as resolved.
         near_best: those of trials nearly as good.
-        budget_steps: what a length in steps (of a decay, of warmup) is a share of.
+        budget_steps: the budget of which a length (of a decay, of warmup) is a share.
     """
     parsed = mapping(space, "search_space") if isinstance(space, str) else space
     edges: list[Edge] = []
@@ -163,7 +163,7 @@ def _place(
     metaparameters: Mapping[str, Any],
     budget_steps: float | None,
 ) -> float | None:
-    """Where a trial lies in a dimension's unit interval; None where it has no such number."""
+    """The place of a trial in a dimension's unit interval; None if it has no such number."""
     value = metaparameters.get(name)
     if value is None and budget_steps:
         steps = metaparameters.get(name + _STEPS)

@@ -1,4 +1,4 @@
-"""What stands for a batch size, and whether its trials were enough: from exact order statistics.
+"""Estimators of a batch size, and whether its trials were enough: from exact order statistics.
 
 - ``minimum``: X(1), the least of the N feasible trials.
 - ``best_of_10``: the expected best of ten trials, on log steps: the exponential of the mean, over
@@ -42,16 +42,16 @@ MOST_CENSORED = 0.05
 given."""
 
 ENOUGH = 0.05
-"""How many more steps half of the trials may take, as a share, for N to be called enough."""
+"""N is enough if half of the trials take at most this share of additional steps."""
 
 ABOUT_HALF = 0.6
-"""The share of N up to which the least n that is given stands for half of the trials."""
+"""The least n given may replace half of the trials up to this share of N."""
 
 _MOST_NUMBERS = 256
-"""Numbers of trials for which the expected best is given, at most."""
+"""Most numbers of trials for which the expected best is given."""
 
 _NORMAL = 1.6448536269514722
-"""Of a normal quantity 90 % lie within so many standard deviations."""
+"""90 % of a normal quantity lie within this many standard deviations."""
 
 
 class EstimatorError(ResultsError):
@@ -60,7 +60,7 @@ class EstimatorError(ResultsError):
 
 @dataclass(frozen=True, kw_only=True)
 class OrderStatistics:
-    """N feasible trials, as far as their order statistics are exact."""
+    """N feasible trials, with those order statistics that are exact."""
 
     trials: int
     """N."""
@@ -71,9 +71,9 @@ class OrderStatistics:
     middles: Array
     """The middles of their brackets in steps, (r,)."""
     cut: bool
-    """Whether what lies beyond X(r) was cut off by dominated stopping, not by the budget."""
+    """Whether trials beyond X(r) were cut off by dominated stopping, not by the budget."""
     enlarged: int = 0
-    """How many of the trials lie in what was added to the search space."""
+    """Number of the trials that lie in enlargements of the search space."""
     exact: bool = True
     """Whether X(1) is known. Else ``hit`` is the least of what is, if anything: the trial at X(1)
     may be one that was dominated by trials outside the sample."""
@@ -118,9 +118,9 @@ class Estimate:
 
     steps: float | None
     middle: float | None = None
-    """The same of the middles of the brackets: what is fitted."""
+    """The same from the middles of the brackets, which is fitted."""
     bar: tuple[float, float] | None = None
-    """Where it has one of its own: 90 % of a best of ten, the least and most of several minima."""
+    """The estimator's error bar: 90 % for a best of ten, the least and most of several minima."""
 
 
 def best_of_10(sample: OrderStatistics, batch_size: int) -> Estimate:
@@ -183,7 +183,7 @@ def _jackknife(logs: Array, trials: int, n: int) -> float:
     above = np.concatenate([np.cumsum((weight * logs[1:])[::-1])[::-1], [0.0]])
     last = np.append(np.full(len(logs) - 1, logs[-1]), logs[-2])
     values = below + above + censored * last
-    # Leaving out one that is not known leaves what leaving out the last known one does.
+    # Leaving out an unknown one gives the same as leaving out the last known one.
     times = np.ones(len(logs))
     times[-1] += trials - len(logs)
     mean = (times @ values) / trials
@@ -194,8 +194,8 @@ def median_of_searches(samples: Sequence[OrderStatistics]) -> Estimate:
     """The median of the searches' minima; a search that never reached the target counts as one
     that takes longer than all. The bar reaches from the least of the minima to the most.
 
-    A minimum that is not known exactly (its search was cut off by trials of another one) stands
-    above those that are.
+    A minimum that is not known exactly (its search was cut off by trials of another one) is placed
+    above the known ones.
     """
     exact = [sample for sample in samples if sample.known]
     steps = [float(sample.steps[0]) for sample in exact]
@@ -249,7 +249,7 @@ def fewest(trials: int, known: int, most: float) -> int | None:
 
 
 def least_known(trials: int, n: int, most: float) -> int:
-    """How many order statistics bring the censored weight of ``n`` down to ``most``."""
+    """The number of order statistics at which the censored weight of ``n`` is at most ``most``."""
     return next(r for r in range(trials + 1) if weights(trials, n, r)[1] <= most)
 
 
@@ -277,7 +277,7 @@ class Budget:
     expected: tuple[float, ...]
     """The expected best of each, in steps; the last is X(1)."""
     enlarged: int = 0
-    """How many of the N lie in what was added to the search space."""
+    """Number of the N that lie in enlargements of the search space."""
 
     @property
     def first(self) -> int:
@@ -346,8 +346,8 @@ def budget_note(budgets: Sequence[tuple[int, Budget]]) -> str | None:
     if 2 * len(ratios) <= len(budgets):
         exact = sorted(each.known for _, each in budgets)[len(budgets) // 2]
         return (
-            f"whether {trials} {agreeing(most, 'were')} enough cannot be told: only {exact} of the "
-            f"best {agreeing(exact, 'are')} known, which says little of half as many"
+            f"whether {trials} {agreeing(most, 'were')} enough is not known: only {exact} of the "
+            f"best {agreeing(exact, 'are')} known, too few to judge half as many"
         )
     mean = exp(sum(log(ratio) for ratio, _ in ratios) / len(ratios)) - 1
     worst, where = max(ratios)

@@ -1,4 +1,4 @@
-"""Which trials make one curve: the columns that group, and those that are minimized over."""
+"""Which trials make one curve: the columns that group, and those over which the best is taken."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TARGET = ("target_metric", "target_value", "lower_is_better")
 
 @dataclass(frozen=True, kw_only=True)
 class Grouping:
-    """``always`` and ``by`` name the columns of a curve's ``group``; ``over`` those left out."""
+    """``always`` and ``by`` name the columns of a curve's ``group``; ``over`` names the others."""
 
     always: tuple[str, ...]
     by: tuple[str, ...]
@@ -81,8 +81,8 @@ def grouping(wide: Wide, by: Sequence[str] | None) -> Grouping:
     fields = [
         name for name in wide.fields if len({json.dumps(_plain(cell)) for cell in trials[name]}) > 1
     ]
-    # Experiments that share out the batch sizes make one curve; two searches of one batch size are
-    # two answers, and a pool of them would be neither.
+    # Experiments with different batch sizes make one curve; two searches of one batch size are two
+    # results, and a pool of them would be neither.
     search_trials = trials[trials["role"].ne("repeat") & trials["study"].notna()]
     cells = (search_trials[name] for name in ("study", "search_id", "search_seed"))
     search_trials = search_trials.assign(sample=[str(each) for each in zip(*cells, strict=True)])
@@ -122,7 +122,7 @@ _NOT_GROUPS = {"batch_size", "steps_to_target", "last_miss", "metaparameters", "
 
 def widen(trials: pd.DataFrame) -> Wide:
     """``trials`` with every column that the analysis reads, and one for each workload field and
-    each key of ``technique``; a trial that stands in several experiments with one target stands
+    each key of ``technique``; a trial that is in several experiments with one target is taken
     once."""
     trials = trials.reset_index(drop=True)
     if "batch_size" in trials and trials["batch_size"].isna().any():
@@ -132,7 +132,7 @@ def widen(trials: pd.DataFrame) -> Wide:
         )
     missing = {name: None for name in COLUMNS if name not in trials}
     trials = trials.assign(**missing) if missing else trials
-    # Of a trial's several rows one that ended well counts before one that was interrupted.
+    # Among several rows of a trial, one that ended well is preferred to an interrupted one.
     interrupted = trials["status"].eq("INCOMPLETE") & trials["stop_reason"].ne("dominated")
     columns = ["source", "trial", *_TARGET[:2]]
     in_order = trials.loc[interrupted.sort_values(kind="stable").index, columns]
@@ -147,8 +147,8 @@ def widen(trials: pd.DataFrame) -> Wide:
         trials[column] = texts.where(texts != "{}", None)
         names[column] = []
         for name in dict.fromkeys(name for each in parsed.values() for name in each):
-            # A field named as a column of trials or of studies is told from it by its table's
-            # name. The reader has given fields columns already: those are the same.
+            # A field with the name of a column of trials or studies gets its table's name. Field
+            # columns that the reader has added already are the same.
             column_name = name if name not in taken else f"{column}.{name}"
             taken.add(column_name)
             values = {text: _plain(each.get(name)) for text, each in parsed.items()}
@@ -201,7 +201,7 @@ def labels(groups: Sequence[Mapping[str, Any]], extra: Sequence[str] = ()) -> li
     names = dict.fromkeys(name for group in groups for name in group)
     varying = [name for name in names if len(values(name)) > 1]
     for name in varying.copy():
-        # Of what a sweep records and a published figure does not, only what is needed.
+        # Leave out columns that only a sweep records, unless they are needed.
         often_empty = name in _OFTEN_EMPTY or name.startswith("fields.")
         if often_empty and len(values(name) - {"None"}) < 2:
             fewer = [other for other in varying if other != name]

@@ -1,7 +1,7 @@
 """Budgets under which results are compared: "5000 steps", "10 epochs", "1e6 examples".
 
-A search that trained on past its target has the answer for every smaller budget too. An epoch is
-what it is in the budget of an experiment: ``train_examples // batch_size`` steps, since the last
+A search that trained on past its target has the result of every smaller budget too. An epoch is
+defined as in the budget of an experiment: ``train_examples // batch_size`` steps, since the last
 short batch of an epoch is dropped; fractions are exact, and rounded down to whole steps.
 """
 
@@ -26,7 +26,7 @@ _PATTERN = re.compile(r"^\s*(\d[\d,_]*(?:\.\d*)?|\.\d+)((?:[eE][-+]?\d+)?)\s*([A
 
 @dataclass(frozen=True, kw_only=True)
 class Limit:
-    """At most so many steps, epochs of the training set, or examples."""
+    """A limit in steps, epochs of the training set, or examples."""
 
     amount: Fraction
     unit: str
@@ -108,7 +108,7 @@ def steps_within(trials: pd.DataFrame, limit: Limit) -> NDArray[np.float64]:
 
 
 def within(trials: pd.DataFrame, limits: Sequence[Limit]) -> pd.DataFrame:
-    """``trials`` as if what was reached beyond any of ``limits`` had not been.
+    """``trials`` as if they had been stopped at the smallest of ``limits``.
 
     One that reached its target later did not reach it; one that was dominated beyond the limit
     did not either, and that is known. Infeasible ones stay so, whenever they diverged.

@@ -1,4 +1,4 @@
-"""One batch size of a curve: what stands for its search, or its repeated runs."""
+"""One batch size of a curve: the estimate from its search, or its repeated runs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Repeats:
     """
 
     steps: tuple[float, ...]
-    """Each run's, ascending."""
+    """Steps of each run, ascending."""
 
     @property
     def median(self) -> float | None:
@@ -93,7 +93,7 @@ class Point:
     """The estimator's value (X(1) where that is the minimum), or the median of repeated runs;
     None: not reached (censored)."""
     estimator: str = MINIMUM
-    """What ``steps`` is of a search: see ``analysis.curves.estimators``."""
+    """The estimator of ``steps`` of a search: see ``analysis.curves.estimators``."""
     minimum: float | None = None
     """X(1); None: nothing reached the target, or these are repeated runs."""
     last_miss: float | None = None
@@ -112,7 +112,7 @@ class Point:
     trials: int = 0
     """N: feasible trials, or runs."""
     enlarged: int = 0
-    """How many of them lie in what was added to the search space."""
+    """Number of them that lie in enlargements of the search space."""
     searches: int = 1
     """How many times the study was searched."""
     available: int = 0
@@ -132,7 +132,7 @@ class Point:
     runs: tuple[float, ...] = ()
     """Steps to target of each repeated run; empty for a search."""
     middles: tuple[float, ...] = ()
-    """What is fitted: the estimator's value of the middles of the brackets, (last_miss + 1 +
+    """The fitted values: the estimator's value of the middles of the brackets, (last_miss + 1 +
     steps) / 2, or of the steps where no bracket is known. One for a search, one a run for repeats,
     none if censored."""
     spread: tuple[float, float] | None = None
@@ -218,7 +218,7 @@ def of_searches(
     if not len(whole.hit):
         return point
     point = replace(point, **_of_best(runs, whole, over))
-    # Of several algorithms no random n of the trials would be a search.
+    # A random n of the trials of several algorithms would not be a search.
     if exchangeable and len(searches) == 1 and estimator != MEDIAN:
         point = replace(point, budget=budget(whole))
     if estimator == MINIMUM:

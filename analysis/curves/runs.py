@@ -1,5 +1,4 @@
-"""Trials as plain columns: which of their numbers can be relied on, their order statistics, and
-what became of each."""
+"""Trials as plain columns: their reliable numbers, order statistics, and outcomes."""
 
 from __future__ import annotations
 
@@ -22,8 +21,8 @@ BAR = 4
 """The order statistic that the error bar of a point rests on."""
 
 CLASSES = ("reached", "not reached", "dominated", "infeasible")
-"""What becomes of a trial. Under dominated stopping a trial that was stopped might have reached the
-target later: it is a class of its own, and how many there are depends on the order of training."""
+"""Outcomes of a trial. Under dominated stopping a stopped trial might have reached the target
+later: it is a separate class, whose size depends on the order of training."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,14 +96,14 @@ class Runs:
 
         That is X(keep) of the rows: beyond it, what is recorded depends on the order of training. A
         row that was dominated by trials which are not among ``rows`` (the first n of a study, one
-        of its searches) says that it takes more steps than it ran, and nothing beyond.
+        of its searches) says only that it takes more steps than it ran.
         """
         stopped = rows[self.dominated[rows] & ~np.isfinite(self.steps[rows])]
         ran = self.steps_run[stopped]
         return min(last_exact(self.steps[rows], keep), float(np.nanmin(ran, initial=np.inf)))
 
     def outcomes(self, rows: Rows) -> tuple[TrialOutcome, ...]:
-        """What became of those of the trials ``rows`` that ended, in their order."""
+        """The outcomes of those of the trials ``rows`` that ended, in their order."""
         ended = rows[self.ended[rows]]
         became = np.select(
             [np.isfinite(self.steps[ended]), self.diverged[ended], self.dominated[ended]],

@@ -1,8 +1,8 @@
 """Which trials are the sample of a study: those of its present search, and the first n of each.
 
 A study whose range was narrowed, whose method or whose seed was changed has trials of several
-searches (``results.searches``). A pool of them is no search of any space: the least, the N and the
-order statistics are those of the present search alone, which the study's latest row names. Of a
+searches (``results.searches``). A pool of them is not a search of any space: the least, the N and
+the order statistics are those of the present search alone, which the study's latest row names. Of a
 study that several experiments search in unlike ways each experiment has a sample of its own.
 
 A study may still be searched several times on purpose (with a ``search_seed`` or a ``search_id``
@@ -32,7 +32,7 @@ _NAMES = ["study", "experiment", "search_id", "search_seed"]
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """Trials that count, and how many of each study do not."""
+    """Trials that count, and the number in each study that do not."""
 
     trials: pd.DataFrame
     left_out: Mapping[str, int]
@@ -64,8 +64,8 @@ def sample(
         trials: with a column for each that ``analysis.curves.groups.COLUMNS`` names.
         studies: their studies' latest rows, which name the present searches; without, and where
             they name none, a study's latest trial does.
-        scope: ``all``: every recorded trial, whatever searched for it.
-        estimator: what stands for a batch size, unless the trials name it. For the median of
+        scope: ``all``: every recorded trial of any search.
+        estimator: the estimator of a batch size, unless the trials name it. For the median of
             searches those that differ in their seed alone count too.
 
     Raises:
@@ -165,9 +165,9 @@ class Search:
     rows: Rows
     """All of them, ended or not."""
     original: Rows
-    """Those that ended in the space as it was first given, infeasible ones too."""
+    """Trials that ended in the original space, infeasible ones too."""
     slabs: tuple[Rows, ...]
-    """Likewise in what each enlargement added."""
+    """Trials that ended in each enlargement."""
     infeasible: Rows
     """The infeasible ones of both. A trial that diverged after the last exact order statistic would
     have been stopped before, had it been trained later: it counts as feasible."""
@@ -246,7 +246,7 @@ def searches(runs: Runs, rows: Rows, over: Sequence[str]) -> Searches:
 def shared(parts: Searches) -> tuple[int, int]:
     """How many searches a study, and how many feasible trials of each, all batch sizes have.
 
-    The pair with the most trials in all; a batch size without any feasible trial has no say.
+    The pair with the most trials in all; a batch size without any feasible trial is not counted.
     """
     counts = [
         sorted((search.available for search in each), reverse=True)

@@ -23,7 +23,7 @@ from results.counts import agreeing, count
 from results.errors import nearest
 
 _FEW = 4
-"""Fewer trials than these say nothing of whether they were enough."""
+"""Fewer trials than this cannot show whether they were enough."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ def points(
     Args:
         search, repeats: the curve's trials of searches, and its repeated runs.
         over: columns of the training algorithm that are minimized over.
-        requested: the estimator; None: what the trials name.
+        requested: the estimator; None for the one that the trials name.
 
     Raises:
         EstimatorError: no such estimator, or the trials do not carry it.
@@ -58,7 +58,7 @@ def points(
     withheld = _withheld(runs, search)
     if not len(search):
         if requested is not None:
-            notes.append(f"every run is a point of its own: {requested} has nothing to choose from")
+            notes.append(f"every run is a point of its own: {requested} needs a search")
         tested = runs.rows["batch_size"][repeats].astype(np.int64)
         of_repeats = [
             of_runs(runs, int(size), repeats[tested == size]) for size in np.unique(tested)
@@ -107,7 +107,7 @@ def points(
 
 
 def _estimator(runs: Runs, rows: Rows, requested: str | None, notes: list[str]) -> str:
-    """What stands for a batch size: the requested estimator, else what all trials name, else the
+    """The estimator of a batch size: the requested one, else the one that all trials name, else the
     minimum."""
     named = sorted({name for name in runs.rows["estimator"][rows] if isinstance(name, str)})
     if requested is None and len(named) > 1:
@@ -162,8 +162,7 @@ def _with_repeats(
 
 
 def repeats_note(pairs: Sequence[tuple[float, Repeats]]) -> str | None:
-    """A sentence on what the minima owe to luck: of each batch size the least steps, and its
-    repeats."""
+    """A sentence on the luck in the minima: each batch size's least steps against its repeats."""
     ratios = [each.median / least for least, each in pairs if each.median is not None]
     if not ratios:
         return None
@@ -225,7 +224,7 @@ def _minimized(over: Sequence[str], used: Searches, n: int) -> list[str]:
 
 
 def _point_notes(points: Sequence[Point]) -> list[str]:
-    """Notes on points that are not what the others are."""
+    """Notes on points that differ in kind from the others."""
     notes = []
     without = [point.batch_size for point in points if not point.trials]
     if without:

@@ -1,6 +1,6 @@
 """Steps to target as they would be with every second evaluation dropped.
 
-A finer evaluation grid finds earlier lucky crossings, so the grid is part of a result. A regime
+A finer evaluation grid finds earlier chance hits, so the grid is part of a result. A regime
 that moves when the grid is thinned depends on the grid and not on the workload alone.
 
 Measurements are read twice, batch by batch: for the evaluations of each study, and for the first
@@ -28,7 +28,7 @@ Grids = list[Places]
 
 
 class Evaluations(Protocol):
-    """Measurements that can be read as often as one likes (``results.targets.evaluations``)."""
+    """Measurements that can be read several times (``results.targets.evaluations``)."""
 
     def has(self, metric: str) -> bool:
         """Whether ``of`` gives the values of this metric."""
@@ -177,8 +177,8 @@ class _FirstHits:
         than its goal, and the last miss before that; infinite and NaN where there is none."""
         first, hits = np.full((2, len(self.names)), np.inf)
         misses = np.full(len(self.names), np.nan)
-        # One pass does for evaluations in the order of steps. A miss that lies beyond a hit which
-        # was read later does not count: a second pass leaves it out.
+        # One pass is enough for evaluations in the order of steps. A miss that lies beyond a hit
+        # which was read later does not count: a second pass leaves it out.
         for _ in range(2):
             for trial, step, better in self._kept(measured):
                 np.minimum.at(first, trial, step)

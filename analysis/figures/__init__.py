@@ -6,7 +6,8 @@ figure, described by the first sentence of its docstring. The file has
 - ``draw(data, *, ax=None, page=None, ...) -> Axes``: draws a `analysis.figure_data.FigureData`, on
   ``ax``, or on a new figure whose size ``page`` (`drawing.page.Page`) says. A figure that needs
   neither leaves them out. Further keyword arguments are the figure's options.
-- ``numbers(data, ...) -> DataFrame``: what the figure shows, for the CSV beside it. It takes the
+- ``numbers(data, ...) -> DataFrame``: the numbers in the figure, for the CSV beside it. It takes
+the
   same options. A user's figure may leave it out.
 """
 
@@ -49,7 +50,8 @@ class FigureKind:
 
     @cached_property
     def options(self) -> list[str]:
-        """The names of its own options: the keyword arguments of ``draw`` but ``ax``, ``page``."""
+        """The names of its options: the keyword arguments of ``draw`` except ``ax`` and
+        ``page``."""
         return [name for name in self._arguments if name not in ("ax", "page")]
 
     @cached_property
@@ -146,7 +148,7 @@ def draw(
 
     Args:
         figure: its name, or a `FigureKind`.
-        data: what it is drawn from; or curves alone (from ``analysis.curves``), which is enough
+        data: the data of the figure; or curves alone (from ``analysis.curves``), which is enough
             for a figure that needs neither trials nor measurements.
         regimes: the regimes of such curves, None for a curve that has none; computed if not given.
         ax: axes to draw on (the main panel alone); else a new figure.
@@ -189,7 +191,7 @@ def numbers(
     tolerance: float = 0.2,
     options: Mapping[str, object] = MappingProxyType({}),
 ) -> pd.DataFrame:
-    """What the figure shows, a row a point.
+    """The numbers in the figure, a row a point.
 
     Raises:
         ResultsError: as ``draw`` does, or a user's figure has no function ``numbers``.
@@ -222,7 +224,7 @@ def save(drawn: Axes | Figure, path: str | Path, frame: pd.DataFrame | None = No
     figure = drawn if isinstance(drawn, Figure) else drawn.get_figure(root=True)
     assert figure is not None
     written = [path]
-    # Without dates the same figure is the same file.
+    # Without dates the same figure gives the same file.
     stamp = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}.get(path.suffix.lower())
     try:
         with saving(figure):

@@ -40,10 +40,10 @@ _ROW = 0.185
 _MANY = 12
 """Rows from which on a figure takes two columns."""
 _WIDE = 5.0
-"""Inches from which on ratios stand beside the batch sizes, not in their place."""
+"""Inches from which ratios are beside the batch sizes, not in their place."""
 _ENDS = (("perfect_scaling_until", 0.24, 4), ("maximal_parallelism_from", -0.24, 5))
-"""What stands beside the critical batch size: how far above it in its row, and the caret of its
-mark, which points away from diminishing returns."""
+"""The ends of regimes beside the critical batch size: their distance above it in its row, and the
+caret of its mark, which points away from diminishing returns."""
 _LETTERS = 34, 20
 """Letters of a row's name that fit on one line: where the figure is wide, and narrow."""
 _NAMES = 0.33
@@ -100,7 +100,7 @@ def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) 
 
 
 def numbers(data: FigureData) -> pd.DataFrame:
-    """A row a curve and quantity, as they stand in the figure: value and interval, the range that
+    """A row a curve and quantity, in the order of the figure: value and interval, the range that
     was tested, and the ratio to the baseline where there is one."""
     table = []
     for row in _rows(data):

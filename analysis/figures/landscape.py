@@ -75,7 +75,7 @@ def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) 
 
 
 def numbers(data: FigureData) -> pd.DataFrame:
-    """A row a trial with a learning rate: what stands in the figure, and whether it is the best."""
+    """A row a trial with a learning rate: its values in the figure, and whether it is the best."""
     rows = [
         {
             "curve": curve.label,
@@ -104,7 +104,7 @@ def _rate(trial: TrialOutcome) -> float | None:
 
 
 def _drawn(point: Point) -> list[tuple[TrialOutcome, float]]:
-    """The trials that stand in the figure, with their rates."""
+    """The trials in the figure, with their rates."""
     rated = [(trial, _rate(trial)) for trial in point.trial_outcomes if trial.became != "dominated"]
     return [(trial, rate) for trial, rate in rated if rate is not None]
 

@@ -29,7 +29,7 @@ def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) 
     """A panel a curve: for each batch size the shares of its trials that ran.
 
     Under dominated stopping a trial that was cut off may have reached the target later, and how
-    many are depends on the order of training: those are hatched. ``keep: off`` tells.
+    many are depends on the order of training: those are hatched. ``keep: off`` avoids them.
     """
     curves = [c for c in data.curves if any(point.trial_outcomes for point in c.points)]
     if not curves:

@@ -63,7 +63,7 @@ Places = tuple[tuple[float, float], ...]
 _AROUND: Places = (
     (1, -1), (-1, 1), (-1, -1), (1, 1), (1.8, -1.5), (-1.8, 1.5), (-1.8, -1.5), (1.8, 1.5),
 )  # fmt: skip
-"""Where the critical batch size may stand about its mark, in order of preference."""
+"""Places of the critical batch size about its mark, in order of preference."""
 _BESIDE: Places = ((-1, -1), (1, 1))
 _ALONG: Places = ((1, -0.3), (-1, 0.3))
 
@@ -302,7 +302,7 @@ def _annotate(
 
 
 def _covers(box: Bbox, middle: np.ndarray, space: np.ndarray) -> bool:
-    """Whether text about ``middle``, ``space`` pixels to each side, would stand in ``box``."""
+    """Whether text about ``middle``, ``space`` pixels to each side, would be in ``box``."""
     centre = np.array([(box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2])
     return bool((np.abs(middle - centre) < space + np.array([box.width, box.height]) / 2).all())
 

@@ -53,11 +53,11 @@ class _Panel:
     target: Target
     point: Point
     evaluations: Mapping[str, np.ndarray]
-    """Of each trial its steps and values, (2, n)."""
+    """Steps and values of each trial, (2, n)."""
 
     @property
     def outcomes(self) -> dict[str, str]:
-        """What became of each trial that has measurements."""
+        """The outcome of each trial that has measurements."""
         outcomes = {str(trial.trial): trial.became for trial in self.point.trial_outcomes}
         return {trial: outcomes[trial] for trial in self.evaluations}
 

@@ -39,9 +39,10 @@ class Comparison:
 
     label: str
     baseline: str | None
-    """Its label; None where several curves could be it (``notes`` name them)."""
+    """The baseline's label; None if several curves could be the baseline (``notes`` name them)."""
     ratios: Mapping[str, Interval]
-    """For each of the five quantities; ``critical_batch_size`` above 1 extends perfect scaling."""
+    """Ratio of each of the five quantities; ``critical_batch_size`` above 1 extends perfect
+    scaling."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -62,7 +63,7 @@ class Comparison:
         elif critical.low is None and critical.high is None:
             scaling = f"{both} are not known well enough"
         else:
-            scaling = f"{both} are not told apart: their ratio is {ratio_text(critical)}"
+            scaling = f"{both} cannot be distinguished: their ratio is {ratio_text(critical)}"
         return "; ".join(filter(None, (scaling, _plateau(self.label, plateau))))
 
     def to_dict(self) -> dict[str, Any]:
@@ -180,7 +181,7 @@ def _plateau(label: str, steps: Interval) -> str:
         return f"at the plateau {label} takes {ratio_text(steps)} times the steps"
     if low is None or high is None:
         return ""
-    return f"steps at the plateau are not told apart: their ratio is {ratio_text(steps)}"
+    return f"steps at the plateau cannot be distinguished: their ratio is {ratio_text(steps)}"
 
 
 def ratio_text(ratio: Interval) -> str:

@@ -19,10 +19,10 @@ from analysis.fit.least_squares import Data, ends, fit, limit
 from results.errors import ResultsError, nearest
 
 WIDEST = 100.0
-"""How far β's ends may lie from its estimate; beyond, an end is open."""
+"""Largest distance of β's ends from its estimate; beyond it, an end is open."""
 
 PREFIX = "critical_batch_size_"
-"""Before a definition's name: its column in tables and its key in JSON."""
+"""Prefix of a definition's name in columns of tables and keys of JSON."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class Definition:
     of: Callable[[float], float]
     """The critical batch size, in examples, as a function of β."""
     anchor: float | None = None
-    """A batch size that the definition measures from."""
+    """A batch size from which the definition measures."""
 
 
 DEFINITIONS: Mapping[str, Definition] = {

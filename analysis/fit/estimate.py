@@ -128,8 +128,8 @@ def _distinct(x: Array, weight: Array) -> Array:
 
 def _risen(data: Data, count: Array) -> Mask:
     """Last batch sizes whose mean lies above the curve that the others give, as it stands at the
-    last of those, by more than RISE of their noise; the most of them for which that is so of
-    each. At most a third, and five others must stay."""
+    last of those, by more than RISE of their noise; as many as this holds for. At most a third
+    leave the fit, and five others must stay."""
     risen = np.zeros(data.x.shape, dtype=bool)
     used = data.weight > 0
     kept = used.copy()

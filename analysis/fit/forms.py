@@ -1,9 +1,9 @@
 """Which form a curve has: several are fitted, and compared by the small-sample Akaike criterion.
 
 Intervals never rest on the choice: they come from the widest knee (``analysis.fit.estimate``). The
-comparison says what a curve looks like, and whether something that no knee can be fits it better:
-a knee is symmetric (perfect scaling's end times maximal parallelism's onset is B_crit²), so that
-the shape of the plateau pulls at the perfect-scaling end; a line of three segments is not.
+comparison describes a curve's form, and says whether a form that is not a knee fits it better: a
+knee is symmetric (perfect scaling's end times maximal parallelism's onset is B_crit²), so that the
+shape of the plateau pulls at the perfect-scaling end; a line of three segments is not.
 
 Two things are never stated, since the fit itself would contradict them. Without the knee that the
 fit uses there is no ranking: AICc is not defined for a form of p parameters at fewer than p + 3
@@ -53,7 +53,7 @@ class Form:
     """Akaike weight among the forms of the curve (Burnham & Anderson 2002, §2.9); NaN where the
     criterion does not rank it."""
     excluded: bool = False
-    """Whether it is a line that the intervals of the fitted knee do not hold."""
+    """Whether it is a line outside the intervals of the fitted knee."""
     tested: bool = True
     """Whether its ``noise`` says how well it fits: of a form with more parameters than the fitted
     knee only where the points are enough for its criterion."""

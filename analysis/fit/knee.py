@@ -34,7 +34,7 @@ BENDS = (0.4, 8.0)
 SLOPES = (0.5, 2.0)
 
 FREE = -1
-"""The kind of no quantity: nothing is held."""
+"""The kind for no quantity: no parameter is fixed."""
 CRITICAL, MIN_STEPS, MIN_EXAMPLES, PERFECT, MAXIMAL, ONSET, SLOPE_ITSELF, BEND_ITSELF = range(8)
 """Kinds of quantity. ONSET is where E passes (1 + tolerance) S_min B_crit: the end of perfect
 scaling if E's asymptote, rather than the least E tested, is the yardstick."""
@@ -130,7 +130,7 @@ def least_examples_at(params: Array, first: Array, last: Array) -> Array:
 
 @dataclass(frozen=True, kw_only=True)
 class Range:
-    """What is tested, a row each: logs of the smallest and largest batch size, and tolerance."""
+    """The tested range of each row: logs of the smallest and largest batch size, and tolerance."""
 
     first: Array
     last: Array

@@ -40,10 +40,10 @@ class Law:
     quantity: str
     against: str
     group: Mapping[str, Any]
-    """What its curves share and other laws of the same call do not."""
+    """Values that its curves share and other laws of the same call do not."""
     exponent: Interval
     coefficient: Interval
-    """At size 1, which mostly lies far outside."""
+    """The value at size 1, which is mostly far outside the sizes."""
     scatter: float
     """t: standard deviation of log q about the law beyond the errors of the curves."""
     sizes: tuple[float, ...]

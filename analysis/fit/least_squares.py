@@ -40,7 +40,7 @@ from analysis.fit.knee import (
 )
 
 REACH = np.log(1e6)
-"""How far beyond the tested batch sizes B_crit may lie: far enough for pure lines to fit."""
+"""Distance by which B_crit may lie beyond the tested batch sizes: enough for pure lines to fit."""
 
 _STARTS_BEND = np.log([0.45, 0.7, 1.0, 1.6, 2.8, 5.5])
 _STARTS_BATCH = np.array([[-0.3, 0.0, 0.2, 0.4], [0.6, 0.8, 1.0, 1.3]])
@@ -49,7 +49,7 @@ _STARTS_BATCH = np.array([[-0.3, 0.0, 0.2, 0.4], [0.6, 0.8, 1.0, 1.3]])
 _ITERATIONS = 60
 
 NOISE_FLOOR = 1e-6
-"""Least noise in log steps that is believed: exact curves get intervals of six digits."""
+"""Least assumed noise in log steps, so that exact curves get intervals of six digits."""
 
 _CELLS = 5
 _ROUNDS = 3

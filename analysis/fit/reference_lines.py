@@ -1,4 +1,4 @@
-"""What figures and the report draw beside a curve's points: the spans of its regimes, the line of
+"""Lines beside a curve's points in figures and the report: the spans of its regimes, the line of
 perfect scaling, and learning-rate rules."""
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def regime_spans(regimes: Regimes) -> list[RegimeSpan]:
 def perfect_examples(curve: Curve, regimes: Regimes | None) -> float | None:
     """Examples to target under perfect scaling: the mean of log B·S over its range.
 
-    A line through the smallest batch size would tilt with one lucky point. None where no range of
-    perfect scaling is known.
+    A line through the smallest batch size would depend on the luck of one point. None where no
+    range of perfect scaling is known.
     """
     if regimes is None:
         return None

@@ -73,7 +73,7 @@ class Interval:
 
 @dataclass(frozen=True, kw_only=True)
 class Regimes:
-    """Where perfect scaling ends and maximal data parallelism begins, and what lies beneath."""
+    """Where perfect scaling ends and maximal data parallelism begins, with the fit behind them."""
 
     group: Mapping[str, Any]
     label: str
@@ -88,14 +88,14 @@ class Regimes:
     trials: int
     target: Target | None
     example_unit: str
-    """What a batch size counts: ``image``, ``sequence``."""
+    """The unit of a batch size: ``image``, ``sequence``."""
     censored: tuple[int, ...]
     left_out: tuple[int, ...]
     """Batch sizes whose points rise off the plateau and are not in the fit."""
     estimator: str
-    """What stands for a batch size; ``run`` where every run is a point of its own."""
+    """The estimator of a batch size; ``run`` if every run is a separate point."""
     points: tuple[Mapping[str, Any], ...]
-    """What is fitted and its columns, a row a batch size: ``Curve.tabulate``."""
+    """The fitted points and their columns, a row a batch size: ``Curve.tabulate``."""
     best: Mapping[str, Any]
     """The fitted form: ``form`` (a label), ``k``, ``a``, ``min_steps``, ``critical_batch_size``,
     ``noise`` (standard deviation of log steps), ``points``."""
@@ -103,7 +103,7 @@ class Regimes:
     """Every form that was fitted, the best by its criterion first (``analysis.fit.forms``)."""
     notes: tuple[str, ...]
     definition: str | None = None
-    """Whose definition of a critical batch size ``defined`` follows: ``definitions``."""
+    """The definition of ``defined``, a critical batch size: ``definitions``."""
     defined: Interval | None = None
 
     @property
@@ -271,7 +271,7 @@ def _notes(
     level: float,
     lack: float | None,
 ) -> list[str]:
-    """What the fit alone says, in sentences."""
+    """The notes that follow from the fit alone."""
     notes = []
     data, params = answer.data, answer.params
     if not data.bent[0]:

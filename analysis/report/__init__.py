@@ -1,4 +1,4 @@
-"""One self-contained page of what results say: findings, interactive curves, tables, sources.
+"""One self-contained page about results: findings, interactive curves, tables, sources.
 
 ``payload`` is everything that the page shows, as plain values; ``page`` makes HTML of it.
 """

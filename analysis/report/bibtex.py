@@ -1,7 +1,7 @@
-"""BibTeX of what a report rests on: this program, the protocol, and each source's own citation.
+"""BibTeX for a report: this program, the protocol, and the citation of each source.
 
-A citation that reads ``authors: title. venue, year`` becomes fields; of any other nothing is
-guessed: it is the ``note``, as its source wrote it.
+A citation that reads ``authors: title. venue, year`` becomes fields; any other one becomes the
+``note`` unchanged.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from analysis.report.panels import View
 from results.counts import count
 
 FEW = 10
-"""Trials a point below which a best of N is called that of a small N."""
+"""Trials per point below which a note says that N is small."""
 
 _ENDS = {
     "critical batch size": "critical batch size",

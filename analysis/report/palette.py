@@ -1,6 +1,6 @@
 """Colours and markers of curves on a screen: those of ``drawing.style`` by plotly's names.
 
-They are written out, since that file imports matplotlib; a test compares the two.
+They are listed here, since that file imports matplotlib; a test compares the two.
 """
 
 from __future__ import annotations

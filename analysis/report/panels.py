@@ -23,14 +23,14 @@ Pairs = list[tuple[Curve, Regimes | None]]
 class View:
     """The curves of one workload at one target; ``recorded`` where the query has that target.
 
-    Their labels are short: what tells them from each other, without what the panel says.
+    Their labels are short: only what distinguishes them in the panel.
     """
 
     target: Target | None
     pairs: Pairs
     recorded: bool
     names: Mapping[str, str]
-    """The short label of each curve by the one it had among all of them."""
+    """Short labels of the curves by their labels among all curves."""
 
     @property
     def curves(self) -> list[Curve]:
@@ -98,7 +98,7 @@ def _views(pairs: Pairs, *, recorded: bool) -> list[View]:
 def _view(goal: Target | None, pairs: Pairs, recorded: bool) -> View:
     texts = labels([curve.group for curve, _ in pairs])
     if len(pairs) == 1 and not pairs[0][0].group.get("optimizer"):
-        # Nothing tells it from others, as there are none: whose it is.
+        # The only curve needs no distinction: its label is its source.
         group = pairs[0][0].group
         texts = [str(group.get("source") or group.get("workload") or texts[0])]
     return View(

@@ -1,8 +1,8 @@
-"""A panel's chart as a picture: what the page shows until its script has run, and where none runs.
+"""A panel's chart as a picture, for the page before its script has run, or without scripts.
 
-plotly.js takes seconds on a slow machine, so the same curves stand there at once, drawn by
-``plot steps``. They are PNGs of 256 colours: a browser lays each SVG out as a page of its
-own, and ten of them take it longer than all the rest of a page.
+plotly.js takes seconds on a slow machine, so the same curves are displayed at once, drawn by ``plot
+steps``. They are PNGs of 256 colours: a browser lays each SVG out as a page of its own, and ten of
+them take it longer than all the rest of a page.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any
 from analysis.report.panels import View
 
 MOST_DRAWN = 12
-"""So many curves of a panel are shown at first; the others can be switched on."""
+"""Number of curves of a panel that are displayed at first; the others can be switched on."""
 
 _DPI = 200
 """1,400 pixels across, for some thousand of a wide screen's."""
 
 
 def picture(view: View, style_numbers: Sequence[int]) -> str:
-    """The first curves of ``view`` as the address of a PNG, each with the look of its number."""
+    """The first curves of ``view`` as the address of a PNG, each in the style of its number."""
     import matplotlib as mpl
     from matplotlib import pyplot as plt
     from PIL import Image
@@ -32,7 +32,7 @@ def picture(view: View, style_numbers: Sequence[int]) -> str:
     from analysis.figures.drawing.style import curve_style
 
     image_bytes = io.BytesIO()
-    # The page's own look, whatever the user's settings are: it stands beside the page's charts.
+    # The page's style, not the user's settings: the picture is replaced by the page's chart.
     with plt.ioff(), mpl.rc_context():
         mpl.rcdefaults()
         page = Page.of("two-columns")

@@ -24,7 +24,7 @@ _COLUMNS = {
     "commit": "git commit",
 }
 _MOST = 6
-"""Values of a column that are listed."""
+"""Most values of a column that are listed."""
 
 
 def program() -> str:
@@ -46,7 +46,7 @@ def experiments(data: FigureData) -> list[dict[str, str]]:
 
 
 def environment(data: FigureData) -> list[dict[str, str]]:
-    """What the trials ran on, a line each; several values with the trials of each."""
+    """The environment of the trials, a line each; several values with their numbers of trials."""
     trials = data.trials
     rows = [
         {"name": name, "text": text}

@@ -59,7 +59,7 @@ def _examples(view: View) -> str:
 
 
 def _named(view: View) -> list[str]:
-    """The quantities as columns are called."""
+    """The names of the quantities as columns."""
     return [name.replace("_", " ").replace("examples", _examples(view)) for name in COLUMNS]
 
 

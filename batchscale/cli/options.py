@@ -172,7 +172,7 @@ def seconds(text: str) -> float:
     """A length of time: ``2h``, ``90m``, ``1h30m``, ``45s``, ``2d``; a bare number is seconds.
 
     Raises:
-        CommandError: it is none, or not above zero.
+        CommandError: it is not a length of time, or not above zero.
     """
     from batchscale.output.errors import CommandError
 

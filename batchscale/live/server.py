@@ -94,7 +94,7 @@ class Server(ThreadingHTTPServer):
         self.server_name, self.server_port = self.host, self.port
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
-        """A reader that disconnects is no error; anything else is printed as one line."""
+        """A reader that disconnects is not an error; anything else is printed as one line."""
         error = sys.exception()
         if error is not None and not isinstance(error, OSError):
             print(f"error: {summary_line(error)}", file=sys.stderr)

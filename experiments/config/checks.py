@@ -133,9 +133,10 @@ def _check_optimizer(combination: Combination) -> None:
         run.step()
     if whole.differs(resumed.parameters):
         raise ExperimentError(
-            f"optimizer {optimizer.name} does not go on as it would have when its state is saved "
-            "and loaded, as that of a trial that is stopped",
-            hint="keep it in self.state and in the parameter groups, or define state_dict and "
+            f"optimizer {optimizer.name} continues differently after its state is saved and "
+            "loaded, so that a stopped trial could not be resumed",
+            hint="keep its state in self.state and in the parameter groups, or define state_dict "
+            "and "
             "load_state_dict",
         )
 

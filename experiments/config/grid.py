@@ -22,7 +22,7 @@ from results.counts import count
 from workloads import Workload, WorkloadError
 
 BESIDE = ("schedule", "technique", *SETTINGS)
-"""Keys of the grid that may stand beside it instead, with one value."""
+"""Keys of the grid that may be beside it instead, with one value."""
 _KEYS = ("batch_size", "optimizer", *BESIDE)
 _MOST_STUDIES = 100_000
 _PRECISIONS = get_args(Precision)
@@ -168,7 +168,7 @@ def _values(file: ExperimentFile, key: str, value: Any) -> Sequence[Any]:
 def _load(
     file: ExperimentFile, key: str, names: Sequence[Any], get: Callable[[str, str], T]
 ) -> list[T]:
-    """The objects that the names stand for."""
+    """The named objects."""
     loaded = []
     for i, name in enumerate(names):
         path = (*file.path_of(key), i)

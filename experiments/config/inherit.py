@@ -38,7 +38,8 @@ def inherit(
         chain: the files that lead here, from the first.
 
     Raises:
-        ExperimentError: no such file, one that is no experiment, or files that extend each other.
+        ExperimentError: no such file, one that is not an experiment, or files that extend each
+            other.
     """
     if data.get(EXTENDS) is None:
         return {k: v for k, v in data.items() if k != EXTENDS}, places

@@ -80,7 +80,7 @@ def read_text(
 
 
 def read_keywords(values: Mapping[str, Any]) -> Content:
-    """The content that Python's keywords stand for.
+    """The content of an experiment from Python's keywords.
 
     Raises:
         ExperimentError: an unknown keyword, or a class in no file.

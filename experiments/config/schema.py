@@ -90,7 +90,7 @@ class ExperimentFile(BaseModel):
     refine: Any = "off"
     """A share, ``1%`` or ``0.01``: the distance of the evaluations that refine a hit's bracket."""
     estimator: Literal["minimum", "best_of_10", "median_of_searches"] = "minimum"
-    """What stands for a batch size in the analysis."""
+    """The estimator of a batch size in the analysis."""
     evaluation_ratio: Annotated[float, Field(strict=True, gt=1)] = 1.05
     seed: Whole = 0
     engine: Literal["auto", "module", "stacked"] = "auto"
@@ -301,7 +301,8 @@ _HINTS = {
 
 
 def _first_error(error: ValidationError, keys: Iterable[str], places: Places) -> ExperimentError:
-    """The first error, in one line: an unknown key before a missing one, which it may stand for."""
+    """The first error, in one line: an unknown key before a missing one, since it may be its
+    misspelling."""
     errors = error.errors()
     first = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
     key = str(first["loc"][0])

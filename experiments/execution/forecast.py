@@ -184,7 +184,7 @@ class _Part:
         """Batch size and models of each probe, the most informative first."""
         sizes = [plan.study.batch_size for plan in self.plans]
         few, many = (end(packs(self.plans[0].study)) for end in (min, max))
-        if self.engine == "module":  # one after the other: one stands for all
+        if self.engine == "module":  # models train one after the other: one is enough
             few = many = 1
         yield sizes[0], many
         yield sizes[-1], many

@@ -272,8 +272,8 @@ class _Sweep:
                     self.failed += dispatcher.failed
                 if dispatcher.refused is not None:
                     self.note(
-                        "the next round does not fit the time left; the same command goes on "
-                        "with it."
+                        "the next round does not fit the time left; give the same command "
+                        "again to train it."
                     )
                 # Where nothing has trained, what failed is the reason that no target was reached.
                 error = dispatcher.hopeless() or dispatcher.error

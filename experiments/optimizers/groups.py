@@ -27,7 +27,7 @@ def parameter_options(
     """The options of each parameter that has any, by its name.
 
     Raises:
-        ExperimentError: a pattern that matches nothing, an unknown option, or one that is no
+        ExperimentError: a pattern that matches nothing, an unknown option, or one that is not a
             number.
     """
     options: dict[str, dict[str, float]] = {}

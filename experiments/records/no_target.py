@@ -51,8 +51,8 @@ class NoTarget:
         return ExperimentError(
             f"{none}; best {self.target.metric} of each: {listed}{more}",
             hint=f"{many} of {count(len(ranked), 'study')} {agreeing(many, 'have')} reached "
-            f"{easier}: set it as the target, or raise the budget; the same command goes on as it "
-            "is",
+            f"{easier}: set it as the target, or raise the budget; or give the same command "
+            "again to continue unchanged",
         )
 
     def suggest(self) -> Target:

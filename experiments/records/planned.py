@@ -1,4 +1,4 @@
-"""An experiment's studies with the rows and the labels that stand for them."""
+"""An experiment's studies with their rows and labels."""
 
 from __future__ import annotations
 

@@ -42,10 +42,10 @@ def settings_hash(study: Study) -> str:
     for name in ("experiment", "layout", "engine", *searching):
         del content[name]
     del content["optimizer_name"], content["schedule_name"]
-    # The study's id holds the code; the path is another one where a staged copy stands.
+    # The study's id holds the code; the path differs for a staged copy.
     content["schedule"] = PurePosixPath(study.schedule).name
     content["technique"] = {PurePosixPath(n).name: v for n, v in study.technique.items()}
-    del content["workload"]["base"]  # a staged copy stands elsewhere
+    del content["workload"]["base"]  # a staged copy has another path
     del content["workload"]["spec"]
     text = json.dumps(content, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -83,7 +83,7 @@ def pack_snapshot(header: SnapshotHeader, body: bytes) -> bytes:
 
 
 def unpack_snapshot(data: bytes) -> tuple[SnapshotHeader, bytes] | None:
-    """The header and the body; ``None`` for what is no snapshot of this format."""
+    """The header and the body; ``None`` if it is not a snapshot of this format."""
     line, _, body = data.partition(b"\n")
     try:
         content = json.loads(line)
@@ -126,8 +126,8 @@ def encode_trial(
 
 
 def decode_trial(data: bytes, settings: str, engine: str) -> tuple[bytes, list[Measurement]] | None:
-    """The trainer's part and the measurements; ``None`` for what these settings and this engine
-    have no use for, or is no such trial."""
+    """The trainer's part and the measurements; ``None`` if it is not such a trial, or is of other
+    settings or another engine."""
     try:
         content = _mapping(decode(data), "settings", "engine", "training", "points")
         points = _points(content["points"])

@@ -76,7 +76,7 @@ def status(source: str | Path | Location | Results) -> Status:
     """Read the state of the experiments in a results folder or URI, or in open results.
 
     Raises:
-        ResultsError: it is none.
+        ResultsError: it is not a results folder.
     """
     run = source if isinstance(source, Results) else open_results(source)
     planned = run.studies.drop_duplicates(["experiment", "study"], keep="last")

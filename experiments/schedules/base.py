@@ -48,7 +48,7 @@ class Schedule:
     space: ClassVar[Space] = {}
     """The default search space, written as in a file's ``search``."""
     ranges: ClassVar[Ranges] = {}
-    """Legal values of the arguments that are no lengths, as ``(low, high)`` with both ends, or a
+    """Legal values of the arguments that are not lengths, as ``(low, high)`` with both ends, or a
     ``Domain``. An argument that is not here may be anything."""
 
     def __init__(self) -> None:

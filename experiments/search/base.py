@@ -45,7 +45,8 @@ class Table(abc.ABC):
     not_enlargeable: ClassVar[str] = ""
     """Why it cannot fill an enlargement as densely as the rest of the space; empty if it can."""
     alike: ClassVar[bool] = True
-    """Whether its trials are drawn alike, so that any ten of them stand for ten others."""
+    """Whether its trials are drawn alike, so that any ten of them are equivalent to any other
+    ten."""
     block: ClassVar[int | None] = None
     """How many rows a method that learns draws at a time, each depending on all rows before the
     block; ``None``: rows do not depend on others."""

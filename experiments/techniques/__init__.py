@@ -12,7 +12,7 @@ from experiments.techniques.base import Technique, Techniques, make_technique
 __all__ = ["SETTINGS", "TECHNIQUES", "Technique", "Techniques", "label", "load", "names"]
 
 SETTINGS = ("precision", "ghost_batch")
-"""Keys of ``Study.technique`` that are no technique of this folder."""
+"""Keys of ``Study.technique`` that are not techniques of this folder."""
 
 
 TECHNIQUES = Registry(

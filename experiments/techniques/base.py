@@ -140,7 +140,7 @@ class Technique:
         return getattr(type(self), hook) is not getattr(Technique, hook)
 
     def with_arguments(self, values: Mapping[str, Any]) -> Technique:
-        """The same with other values, unchecked: a scalar tensor may stand for a number."""
+        """The same with other values, unchecked: a scalar tensor may replace a number."""
         changed = copy.copy(self)
         vars(changed).update(values)
         return changed

@@ -77,7 +77,7 @@ class Shuffle:
         self._keys = [np.uint64(derive(*parts, "shuffle", i)) for i in range(_ROUNDS)]
 
     def __getitem__(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """What stands at ``places``, each of them within ``0 … size - 1``."""
+        """The entries at ``places``, each of them within ``0 … size - 1``."""
         numbers = self._permuted(places.astype(np.uint64))
         outside = np.flatnonzero(numbers >= self.size)
         while len(outside):  # fewer than half of them, each time

@@ -110,7 +110,7 @@ class TrainingLoop:
         return self.clock.train - before
 
     def _evaluate(self) -> list[Event]:
-        """Evaluate the trials that stand at their next evaluation, and stop those that end."""
+        """Evaluate the trials that are due, and stop those that end."""
         evaluations = self._measure()
         recorded = [e for e in evaluations if not any(o.takes(e.trial.id) for o in self.observers)]
         measurements = [self._record(e) for e in recorded if e.finite]

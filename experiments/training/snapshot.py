@@ -48,7 +48,7 @@ class Snapshot:
         """A snapshot of a pack of these trials.
 
         Raises:
-            MalformedError: it is none.
+            MalformedError: it is not a snapshot of this pack.
         """
         content = decode(data)
         progress = content.get("progress") if isinstance(content, dict) else None

@@ -216,7 +216,7 @@ class Location:
         return folder == root or folder.startswith(os.path.join(root, ""))
 
     def delete(self, name: str) -> None:
-        """Delete a file; one that does not exist is no error.
+        """Delete a file; it is no error if it does not exist.
 
         A file behind a link out of the folder is not ours, and is kept.
         """

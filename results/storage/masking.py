@@ -21,7 +21,7 @@ _NAMES = re.compile(
 )
 """Parts of names of parameters whose values may be secret."""
 _OPAQUE = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[\w+/%~-]{20,}=*")
-"""Length from which any value is masked, since nobody would write it by hand."""
+"""A long value of letters and digits is masked under any name: nobody would write it by hand."""
 _ADDRESS = re.compile(_SCHEME)
 _SHORT = 4
 """A secret of fewer characters is masked only as a separate word."""

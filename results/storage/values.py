@@ -73,7 +73,7 @@ def mapping(text: str, name: str) -> dict[str, Any]:
     """The mapping of the JSON text of a column.
 
     Raises:
-        ResultsError: it is none; the column is named.
+        ResultsError: it is not a mapping; the column is named.
     """
     value = parsed(text, name)
     if not isinstance(value, dict):

@@ -255,7 +255,7 @@ def _refuse_cut(cut: pd.DataFrame, total: int, target: Target) -> None:
         f"target {target}: {len(cut):,} of {count(total, 'trial')} "
         f"{agreeing(len(cut), 'were')} stopped at {was}, before it",
         hint=f"ask for {was} or an easier one; or sweep again with this target in the experiment, "
-        "which goes on with the trials that were stopped short",
+        "which continues the trials that were stopped short",
     )
 
 

@@ -126,9 +126,9 @@ def test_what_the_sentence_says(plain_curve: Plain) -> None:
     assert line is not None
     assert short is None
     assert same.sentence.startswith(
-        "the critical batch sizes of same and sgd are not told apart: their ratio is "
+        "the critical batch sizes of same and sgd cannot be distinguished: their ratio is "
     )
-    assert "; steps at the plateau are not told apart: their ratio is " in same.sentence
+    assert "; steps at the plateau cannot be distinguished: their ratio is " in same.sentence
     assert less.sentence.startswith("the critical batch size of less is 0.")
     assert " times that of sgd; at the plateau less takes " in less.sentence
     assert less.sentence.endswith("times the steps")

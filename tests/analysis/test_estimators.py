@@ -269,6 +269,6 @@ def test_wrong_names_and_runs_that_have_no_search(search: Make) -> None:
     repeats = pd.DataFrame({"batch_size": [8, 16], "steps_to_target": [9, 5], "role": "repeat"})
     (curve,) = curves(repeats.assign(status="COMPLETE"), estimator="best_of_10")
     assert curve.named == "run"
-    assert any("best_of_10 has nothing to choose from" in note for note in curve.notes)
+    assert any("best_of_10 needs a search" in note for note in curve.notes)
     with pytest.raises(TooFewBatchSizesError):
         regimes(curve)

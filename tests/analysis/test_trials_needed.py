@@ -87,8 +87,8 @@ def test_the_sentence() -> None:
     unknown = [(8, budget(sample([9.0], 48))), (16, budget(sample([9.0], 48)))]
     text = budget_note([(size, each) for size, each in unknown if each is not None])
     assert text == (
-        "whether 48 trials were enough cannot be told: only 1 of the best is known, which says "
-        "little of half as many"
+        "whether 48 trials were enough is not known: only 1 of the best is known, too few "
+        "to judge half as many"
     )
     assert budget_note([]) is None
 

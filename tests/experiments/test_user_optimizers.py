@@ -227,7 +227,9 @@ def test_an_optimizer_that_holds_on_to_memory(folder: Path) -> None:
     """The rows of a stack move: it would train weights that nobody reads any more."""
     a_study = of(folder, "rules.py:Holding")
     pack = trials(a_study, 2)
-    with pytest.raises(ExperimentError, match=r"cannot be stacked: its steps are others than alo"):
+    with pytest.raises(
+        ExperimentError, match=r"cannot be stacked: its steps differ from those of a single"
+    ):
         engine("stacked", a_study, pack)
     engine("module", a_study, pack).advance(1)
 
@@ -313,8 +315,8 @@ budget: 10 steps
         ),
         (
             "rules.py:Forgetful",
-            "mine.yaml:6: optimizer rules.py:Forgetful does not go on as it would have when its "
-            "state is saved and loaded, as that of a trial that is stopped",
+            "mine.yaml:6: optimizer rules.py:Forgetful continues differently after its state is "
+            "saved and loaded, so that a stopped trial could not be resumed",
             "define state_dict and load_state_dict",
         ),
     ],

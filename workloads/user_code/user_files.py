@@ -1,6 +1,6 @@
 """Importing a user's file, and the modules beside it: once for each of their contents.
 
-The modules of a folder are imported as submodules of a package of ours that stands for the folder,
+The modules of a folder are imported as submodules of a package that we make for the folder,
 and their own ``import`` statements look there first. So two folders may each have a ``layers.py``,
 an edited file is read again together with the files that import it, and no installed package is
 hidden from other code.
@@ -43,8 +43,8 @@ def import_file(file: Path) -> ModuleType:
     """Import a user's file once for each content of it and of its local modules.
 
     What it defines can be pickled in this process. Its folder goes to the end of ``sys.path``, for
-    imports that are no statements. A call of ``batchscale``'s at the top level of the file ends the
-    import quietly (``import_stop``).
+    imports that are not statements. A call of ``batchscale``'s at the top level of the file ends
+    the import quietly (``import_stop``).
 
     Args:
         file: resolved.
@@ -158,7 +158,7 @@ def _folder_of(path: Path, contents: Mapping[Path, str]) -> _Folder:
 
 
 class _Loader(SourceFileLoader):
-    """Executes a local module as it stands on the disk, with the imports of its folder."""
+    """Executes a local module from the disk, with the imports of its folder."""
 
     def __init__(self, name: str, path: str, folder: _Folder) -> None:
         super().__init__(name, path)

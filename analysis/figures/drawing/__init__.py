@@ -1,1 +1,1 @@
-"""What figures are drawn with: the page, its style, panels, marks, legends and text."""
+"""Drawing tools of figures: the page, its style, panels, marks, legends and text."""

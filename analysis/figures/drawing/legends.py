@@ -1,8 +1,7 @@
-"""Legends: their entries, and where they stand.
+"""Legends: their entries and their places.
 
-Within its axes a legend stands where it lies over no line, error bar, mark or text; where there is
-no such place, between the axes and their title. One legend for all panels stands above or below
-them.
+A legend is placed in its axes where it covers no line, error bar, mark or text; if there is no such
+place, between the axes and their title. One legend for all panels is above or below them.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ _LOCATIONS = {
     "lower center": (0.5, 0.0),
     "upper center": (0.5, 1.0),
 }
-"""Where a legend may stand, in parts of the axes, in order of preference."""
+"""Places of a legend, in parts of the axes, in order of preference."""
 
 
 def entry(label: str, **options: Any) -> Line2D:
@@ -92,7 +91,7 @@ def columns_above(texts: Sequence[str], inches: float, most: int) -> int:
 
 
 def under_title(ax: Axes, handles: Sequence[Artist], columns: int) -> None:
-    """Put a legend between the axes and their title; ``title`` then stands above it."""
+    """Put a legend between the axes and their title; ``title`` is then above it."""
     ax.legend(
         handles=list(handles), ncols=columns, loc="lower left", bbox_to_anchor=(0, 1),
         borderaxespad=0.4, columnspacing=1.2, handletextpad=0.5, borderpad=0,
@@ -100,7 +99,7 @@ def under_title(ax: Axes, handles: Sequence[Artist], columns: int) -> None:
 
 
 def title(ax: Axes, text: str) -> None:
-    """The title of axes, above a legend that stands above them."""
+    """The title of axes, above the legend that is above them."""
     legend, lift = ax.get_legend(), 0.0
     if legend is not None and legend.get_gid() == _UNDER_TITLE:
         lift = legend.get_window_extent().height * 72 / figure_of(ax).dpi + 2
@@ -157,7 +156,7 @@ def _above(ax: Axes, handles: Sequence[Artist], columns: int) -> Legend:
 
 
 def _columns(ax: Axes, handles: Sequence[Artist]) -> int:
-    """As many as are no wider than the axes, and no more than fill the rows."""
+    """The most columns that fit the width of the axes, and no more than fill the rows."""
     for rows in range(1, len(handles)):
         columns = -(-len(handles) // rows)
         if _above(ax, handles, columns).get_window_extent().width <= ax.bbox.width:
@@ -186,7 +185,7 @@ def free_location(legend: Legend) -> str | None:
 
 
 class _Drawn:
-    """What is drawn on axes: straight pieces, (n, 2, 2), and marks with their radii, (m, 2) and
+    """The drawing on axes: straight pieces, (n, 2, 2), and marks with their radii, (m, 2) and
     (m, 1), in pixels."""
 
     def __init__(self, ax: Axes) -> None:

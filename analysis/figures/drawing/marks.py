@@ -25,7 +25,7 @@ from analysis.fit.reference_lines import regime_spans
 from analysis.fit.regimes import Regimes
 
 _BESIDE = 0.22
-"""Doublings of the batch size to the right of a point at which its repeats stand."""
+"""Doublings of the batch size by which repeats are drawn to the right of a point."""
 _DOTS = Path.make_compound_path(*(Path.arc(at, at + 14) for at in range(0, 360, 30)))
 _RINGS: dict[str, dict[str, Any]] = {
     "edge": {"marker": "o", "markeredgewidth": 0.7},
@@ -163,7 +163,7 @@ def not_reached(
 
 def censored(ax: Axes, curves: Sequence[Curve], styles: Sequence[CurveStyle], top: float) -> None:
     """Marks at ``top`` (steps) of the batch sizes that did not reach the target; curves that share
-    a batch size stand beside each other."""
+    a batch size are drawn side by side."""
     for i, (curve, style) in enumerate(zip(curves, styles, strict=True)):
         shift = 2.0 ** (0.22 * (i - (len(curves) - 1) / 2))
         for size in curve.censored:

@@ -45,7 +45,7 @@ _SCALED = (
       for part in ("width", "size", "pad")),
 )  # fmt: skip
 _FONT, _LINE, _MARKER = 8.0, 1.2, 4.0
-"""What the style sheet says: sizes in the figures' files are relative to these."""
+"""Sizes of the style sheet: sizes in the figures' files are relative to these."""
 _NOT_STYLE = ("backend", "backend_fallback", "interactive", "toolbar")
 _SAVED_STYLE = "_batchscale_style"
 """The attribute of a figure that holds the settings it was drawn with."""
@@ -53,7 +53,8 @@ _SAVED_STYLE = "_batchscale_style"
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """``inches`` wide, None for what a figure needs; ``style`` wins over our style sheet."""
+    """``inches`` wide, None for the width that a figure needs; ``style`` overrides our style
+    sheet."""
 
     inches: float | None = None
     scale: float = 1.0
@@ -90,7 +91,7 @@ class Page:
         """Draw in the style of this page; the user's own settings come back after.
 
         Our style sheet gives those settings that the user has not set, which are matplotlib's own
-        defaults or the style sheet's. The style of this page wins over both.
+        defaults or the style sheet's. The style of this page overrides both.
         """
         ours = {name: _DEFAULT[name] for name in _SCALED if self.scale != 1} | style_sheet()
         free = {name: value for name, value in ours.items() if _RC[name] in (_DEFAULT[name], value)}
@@ -141,7 +142,7 @@ def checked_height(inches: float) -> float:
 
 
 def longer(figure: Figure) -> str:
-    """What to say of a figure that is taller than a page of print; empty for one that fits."""
+    """A note on a figure that is taller than a page of print; empty for one that fits."""
     height = float(figure.get_size_inches()[1])
     if height <= _PAGE_HEIGHT:
         return ""

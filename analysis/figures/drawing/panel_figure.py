@@ -51,7 +51,7 @@ _TITLE, _NOTE, _LEGEND, _FOOTNOTE = 7.5, 6.0, 6.5, 6
 """Points of type."""
 _TITLE_LINES = 3
 _TITLE_WIDTH = 0.9
-"""The part of a panel's width that it has in any place of a row."""
+"""The part of a panel's width that is free at every position in a row."""
 _LETTER, _AXIS_LETTER = 0.044, 0.064
 """Inches of a letter of the footnote and of an axis' name, about."""
 _SHARED = 6
@@ -381,7 +381,7 @@ def _set_title(ax: Axes, title: Title, note_lines: int, lift: float = 0.0) -> An
     lines, note = title
     pad = (4 + 8 * note_lines + (3 if note_lines else 0)) * unit() + lift
     ax.set_title("\n".join(lines), color=ink(), fontsize=_TITLE * unit(), pad=pad)
-    # Notes hang from the title, so that those of one line stand beside each other's first.
+    # Notes are aligned below the title, so that their first lines are level.
     if not note:
         return None
     return ax.annotate(

@@ -1,4 +1,5 @@
-"""What a panel shows: curves of one workload and target, or values as lines over batch sizes."""
+"""The content of a panel: curves of one workload and target, or values as lines over batch
+sizes."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ Pair = tuple[Curve, Regimes | None]
 Pairs = list[Pair]
 
 MANY = 6
-"""Panels above which each is smaller, so that more stand in a row."""
+"""Number of panels above which each is smaller, so that more fit in a row."""
 _SOURCE_LETTERS = 14
 """Letters that a source's name may take in a legend."""
 _ESTIMATORS = {
@@ -94,15 +95,15 @@ class Dot:
 
     batch_size: int
     value: float | None
-    """None: not known, or not reached."""
+    """None if it is not known, or not reached."""
     bar: tuple[float, float] | None = None
-    """Its error bar; the upper end may be infinite,"""
+    """Its error bar; the upper end may be infinite."""
     why_open: str | None = None
-    """and why."""
+    """Why the upper end is infinite."""
     reached: bool = True
-    """False: the target was not reached, which is more than not knowing."""
+    """False: the target is known not to be reached."""
     edges: tuple[Edge, ...] = ()
-    """Of its search space, on which the optimum sits: ringed."""
+    """Edges of its search space on which the optimum lies: the point is ringed."""
     row: Mapping[str, Any] = field(default_factory=dict)
     """Further columns of the CSV."""
 
@@ -122,13 +123,13 @@ class Line:
     perfect: float | None = None
     """Value times batch size under perfect scaling."""
     source: str | None = None
-    """Who published it; None: it is the subject of the figure, not a comparison."""
+    """Its publication; None if it is the subject of the figure, not a comparison."""
     beside: str | None = None
     """The label of the line that a published one is compared with: it has its marker."""
     row: Mapping[str, Any] = field(default_factory=dict)
 
     def values(self) -> dict[int, float]:
-        """Those known, by batch size."""
+        """The known values by batch size."""
         return {dot.batch_size: dot.value for dot in self.dots if dot.value is not None}
 
 
@@ -148,16 +149,16 @@ class Panel:
     """Lines on one pair of axes."""
 
     title: str
-    """What it is of; may be empty."""
+    """The title; may be empty."""
     lines: tuple[Line, ...]
     measure: str
     """The name of the vertical axis."""
     note: str = ""
     """A second line of the title: the target."""
     unit: str = "examples"
-    """What batch sizes count."""
+    """The unit of batch sizes."""
     counted: bool = True
-    """Whether values are counts or ratios over powers of two, else a metric's."""
+    """Whether values are counts or ratios, drawn over powers of two, or else values of a metric."""
     shared_perfect: bool = False
     """One line of perfect scaling for all: values are over those at one batch size."""
     rules: tuple[Rule, ...] = ()

@@ -32,7 +32,7 @@ from results.errors import ResultsError
 
 DASHES = (0, (4, 2))
 PERFECT_DASHES = (0, (4, 3))
-"""Of a line of perfect scaling, and of a plateau."""
+"""Dashes of a line of perfect scaling, and of a plateau."""
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ def tiles(
 
     Args:
         height: inches of a row of panels.
-        extra: inches of what stands above and below all of them.
+        extra: inches of the texts above and below all of them.
         least: inches of width that a panel needs.
         need: inches of width that the figure would have by itself.
 

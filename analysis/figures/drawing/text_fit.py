@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 MISSING = "…"
 _BREAKS = re.compile(rf"(?<=[\s_,/-])(?![\s,·{MISSING}])|(?<={MISSING})")
 _PARTS = re.compile(r"(?<= · )|(?<=, )")
-"""Where a name of several parts is broken first."""
+"""Places at which a name of several parts is broken first."""
 _LINES = 2
 _PASSES = 4
 _HINTED = 1.04
-"""How much wider a line may be on pixels than its letters are."""
+"""Factor by which a line may be wider in pixels than its letters."""
 _EDGE = 3.0
 """Pixels between text and the edge of the figure, and half of those between two titles."""
 
@@ -142,13 +142,13 @@ def _shared_letters(texts: Sequence[str]) -> int:
 
 
 def _title_width(figure: Figure, ax: Axes) -> dict[Text, float]:
-    """Pixels that its title may take, up to the page's edges and to what stands beside it."""
+    """Pixels that its title may take, up to the page's edges and its neighbours."""
     title: Text = ax.title if ax.title.get_text() else ax._left_title  # type: ignore[attr-defined]
     if not title.get_text():
         return {}
     box = title.get_window_extent()
     low, high = figure.bbox.x0 + _EDGE, figure.bbox.x1 - _EDGE
-    # Titles of a row stand above their axes; a bar of colours reaches as high as a title.
+    # Titles of a row are above their axes; a bar of colours reaches as high as a title.
     bottom, top = ax.bbox.y0, box.y1
     for other in _other_axes(figure, ax):
         if other.x0 >= ax.bbox.x1 and other.y0 < top and other.y1 > bottom:
@@ -245,7 +245,7 @@ def _is_upright(text: Text) -> bool:
 
 
 def _figure_boxes(figure: Figure) -> list[Bbox]:
-    """What stands above or below all panels."""
+    """The texts above or below all panels."""
     level = [text for text in _figure_texts(figure) if not text.get_rotation()]
     return [artist.get_window_extent() for artist in (*level, *figure.legends)]
 

@@ -1,4 +1,4 @@
-"""Budgets to show where none is given: round ones that the trials were trained for."""
+"""Default budgets of a figure: round ones that the trials were trained for."""
 
 from __future__ import annotations
 

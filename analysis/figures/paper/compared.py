@@ -20,7 +20,7 @@ from results.errors import ResultsError
 
 ALGORITHM = frozenset({"optimizer", "schedule", "technique"})
 _SEPARATE = ("experiment", "search")
-"""Two answers to one question: a panel each."""
+"""Two results of one comparison: a panel each."""
 _NAMED = ("workload", "dataset", "model")
 _DATA_FIELDS = ("examples", "subset", "fraction", "samples", "classes")
 
@@ -53,9 +53,10 @@ class Compared:
     """A figure of panels by some columns with lines by others."""
 
     varying: Sequence[Varying] | Callable[[FigureData, Sequence[str]], Sequence[Varying]]
-    """What its panels compare; or a function of the results and the columns of ``--by``."""
+    """The compared columns of its panels; or a function of the results and the columns of
+    ``--by``."""
     needs: str
-    """What is missing, where there is nothing to draw."""
+    """The missing data, for the error if there is nothing to draw."""
     hint: str
     least: int = 2
     """Lines that make a panel."""
@@ -121,8 +122,8 @@ class Compared:
 
 
 def without_needless_by(data: FigureData) -> FigureData:
-    """Without ``--by`` where its columns distinguish curves anyhow: else the training algorithm
-    would be minimized over."""
+    """The data without ``--by`` if its columns distinguish curves without it: else the training
+    algorithm would be minimized over."""
     by = data.query.by
     if by is None or ALGORITHM & {*by} or not data.sources:
         return data
@@ -156,8 +157,8 @@ def _line_count(pairs: Sequence[Pair], varying: Varying) -> int:
 def _common(
     pairs: Sequence[Pair], varying: Varying, separate: Sequence[str]
 ) -> list[tuple[Key, Pairs]]:
-    """By what curves have besides what varies and ``separate``, whoever measured them. Published
-    curves, whose goals are fixed, stand with those of ours."""
+    """Groups of curves that share all columns except the varying ones, ``separate`` and the source.
+    Published curves, whose goals are fixed, join ours."""
     parts: dict[tuple[Any, ...], Pairs] = {}
     ours = not all(is_published(curve) for curve, _ in pairs)
     ignored = {*varying.columns, *separate, "source"}

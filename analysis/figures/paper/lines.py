@@ -20,9 +20,9 @@ SOURCES = {
     "zhang_2024": "Zhang et al. 2024",
     "mlperf_rcp": "MLPerf",
 }
-"""How others are cited in a legend."""
+"""Citations of other authors in a legend."""
 OURS = (None, "batchscale")
-"""``source`` of what was measured with these workloads."""
+"""``source`` of data that was measured with these workloads."""
 
 
 def line_of(

@@ -26,7 +26,7 @@ class BestMetaparameter:
     dimension: str
     measure: str
     value: Callable[[float], float | None]
-    """What is drawn of it; None where it has no place on a logarithmic axis."""
+    """The drawn value; None if it has no place on a logarithmic axis."""
 
     def draw(self, data: FigureData, *, ax: Axes | None = None, page: Page | None = None) -> Axes:
         """The value of the trial at the minimum; ringed where it sits on the edge of its space."""

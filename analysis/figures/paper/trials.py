@@ -26,7 +26,7 @@ class Row:
 
     curve: Curve
     name: str
-    """What distinguishes it from the other rows."""
+    """The name that distinguishes it from the other rows."""
     sizes: Sequence[int]
 
     @property
@@ -83,6 +83,6 @@ def tabulate_rows(rows: Sequence[Row]) -> pd.DataFrame:
 
 
 def _title(row: Row, point: Point, place: int) -> str:
-    """The row's name stands above its first panel, and may be as wide as all."""
+    """The row's name is above its first panel, and may be as wide as all."""
     size = f"B = {plain(point.batch_size)}"
     return f"{row.name}\n{size}" if row.name and not place else size

@@ -40,7 +40,7 @@ def tune_resources(layout: Layout) -> dict[str, float]:
 
 
 def slots(layout: Layout) -> int:
-    """Packs that the cluster, as it stands, can train at once; one more where it can grow."""
+    """Packs that the cluster can train at once at its present size; one more if it can grow."""
     need = worker_resources(layout)
     nodes = _nodes()
     workers = sum(_fit(node, need) for node in nodes)
