@@ -7,8 +7,7 @@ figure, described by the first sentence of its docstring. The file has
   ``ax``, or on a new figure whose size ``page`` (`drawing.page.Page`) says. A figure that needs
   neither leaves them out. Further keyword arguments are the figure's options.
 - ``numbers(data, ...) -> DataFrame``: the numbers in the figure, for the CSV beside it. It takes
-the
-  same options. A user's figure may leave it out.
+  the same options. A user's figure may leave it out.
 """
 
 from __future__ import annotations

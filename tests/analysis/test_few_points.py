@@ -110,6 +110,7 @@ def better(cell: Cell, number: int) -> float:
     return float(np.mean(["better than a knee" in text for text in said]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bend", [0.6, 1.0, 3.0, 8.0])
 @pytest.mark.parametrize("count", range(3, 9))
 def test_a_curve_that_is_a_knee_is_seldom_said_to_be_something_else(

@@ -55,6 +55,7 @@ def test_our_figures_hold_them(name: str, ours: FigureData) -> None:
     assert faults(drawn(name, ours)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=pytest.mark.slow) if name in MANY_PANELS else name for name in PAPER],
@@ -66,6 +67,7 @@ def test_the_papers_figures_hold_them(
     assert faults(drawn(name, paper)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", ["two-columns", "slide"])
 @pytest.mark.parametrize("name", ["steps", "forest", "tradeoff", "training"])
 def test_wider_figures_hold_them_too(name: str, width: str, ours: FigureData) -> None:

@@ -59,6 +59,7 @@ def test_every_figure_of_the_paper_is_registered() -> None:
     ] == NAMES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "width"),
     [
@@ -341,6 +342,7 @@ def test_panels_without_a_shared_batch_size_are_not_normalized() -> None:
     assert normalized(Panel(title="t", lines=apart, measure="steps")) is None
 
 
+@pytest.mark.slow
 def test_many_panels_make_rows_and_columns_that_fit(plain_curve: Callable[..., Curve]) -> None:
     from matplotlib import pyplot as plt
 

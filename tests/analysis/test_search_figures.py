@@ -161,6 +161,7 @@ def test_curves_without_a_momentum_have_no_such_figure(kept: list[Curve], off: l
     assert len(figures.numbers("search", [*kept, *off])["curve"].unique()) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["budget", "rates", "search"])
 def test_nothing_that_is_written_leaves_the_page(
     kept: list[Curve], off: list[Curve], name: str

@@ -73,6 +73,7 @@ def covered(beyond: int, unlucky: float) -> float:
     return float(np.mean(kept))
 
 
+@pytest.mark.slow
 def test_one_unlucky_search_misleads_where_the_note_stands_and_hardly_where_not() -> None:
     """Without one the intervals hold everywhere; with one at three noise deviations they hold in
     41 and 64 % of the curves with one and two points there, and in about 75 % from three on."""

@@ -87,6 +87,7 @@ def test_our_figures_count_in_it(
         assert "examples" in written(name, ours(mixed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PAPER)
 def test_the_papers_figures_count_in_it(
     name: str,

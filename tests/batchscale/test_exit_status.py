@@ -8,6 +8,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 import batchscale as bs
 from tests.batchscale.conftest import Command
 
@@ -56,6 +58,7 @@ def test_some_failed_trials_are_status_3(command: Command, here: Path) -> None:
     assert "ValueError: an unlucky weight" in again.err
 
 
+@pytest.mark.slow
 def test_ctrl_c_is_status_130_and_the_same_command_goes_on(here: Path, command: Command) -> None:
     line = ["sweep", "digits-small", "--address", "none", "--set", "grid.batch_size=[16,64]"]
     running = subprocess.Popen(

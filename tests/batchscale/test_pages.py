@@ -48,6 +48,7 @@ def sweeps(page: str) -> bool:
     return any(line.startswith("batchscale sweep") for b in blocks(page) for line in b.lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in DOCS if run(page)])
 def test_a_page_runs_as_written(
     page: str,

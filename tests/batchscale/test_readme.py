@@ -12,6 +12,8 @@ import pytest
 from tests.batchscale.blocks import NO_RAY, ROOT, demo_commands, run_page, run_python
 from tests.batchscale.conftest import Command
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:

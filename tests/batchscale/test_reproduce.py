@@ -103,6 +103,7 @@ def check(done: subprocess.CompletedProcess[str], folder: Path) -> None:
     assert "error: ValueError: 57 steps are enough" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_printed_command_raises_where_the_sweep_did(
     command: Command, here: Path, folder: Path
 ) -> None:

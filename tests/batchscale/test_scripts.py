@@ -61,6 +61,7 @@ def check(done: subprocess.CompletedProcess[str]) -> None:
     assert done.stdout.splitlines() == ["swept 12 failed 0", "curves 2"], done.stderr
 
 
+@pytest.mark.slow
 def test_a_script_sweeps_once(tmp_path: Path) -> None:
     check(run_script(tmp_path, "none"))
 

@@ -120,6 +120,7 @@ def test_target_and_search_space_are_the_defaults_of_the_platform(minimal: Any) 
     assert DigitsMLP.target == f"validation_error < {defaults['target']}"
 
 
+@pytest.mark.slow
 def test_every_trial_has_the_learning_rate_and_the_steps_of_the_platform(
     measured: Measured,
 ) -> None:
@@ -128,6 +129,7 @@ def test_every_trial_has_the_learning_rate_and_the_steps_of_the_platform(
     assert len(measured.trials) <= np.isfinite(reached).sum() < len(reached)
 
 
+@pytest.mark.slow
 def test_trials_that_diverge_are_replaced_as_the_platform_does(diverging: Measured) -> None:
     check_trials(diverging)
     for trials in diverging.trials.values():
@@ -135,6 +137,7 @@ def test_trials_that_diverge_are_replaced_as_the_platform_does(diverging: Measur
         assert any(trial.diverged for trial in trials)
 
 
+@pytest.mark.slow
 def test_the_fewest_steps_and_the_knee_are_those_of_the_regimes(
     minimal: Any, measured: Measured
 ) -> None:

@@ -44,6 +44,7 @@ def notes(seen: list[Event], text: str) -> list[str]:
     return [e.text for e in seen if isinstance(e, Note) and text in e.text]
 
 
+@pytest.mark.slow
 def test_a_space_three_decades_too_low_is_caught_and_mended(tmp_path: Path) -> None:
     low = {"learning_rate": {"log": [1e-5, 1e-2]}}
     with pytest.raises(ExperimentError, match="no study has reached"):
@@ -68,6 +69,7 @@ def test_a_space_three_decades_too_low_is_caught_and_mended(tmp_path: Path) -> N
     assert all(low == 1e-5 and high >= 10 for low, high in ends)
 
 
+@pytest.mark.slow
 def test_an_enlarged_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
     low: dict[str, Any] = {"search": {"learning_rate": {"log": [1e-5, 1e-2]}}, "extend": 2}
     run(tmp_path / "whole", **low)
@@ -100,6 +102,7 @@ def test_a_space_with_room_is_not_enlarged(tmp_path: Path) -> None:
     assert set(trials(tmp_path)["enlargement"]) == {0}
 
 
+@pytest.mark.slow
 def test_the_best_trial_is_repeated_with_fresh_seeds(tmp_path: Path) -> None:
     rates: dict[str, Any] = {"search": {"learning_rate": {"log": [1e-2, 100]}}, "keep": 1}
     run(tmp_path / "plain", **rates)

@@ -100,6 +100,7 @@ def test_a_pack_that_has_emptied_is_filled_again(kind: str) -> None:
     assert same(one, kind, of)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adamw", "RMSprop"])
 def test_a_trial_taken_back_goes_the_same_way_again(kind: str, optimizer: str) -> None:
@@ -122,6 +123,7 @@ def test_a_trial_taken_back_goes_the_same_way_again(kind: str, optimizer: str) -
     assert same(one, kind, of)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("optimizer", ["momentum", "adamw", "RMSprop"])
 def test_the_state_of_several_cohorts_continues_exactly(kind: str, optimizer: str) -> None:
@@ -204,6 +206,7 @@ def joining(
     return events
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("snapshots", [False, True])
 @pytest.mark.parametrize("optimizer", ["adam", "RMSprop"])

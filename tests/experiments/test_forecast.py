@@ -157,10 +157,8 @@ def test_an_evaluation_of_a_part_stands_for_the_whole(monkeypatch: pytest.Monkey
 def test_a_step_of_a_ghost_batch_is_a_whole_one(machine: Machine) -> None:
     machine.example *= 1e6
     part = next(iter(module._parts(load("digits").plans()[:1], "cpu")))
-    context = replace(
-        part.context,
-        study=replace(part.context.study, technique={"ghost_batch": 24}, batch_size=96),
-    )
+    study = replace(part.context.study, technique={"ghost_batch": 24}, batch_size=96)
+    context = replace(part.context, study=study)
     part = replace(part, context=context)
     costs = module._Costs(engine="module", context=context, state=0, saved=1, at_once=1)
     assert part._affordable(costs, 96, 1, work=1e12, allowed=0.1) == 24

@@ -21,6 +21,8 @@ from results.run_state.claims import Claims
 from tests.experiments import sweeping
 from tests.forked import SERVER
 
+pytestmark = pytest.mark.slow
+
 PATIENCE = 240.0
 
 

@@ -156,6 +156,7 @@ def test_a_layer_that_is_left_out_at_random_moves_no_mask(made) -> None:
         assert largest_difference(a.weights(row), b.weights(row)) < 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("precision", "steps", "most"), [("float32", 20, 2e-3), ("float64", 200, 1e-8)]
 )

@@ -92,6 +92,7 @@ def test_the_same_table_as_without_ray(tmp_path: Path, ray_address: str, alone: 
     assert first.equals(second)  # bit for bit
 
 
+@pytest.mark.slow
 def test_two_workers_end_with_the_same_table(tmp_path: Path, ray_address: str, alone: Path) -> None:
     of = experiment(workers=2, grid={"batch_size": [64], "optimizer": ["sgd"]})
     seen: list[Event] = []
@@ -104,6 +105,7 @@ def test_two_workers_end_with_the_same_table(tmp_path: Path, ray_address: str, a
     assert both.equals(one[one.trial.isin(both.trial)].reset_index(drop=True))
 
 
+@pytest.mark.slow
 def test_rows_return_to_the_driver_of_a_remote_cluster(
     tmp_path: Path, ray_address: str, alone: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,6 +124,7 @@ def test_rows_return_to_the_driver_of_a_remote_cluster(
     assert back.equals(whole[whole.trial.isin(back.trial)].reset_index(drop=True))
 
 
+@pytest.mark.slow
 def test_own_files_travel_and_nothing_else(tmp_path: Path, ray_address: str) -> None:
     """The files that are named, and what they import of their folder."""
     (tmp_path / "results").mkdir()
@@ -150,6 +153,7 @@ def test_own_files_travel_and_nothing_else(tmp_path: Path, ray_address: str) -> 
     assert did.failed == 0
 
 
+@pytest.mark.slow
 def test_what_a_workload_raises_comes_back(tmp_path: Path, ray_address: str) -> None:
     (tmp_path / "mine.py").write_text(
         MINE.replace("from layers import net", "net = lambda: torch.nn.Linear(4, 2)")

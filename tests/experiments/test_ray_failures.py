@@ -18,7 +18,7 @@ from experiments.execution.sweep import sweep
 from experiments.scheduling.events import Event, Note
 from experiments.scheduling.failures import TrainingError
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 WORKLOAD = """
 import os, sys

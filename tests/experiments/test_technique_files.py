@@ -27,6 +27,7 @@ target: validation_error < 0.3
 """
 
 
+@pytest.mark.slow
 def test_a_small_sweep(user_techniques: WorkloadRef, monkeypatch: pytest.MonkeyPatch) -> None:
     base = Path(user_techniques.base or "")
     monkeypatch.chdir(base)

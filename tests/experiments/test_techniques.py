@@ -245,6 +245,7 @@ def test_a_trial_is_the_same_in_any_pack(kind: str, user_techniques: WorkloadRef
         assert metrics == [expected[pack[5].id], expected[pack[6].id]]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("kind", KINDS)
 def test_resuming_a_snapshot_and_refining_change_nothing(kind: str) -> None:
