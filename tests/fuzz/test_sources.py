@@ -23,7 +23,7 @@ REFUSED = {
     "half a surrogate pair": "odd.csv is not UTF-8 text",
     "two columns of one name": "has two columns",
     "a target of two points": "odd.csv line 2: target 'validation_error < 1.2.3' is not METRIC",
-    "an infinite target": "odd.csv line 2: target 'validation_error < 1e999': 1e999 is not a finite",
+    "an infinite target": "odd.csv line 2: target 'validation_error < 1e999': 1e999 is not a",
     "nothing but a header": "odd.csv has no rows",
     "nothing": "odd.csv is empty",
     "steps that are infinite": "odd.parquet row 1: steps is inf",

@@ -183,7 +183,7 @@ def test_a_disk_that_refuses_leaves_all_or_nothing(
             "steps_old=steps",
         ),
         ("bs,iters\n8,10\n", {**MAP, "step": "iters"}, "column 'iters' of", "name it once"),
-        ("bs,iters,study\n8,10,x\n", MAP, "a column 'study', a name that the import", "--map study"),
+        ("bs,iters,study\n8,10,x\n", MAP, "a column 'study', a name that the", "--map study"),
         ("bs,iters\n", MAP, "has no rows", None),
     ],
 )
