@@ -34,8 +34,10 @@ def unstackable_optimizer(context: StudyContext, trials: Sequence[Trial]) -> str
         return str(error).splitlines()[0] if str(error) else type(error).__name__
     for row, alone_run in enumerate(reversed(alone)):
         if alone_run.differs({name: view[row] for name, view in stack.views.items()}):
-            return "its steps differ from those of a single model (parameters change their place "
-            "in memory)"
+            return (
+                "its steps differ from those of a single model (parameters change their place "
+                "in memory)"
+            )
     return None
 
 
