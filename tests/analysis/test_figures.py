@@ -151,7 +151,7 @@ def test_workloads_get_panels_and_not_a_single_pair_of_axes(search: Make) -> Non
     figure = figures.draw("steps", two).get_figure(root=True)
     assert figure is not None
     assert len(figure.axes) == 4  # a panel and a strip each
-    with pytest.raises(ResultsError, match="2 panels do not go on one pair"):
+    with pytest.raises(ResultsError, match="2 panels do not fit on one pair"):
         figures.draw("steps", two, ax=plt.figure().add_subplot())
 
 

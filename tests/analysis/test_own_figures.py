@@ -202,7 +202,7 @@ def test_training_curves_need_measurements(packaged: FigureData, small: FigureDa
         figures.draw("training", packaged.only("optimizer = 'sgd'"))
     with pytest.raises(ResultsError, match="no training curves to draw"):
         figures.draw("training", packaged.curves)
-    with pytest.raises(ResultsError, match="6 batch sizes do not go on one pair"):
+    with pytest.raises(ResultsError, match="6 batch sizes do not fit on one pair"):
         figures.draw("training", small, ax=plt.figure().add_subplot())
     ax = plt.figure().add_subplot()
     item = small.only("optimizer = 'sgd' AND batch_size = 128")

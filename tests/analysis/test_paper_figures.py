@@ -359,7 +359,7 @@ def test_many_panels_make_rows_and_columns_that_fit(plain_curve: Callable[..., C
         for name in "ab"
     ]
     ax = plt.figure().add_subplot()
-    with pytest.raises(ResultsError, match="2 panels do not go on one pair of axes"):
+    with pytest.raises(ResultsError, match="2 panels do not fit on one pair of axes"):
         figures.draw("shallue-fig1", two, ax=ax)
     frame = figures.numbers("shallue-fig1", two)
     assert frame.groupby("panel")["value"].apply(list).tolist() == [[64, 32, 17]] * 2

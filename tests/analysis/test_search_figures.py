@@ -193,7 +193,7 @@ def test_a_pair_of_axes_holds_a_single_panel(kept: list[Curve], off: list[Curve]
 
     for name, drawn_curves in (("budget", kept), ("rates", kept), ("search", off)):
         ax = plt.figure().add_subplot()
-        with pytest.raises(ResultsError, match="do not go on one pair of axes"):
+        with pytest.raises(ResultsError, match="do not fit on one pair of axes"):
             figures.draw(name, drawn_curves, ax=ax)
     for name in ("budget", "rates"):
         ax = plt.figure(layout="constrained").add_subplot()
