@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,8 +10,7 @@ from torch import Tensor, nn
 
 from experiments.engines.base import gather
 from experiments.engines.metric_sums import MetricSums, chunks
-from experiments.engines.randomness import RandomDraws, random_state
-from experiments.errors import ExperimentError
+from experiments.engines.randomness import RandomDraws, refuse_random_numbers
 from experiments.optimizers.groups import Rates, parameter_options
 from experiments.plan import Trial
 from experiments.training.batch_order import BatchOrder
@@ -67,11 +65,11 @@ class ModuleRun:
                 self.rates.scale(factor(step))
             self._gradient(batch, step)
             if changes_gradient:
-                with self._without_random_numbers(step):
+                with refuse_random_numbers(self.techniques, step, context.device):
                     self._change_gradient(step)
             self.optimizer.step()
             if changes_weights:
-                with self._without_random_numbers(step):
+                with refuse_random_numbers(self.techniques, step, context.device):
                     self._change_weights(step)
             if normed:
                 finish_step(self.model, context.layout.all_reduce)
@@ -109,23 +107,6 @@ class ModuleRun:
             share = 1 / self.context.study.batch_size
             self.cache[key] = torch.full((examples,), share, dtype=dtype, device=device)
         return self.cache[key]
-
-    @contextlib.contextmanager
-    def _without_random_numbers(self, step: int) -> Iterator[None]:
-        """Check in the first step that hooks after the forward pass draw no random numbers.
-
-        Raises:
-            ExperimentError: they do; a trial that stops and continues would draw other numbers.
-        """
-        before = random_state(self.context.device) if step == 0 else None
-        yield
-        if before is not None and not torch.equal(before, random_state(self.context.device)):
-            labels = ", ".join(part.label for part in self.techniques)
-            raise ExperimentError(
-                f"technique {labels} draws random numbers in gradient or after_step: they "
-                "would differ when a trial stops and continues",
-                hint="draw them in batch or loss, where they follow the example",
-            )
 
     @torch.no_grad()
     def _change_gradient(self, step: int) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode, resolve_name
 
 from experiments.engines.random_functions import EMPTY, REPLACED
+from experiments.errors import ExperimentError
 from experiments.seeds import derive
 from experiments.techniques import Techniques
 from experiments.training.study_context import StudyContext
@@ -36,6 +37,26 @@ def key_of(seed: int, step: int) -> int:
 def random_state(device: torch.device) -> Tensor:
     """The state of torch's generator of a device."""
     return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+
+
+@contextlib.contextmanager
+def refuse_random_numbers(
+    techniques: Techniques, step: int, device: torch.device
+) -> Iterator[None]:
+    """Check in the first step that hooks after the forward pass draw no random numbers.
+
+    Raises:
+        ExperimentError: they do; a trial that stops and continues would draw other numbers.
+    """
+    before = random_state(device) if step == 0 else None
+    yield
+    if before is not None and not torch.equal(before, random_state(device)):
+        labels = ", ".join(part.label for part in techniques)
+        raise ExperimentError(
+            f"technique {labels} draws random numbers in gradient or after_step: they "
+            "would differ when a trial stops and continues",
+            hint="draw them in batch or loss, where they follow the example",
+        )
 
 
 def _signed(bits: int) -> int:
