@@ -23,6 +23,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 import workloads
 from experiments.engines.randomness import ExampleRandomness, RandomDraws
 from experiments.identity import technique_identity
+from experiments.optimizers.base import ParameterSlice
 from experiments.training.study_context import StudyContext
 from workloads import Batch
 
@@ -95,6 +96,12 @@ class Stack:
         for shape in self.shapes:
             ends.append(ends[-1] + -(-shape.numel() // border) * border)
         return ends
+
+    @property
+    def slices(self) -> list[ParameterSlice]:
+        """Where each trainable parameter is in a row."""
+        places = zip(self.names, self.offsets, self.shapes, strict=False)
+        return [ParameterSlice(*place) for place in places if place[0] in self.trainable]
 
     def _views(self, of: Tensor) -> dict[str, Tensor]:
         views = {}

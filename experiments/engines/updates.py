@@ -190,7 +190,7 @@ def make_update(context: StudyContext, trials: Sequence[Trial], stack: Stack) ->
     options = parameter_options(optimizer, context.workload, parameters)
     values = [optimizer.arguments_in(t.metaparameters) for t in trials]
     vectors = _vectors(stack, options)
-    form = optimizer.stacked(values, stack.weights, vectors)
+    form = optimizer.stacked(values, stack.weights, vectors, stack.slices)
     if form is None:
         return SeparateUpdate(optimizer, context.schedule, trials, stack, options)
     factor = vectors.get(RATE_FACTOR)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from experiments.optimizers.base import (
     Optimizer,
+    ParameterSlice,
     StackedUpdate,
     columns,
     decay_into_gradient,
@@ -89,6 +90,7 @@ class Adam(Optimizer):
         metaparameters: Sequence[Mapping[str, Value]],
         like: Tensor,
         options: Mapping[str, Tensor],
+        parameters: Sequence[ParameterSlice],  # noqa: ARG002 - every number is treated alike
     ) -> StackedUpdate:
         decoupled = self.name == "adamw"
         return _StackedAdam(metaparameters, like, options, self.weight_decay, decoupled)

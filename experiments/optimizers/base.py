@@ -10,7 +10,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,6 +26,19 @@ Options = Mapping[str, float]
 """Options of one parameter: metaparameters, and perhaps ``RATE_FACTOR``."""
 RATE_FACTOR = "learning_rate_factor"
 """The option of a parameter by which its learning rate is multiplied."""
+
+
+class ParameterSlice(NamedTuple):
+    """Where the numbers of a trainable parameter are in a row of ``(models, size)``."""
+
+    name: str
+    start: int
+    shape: torch.Size
+
+    def view(self, rows: Tensor) -> Tensor:
+        """``(models, *shape)`` of ``(models, size)``; shares its memory."""
+        flat = rows[:, self.start : self.start + self.shape.numel()]
+        return flat.view(len(rows), *self.shape)
 
 
 class StackedUpdate(abc.ABC):
@@ -128,11 +141,14 @@ class Optimizer(abc.ABC):
         metaparameters: Sequence[Mapping[str, Value]],  # noqa: ARG002 - a hook
         like: Tensor,  # noqa: ARG002
         options: Mapping[str, Tensor],  # noqa: ARG002
+        parameters: Sequence[ParameterSlice],  # noqa: ARG002
     ) -> StackedUpdate | None:
         """The fused form with one model per row of ``like``; ``None`` if there is none.
 
-        ``options``: by metaparameter, its value at each number of a row, float64; NaN where the
-            model's value applies.
+        Args:
+            options: by metaparameter, its value at each number of a row, float64; NaN where the
+                model's value applies.
+            parameters: where each trainable parameter is in a row; between them is padding.
         """
         return None
 

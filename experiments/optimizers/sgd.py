@@ -14,6 +14,7 @@ from torch import Tensor
 
 from experiments.optimizers.base import (
     Optimizer,
+    ParameterSlice,
     StackedUpdate,
     columns,
     decay_into_gradient,
@@ -76,6 +77,7 @@ class SGD(Optimizer):
         metaparameters: Sequence[Mapping[str, Value]],
         like: Tensor,
         options: Mapping[str, Tensor],
+        parameters: Sequence[ParameterSlice],  # noqa: ARG002 - every number is treated alike
     ) -> StackedUpdate:
         values = [{**m, "momentum": self._momentum(m)} for m in metaparameters]
         return _StackedSGD(values, like, options, self.name)
