@@ -72,7 +72,7 @@ def test_the_default_space_lies_in_the_legal_domains(name: str, tmp_path: Path) 
         assert larger.trials
         for trial in larger.trials:
             for argument, value in optimizer.arguments_in(trial.metaparameters).items():
-                assert value in optimizer.domains.get(argument, DOMAINS[argument])
+                assert float(value) in optimizer.domains.get(argument, DOMAINS[argument])
         plan = replace(plan, space=larger.space)
 
 

@@ -105,9 +105,7 @@ def _options(optimizer: Optimizer) -> dict[str, dict[str, float]]:
 @pytest.mark.parametrize("options", [False, True])
 @pytest.mark.parametrize("decay", [False, True])
 @pytest.mark.parametrize("name", STACKED)
-def test_the_class_of_the_library_takes_the_same_steps(
-    name: str, decay: bool, options: bool
-) -> None:
+def test_the_librarys_class_takes_the_same_steps(name: str, decay: bool, options: bool) -> None:
     optimizer = optimizers.get(name)
     values = _draws(optimizer, MODELS, decay)
     stack, of_parameters = _stack(MODELS), _options(optimizer) if options else {}
