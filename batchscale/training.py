@@ -32,6 +32,7 @@ def trial(
     optimizer: str = "sgd",
     batch_size: int,
     schedule: str | type[Schedule] = "constant",
+    technique: str | Mapping[str, Any] | None = None,
     budget: str | None = None,
     target: str | None = None,
     engine: str = "module",
@@ -46,8 +47,9 @@ def trial(
     Args:
         workload: a name, ``file.py:Class``, or the class.
         budget: as in an experiment file; its default unless given.
-        save: a ``.safetensors`` file for the trained weights.
+        save: a ``.safetensors`` file for the weights that the last evaluation measured.
         schedule: a name, ``file.py:Class``, or the class.
+        technique: a name, or names with their arguments: ``{"clip": 1.0, "ema": 0.99}``.
         metaparameters: of the optimizer and the schedule, and fields of the workload. A value that
             is not given is the optimizer's default: torch's, or that of its constructor.
 
@@ -59,9 +61,8 @@ def trial(
     """
     from experiments.config import compile as config
 
-    given = {
-        name: value for name, value in (("budget", budget), ("target", target)) if value is not None
-    }
+    optional = {"budget": budget, "target": target, "technique": technique}
+    given = {name: value for name, value in optional.items() if value is not None}
     experiment = config.from_keywords(
         workload=workload,
         optimizer=optimizer,
@@ -99,7 +100,7 @@ def rerun(
     Args:
         trial: its id, or the first digits of it.
         results: where it is recorded; the default results folder unless given.
-        save: a ``.safetensors`` file for the trained weights.
+        save: a ``.safetensors`` file for the weights that the last evaluation measured.
 
     Returns:
         As `batchscale.trial`; ``.equal`` says whether it came out as it was recorded.
@@ -176,7 +177,7 @@ def _study(opened: Results, row: Mapping[str, Any]) -> Study:
         keep=None,
         budget_steps=int(ended or row["budget_steps"]),
         evaluation_ratio=float(row["evaluation_ratio"]),
-        layout=Layout(micro_batch=plan.study.layout.micro_batch),
+        layout=replace(plan.study.layout, workers=1, gpus_per_worker=0.0),
     )
 
 
