@@ -106,7 +106,7 @@ def trial(
 
 
 def _techniques(texts: Sequence[str]) -> dict[str, Any] | None:
-    """``NAME=VALUE`` texts as an experiment file has them; a technique without arguments is True."""
+    """``NAME=VALUE`` texts as an experiment file has them; one without arguments is True."""
     named = [text if "=" in text else f"{text}=true" for text in texts]
     return assignments(named, "--technique") or None
 

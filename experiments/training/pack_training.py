@@ -38,7 +38,7 @@ class Training(Observer):
     ) -> None:
         """Load the workload, make the models; continue from ``snapshot`` if there is one.
 
-        ``keep_weights``: ``final`` holds the weights of trials that have ended, as they are measured.
+        ``keep_weights``: ``final`` holds the measured weights of trials that have ended.
 
         Raises:
             ExperimentError: the study names something that is not there or cannot be.

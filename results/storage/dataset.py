@@ -217,3 +217,49 @@ def encode(rows: pa.Table, replaces: Sequence[str] = ()) -> bytes:
         if dictionaries:
             writer.add_key_value_metadata(metadata)
     return buffer.getvalue()
+
+
+class Polled:
+    """Some columns of a table that others add to: of each call only new files are read. Files
+    never change, so rows once read stay valid.
+
+    Args:
+        but: files that are left out.
+    """
+
+    def __init__(
+        self,
+        location: Location,
+        table: str,
+        experiment: str | None,
+        columns: Sequence[str],
+        but: Collection[str] = (),
+    ) -> None:
+        self._location = location
+        self._table = table
+        self._folder = table if experiment is None else f"{table}/{experiment}"
+        self._schema = SCHEMAS[table].remove_metadata()
+        self._columns, self._but = list(columns), but
+        self._read: dict[str, tuple[pa.Table, frozenset[str]]] = {}
+
+    def rows(self) -> pa.Table:
+        """All rows, superseded ones included, in the order of the files.
+
+        Raises:
+            ResultsError: a half-written or foreign file, which is named.
+        """
+        return retrying(self._rows)
+
+    def _rows(self) -> pa.Table:
+        files = names(self._location, self._folder, but=self._but)
+        self._read = {name: self._read.get(name) or self._file(name) for name in files}
+        replaced = {other for _, others in self._read.values() for other in others}
+        parts = [rows for name, (rows, _) in self._read.items() if name not in replaced]
+        empty = self._schema.empty_table().select(self._columns)
+        return pa.concat_tables([empty, *parts]).combine_chunks()
+
+    def _file(self, name: str) -> tuple[pa.Table, frozenset[str]]:
+        fragment = checked(self._location, self._table, name)
+        with reading(self._location.display(name)):
+            rows = fragment.to_table(schema=self._schema, columns=self._columns, use_threads=False)
+        return rows, replaces(name, fragment)

@@ -53,7 +53,7 @@ def validation_error(workload: Workload, weights: dict[str, torch.Tensor]) -> fl
     model = workload.model()
     model.load_state_dict(weights)
     model.eval()
-    inputs, labels = (torch.as_tensor(part) for part in workload.data()["validation"])
+    inputs, labels = (torch.as_tensor(part) for part in workload.data()["validation"])  # type: ignore[union-attr]
     with torch.no_grad():
         output = workload.forward(model, workload.transform((inputs, labels), training=False))
     return float((output.argmax(1) != labels).double().mean())
