@@ -74,10 +74,11 @@ def sweep(
     """
     from analysis.curves import edges
     from batchscale.output.display import Display
-    from batchscale.run import Run, default_results
+    from batchscale.run import Run
     from batchscale.sweeps import load
     from experiments.execution import sweep as driver
     from experiments.scheduling.events import Note, Stage
+    from results.storage.location import default_results
 
     with nullcontext(observer) if observer is not None else Display() as display:
         display(Stage(text="reading the experiment"))
@@ -102,9 +103,8 @@ def sweep(
 
 def status(source: str | Path | Location | None = None) -> Status:
     """What is done, running and left of each experiment in a results folder."""
-    from batchscale.run import default_results
     from experiments.records.status import status
-    from results.storage.location import PACKAGED, Location
+    from results.storage.location import PACKAGED, Location, default_results
 
     where = source or default_results()
     location = Location.of(PACKAGED.get(str(where), where))
@@ -171,7 +171,7 @@ def query(sql: str, source: str | Path | None = None) -> pd.DataFrame:
     Raises:
         ResultsError: an error in it, in one line, or anything that is not a SELECT.
     """
-    from batchscale.run import default_results
+    from results.storage.location import default_results
 
     return open(source or default_results()).query(sql)
 
@@ -201,8 +201,8 @@ def take_in(
             nothing is written.
     """
     from batchscale.exchange import called, extension
-    from batchscale.run import default_results
     from results.imports import Imported
+    from results.storage.location import default_results
 
     folder = results or default_results()
     importer = extension("import", kind)

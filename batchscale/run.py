@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,11 +13,6 @@ if TYPE_CHECKING:
     from experiments.execution.sweep import Summary
     from results.exports import Exported
     from results.reader import Results
-
-
-def default_results() -> str:
-    """``$BATCHSCALE_RESULTS``, else ``results/runs`` here."""
-    return os.environ.get("BATCHSCALE_RESULTS") or "results/runs"
 
 
 class Run:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from batchscale.output.errors import CommandError
-from batchscale.run import default_results
+from results.storage.location import default_results
 
 if TYPE_CHECKING:
     import pandas as pd

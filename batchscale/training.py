@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from batchscale.output.errors import CommandError
-from batchscale.run import default_results
 from batchscale.trials import OnMeasure, TrialRun, pick_device
 from experiments.plan import Measurement, Outcome, Pack, Study, Trial
 from results.counts import count
 from results.schema import METRIC_COLUMNS
+from results.storage.location import default_results
 from results.storage.save import destination
 from results.targets.target import Target
 

@@ -96,8 +96,8 @@ def checked(location: Location, table: str, name: str) -> ds.ParquetFileFragment
     return fragment
 
 
-def names(location: Location, folder: str, *, but: Collection[str] = ()) -> list[str]:
-    """The Parquet files under a folder, ``but`` for some, listed until two listings agree.
+def names(location: Location, folder: str) -> list[str]:
+    """The Parquet files under a folder, listed until two listings agree.
 
     A listing takes time: one that ran while a merged file appeared and its originals were deleted
     may have missed both. The next one then has the merged file.
@@ -107,7 +107,7 @@ def names(location: Location, folder: str, *, but: Collection[str] = ()) -> list
         before, listed = listed, [file.name for file in location.files(folder, ".parquet")]
         if listed == before:
             break
-    return [name for name in listed or [] if name not in but]
+    return listed or []
 
 
 def replaced(files: Mapping[str, ds.ParquetFileFragment]) -> set[str]:
@@ -251,7 +251,8 @@ class Polled:
         return retrying(self._rows)
 
     def _rows(self) -> pa.Table:
-        files = names(self._location, self._folder, but=self._but)
+        listed = names(self._location, self._folder)
+        files = [name for name in listed if name not in self._but]
         self._read = {name: self._read.get(name) or self._file(name) for name in files}
         replaced = {other for _, others in self._read.values() for other in others}
         parts = [rows for name, (rows, _) in self._read.items() if name not in replaced]
