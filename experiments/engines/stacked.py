@@ -257,7 +257,8 @@ class StackedEngine(Engine):
 
     @torch.no_grad()
     def measured(self, row: int) -> dict[str, Tensor]:
-        views = self.techniques.evaluated(torch.tensor([row], device=self.context.device))
+        where = torch.tensor([row], device=self.context.device)
+        views = self.techniques.evaluated(where, self.update.evaluated(where))
         return {name: view[0].clone() for name, view in views.items()}
 
     def state(self) -> dict[str, Any]:

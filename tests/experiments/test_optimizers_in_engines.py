@@ -167,6 +167,7 @@ def test_evaluations_measure_the_average(users: WorkloadRef, optimizer: str) -> 
         expected = loss(average, row)
         assert expected != pytest.approx(loss(module.weights(row), row), rel=1e-4)
         for trained in (module, stacked):
+            assert largest_difference(trained.measured(row), average) < 1e-9
             for rows in (None, [row]):
                 found = trained.evaluate("validation", rows)[row if rows is None else 0]
                 assert found["cross_entropy"] == pytest.approx(expected, rel=1e-9)
