@@ -169,8 +169,8 @@ def test_evaluations_measure_the_average(users: WorkloadRef, optimizer: str) -> 
         for trained in (module, stacked):
             assert largest_difference(trained.measured(row), average) < 1e-9
             for rows in (None, [row]):
-                found = trained.evaluate("validation", rows)[row if rows is None else 0]
-                assert found["cross_entropy"] == pytest.approx(expected, rel=1e-9)
+                measured = trained.evaluate("validation", rows)[row if rows is None else 0]
+                assert measured["cross_entropy"] == pytest.approx(expected, rel=1e-9)
 
 
 def test_no_other_optimizer_has_an_average() -> None:
