@@ -66,8 +66,8 @@ def curve_style(i: int) -> CurveStyle:
     Colours are those of a user's own ``axes.prop_cycle``, where there is one.
     """
     colours = [style.colour for style in PALETTE]
-    cycle, name = mpl.rcParams["axes.prop_cycle"], "axes.prop_cycle"
-    if cycle not in (mpl.rcParamsDefault[name], style_sheet()[name]):
+    cycle = mpl.rcParams["axes.prop_cycle"]
+    if cycle not in (mpl.rcParamsDefault["axes.prop_cycle"], style_sheet()["axes.prop_cycle"]):
         colours = cycle.by_key().get("color", colours)
     other = PALETTE[(i + i // len(colours)) % len(PALETTE)]
     return CurveStyle(to_hex(colours[i % len(colours)]), other.marker, other.line)
