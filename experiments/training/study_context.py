@@ -17,7 +17,7 @@ from experiments.plan import Study, Trial, Value
 from experiments.seeds import derive
 from experiments.techniques import Techniques
 from experiments.techniques import load as load_techniques
-from experiments.training.splits import Split, load_splits
+from experiments.training.splits import Order, Split, load_splits
 from workloads import Batch, Workload
 from workloads.ghost import convert_batch_norm, has_batch_norm
 
@@ -65,6 +65,12 @@ class StudyContext:
             techniques=load_techniques(study.technique, ref.base),
         )
         for name in context.evaluated:
+            if name == "train" and splits["train"].endless:
+                raise ExperimentError(
+                    f"target {study.targets[-1]} is measured on the training split of "
+                    f"{workload.name}, which has no end",
+                    hint="name a metric of validation or test",
+                )
             if name not in splits:
                 raise ExperimentError(
                     f"target {study.targets[-1]}: {workload.name} has no split {name!r}",
@@ -76,6 +82,11 @@ class StudyContext:
     def train(self) -> Split:
         """The training split."""
         return self.splits["train"]
+
+    def order(self, trial: Trial) -> Order:
+        """The order in which the trial sees the training split, from its own stream."""
+        study = self.study
+        return self.train.order(trial.seed, study.batch_size, repeat=study.repeat_data)
 
     @property
     def evaluated(self) -> tuple[str, ...]:
