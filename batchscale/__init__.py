@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from experiments.techniques import Technique
     from results.errors import ResultsError
     from results.targets.target import Target
-    from workloads import Classification, Workload
+    from workloads import Classification, GeneratedSplit, Workload
     from workloads.errors import WorkloadError
 
 _HOMES = {
@@ -56,6 +56,7 @@ _HOMES = {
     "Schedule": "experiments.schedules:Schedule",
     "Technique": "experiments.techniques:Technique",
     "Classification": "workloads:Classification",
+    "GeneratedSplit": "workloads:GeneratedSplit",
     "Workload": "workloads:Workload",
     "Target": "results.targets.target:Target",
     "ExperimentError": "experiments.errors:ExperimentError",
@@ -66,6 +67,7 @@ _HOMES = {
 __all__ = [
     "Classification",
     "ExperimentError",
+    "GeneratedSplit",
     "ParallelLayout",
     "ResultsError",
     "Run",

@@ -87,7 +87,7 @@ def length_of(data: Any) -> int | None:
 def _split(value: Any, split: str, name: str) -> Batch | Dataset[Any]:
     place = f"split {split!r} of {name}"
     if isinstance(value, GeneratedSplit | IterableDataset):
-        return _stream(value, split, place)
+        return _endless_or_iterable(value, split, place)
     if isinstance(value, TensorDataset):
         value = value.tensors
     if isinstance(value, list):
@@ -107,7 +107,7 @@ def _split(value: Any, split: str, name: str) -> Batch | Dataset[Any]:
     return dataset
 
 
-def _stream(
+def _endless_or_iterable(
     value: GeneratedSplit | IterableDataset[Any], split: str, place: str
 ) -> Batch | Dataset[Any]:
     if split != "train":

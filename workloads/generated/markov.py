@@ -138,7 +138,7 @@ class Language:
 class Markov(Workload):
     """An MLP of one hidden layer predicts each token from those before it in the window."""
 
-    target = "validation_excess_loss < 0.02"
+    target = "validation_excess_loss < 0.01"
     dataset = "markov"
     model_name = "mlp"
     example_unit = "sequence"
@@ -153,6 +153,11 @@ class Markov(Workload):
     """Hidden units of the model."""
     language_seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 2
     """Which language."""
+
+    @property
+    def tokens_per_example(self) -> int:  # type: ignore[override]
+        """Tokens that are predicted in a window."""
+        return self.context
 
     @property
     def language(self) -> Language:
