@@ -103,7 +103,7 @@ class ExampleStream:
             f"{self.name} ended after {count(examples, 'example')}, in step {step + 1:,} at batch "
             f"size {self.batch_size}",
             hint="let __iter__ go on without end, give the dataset a __len__ (then it is read "
-            "in epochs), or set a smaller budget",
+            "in epochs), or lower the budget",
         )
 
     def state(self) -> dict[str, Any] | None:

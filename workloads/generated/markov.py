@@ -255,9 +255,9 @@ class _WindowMLP(nn.Module):
     def forward(self, windows: Tensor) -> Tensor:
         """Logits (B, context, tokens) of int64 (B, context)."""
         values = torch.arange(self.tokens, device=windows.device)
-        one_hot = (windows.unsqueeze(-1) == values).to(self.hidden.weight.dtype)
+        indicators = (windows.unsqueeze(-1) == values).to(self.hidden.weight.dtype)
         # Before the window there is no token: all zeros.
-        padded = F.pad(one_hot, (0, 0, self.context - 1, 0))
+        padded = F.pad(indicators, (0, 0, self.context - 1, 0))
         past = torch.stack(
             [padded[:, i : i + self.context].flatten(1) for i in range(self.context)], dim=1
         )
