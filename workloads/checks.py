@@ -78,6 +78,8 @@ def length_of(data: Any) -> int | None:
     """Examples of a split; ``None`` of one that has no end, or no known length."""
     if isinstance(data, tuple):
         return len(data[0])
+    if isinstance(data, GeneratedSplit):
+        return None
     try:
         return len(data)
     except (TypeError, NotImplementedError):

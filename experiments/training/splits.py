@@ -119,10 +119,11 @@ class Split:
         """``part`` of the global batch of one trial's step, augmented."""
         if not isinstance(order, ExampleStream):
             return self.fetch_random(order.batches(step, 1)[0], part, seed, step)
-        raw = self._collate(order.batch(step)[part])
-        first = part.start or 0
-        generator = torch.Generator(self.device).manual_seed(derive(seed, "augment", step, first))
-        return self._finish(self.workload.augment(raw, generator), training=True)
+        if not self.workload.augments:
+            return self._finish(self._collate(order.batch(step)[part]), training=True)
+        generator = torch.Generator(self.device).manual_seed(derive(seed, "augment", step))
+        whole = self.workload.augment(self._collate(order.batch(step)), generator)
+        return self._finish(tuple(x[part] for x in whole), training=True)
 
     def fetch_random(self, indices: Tensor, part: slice, seed: int, step: int) -> Batch:
         """``part`` of the global batch ``indices`` of one trial's step, augmented.

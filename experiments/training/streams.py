@@ -27,11 +27,11 @@ _CHECKED = 4
 class ExampleStream:
     """One trial's batches of an ``IterableDataset``, in sequence.
 
-    A trial has a copy of the dataset to itself. What its position rests on is the stream itself:
-    ``state_dict()`` and ``load_state_dict()`` of the iterator or of the dataset, as torchdata's
-    ``StatefulDataLoader`` expects them, or without them the number of examples, which are read
-    again from the start. Before each example torch's generator is seeded by the trial's seed and
-    the number of the example.
+    A trial has a copy of the dataset to itself, and a fresh one for each pass, where the dataset
+    has a length. Its position within a pass is saved by ``state_dict()`` of the dataset, or else of
+    its iterator, and set by ``load_state_dict()``, as torchdata's ``StatefulDataLoader`` does it;
+    where there is neither, the examples of the pass up to the position are read again. Before each
+    example torch's generator is seeded by the trial's seed and the number of the example.
     """
 
     def __init__(
@@ -43,9 +43,13 @@ class ExampleStream:
         length = length_of(dataset)
         self.per_epoch = None if length is None else length // batch_size
         """Steps of a pass, where the dataset has a length; then another pass begins."""
-        self._restart()
+        self._begin(0)
 
-    def _restart(self) -> None:
+    def _epoch_of(self, step: int) -> int:
+        return step // self.per_epoch if self.per_epoch else 0
+
+    def _begin(self, epoch: int) -> None:
+        """Begin a pass, with a copy of the dataset."""
         try:
             self._dataset = copy.deepcopy(self._source)
         except Exception as error:  # whatever the user's objects raise
@@ -54,11 +58,20 @@ class ExampleStream:
                 hint="open files and connections in __iter__",
             ) from error
         if hasattr(self._dataset, "set_seed"):
-            self._dataset.set_seed(derive(self.seed, "order"))
+            self._dataset.set_seed(derive(self.seed, "order", epoch))
+        if hasattr(self._dataset, "set_epoch"):
+            self._dataset.set_epoch(epoch)
+        self._epoch = epoch
         self._iterator: Iterator[Any] | None = None
+        self._loaded: dict[str, Any] | None = None
         self._batch: list[Any] = []
-        self._next = 0
+        self._next = epoch * (self.per_epoch or 0)
         """The step whose batch the iterator gives next; ``_batch`` is that of the step before."""
+
+    def _iterate(self) -> Iterator[Any]:
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(derive(self.seed, "pass", self._epoch))
+            return iter(self._dataset)
 
     def batch(self, step: int) -> list[Any]:
         """The examples of a step's global batch, whichever was read last.
@@ -68,27 +81,24 @@ class ExampleStream:
         """
         if step == self._next - 1 and self._batch:
             return self._batch
-        if step < self._next:
-            self._restart()
+        if step < self._next or self._epoch_of(step) != self._epoch:
+            self._begin(self._epoch_of(step))
         while self._next <= step:
             self._batch = self._read()
             self._next += 1
         return self._batch
 
     def _read(self) -> list[Any]:
-        step, examples = self._next, []
-        epoch, within = divmod(step, self.per_epoch) if self.per_epoch else (0, step)
+        step, examples, self._loaded = self._next, [], None
+        if self._iterator is None:
+            self._iterator = self._iterate()
         with torch.random.fork_rng(devices=[]):
-            if self._iterator is None or within == 0:
-                torch.default_generator.manual_seed(derive(self.seed, "pass", epoch))
-                if hasattr(self._dataset, "set_epoch"):
-                    self._dataset.set_epoch(epoch)
-                self._iterator = iter(self._dataset)
             for number in range(step * self.batch_size, (step + 1) * self.batch_size):
                 torch.default_generator.manual_seed(derive(self.seed, "example", number))
                 try:
                     examples.append(next(self._iterator))
                 except StopIteration:
+                    within = step - self._epoch * (self.per_epoch or 0)
                     raise self._ended(within * self.batch_size + len(examples), step) from None
         return examples
 
@@ -108,8 +118,10 @@ class ExampleStream:
 
     def state(self) -> dict[str, Any] | None:
         """What continues the stream here without reading it again; ``None`` if it has no such."""
+        if self._loaded is not None:  # nothing has been read since
+            return self._loaded
         holder: Any = self._dataset if _stateful(self._dataset) else self._iterator
-        if not self._next or not _stateful(holder):
+        if self._iterator is None or not _stateful(holder):
             return None
         return {"step": self._next, "state": copy.deepcopy(holder.state_dict())}
 
@@ -118,17 +130,29 @@ class ExampleStream:
 
         Without it the examples before are read again when the next batch is.
         """
-        self._restart()
-        if state is None or state["step"] != step:
+        self._begin(self._epoch_of(step))
+        if state is None or state["step"] != step or step == self._next:
             return
-        values = copy.deepcopy(state["state"])
+        values = _on_cpu(state["state"])
         if _stateful(self._dataset):  # it reads its state when its iterator begins
             self._dataset.load_state_dict(values)  # type: ignore[attr-defined]
-            self._iterator = iter(self._dataset)
+            self._iterator = self._iterate()
         else:
-            self._iterator = iter(self._dataset)
+            self._iterator = self._iterate()
             self._iterator.load_state_dict(values)  # type: ignore[attr-defined]
-        self._next = step
+        self._next, self._loaded = step, {"step": step, "state": _on_cpu(state["state"])}
+
+
+def _on_cpu(values: Any) -> Any:
+    """A copy of a state, its tensors where the dataset had them: an engine moves its own state to
+    the device that trains."""
+    if torch.is_tensor(values):
+        return values.detach().to("cpu", copy=True)
+    if isinstance(values, dict):
+        return {name: _on_cpu(value) for name, value in values.items()}
+    if isinstance(values, list | tuple):
+        return type(values)(_on_cpu(value) for value in values)
+    return values
 
 
 def _stateful(holder: Any) -> bool:

@@ -94,6 +94,30 @@ class Sized(IterableDataset):
         return iter([(X[i], Y[i]) for i in order])
 
 
+class Resumes(IterableDataset):
+    # Passes in an order of their seed; a loaded position counts for the next iterator alone.
+    seed, start, state = 0, 0, None
+
+    def set_seed(self, seed):
+        self.seed = seed
+
+    def __len__(self):
+        return 90
+
+    def __iter__(self):
+        start, self.start = self.start, 0
+        order = torch.randperm(90, generator=torch.Generator().manual_seed(self.seed % 2**62))
+        for self.number in range(start, 90):
+            READ[0] += 1
+            yield X[order[self.number]], Y[order[self.number]]
+
+    def state_dict(self):
+        return {"number": torch.tensor(self.number + 1), "seed": self.seed}
+
+    def load_state_dict(self, state):
+        self.start, self.seed = int(state["number"]), state["seed"]
+
+
 class Ends(IterableDataset):
     def __init__(self, examples=100, length=None):
         self.examples = examples
@@ -166,4 +190,4 @@ class Augmented(Stream):
 """
 
 ENDLESS = ("Counted", "Random", "Stateful", "OfIterator")
-EVERY = (*ENDLESS, "Sized")
+EVERY = (*ENDLESS, "Sized", "Resumes")
