@@ -53,7 +53,7 @@ def test_a_budget_beyond_a_pass_is_refused(
     assert experiment(tmp_path, sizes, budget, "repeat_data: true").plans()
 
 
-def test_one_epoch_is_a_pass_at_every_batch_size(tmp_path: Path) -> None:
+def test_an_epoch_is_a_pass_at_every_batch_size(tmp_path: Path) -> None:
     plans = experiment(tmp_path, "[1..1024, full]", "1 epoch").plans()
     assert [p.study.budget_steps for p in plans] == [1297 // p.study.batch_size for p in plans]
     assert not any(p.study.repeat_data for p in plans)
@@ -74,8 +74,8 @@ def test_it_is_part_of_the_identity_only_when_set(tmp_path: Path) -> None:
 def test_the_resolved_file_says_it_only_when_set(tmp_path: Path) -> None:
     single = experiment(tmp_path, "64", "1 epoch")
     assert "repeat_data: false" in single.to_yaml()
-    again = parse(single.to_yaml(), base=tmp_path)
-    assert again.plans()[0].study == single.plans()[0].study
+    reread = parse(single.to_yaml(), base=tmp_path)
+    assert reread.plans()[0].study == single.plans()[0].study
     assert "repeat_data" not in experiment(tmp_path, "64", "1 epoch", "").to_yaml()
 
 
@@ -101,7 +101,7 @@ def test_data_without_end_are_never_repeated(tmp_path: Path) -> None:
     assert load(tmp_path / "my.yaml").plans()[0].study.budget_steps == 10_000
 
 
-def test_a_batch_order_of_one_pass() -> None:
+def test_a_batch_order_of_a_single_pass() -> None:
     order, whole = BatchOrder(5, 103, 10, repeat=False), BatchOrder(5, 103, 10)
     assert torch.equal(order.batches(0, 10), whole.batches(0, 10))
     assert len(order.batches(0, 10).unique()) == 100
@@ -115,7 +115,7 @@ def test_a_batch_order_of_one_pass() -> None:
 
 
 @pytest.mark.parametrize("kind", ["module", "stacked"])
-def test_an_engine_takes_one_pass(kind: str) -> None:
+def test_an_engine_takes_a_single_pass(kind: str) -> None:
     single, repeated = study(repeat_data=False), study()
     rows = trials(single, 2)
     trained = make_engine(kind, StudyContext.load(single), rows)

@@ -53,18 +53,18 @@ def read_count() -> list[int]:
 @pytest.mark.parametrize("name", ENDLESS)
 def test_the_batch_of_a_step_is_the_next_part_of_the_stream(ref, name: str) -> None:
     context = StudyContext.load(stream_study(ref(name)))
-    by_one = context.train.order(5, 1)
-    by_eight = context.train.order(5, 8)
-    assert isinstance(by_one, ExampleStream)
-    assert isinstance(by_eight, ExampleStream)
-    singly = [by_one.batch(step)[0] for step in range(40)]
+    singles = context.train.order(5, 1)
+    octets = context.train.order(5, 8)
+    assert isinstance(singles, ExampleStream)
+    assert isinstance(octets, ExampleStream)
+    singly = [singles.batch(step)[0] for step in range(40)]
     for step in (0, 1, 4, 2, 2, 0):  # any order: what has been read is read again
-        for whole, alone in zip(by_eight.batch(step), singly[8 * step : 8 * step + 8], strict=True):
+        for whole, alone in zip(octets.batch(step), singly[8 * step : 8 * step + 8], strict=True):
             assert torch.equal(whole[0], alone[0])
     other = context.train.order(6, 8)
     assert isinstance(other, ExampleStream)
     same = all(torch.equal(a[0], b[0]) for a, b in zip(other.batch(0), singly[:8], strict=True))
-    halves = [context.train.fetch_step(by_eight, part, 5, 3) for part in (slice(0, 3), slice(3, 8))]
+    halves = [context.train.fetch_step(octets, part, 5, 3) for part in (slice(0, 3), slice(3, 8))]
     x = torch.cat([batch[0] for batch in halves])
     assert torch.equal(x, torch.stack([x for x, _ in singly[24:32]]).double())
     assert same == (name in ("Counted", "OfIterator"))  # without a seed, all trials read the same
@@ -121,7 +121,7 @@ def test_engines_and_micro_batches_agree(ref, name: str) -> None:
 
 
 @pytest.mark.slow
-def test_two_workers_give_what_one_gives(ref, tmp_path: Path, monkeypatch) -> None:
+def test_two_workers_give_what_a_single_worker_gives(ref, tmp_path: Path, monkeypatch) -> None:
     jobs = []
     for name, kind in (("Random", "module"), ("Stateful", "stacked"), ("Sized", "stacked")):
         of = stream_study(ref(name), batch_size=7, budget_steps=15)
