@@ -95,7 +95,7 @@ def test_generated_workloads_are_trained_without_epochs(name):
     plans = whole.plans()
     assert {plan.study.train_examples for plan in plans} == {None}
     assert [plan.study.budget_steps for plan in plans[:10]] == [
-        1500 + 300_000 // size for size in whole.batch_sizes
+        1500 + 300_000 // size for size in DOUBLING[3:13]
     ]
     small = load(f"{name}-small")
     plan = small.plans()[0]

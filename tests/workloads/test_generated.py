@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 import torch
 
+from tests.problems import tensors
 from workloads import WorkloadError, load
 from workloads.generated.counters import fields_of, key_of, random_bits
 from workloads.generated.markov import Language, Markov, MarkovData
+from workloads.generated.split import GeneratedSplit
 from workloads.generated.teacher import Teacher, TeacherData, teacher
 
 
@@ -49,7 +51,7 @@ def test_bits_are_uniform_and_independent() -> None:
 def test_the_teachers_data_have_the_stated_moments(fields: dict[str, Any]) -> None:
     workload = load("teacher", fields)
     assert isinstance(workload, Teacher)
-    x, y, t = workload.data()["validation"]
+    x, y, t = tensors(workload.data()["validation"])
     assert x.shape == (4096, workload.inputs)
     deviation = 1 / math.sqrt(4096)
     assert abs(float(x.mean())) < 5 * deviation / math.sqrt(workload.inputs)
@@ -90,6 +92,8 @@ def test_a_student_trained_for_long_approaches_the_optimum() -> None:
     workload = load("teacher", {"inputs": 4, "teacher_width": 3, "width": 16, "noise": 0.5})
     assert isinstance(workload, Teacher)
     data = workload.data()
+    train, validation = data["train"], tensors(data["validation"])
+    assert isinstance(train, GeneratedSplit)
     torch.manual_seed(1)
     model = workload.model()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
@@ -97,7 +101,7 @@ def test_a_student_trained_for_long_approaches_the_optimum() -> None:
     decay = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.01, steps)
     losses = []
     for step in range(steps):
-        batch = data["train"].examples(torch.arange(step * size, (step + 1) * size))  # type: ignore[attr-defined]
+        batch = train.examples(torch.arange(step * size, (step + 1) * size))
         loss = workload.loss(workload.forward(model, batch), batch).mean()
         optimizer.zero_grad()
         loss.backward()
@@ -105,7 +109,7 @@ def test_a_student_trained_for_long_approaches_the_optimum() -> None:
         decay.step()
         losses.append(float(loss.detach()))
     with torch.no_grad():
-        metrics = workload.metrics(workload.forward(model, data["validation"]), data["validation"])
+        metrics = workload.metrics(workload.forward(model, validation), validation)
     assert 0 <= float(metrics["excess_loss"].mean()) < 0.01
     assert float(metrics["squared_error"].mean()) == pytest.approx(0.25, abs=0.01)
     noisy = torch.tensor(losses[-200:])
@@ -205,16 +209,16 @@ def test_the_least_loss_of_the_windows() -> None:
     assert float((probabilities * surprise).sum()) == pytest.approx(
         workload.irreducible_loss, abs=1e-9
     )
-    batch = workload.data()["validation"]
-    perfect = batch[1].log()  # type: ignore[index]
-    metrics = workload.metrics(perfect, batch)  # type: ignore[arg-type]
+    batch = tensors(workload.data()["validation"])
+    perfect = batch[1].log()
+    metrics = workload.metrics(perfect, batch)
     assert float(metrics["excess_loss"].abs().max()) < 1e-6
     assert float(metrics["cross_entropy"].mean()) == pytest.approx(
         workload.irreducible_loss, abs=0.03
     )
-    uniform = workload.metrics(torch.zeros_like(perfect), batch)  # type: ignore[arg-type]
+    uniform = workload.metrics(torch.zeros_like(perfect), batch)
     assert float(uniform["excess_loss"].mean()) > 0.05
-    assert workload.metrics(perfect, batch[:1])["excess_loss"].shape == (2048,)  # type: ignore[index]
+    assert workload.metrics(perfect, batch[:1])["excess_loss"].shape == (2048,)
 
 
 def test_windows_follow_the_language() -> None:
