@@ -134,8 +134,6 @@ class Experiment(ExperimentFile):
         }
         if self.files:
             data["files"] = list(self.files)
-        if self.repeat_data:
-            del data["repeat_data"]
         return yaml_lines.write(data)
 
     def _sizes_in(self, train_size: int | None) -> list[int]:

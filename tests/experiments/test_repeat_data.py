@@ -71,12 +71,12 @@ def test_it_is_part_of_the_identity_only_when_set(tmp_path: Path) -> None:
     assert single.trial(0).id != default.trial(0).id
 
 
-def test_the_resolved_file_says_it_only_when_set(tmp_path: Path) -> None:
+def test_the_resolved_file_says_it(tmp_path: Path) -> None:
     single = experiment(tmp_path, "64", "1 epoch")
     assert "repeat_data: false" in single.to_yaml()
     reread = parse(single.to_yaml(), base=tmp_path)
     assert reread.plans()[0].study == single.plans()[0].study
-    assert "repeat_data" not in experiment(tmp_path, "64", "1 epoch", "").to_yaml()
+    assert "repeat_data: true" in experiment(tmp_path, "64", "1 epoch", "").to_yaml()
 
 
 def test_a_keyword_of_python() -> None:
