@@ -23,9 +23,13 @@ Space = Mapping[str, Any]
 Named = tuple[str, torch.nn.Parameter]
 """A parameter with its name in the model."""
 Options = Mapping[str, float]
-"""Options of one parameter: metaparameters, and perhaps ``RATE_FACTOR``."""
+"""Options of one parameter: metaparameters, and perhaps ``RATE_FACTOR`` and ``HIDDEN``."""
 RATE_FACTOR = "learning_rate_factor"
 """The option of a parameter by which its learning rate is multiplied."""
+HIDDEN = "hidden"
+"""The option of a parameter that is false (0) for embeddings and the output layer."""
+ALIGNMENT = 16
+"""Every parameter begins at a multiple of so many numbers in a row: 64 bytes of float32."""
 
 
 class ParameterSlice(NamedTuple):
@@ -91,6 +95,20 @@ class Optimizer(abc.ABC):
 
     kind: Any
     """The class of torch's optimizer."""
+    scope = "any parameter"
+    """What it can train, in words."""
+
+    def takes(self, shape: torch.Size, *, hidden: bool) -> bool:  # noqa: ARG002 - a hook
+        """Whether it can train a parameter of this shape.
+
+        Args:
+            hidden: whether it is neither an embedding nor of the output layer.
+        """
+        return True
+
+    def uses(self, name: str, given: Iterable[str]) -> bool:  # noqa: ARG002 - a hook
+        """Whether a metaparameter matters where those of ``given`` are set."""
+        return True
 
     @abc.abstractmethod
     def torch_arguments(self, metaparameters: Mapping[str, Value]) -> dict[str, Any]:

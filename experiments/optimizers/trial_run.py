@@ -1,4 +1,4 @@
-"""A user's optimizer tried out on a few parameters, before results rest on it."""
+"""An optimizer tried out on a model's parameters, before results rest on it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from torch import Tensor
 
 from experiments.optimizers.base import Optimizer
 from experiments.optimizers.groups import parameter_options
+from experiments.optimizers.routed import Routed
+from experiments.optimizers.user_optimizer import UserOptimizer
 from experiments.plan import Value
 from workloads import Workload
 
@@ -19,6 +21,11 @@ _APART = 0.05
 """Allowed deviation, as a share of the parameters' change; bfloat16 stays well below it."""
 
 Tensors = Mapping[str, Tensor]
+
+
+def needs_trial_run(optimizer: Optimizer) -> bool:
+    """Whether it is a user's, or one whose parameters the model may lack."""
+    return isinstance(optimizer, (UserOptimizer, Routed))
 
 
 class OptimizerRun:
