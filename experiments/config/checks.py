@@ -15,7 +15,8 @@ from experiments.config.schema import ExperimentFile
 from experiments.config.yaml_lines import Path
 from experiments.errors import ExperimentError, nearest
 from experiments.optimizers import Optimizer
-from experiments.optimizers.trial_run import OptimizerRun, needs_trial_run
+from experiments.optimizers.routed import Routed
+from experiments.optimizers.trial_run import OptimizerRun, is_users
 from experiments.schedules import Schedule
 from experiments.training.splits import Split
 from results.targets.target import Target
@@ -112,7 +113,7 @@ def check_training_algorithms(file: ExperimentFile, combinations: Sequence[Combi
 def _needs_check(owner: Optimizer | Schedule) -> bool:
     if isinstance(owner, Schedule):
         return owner.name not in schedules.names()
-    return needs_trial_run(owner)
+    return isinstance(owner, Routed) or is_users(owner)
 
 
 def _check_optimizer(combination: Combination) -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from experiments.errors import ExperimentError
+from experiments.optimizers import routed
 from experiments.plan import Study
 from workloads.user_code.local_imports import local_modules
 
@@ -43,7 +44,7 @@ class Staged:
         """
         ref = study.workload
         ref = replace(ref, spec=self.specs.get(ref.spec, ref.spec), base=self._here())
-        optimizer = self.specs.get(study.optimizer, study.optimizer)
+        optimizer = routed.renamed(study.optimizer, self.specs)
         schedule = self.specs.get(study.schedule, study.schedule)
         technique = {self.specs.get(name, name): v for name, v in study.technique.items()}
         name = study.layout.name

@@ -87,12 +87,8 @@ class Routed(Optimizer):
             for name, entry in rule.space.items():
                 self.space[name] = _union(self.space.get(name), entry)
         self.defaults = {}
-        for name, rules in self.shared.items():
-            values = {r.label: r.defaults[name] for r in rules if name in r.defaults}
-            if len(set(values.values())) == 1:
-                self.defaults[name] = next(iter(values.values()))
-            else:
-                self.defaults |= {f"{label}.{name}": value for label, value in values.items()}
+        for rule in reversed(self.rules):  # of a shared one that of the first
+            self.defaults |= rule.defaults
 
     def torch_arguments(self, metaparameters: Mapping[str, Value]) -> dict[str, Any]:  # noqa: ARG002
         return {}
@@ -117,7 +113,7 @@ class Routed(Optimizer):
             if pairs:
                 given = {n: self._of_rule(rule, options.get(n, {}), RATE_FACTOR) for n, _ in pairs}
                 given = {name: values for name, values in given.items() if values}
-                parts.append(rule.module(pairs, self._of_rule(rule, metaparameters), given))
+                parts.append(rule.module(pairs, self._values(rule, metaparameters), given))
         return PartsOptimizer(parts)
 
     def stacked(
@@ -134,7 +130,7 @@ class Routed(Optimizer):
             columns = Columns([p for p in parameters if rule_of[p.name] is rule], like.shape[1])
             if not columns.parameters:
                 continue
-            values = [self._of_rule(rule, m) for m in metaparameters]
+            values = [self._values(rule, m) for m in metaparameters]
             given = self._of_rule(rule, options)
             vectors = {name: columns.of(vector[None])[0] for name, vector in given.items()}
             form = rule.stacked(values, columns.of(like), vectors, columns.parameters)
@@ -206,8 +202,12 @@ class Routed(Optimizer):
             hint="choose another optimizer, such as adamw",
         )
 
+    def _values(self, rule: Optimizer, metaparameters: Mapping[str, Value]) -> dict[str, Value]:
+        """The metaparameters of a rule; a shared default is the same for all that share it."""
+        return self._of_rule(rule, {**self.defaults, **metaparameters})
+
     def _of_rule(self, rule: Optimizer, values: Mapping[str, Any], *further: str) -> dict[str, Any]:
-        """Those of ``values`` that a rule has: shared ones, then its own (``muon.momentum``)."""
+        """Those of ``values`` that a rule has: shared ones, then those with its prefix."""
         names = (*rule.arguments, *further)
         shared = {name: values[name] for name in names if name in values}
         prefixed = {n: values[key] for n in names if (key := f"{rule.label}.{n}") in values}

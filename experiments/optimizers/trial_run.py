@@ -23,9 +23,10 @@ _APART = 0.05
 Tensors = Mapping[str, Tensor]
 
 
-def needs_trial_run(optimizer: Optimizer) -> bool:
-    """Whether it is a user's, or one whose parameters the model may lack."""
-    return isinstance(optimizer, (UserOptimizer, Routed))
+def is_users(optimizer: Optimizer) -> bool:
+    """Whether it, or a part of it, is not a packaged one."""
+    parts = optimizer.rules if isinstance(optimizer, Routed) else [optimizer]
+    return any(isinstance(part, UserOptimizer) for part in parts)
 
 
 class OptimizerRun:
@@ -43,6 +44,8 @@ class OptimizerRun:
         options = parameter_options(optimizer, workload, self.start)
         self.torch = optimizer.module(self.parameters.items(), values, options)
         self.steps = 0
+        self.change = 0.0
+        """The largest change of a parameter after any of the steps."""
 
     def step(self) -> None:
         """The next step."""
@@ -50,6 +53,8 @@ class OptimizerRun:
             parameter.grad = self.start[name] * GRADIENTS[self.steps]
         self.torch.step()
         self.steps += 1
+        change = (_distance(v, self.start[n]) for n, v in self.parameters.items())
+        self.change = max([self.change, *change])
 
     def save_and_load(self, other: OptimizerRun) -> None:
         """Continue from the state of ``other``, as a stopped trial does."""
@@ -58,13 +63,12 @@ class OptimizerRun:
                 parameter.copy_(other.parameters[name])
         # An optimizer keeps what it is given and changes it in place.
         self.torch.load_state_dict(copy.deepcopy(other.torch.state_dict()))
-        self.steps = other.steps
+        self.steps, self.change = other.steps, other.change
 
     def differs(self, values: Tensors) -> bool:
         """Whether its parameters differ from ``values``."""
-        way = max((_distance(v, self.start[n]) for n, v in self.parameters.items()), default=0.0)
         apart = max((_distance(v, values[n]) for n, v in self.parameters.items()), default=0.0)
-        return apart > _APART * way
+        return apart > _APART * self.change
 
 
 def _distance(first: Tensor, second: Tensor) -> float:

@@ -43,6 +43,7 @@ DOMAINS = {
     "beta2": _UNIT_INTERVAL,
     "epsilon": Domain(low=0),
     "weight_decay": Domain(low=0),
+    "ns_steps": Domain(low=1, high=100, whole=True),
     "label_smoothing": _UNIT_INTERVAL,
     "dropout": _UNIT_INTERVAL,
 }
@@ -60,8 +61,9 @@ def domain_of(
     """
     if name in domains:
         return domains[name]
-    if name in DOMAINS:
-        return DOMAINS[name]
+    usual = name.rpartition(".")[2]  # muon.learning_rate is a learning rate
+    if usual in DOMAINS:
+        return DOMAINS[usual]
     if low < 0:
         return Domain()
     return Domain(low=1 if whole and low >= 1 else 0)
