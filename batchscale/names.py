@@ -16,7 +16,11 @@ def optimizers() -> dict[str, str]:
     """The registered optimizers, each with its default space."""
     from experiments.optimizers import get, names
 
-    return {name: _space(get(name).space) for name in names()}
+    no_gain = "; trains by the module engine: no gain from stacking"
+    return {
+        name: _space(optimizer.space) + ("" if optimizer.stacks else no_gain)
+        for name, optimizer in ((name, get(name)) for name in names())
+    }
 
 
 def schedules() -> dict[str, str]:

@@ -82,12 +82,12 @@ class _StackedMuon(StackedUpdate):
             weights.mul_(1 - learning_rate * values["weight_decay"])
         for parameters in self.batches.values():
             views = [_wide(parameter.view(update)) for parameter in parameters]
-            steps = torch.cat([_at(values["ns_steps"], p) for p in parameters], 1)
+            steps = torch.cat([p.column(values["ns_steps"]) for p in parameters], 1)
             batch = torch.stack(views, 1).to(ITERATION)
             made = orthogonalized(batch, steps, self.fewest, self.most)
             for parameter, moved in zip(parameters, made.unbind(1), strict=True):
                 scale = 0.2 * math.sqrt(max(parameter.shape))
-                size = _at(learning_rate, parameter)[..., None] * scale
+                size = parameter.column(learning_rate)[..., None] * scale
                 moved = moved.mT if parameter.shape[0] > parameter.shape[1] else moved
                 parameter.view(weights).sub_(moved * size)
 
@@ -100,11 +100,6 @@ class _StackedMuon(StackedUpdate):
 
 def _wide(matrices: Tensor) -> Tensor:
     return matrices.mT if matrices.shape[1] > matrices.shape[2] else matrices
-
-
-def _at(column: Tensor, parameter: ParameterSlice) -> Tensor:
-    """``(models, 1)``: the values of a parameter, of ``(models, 1)`` or ``(models, size)``."""
-    return column if column.shape[1] == 1 else column[:, parameter.start : parameter.start + 1]
 
 
 class _Matrices(Optimizer):

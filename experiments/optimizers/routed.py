@@ -29,6 +29,7 @@ from experiments.optimizers.base import (
     ParameterSlice,
     StackedUpdate,
 )
+from experiments.optimizers.schedule_free import averages
 from experiments.optimizers.stacked_parts import Columns, Part, StackedParts
 from experiments.plan import Value
 
@@ -47,6 +48,10 @@ class PartsOptimizer(torch.optim.Optimizer):
         for part in parts:  # adagrad's exists before the first step
             self.state.update(part.state)
         self._share()
+        averaging: list[Any] = [part for part in parts if averages(part)]
+        if averaging:  # how the engines tell that other weights are measured than trained
+            self.eval = lambda: [part.eval() for part in averaging]
+            self.train = lambda: [part.train() for part in averaging]
 
     def _share(self) -> None:
         groups = iter(self.param_groups)
@@ -78,6 +83,7 @@ class Routed(Optimizer):
         self.routes, self.named = list(routes), named
         self.rules = list({rule.label: rule for _, rule in routes}.values())
         names = list(dict.fromkeys(n for rule in self.rules for n in sorted(rule.arguments)))
+        self.stacks = all(rule.stacks for rule in self.rules)
         self.shared = {n: [r for r in self.rules if n in r.arguments] for n in names}
         """The optimizers that have a metaparameter, by its name."""
         prefixed = {f"{rule.label}.{n}" for n, rules in self.shared.items() for rule in rules}
@@ -86,6 +92,12 @@ class Routed(Optimizer):
         for rule in self.rules:
             for name, entry in rule.space.items():
                 self.space[name] = _union(self.space.get(name), entry)
+        self.domains = {
+            name: domain
+            for rule in self.rules
+            for argument, domain in rule.domains.items()
+            for name in (argument, f"{rule.label}.{argument}")
+        }
         self.defaults = {}
         for rule in reversed(self.rules):  # of a shared one that of the first
             self.defaults |= rule.defaults

@@ -39,9 +39,7 @@ class Columns:
         return views[0] if len(views) == 1 else torch.cat([rows[:, :0], *views], 1)
 
     def put(self, values: Tensor, rows: Tensor) -> None:
-        """Write back what ``of`` has copied of ``rows``."""
-        if len(self.runs) == 1:
-            return
+        """Write a shorter row's ``values`` to their places in ``rows``."""
         sizes = [end - start for start, end in self.runs]
         for (start, end), part in zip(self.runs, values.split(sizes, 1), strict=True):
             rows[:, start:end].copy_(part)
@@ -80,7 +78,17 @@ class StackedParts(StackedUpdate):
                 rate = rate * self.values[name]
             moved = columns.of(weights)
             form.step(moved, columns.of(gradient), rate)
-            columns.put(moved, weights)
+            if len(columns.runs) > 1:
+                columns.put(moved, weights)
+
+    def evaluated(self, weights: Tensor) -> Tensor | None:
+        measured = None
+        for form, columns, _ in self.parts:
+            values = form.evaluated(columns.of(weights))
+            if values is not None:
+                measured = weights.clone() if measured is None else measured
+                columns.put(values, measured)
+        return measured
 
     def keep(self, rows: Tensor) -> None:
         self.values = {name: value[rows] for name, value in self.values.items()}

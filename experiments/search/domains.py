@@ -44,6 +44,11 @@ DOMAINS = {
     "epsilon": Domain(low=0),
     "weight_decay": Domain(low=0),
     "ns_steps": Domain(low=1, high=100, whole=True),
+    "precondition_frequency": Domain(low=1, whole=True),
+    "preconditioning_compute_steps": Domain(low=1, whole=True),
+    "matrix_eps": Domain(low=0),
+    "momentum_decay": Domain(low=0),
+    "trust_coefficient": Domain(low=0),
     "label_smoothing": _UNIT_INTERVAL,
     "dropout": _UNIT_INTERVAL,
 }

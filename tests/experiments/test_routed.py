@@ -43,6 +43,8 @@ class Heavy(torch.optim.SGD):
 """
 ROUTES = json.dumps({"0.*": "momentum", "*": "adamw"})
 MUON = json.dumps({"*.weight": "muon", "*": "nesterov"})
+NORMS = json.dumps({"*.weight": "lamb", "*": "lion"})
+AVERAGE = json.dumps({"0.*": "schedule-free-sgd", "*": "adamw"})
 USERS = json.dumps({"2.*": "mine.py:Heavy", "*": "adamw"})
 
 
@@ -141,16 +143,35 @@ def test_bits_do_not_depend_on_the_pack(folder: Path, kind: str, optimizer: str)
     assert bits(resumed, 1) == bits(whole, 3)
 
 
-@pytest.mark.parametrize("optimizer", [ROUTES, USERS])
+@pytest.mark.parametrize("optimizer", [ROUTES, USERS, NORMS, AVERAGE])
 def test_engines_agree(folder: Path, optimizer: str) -> None:
     a_study = of(folder, optimizer, precision="float64")
     pack = trials(a_study, 3)
     module, stacked = engine("module", a_study, pack), engine("stacked", a_study, pack)
-    assert hasattr(stacked.update, "form") == (optimizer == ROUTES)  # type: ignore[attr-defined]
+    assert hasattr(stacked.update, "form") == (optimizer != USERS)  # type: ignore[attr-defined]
     for trained in (module, stacked):
         trained.advance(30)
     for row in range(3):
         assert largest_difference(module.weights(row), stacked.weights(row)) < 1e-8
+    measured = [each.evaluate("validation")[2]["cross_entropy"] for each in (module, stacked)]
+    assert measured[0] == pytest.approx(measured[1], rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["module", "stacked"])
+def test_evaluations_measure_the_average_of_the_one_that_has_it(folder: Path, kind: str) -> None:
+    a_study = of(folder, AVERAGE, precision="float64")
+    trained = engine(kind, a_study, trials(a_study, 3))
+    trained.advance(10)
+    weights = trained.weights(1)
+    (measured,) = trained.evaluate("validation", [1])
+    split = trained.context.splits["validation"]
+    x, y = split.fetch(torch.arange(len(split)), training=False)
+    model = load_workload("digits-mlp").model().double()
+    output = torch.func.functional_call(model, weights, (x,))
+    loss = float(torch.nn.functional.cross_entropy(output, y))
+    assert measured["cross_entropy"] != pytest.approx(loss, rel=1e-4)
+    for name, value in trained.weights(1).items():
+        assert torch.equal(value, weights[name])
 
 
 EXPERIMENT = """\
