@@ -46,7 +46,7 @@ def test_the_module_engine_takes_the_librarys_steps(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_stack_has_one_optimizer_for_each_model(name: str) -> None:
+def test_a_stack_has_an_optimizer_for_each_model(name: str) -> None:
     """SOAP's QR is in float32, whatever the precision."""
     of = study(optimizer=name, precision="float64")
     pack = trials(of, 3)

@@ -158,7 +158,7 @@ def test_engines_agree(folder: Path, optimizer: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["module", "stacked"])
-def test_evaluations_measure_the_average_of_the_one_that_has_it(folder: Path, kind: str) -> None:
+def test_evaluations_measure_the_average_where_a_part_has_it(folder: Path, kind: str) -> None:
     a_study = of(folder, AVERAGE, precision="float64")
     trained = engine(kind, a_study, trials(a_study, 3))
     trained.advance(10)
