@@ -209,8 +209,7 @@ class Routed(Optimizer):
             )
         which = f"that {pattern!r} matches" if self.named else "of the model"
         return ExperimentError(
-            f"optimizer {rule.label} takes {rule.scope}: none of the {len(matched)} parameters "
-            f"{which} is one",
+            f"optimizer {rule.label} takes {rule.scope}, and no parameter {which} is one",
             hint="choose another optimizer, such as adamw",
         )
 

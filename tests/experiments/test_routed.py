@@ -289,8 +289,7 @@ def test_a_shared_value_that_nothing_uses_is_not_tuned(folder: Path) -> None:
         ),
         (
             '{"*.bias": muon, "*": sgd}',
-            "optimizer muon takes hidden matrices: none of the 2 parameters that '*.bias' matches "
-            "is one",
+            "optimizer muon takes hidden matrices, and no parameter that '*.bias' matches is one",
             "choose another optimizer, such as adamw",
         ),
         (
