@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from experiments.optimizers.base import (
+    ElementwiseUpdate,
     Optimizer,
     PackagedOptimizer,
     ParameterSlice,
@@ -28,7 +29,7 @@ from experiments.plan import Value
 _DEFAULTS = {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8}
 
 
-class _StackedAdam(StackedUpdate):
+class _StackedAdam(ElementwiseUpdate):
     def __init__(
         self,
         metaparameters: Sequence[Mapping[str, Value]],
@@ -51,21 +52,33 @@ class _StackedAdam(StackedUpdate):
             "power2": torch.ones_like(values["beta2"], device=like.device),
         }
 
-    def step(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
-        state, values = self.state, self.values
-        if self.decays and self.decoupled:
-            weights.mul_(1 - learning_rate * values["weight_decay"])
-        elif self.decays:
-            decay_into_gradient(weights, gradient, values["weight_decay"])
-        mean, square = state["mean"], state["square"]
-        mean.mul_(values["beta1"]).add_(gradient * values["1-beta1"])
-        square.mul_(values["beta2"]).add_(gradient.mul_(gradient).mul_(values["1-beta2"]))
+    def begin(self, learning_rate: Tensor) -> dict[str, Tensor]:
+        state, dtype = self.state, learning_rate.dtype
         state["power1"].mul_(state["beta1"])
         state["power2"].mul_(state["beta2"])
-        size = learning_rate / (1 - state["power1"]).to(weights.dtype)
-        root = (1 - state["power2"]).sqrt_().to(weights.dtype)
-        denominator = square.sqrt().div_(root).add_(values["epsilon"])
-        weights.sub_(torch.div(mean, denominator, out=denominator).mul_(size))
+        return {
+            "shrinkage": 1 - learning_rate * self.values["weight_decay"],
+            "size": learning_rate / (1 - state["power1"]).to(dtype),
+            "root": (1 - state["power2"]).sqrt_().to(dtype),
+        }
+
+    def update(
+        self,
+        weights: Tensor,
+        gradient: Tensor,
+        scratch: Tensor,
+        state: Mapping[str, Tensor],
+        values: Mapping[str, Tensor],
+    ) -> None:
+        if self.decays and self.decoupled:
+            weights.mul_(values["shrinkage"])
+        elif self.decays:
+            gradient.add_(torch.mul(weights, values["weight_decay"], out=scratch))
+        mean, square = state["mean"], state["square"]
+        mean.mul_(values["beta1"]).add_(torch.mul(gradient, values["1-beta1"], out=scratch))
+        square.mul_(values["beta2"]).add_(gradient.mul_(gradient).mul_(values["1-beta2"]))
+        denominator = torch.sqrt(square, out=scratch).div_(values["root"]).add_(values["epsilon"])
+        weights.sub_(torch.div(mean, denominator, out=denominator).mul_(values["size"]))
 
 
 class Adam(Optimizer):

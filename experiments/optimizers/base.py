@@ -34,6 +34,10 @@ ALIGNMENT = 16
 """Every parameter begins at a multiple of so many numbers in a row: 64 bytes of float32."""
 
 
+_BLOCK = 2**18
+"""Numbers of a block of an elementwise update: a few tensors of it fit into a core's cache."""
+
+
 class ParameterSlice(NamedTuple):
     """Where the numbers of a trainable parameter are in a row of ``(models, size)``."""
 
@@ -89,6 +93,51 @@ class StackedUpdate(abc.ABC):
         self.values = {n: torch.cat([v, other.values[n]]) for n, v in self.values.items()}
         self.state = {n: torch.cat([v, other.state[n]]) for n, v in self.state.items()}
         self.decays = self.decays or other.decays
+
+
+class ElementwiseUpdate(StackedUpdate):
+    """An update that treats every number alike: done in blocks of columns that fit into a cache."""
+
+    _scratch: Tensor | None = None
+
+    def step(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
+        models, size = weights.shape
+        width = min(size, max(_BLOCK // models // ALIGNMENT * ALIGNMENT, ALIGNMENT))
+        if self._scratch is None or self._scratch.shape != (models, width):
+            self._scratch = weights.new_empty(models, width)
+        scratch = self._scratch
+        values = {**self.values, **self.begin(learning_rate)}
+        state = {name: v for name, v in self.state.items() if v.shape == weights.shape}
+        for start in range(0, size, width):
+            block = slice(start, min(start + width, size))
+            self.update(
+                weights[:, block],
+                gradient[:, block],
+                scratch[:, : block.stop - start],
+                {name: v[:, block] for name, v in state.items()},
+                {n: v if v.shape[1] == 1 else v[:, block] for n, v in values.items()},
+            )
+
+    @abc.abstractmethod
+    def begin(self, learning_rate: Tensor) -> dict[str, Tensor]:
+        """The values of this step, ``(models, 1)`` or ``(models, size)``; called once a step."""
+
+    @abc.abstractmethod
+    def update(
+        self,
+        weights: Tensor,
+        gradient: Tensor,
+        scratch: Tensor,
+        state: Mapping[str, Tensor],
+        values: Mapping[str, Tensor],
+    ) -> None:
+        """The step of some columns.
+
+        Args:
+            scratch: as large as ``weights``, for intermediate results.
+            state: the tensors of the state that are as large as the weights.
+            values: metaparameters, and those of ``begin``.
+        """
 
 
 class Optimizer(abc.ABC):

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from experiments.optimizers.base import (
+    ElementwiseUpdate,
     LibraryOptimizer,
     ParameterSlice,
     StackedUpdate,
@@ -22,7 +23,7 @@ from experiments.optimizers.base import (
 from experiments.plan import Value
 
 
-class _StackedSign(StackedUpdate):
+class _StackedSign(ElementwiseUpdate):
     def __init__(
         self,
         metaparameters: Sequence[Mapping[str, Value]],
@@ -35,30 +36,42 @@ class _StackedSign(StackedUpdate):
         super().__init__({**values, **{f"1-{name}": 1 - values[name] for name in rates}}, like)
         self.state = {"mean": torch.zeros_like(like)}
 
-    def _average(self, gradient: Tensor, rate: str) -> Tensor:
-        """The mean, moved towards the gradient by ``1 - rate``; a new tensor."""
-        mean = self.state["mean"] * self.values[rate]
-        return mean.add_(gradient * self.values[f"1-{rate}"])
-
-    def _decay(self, weights: Tensor, learning_rate: Tensor) -> None:
-        if self.decays:
-            weights.mul_(1 - learning_rate * self.values["weight_decay"])
+    def begin(self, learning_rate: Tensor) -> dict[str, Tensor]:
+        shrinkage = 1 - learning_rate * self.values["weight_decay"]
+        return {"learning_rate": learning_rate, "shrinkage": shrinkage}
 
 
 class _StackedLion(_StackedSign):
-    def step(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
-        self._decay(weights, learning_rate)
-        weights.sub_(self._average(gradient, "beta1").sign_().mul_(learning_rate))
-        values, mean = self.values, self.state["mean"]
+    def update(
+        self,
+        weights: Tensor,
+        gradient: Tensor,
+        scratch: Tensor,
+        state: Mapping[str, Tensor],
+        values: Mapping[str, Tensor],
+    ) -> None:
+        if self.decays:
+            weights.mul_(values["shrinkage"])
+        mean = state["mean"]
+        torch.mul(gradient, values["1-beta1"], out=scratch)
+        scratch.add_(mean * values["beta1"])
+        weights.sub_(scratch.sign_().mul_(values["learning_rate"]))
         mean.mul_(values["beta2"]).add_(gradient.mul_(values["1-beta2"]))
 
 
 class _StackedSignum(_StackedSign):
-    def step(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
-        self._decay(weights, learning_rate)
-        values, mean = self.values, self.state["mean"]
-        mean.mul_(values["momentum"]).add_(gradient.mul_(values["1-momentum"]))
-        weights.sub_(torch.sign(mean, out=gradient).mul_(learning_rate))
+    def update(
+        self,
+        weights: Tensor,
+        gradient: Tensor,
+        scratch: Tensor,
+        state: Mapping[str, Tensor],
+        values: Mapping[str, Tensor],
+    ) -> None:
+        if self.decays:
+            weights.mul_(values["shrinkage"])
+        mean = state["mean"].mul_(values["momentum"]).add_(gradient.mul_(values["1-momentum"]))
+        weights.sub_(torch.sign(mean, out=scratch).mul_(values["learning_rate"]))
 
 
 class Lion(LibraryOptimizer):

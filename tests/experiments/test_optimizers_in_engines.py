@@ -179,3 +179,18 @@ def test_no_other_optimizer_has_an_average() -> None:
         optimizer = optimizers.get(name)
         made = optimizer.module([("w", torch.nn.Parameter(torch.ones(2, 2)))], optimizer.defaults)
         assert averages(made) == (name in AVERAGING)
+
+
+def test_the_documentation_lists_every_optimizer_with_its_arguments() -> None:
+    page = Path(__file__, "../../../docs/optimizers.md").resolve().read_text("utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    for name in optimizers.names():
+        (row,) = [row for row in rows if f"`{name}`" in row.split("|")[1]]
+        written, space = row.split("|")[2:4]
+        optimizer = optimizers.get(name)
+        for argument in optimizer.arguments - {"learning_rate", "weight_decay"}:
+            assert "." in argument or f"`{argument}`" in written  # muon.momentum
+        for argument, ends in optimizer.space.items():
+            (low, high) = next(iter(ends.values()))
+            part = space.partition(f"`{argument}` ")[2].partition(",")[0].split(" to ")
+            assert [float(end) for end in part] == [low, high]

@@ -8,7 +8,7 @@ import pytest
 import pytorch_optimizer
 import torch
 
-from batchscale.names import optimizers as listed
+from batchscale.names import listed
 from experiments import optimizers
 from experiments.engines.selection import choose, preferred
 from experiments.seeds import derive
@@ -64,7 +64,9 @@ def test_the_module_engine_is_chosen_and_listed(name: str) -> None:
     assert choose(StudyContext.load(of), pack) == "module"
     other = StudyContext.load(study(optimizer="adamw", batch_size=8))
     assert preferred(other, pack[0]) == "stacked"
-    assert listed()[name].endswith("; trains by the module engine: no gain from stacking")
-    assert "module engine" not in listed()["muon"]
+    assert listed("optimizers")[name].endswith(
+        "; trains by the module engine: no gain from stacking"
+    )
+    assert "module engine" not in listed("optimizers")["muon"]
     mixed = optimizers.get(f'{{"*.weight": {name}, "*": adamw}}')
     assert not mixed.stacks

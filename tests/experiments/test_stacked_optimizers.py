@@ -14,6 +14,7 @@ from torch import Tensor
 from experiments import optimizers
 from experiments.engines.stack import Stack
 from experiments.engines.updates import FusedUpdate, _vectors
+from experiments.optimizers import base
 from experiments.optimizers.base import RATE_FACTOR, Optimizer
 from experiments.optimizers.groups import Rates
 from experiments.optimizers.routed import Routed
@@ -106,7 +107,7 @@ def _options(optimizer: Optimizer) -> dict[str, dict[str, float]]:
 @pytest.mark.parametrize("options", [False, True])
 @pytest.mark.parametrize("decay", [False, True])
 @pytest.mark.parametrize("name", STACKED)
-def test_the_librarys_own_class_takes_the_same_steps(name: str, decay: bool, options: bool) -> None:
+def test_the_librarys_class_takes_the_same_steps(name: str, decay: bool, options: bool) -> None:
     optimizer = optimizers.get(name)
     values = _draws(optimizer, MODELS, decay)
     stack, of_parameters = _stack(MODELS), _options(optimizer) if options else {}
@@ -236,3 +237,20 @@ def test_vectors_keep_the_size_of_their_update_in_lars_and_lamb() -> None:
         parameter.grad = torch.full((3,), 0.5).double()
         made.step()
         torch.testing.assert_close(7 - parameter.data, torch.full((3,), 0.25 * size).double())
+
+
+@pytest.mark.parametrize("name", STACKED)
+def test_blocks_of_columns_change_no_bit(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An elementwise update in blocks of 16 columns is that of all columns at once."""
+    optimizer, found = optimizers.get(name), []
+    for block in (1, base._BLOCK):
+        monkeypatch.setattr(base, "_BLOCK", block)
+        values, stack = _draws(optimizer, 3), _stack(3, torch.float32)
+        update = _fused(optimizer, stack, values, _options(optimizer))
+        for step in range(5):
+            _gradients(stack, step)
+            update.step(_rates(values, step))
+        found.append((stack.weights, update.state()))
+    (weights, state), (others, theirs) = found
+    assert torch.equal(weights, others)
+    assert all(torch.equal(value, theirs[n]) for n, value in state.items())
