@@ -137,8 +137,7 @@ class ModuleRun:
         context, data = self.context, self.context.splits[split]
         sums, trained = MetricSums(1, context.device), self._set_measured_weights()
         self.model.eval()
-        for indices in chunks(context.layout.share(len(data)), chunk):
-            batch = data.fetch(indices, training=False)
+        for indices, batch in data.fetch_parts(chunks(context.layout.share(len(data)), chunk)):
             with context.autocast():
                 metrics = self.workload.metrics(self.workload.forward(self.model, batch), batch)
             check_metrics(metrics, len(indices), self.workload)

@@ -121,13 +121,14 @@ class StackedEngine(Engine):
         size = part.stop - part.start
         if split.random:
             for done in range(steps):
-                drawn = [
-                    split.fetch_random(order.batches(at, 1)[0], part, trial.seed, at)
-                    for order, trial, at in zip(
-                        self._orders, self._rows, [step + done for step in self._steps], strict=True
-                    )
-                ]
-                yield done, tuple(torch.stack(x) for x in zip(*drawn, strict=True))
+                drawn: dict[tuple[BatchOrder, int], Batch] = {}
+                keys = [(o, step + done) for o, step in zip(self._orders, self._steps, strict=True)]
+                for (order, at), trial in zip(keys, self._rows, strict=True):
+                    if (order, at) not in drawn:  # a row that repeats another has its batches
+                        batches = split.batches(order, range(at, at + 1), part, trial.seed)
+                        drawn[order, at] = next(batches)[1]
+                of_rows = (drawn[key] for key in keys)
+                yield done, tuple(torch.stack(x) for x in zip(*of_rows, strict=True))
             return
         done = 0
         while done < steps:
@@ -158,8 +159,7 @@ class StackedEngine(Engine):
         elif self.context.techniques.define("evaluated"):
             views = self.techniques.evaluated(torch.arange(width, device=self.context.device))
         sums = MetricSums(self.stack.width if views is None else width, self.context.device)
-        for indices in chunks(layout.share(len(data)), self.chunk):
-            batch = data.fetch(indices, training=False)
+        for indices, batch in data.fetch_parts(chunks(layout.share(len(data)), self.chunk)):
             sums.add(self.stepper.metrics(batch, views), len(indices))
         means = sums.means(layout.all_reduce)
         return (

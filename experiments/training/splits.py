@@ -1,27 +1,27 @@
 """Splits on the device: resident tensors that are indexed there, or a streamed ``Dataset``.
 
-``Split.fetch`` gives evaluation and plain training batches; ``Split.fetch_random`` gives training
-batches that draw random numbers (augmentation, a ``Dataset`` with random transforms), whose bits
-depend on the trial's seed, the step and the example's place in the global batch, never on how
-that batch is laid out over workers and micro-batches.
+Training batches that draw random numbers (augmentation, a ``Dataset`` with random transforms) have
+bits that depend on the trial's seed, the step and the example's place in the global batch, never on
+how that batch is laid out over workers and micro-batches, nor on which process reads an example
+(``experiments.training.prefetch``).
 """
 
 from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import default_collate
 
 import workloads
 from experiments.plan import WorkloadRef
 from experiments.seeds import derive
 from experiments.training.batch_order import BatchOrder
+from experiments.training.prefetch import Reader
 from workloads import Batch, Workload
 from workloads.checks import check_splits
 
@@ -43,6 +43,7 @@ class Split:
         self.workload, self.device, self.dtype = workload, device, dtype
         self.resident = isinstance(data, tuple)
         self._data: Any = tuple(x.to(device) for x in data) if self.resident else data
+        self._reader = None if self.resident else Reader(data, device)
         self._size = len(self._data[0]) if self.resident else len(data)
         self.random = workload.augments or not self.resident
         """Whether a training batch draws random numbers."""
@@ -65,13 +66,27 @@ class Split:
         """The examples ``indices`` (any order), transformed, floats in the trial's precision."""
         return self._finish(self._raw(indices), training=training)
 
+    def fetch_parts(self, parts: Iterable[Tensor]) -> Iterator[tuple[Tensor, Batch]]:
+        """Each of ``parts`` (indices) with its examples, for evaluation; a streamed split is read
+        ahead."""
+        if self._reader is None:
+            yield from ((indices, self.fetch(indices, training=False)) for indices in parts)
+            return
+        for indices, raw in self._reader.evaluation(parts):
+            yield indices, self._finish(raw, training=False)
+
+    def close(self) -> None:
+        """End the processes that read a streamed split; reading again starts new ones."""
+        if self._reader is not None:
+            self._reader.close()
+
     def batches(
         self, order: BatchOrder, steps: range, part: slice, seed: int
     ) -> Iterator[tuple[int, Batch]]:
         """``part`` of a trial's global batches at ``steps``, each with its step."""
         if self.random:
             for step in steps:
-                yield step, self.fetch_random(order.batches(step, 1)[0], part, seed, step)
+                yield step, self._random_batch(order, part, seed, step)
             return
         step, ahead, size = steps.start, 1, part.stop - part.start
         while step < steps.stop:
@@ -85,40 +100,27 @@ class Split:
             yield from enumerate(zip(*by_step, strict=True), start=step)
             step += count
 
-    def fetch_random(self, indices: Tensor, part: slice, seed: int, step: int) -> Batch:
-        """``part`` of the global batch ``indices`` of one trial's step, augmented.
+    def _random_batch(self, order: BatchOrder, part: slice, seed: int, step: int) -> Batch:
+        """``part`` of the global batch of one trial's step, augmented.
 
         The whole global batch of a resident split is augmented on every worker, so that each
         example's random numbers are the same in every layout; a streamed one is drawn example by
         example, each from its own seed.
         """
-        if self.resident:
+        if self._reader is None:
             generator = torch.Generator(self.device).manual_seed(derive(seed, "augment", step))
+            indices = order.batches(step, 1)[0]
             whole = self.workload.augment(self._raw(indices), generator)
             return self._finish(tuple(x[part] for x in whole), training=True)
-        chosen: Sequence[int] = indices[part].tolist()
-        first = part.start or 0
-        examples = []
-        # On a CPU its generator is all there is; to seed those of other devices too takes longer
-        # than to read an example.
-        on_cpu = self.device.type == "cpu"
-        reseed = torch.default_generator.manual_seed if on_cpu else torch.manual_seed
-        with torch.random.fork_rng(devices=[]):
-            for place, index in enumerate(chosen, start=first):
-                reseed(derive(seed, "augment", step, place))
-                examples.append(self._data[index])
-        raw = self._collate(examples)
+        raw, first = self._reader.training(order, part, seed, step), part.start or 0
         generator = torch.Generator(self.device).manual_seed(derive(seed, "augment", step, first))
         return self._finish(self.workload.augment(raw, generator), training=True)
 
     def _raw(self, indices: Tensor) -> Batch:
-        if self.resident:
-            where = indices.to(self.device)
-            return tuple(x.index_select(0, where) for x in self._data)
-        return self._collate([self._data[i] for i in indices.tolist()])
-
-    def _collate(self, examples: list[Any]) -> Batch:
-        return tuple(x.to(self.device) for x in default_collate(examples))
+        if self._reader is not None:
+            return self._reader.fetch(indices)
+        where = indices.to(self.device)
+        return tuple(x.index_select(0, where) for x in self._data)
 
     def _finish(self, batch: Batch, *, training: bool) -> Batch:
         return _cast(
