@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from experiments.engines.base import gather
-from experiments.engines.metric_sums import MetricSums, chunks
+from experiments.engines.metric_sums import OUTPUTS, MetricSums, chunks
 from experiments.engines.randomness import RandomDraws, refuse_random_numbers
 from experiments.optimizers.groups import Rates, parameter_options
 from experiments.plan import Trial
@@ -135,13 +135,17 @@ class ModuleRun:
     def evaluate(self, split: str, chunk: int) -> dict[str, float]:
         """The metrics on a whole split, at most ``chunk`` examples at a time."""
         context, data = self.context, self.context.splits[split]
-        sums, trained = MetricSums(1, context.device), self._set_measured_weights()
+        sums = MetricSums(1, context.device, self.workload, len(data))
+        trained = self._set_measured_weights()
         self.model.eval()
         for indices, batch in data.fetch_parts(chunks(context.layout.share(len(data)), chunk)):
             with context.autocast():
-                metrics = self.workload.metrics(self.workload.forward(self.model, batch), batch)
+                output = self.workload.forward(self.model, batch)
+                metrics = self.workload.metrics(output, batch)
             check_metrics(metrics, len(indices), self.workload)
-            sums.add(metrics, len(indices))
+            if self.workload.measures_split:
+                metrics = {**metrics, OUTPUTS: output.unsqueeze(0)}
+            sums.add(metrics, indices, batch)
         self.model.train()
         for name, weight in trained.items():
             self.model.get_parameter(name).data = weight

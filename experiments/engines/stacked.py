@@ -158,9 +158,10 @@ class StackedEngine(Engine):
             views = self.techniques.evaluated(torch.tensor(picked, device=self.context.device))
         elif self.context.techniques.define("evaluated"):
             views = self.techniques.evaluated(torch.arange(width, device=self.context.device))
-        sums = MetricSums(self.stack.width if views is None else width, self.context.device)
+        models = self.stack.width if views is None else width
+        sums = MetricSums(models, self.context.device, self.context.workload, len(data))
         for indices, batch in data.fetch_parts(chunks(layout.share(len(data)), self.chunk)):
-            sums.add(self.stepper.metrics(batch, views), len(indices))
+            sums.add(self.stepper.metrics(batch, views), indices, batch)
         means = sums.means(layout.all_reduce)
         return (
             [means[row] for row in evaluated_rows]
