@@ -120,7 +120,7 @@ def idle(root: Path, device: str) -> tuple[float, float]:
         if device == "cuda":
             torch.cuda.synchronize()
         shares.append(waited / (time.perf_counter() - began))
-        del reader.training  # type: ignore[attr-defined]
+        del reader.training
         engine.close()
     return shares[0], shares[1]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,10 @@ def tiny(name: str = "imagenet-resnet50", **changes: Any) -> Study:
     )
 
 
+def reached(training: Training, step: int) -> bool:
+    return training.step >= step
+
+
 @pytest.mark.parametrize("augmented", [True, False])
 def test_any_number_of_workers_reads_the_same_images(monkeypatch, augmented: bool) -> None:
     """Two trials of a pack, evaluations in between, a resume from a snapshot."""
@@ -54,7 +59,7 @@ def test_any_number_of_workers_reads_the_same_images(monkeypatch, augmented: boo
         monkeypatch.setattr(prefetch, "TASK", 5)
         training = Training(pack)
         events = []
-        for of_step in training.run(lambda training=training: training.step >= 2):
+        for of_step in training.run(partial(reached, training, 2)):
             events += of_step
         resumed = Training(pack, snapshot=training.snapshot())
         events += [event for of_step in resumed.run() for event in of_step]
@@ -88,15 +93,16 @@ def test_ghost_batches_do_not_depend_on_micro_batches_or_ranks() -> None:
     group = [ModuleEngine(StudyContext.load(whole, "cpu", rank), one_trial) for rank in ranks(2)]
     for each in (alone, parts):
         each.advance(3)
-    together([lambda of_rank=of_rank: of_rank.advance(3) for of_rank in group])
+    together([partial(of_rank.advance, 3) for of_rank in group])
     for other in (parts, *group):
         assert largest_difference(alone.weights(0), other.weights(0)) < 1e-6
     assert alone.weights(0)["bn1.num_batches_tracked"] == 3
     expected = alone.evaluate("train")[0]
+    assert isinstance(alone, ModuleEngine)
     alone.chunk = 5  # not a multiple of the ghost batch
     assert alone.evaluate("train")[0] == pytest.approx(expected, rel=1e-9)
-    for metrics in together([lambda r=r: r.evaluate("train")[0] for r in group]):
-        assert metrics == pytest.approx(expected, rel=1e-5)
+    for metrics in together([partial(of_rank.evaluate, "train") for of_rank in group]):
+        assert metrics[0] == pytest.approx(expected, rel=1e-5)
 
 
 def test_the_batch_of_evaluation_changes_no_example() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,7 @@ def test_ranks_gather_all_outputs(kind: str, cls: Any) -> None:
                 of_rank.stepper.metrics(
                     of_rank.context.splits["validation"].fetch(torch.arange(size), training=False)
                 )
-    for measured in together([lambda r=r: r.evaluate("validation") for r in group]):
+    for measured in together([partial(of_rank.evaluate, "validation") for of_rank in group]):
         for metrics, whole in zip(measured, expected, strict=True):
             assert metrics == pytest.approx(whole, rel=1e-12)
 

@@ -12,10 +12,10 @@ from experiments.plan import WorkloadRef
 from experiments.records.rows import study_columns
 from tests import image_folders
 from tests.problems import study
-from workloads import WorkloadError, identity, images8x8, load, names
+from workloads import Workload, WorkloadError, identity, images8x8, load, names
 from workloads.images import cifar
 from workloads.images.base import subset
-from workloads.images.files import class_folders, held_out
+from workloads.images.files import ImageFiles, class_folders, held_out
 from workloads.images.networks import residual_network, vgg11
 
 SUBSETS = [name for name in names() if {"train_share", "classes"} <= load(name).fields.keys()]
@@ -25,6 +25,15 @@ SUBSETS = [name for name in names() if {"train_share", "classes"} <= load(name).
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("BATCHSCALE_DATA", str(tmp_path))
     return tmp_path
+
+
+def streamed(workload: Workload) -> dict[str, ImageFiles]:
+    """The splits of image files."""
+    splits = {}
+    for name, split in workload.data().items():
+        assert isinstance(split, ImageFiles)
+        splits[name] = split
+    return splits
 
 
 def test_a_subset_is_the_first_of_each_class() -> None:
@@ -166,7 +175,7 @@ def test_imagenet_is_read_as_torchvision_does(root: Path) -> None:
     from torchvision.datasets import ImageFolder
 
     folder = image_folders.imagenet(root)
-    data = load("imagenet-resnet50", {"size": 16, "augmented": False}).data()
+    data = streamed(load("imagenet-resnet50", {"size": 16, "augmented": False}))
     assert {name: len(split) for name, split in data.items()} == {
         "train": 35,
         "validation": 1,
@@ -180,7 +189,7 @@ def test_imagenet_is_read_as_torchvision_does(root: Path) -> None:
         assert [labels[f] for f in data[name].files] == data[name].labels.tolist()
     x, y = data["test"][5]
     assert (x.shape, x.dtype, int(y)) == ((3, 16, 16), torch.uint8, 2)
-    assert load("imagenet-vgg11", {"size": 16}).data()["train"][0][0].shape == (3, 16, 16)
+    assert streamed(load("imagenet-vgg11", {"size": 16}))["train"][0][0].shape == (3, 16, 16)
 
 
 def test_the_held_out_part_has_the_papers_size() -> None:
@@ -191,7 +200,7 @@ def test_the_held_out_part_has_the_papers_size() -> None:
 
 def test_augmentation_draws_from_torch_alone(root: Path) -> None:
     image_folders.imagenet(root)
-    train = load("imagenet-resnet50", {"size": 16}).data()["train"]
+    train = streamed(load("imagenet-resnet50", {"size": 16}))["train"]
     drawn = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
@@ -203,10 +212,10 @@ def test_augmentation_draws_from_torch_alone(root: Path) -> None:
 def test_imagenet_in_part(root: Path) -> None:
     image_folders.imagenet(root, classes=4)
     workload = load("imagenet-resnet18", {"size": 16, "classes": 0.002, "train_share": 0.5})
-    data = workload.data()
+    data = streamed(workload)
     assert set(data["train"].labels.tolist()) == {0, 1}
     assert len(data["test"]) == 4
-    every = load("imagenet-resnet18", {"size": 16}).data()["train"]
+    every = streamed(load("imagenet-resnet18", {"size": 16}))["train"]
     for label in (0, 1):
         of_class = [f for f, y in zip(every.files, every.labels, strict=True) if y == label]
         used = [
@@ -245,7 +254,7 @@ def test_folders_that_are_not_as_they_must_be(root: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"no image", None])
 def test_an_image_that_cannot_be_decoded_is_named(root: Path, content: bytes | None) -> None:
     image_folders.imagenet(root)
-    train = load("imagenet-resnet50", {"size": 16}).data()["train"]
+    train = streamed(load("imagenet-resnet50", {"size": 16}))["train"]
     file = Path(train.files[4])
     file.write_bytes(content if content is not None else file.read_bytes()[:300])
     with pytest.raises(WorkloadError) as caught:
@@ -256,14 +265,14 @@ def test_an_image_that_cannot_be_decoded_is_named(root: Path, content: bytes | N
 
 def test_open_images_are_read_as_they_are_published(root: Path) -> None:
     image_folders.open_images(root)
-    data = load("open-images-resnet50", {"size": 16, "labels": 3}).data()
+    data = streamed(load("open-images-resnet50", {"size": 16, "labels": 3}))
     assert {name: len(split) for name, split in data.items()} == {"train": 18, "validation": 8}
     x, y = data["validation"][5]
     assert (x.shape, x.dtype) == ((3, 16, 16), torch.uint8)
     assert "validation005" in data["validation"].files[5]
     # Of the images 0 to 19, ten have bit 0, ten bit 1, eight bit 2; equal counts go by name.
     assert y.tolist() == [1, 0, 1]
-    half = load("open-images-resnet50", {"size": 16, "labels": 3, "train_share": 0.5}).data()
+    half = streamed(load("open-images-resnet50", {"size": 16, "labels": 3, "train_share": 0.5}))
     assert len(half["train"]) == 9
     assert set(half["train"].files) < set(data["train"].files)
 

@@ -53,7 +53,7 @@ def residual_network(depth: int, width: int, outputs: int, *, small: bool = Fals
 @functools.cache
 def _scaled(width: int) -> Any:
     """The class ResNet with ``width`` channels where torchvision's has 64."""
-    resnet = torchvision_module("models.resnet")
+    resnet: Any = torchvision_module("models.resnet")
 
     class Scaled(resnet.ResNet):
         def _make_layer(self, block: Any, planes: int, *rest: Any, **options: Any) -> nn.Module:
