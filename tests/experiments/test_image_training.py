@@ -43,7 +43,7 @@ def tiny(name: str = "imagenet-resnet50", **changes: Any) -> Study:
     )
 
 
-def reached(training: Training, step: int) -> bool:
+def has_trained(training: Training, step: int) -> bool:
     return training.step >= step
 
 
@@ -59,7 +59,7 @@ def test_any_number_of_workers_reads_the_same_images(monkeypatch, augmented: boo
         monkeypatch.setattr(prefetch, "TASK", 5)
         training = Training(pack)
         events = []
-        for of_step in training.run(partial(reached, training, 2)):
+        for of_step in training.run(partial(has_trained, training, 2)):
             events += of_step
         resumed = Training(pack, snapshot=training.snapshot())
         events += [event for of_step in resumed.run() for event in of_step]
@@ -72,9 +72,9 @@ def test_any_number_of_workers_reads_the_same_images(monkeypatch, augmented: boo
 def test_a_broken_image_ends_the_pack_with_its_name(monkeypatch, root: Path) -> None:
     monkeypatch.setattr(prefetch, "worker_count", lambda *_: 2)
     of = tiny()
-    tried = StudyContext.load(of).train
+    loaded = StudyContext.load(of).train
     for file in {str(file) for file in (root / "train").rglob("*.JPEG")}.difference(
-        tried._data.files[:12]  # with which the engine tries the model
+        loaded._data.files[:12]  # with which the engine tries the model
     ):
         Path(file).write_bytes(b"no image")
     training = engine("module", of, trials(of, 1))
@@ -86,11 +86,11 @@ def test_a_broken_image_ends_the_pack_with_its_name(monkeypatch, root: Path) -> 
 def test_ghost_batches_do_not_depend_on_micro_batches_or_ranks() -> None:
     """A narrow ResNet-50 of torchvision: its weights, running statistics and evaluations."""
     whole = tiny(precision="float64", fields={"augmented": False})
-    one_trial = trials(whole, 1, learning_rate=0.01)
-    alone = engine("module", whole, one_trial)
+    alike = trials(whole, 1, learning_rate=0.01)
+    alone = engine("module", whole, alike)
     pieced = tiny(precision="float64", fields={"augmented": False}, micro_batch=4)
-    parts = engine("module", pieced, one_trial)
-    group = [ModuleEngine(StudyContext.load(whole, "cpu", rank), one_trial) for rank in ranks(2)]
+    parts = engine("module", pieced, alike)
+    group = [ModuleEngine(StudyContext.load(whole, "cpu", rank), alike) for rank in ranks(2)]
     for each in (alone, parts):
         each.advance(3)
     together([partial(of_rank.advance, 3) for of_rank in group])

@@ -98,7 +98,7 @@ def test_engines_train_alike() -> None:
         assert a == pytest.approx(b, rel=1e-7)
 
 
-def test_a_target_on_it_is_reached_and_recorded() -> None:
+def test_a_target_on_it_stops_a_trial() -> None:
     ref = WorkloadRef(spec="multilabel-mlp", fields={"widths": [16], "labels": 5})
     of = study(workload=ref, target="validation_average_precision > 0.5", budget_steps=300)
     events = train(of, trials(of, 1, learning_rate=0.3))

@@ -15,7 +15,7 @@ from tests.problems import study
 from workloads import Workload, WorkloadError, identity, images8x8, load, names
 from workloads.images import cifar
 from workloads.images.base import subset
-from workloads.images.files import ImageFiles, class_folders, held_out
+from workloads.images.files import ImageFiles, class_folders, validation_part
 from workloads.images.networks import residual_network, vgg11
 
 SUBSETS = [name for name in names() if {"train_share", "classes"} <= load(name).fields.keys()]
@@ -61,7 +61,7 @@ def test_a_subset_at_its_default_keeps_the_identity(name: str) -> None:
     assert parts[1]["fields"]["classes"] == 0.5
 
 
-def test_the_identity_of_resnet8_is_the_one_of_the_first_version() -> None:
+def test_the_identity_of_resnet8_is_that_of_the_first_version() -> None:
     assert identity(load("cifar10-resnet8", {"width": 16, "depth": 8})) == {
         "name": "cifar10-resnet8",
         "fields": {"augmented": False, "label_smoothing": 0.0},
@@ -192,8 +192,8 @@ def test_imagenet_is_read_as_torchvision_does(root: Path) -> None:
     assert streamed(load("imagenet-vgg11", {"size": 16}))["train"][0][0].shape == (3, 16, 16)
 
 
-def test_the_held_out_part_has_the_papers_size() -> None:
-    train, validation = held_out(1_281_167, 50_045 / 1_281_167)
+def test_the_validation_part_has_the_papers_size() -> None:
+    train, validation = validation_part(1_281_167, 50_045 / 1_281_167)
     assert (len(train), len(validation)) == (1_231_122, 50_045)
     assert len(set(train.tolist()) | set(validation.tolist())) == 1_281_167
 
@@ -224,7 +224,7 @@ def test_imagenet_in_part(root: Path) -> None:
         assert used == of_class[: round(len(of_class) / 2)]
 
 
-def test_without_validation_images_there_is_no_test_split(root: Path) -> None:
+def test_without_validation_images_no_test_split_exists(root: Path) -> None:
     image_folders.imagenet(root, val=0)
     assert set(load("imagenet-resnet50").data()) == {"train", "validation"}
 
@@ -284,7 +284,7 @@ def test_open_images_that_are_not_as_they_must_be(root: Path) -> None:
     folder = image_folders.open_images(root)
     with pytest.raises(WorkloadError, match="have 4 labels, not 9") as caught:
         load("open-images-resnet50", {"labels": 9}).data()
-    assert caught.value.hint == "set labels: 4"
+    assert caught.value.hint == "choose at most 4 labels"
     for file in (folder / "validation").iterdir():
         file.unlink()
     with pytest.raises(WorkloadError, match=r"no image in .*validation has a label"):

@@ -110,7 +110,7 @@ def class_folders(folder: Path, name: str) -> tuple[list[str], tuple[str, ...], 
     return read.classes, files, torch.tensor(read.targets, dtype=torch.int64)
 
 
-def held_out(examples: int, share: float) -> tuple[Tensor, Tensor]:
+def validation_part(examples: int, share: float) -> tuple[Tensor, Tensor]:
     """Indices of training and validation examples, a fixed permutation cut in two.
 
     The validation split is the last round(examples · share), and at least one.

@@ -23,8 +23,8 @@ from workloads.images.files import (
     ImageFiles,
     class_folders,
     evaluation_transform,
-    held_out,
     training_transform,
+    validation_part,
 )
 from workloads.images.networks import residual_network, vgg11
 
@@ -78,7 +78,7 @@ class ImageNet(ImageClassification):
             )
         evaluated = evaluation_transform(self.size)
         trained = training_transform(self.size) if self.augmented else evaluated
-        train, validation = held_out(len(files), VALIDATION_SHARE)
+        train, validation = validation_part(len(files), VALIDATION_SHARE)
         splits = {
             "train": ImageFiles(files, labels, trained).select(train),
             "validation": ImageFiles(files, labels, evaluated).select(validation),

@@ -119,7 +119,7 @@ def frequent_labels(root: Path, count: int) -> dict[str, int]:
     if len(names) < count:
         raise WorkloadError(
             f"the training images of open-images have {len(names)} labels, not {count}",
-            hint=f"set labels: {len(names)}",
+            hint=f"choose at most {len(names)} labels",
         )
     return {name: position for position, name in enumerate(names)}
 
