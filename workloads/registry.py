@@ -1,6 +1,6 @@
 """The packaged workloads by name. Nothing is imported until one is loaded.
 
-A workload is one file of this folder or of one inside it. Its constant ``PACKAGED`` names the
+A workload is one file of this folder, or of a folder in it. Its constant ``PACKAGED`` names the
 workloads that it defines, each with its class and what it is in one line, and ``PLACE`` is the
 position of the file in lists. Both are read from the source: listing the names imports neither
 torch nor a data library.

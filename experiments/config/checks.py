@@ -21,7 +21,13 @@ from experiments.schedules import Schedule
 from experiments.training.splits import Split
 from results.targets.target import Target
 from workloads import Workload, WorkloadError
-from workloads.checks import check_metrics, check_outputs, check_target, target_metric
+from workloads.checks import (
+    check_metrics,
+    check_outputs,
+    check_target,
+    length_of,
+    target_metric,
+)
 
 _STEPS = 100
 """Steps of a small budget; a schedule must give a factor at each of them."""
@@ -64,6 +70,9 @@ def check_metric(
     """
     path = file.target_path(target)
     split, _, metric = target.metric.partition("_")
+    if split == "train" and length_of(data["train"]) is None:
+        message = f"target {target.metric}: the training split of {workload.name} has no end"
+        raise file.error(path, message, "name a metric of validation or test")
     if split not in data:
         message = f"target {target.metric}: workload {workload.name} has no split {split!r}"
         raise file.error(path, message, f"it has {', '.join(data)}")

@@ -39,14 +39,21 @@ class MetricSums:
         self.counts: dict[str, int] = {}
 
     def add(
-        self, metrics: Mapping[str, Any], indices: Tensor | int, batch: Batch | None = None
+        self,
+        metrics: Mapping[str, Any],
+        indices: Tensor | int,
+        batch: Batch | None = None,
+        output: Any = None,
     ) -> None:
         """Add a chunk: per metric ``(models, examples)`` values, or (``(models,)`` sum, count).
 
         Args:
             indices: its examples, or only their number where no outputs are gathered.
             batch: the chunk itself, whose targets are gathered beside the outputs.
+            output: that of a single model, where it is not among the metrics.
         """
+        if output is not None and self.workload is not None and self.workload.measures_split:
+            metrics = {**metrics, OUTPUTS: output.unsqueeze(0)}
         examples = indices if isinstance(indices, int) else len(indices)
         for name, value in metrics.items():
             if name == OUTPUTS and isinstance(indices, Tensor) and batch is not None:

@@ -36,10 +36,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import default_collate
 
 from experiments.seeds import derive
-from experiments.training.batch_order import BatchOrder
+from experiments.training.batch_order import BatchOrder, SequentialOrder
+from experiments.training.streams import collate
 from workloads import Batch, WorkloadError
 
 TASK = 16
@@ -70,12 +70,15 @@ class Task:
 class Reader:
     """Reads the raw examples of a map-style Dataset, put together and on the device."""
 
-    def __init__(self, data: Any, device: torch.device) -> None:
-        self._data, self._device = data, device
+    def __init__(self, data: Any, device: torch.device, name: str = "the data set") -> None:
+        """``name``: what errors call the Dataset."""
+        self._data, self._device, self._name = data, device, name
         self._workers: int | None = None
         self._failures = 0
         self._pool: ProcessPoolExecutor | None = None
-        self._streams: WeakKeyDictionary[BatchOrder, _Stream] = WeakKeyDictionary()
+        self._streams: WeakKeyDictionary[BatchOrder | SequentialOrder, _Stream] = (
+            WeakKeyDictionary()
+        )
 
     @property
     def workers(self) -> int:
@@ -88,7 +91,9 @@ class Reader:
         """The examples ``indices``, read in this process."""
         return self._here([Task(indices.tolist())])
 
-    def training(self, order: BatchOrder, part: slice, seed: int, step: int) -> Batch:
+    def training(
+        self, order: BatchOrder | SequentialOrder, part: slice, seed: int, step: int
+    ) -> Batch:
         """``part`` of a trial's global batch at ``step``.
 
         Raises:
@@ -168,18 +173,20 @@ class Reader:
             # Read here, it fails with the traceback of the user's own code; or it does not, where
             # the error came of the process (a handle that it cannot share, an unstable disk).
             except Exception:
-                parts.append(tuple(default_collate(_read(self._data, task))))
+                parts.append(collate(_read(self._data, task), self._name))
                 self._failures += 1
                 if self._failures >= _FAILURES:
                     self._workers = 0
+        if len({tuple(x.shape[1:] for x in part) for part in parts}) > 1:
+            return self._here([task for task, _ in tasks])  # which says so
         return self._on_device(parts)
 
     def _here(self, tasks: Sequence[Task]) -> Batch:
         if not tasks or not tasks[0].indices:  # a rank without examples has their shapes
-            return tuple(x[:0].to(self._device) for x in default_collate([self._data[0]]))
+            return tuple(x[:0].to(self._device) for x in collate([self._data[0]], self._name))
         on_cpu = self._device.type == "cpu"
         examples = [x for task in tasks for x in _read(self._data, task, on_cpu=on_cpu)]
-        return tuple(x.to(self._device) for x in default_collate(examples))
+        return tuple(x.to(self._device) for x in collate(examples, self._name))
 
     def _on_device(self, parts: list[Batch]) -> Batch:
         """Parts of a batch as one, copied to a GPU from pinned memory, without waiting for it."""
@@ -212,7 +219,9 @@ class _Stream:
     batches: Generator[tuple[int, Batch]]
 
 
-def training_tasks(order: BatchOrder, part: slice, seed: int, step: int) -> list[Task]:
+def training_tasks(
+    order: BatchOrder | SequentialOrder, part: slice, seed: int, step: int
+) -> list[Task]:
     """``part`` of the global batch at ``step``: each example's seed is that of its place there."""
     indices = order.batches(step, 1)[0][part].tolist()
     first = part.start or 0
@@ -350,4 +359,4 @@ def _end_with(parent: int) -> None:
 
 
 def _read_in_worker(task: Task) -> Batch:
-    return tuple(default_collate(_read(_data, task)))
+    return collate(_read(_data, task), "")
