@@ -36,7 +36,7 @@ def identity(workload: Workload) -> dict[str, Any]:
             parts.append(part)
         if pinned is not None:
             break
-    description = {"name": workload.name, "fields": workload.fields}
+    description = {"name": workload.name, "fields": workload.fields_of_identity()}
     if type(workload).__dict__.get("version") is not None:
         return {**description, "version": workload.version}
     source = parts[0] if len(parts) == 1 else _sha256("\n".join(parts))
