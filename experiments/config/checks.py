@@ -145,10 +145,10 @@ def _check_schedule(combination: Combination) -> None:
     schedule = combination.schedule
     for u in (0.5, 0.0, 1.0):
         arguments = {n: v for n, v in combination.values(u).items() if n in schedule.arguments}
-        resolved = schedule.resolve(arguments, _STEPS)
+        resolved = schedule.resolve(arguments, _STEPS, batch_size=1, tokens_per_example=1)
         for name in schedule.required:
             if name not in resolved:
-                short = schedule.counterpart(name) or name
+                short = next(iter(schedule.other_forms(name)), name)
                 raise ExperimentError(
                     f"schedule {schedule.label} needs a value of {short}",
                     hint=f"in an experiment: search: {{{short}: …}}; or a space, or a default in "

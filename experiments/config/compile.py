@@ -179,6 +179,7 @@ class Experiment(ExperimentFile):
                 f"ghost_batch {ghost} does not divide batch size {batch_size}",
                 "set a divisor, or leave that batch size out",
             )
+        self._check_tokens(combination)
         described = self._identity(combination, batch_size, source)
         optimizer, schedule = combination.optimizer, combination.schedule
         study = Study(
@@ -215,7 +216,22 @@ class Experiment(ExperimentFile):
             space=combination.space,
             fixed=combination.fixed,
             points=combination.points,
+            tokens_per_example=combination.workload.tokens_per_example,
         )
+
+    def _check_tokens(self, combination: Combination) -> None:
+        """Lengths may be in tokens where an example of the workload has tokens."""
+        schedule, workload = combination.schedule, combination.workload
+        for name in (*combination.space, *combination.fixed):
+            if name in schedule.amounts and not workload.tokens_per_example:
+                try:
+                    schedule.resolve({name: 1}, 1, batch_size=1)
+                except ExperimentError as error:
+                    keys = (schedule.name, schedule.label, combination.optimizer.name)
+                    sections = {k: v for k, v in self.search.items() if isinstance(v, Mapping)}
+                    inner = [k for k in keys if name in sections.get(k, ())]
+                    path = ("search", *inner[:1], name)
+                    raise self.error(path, str(error), error.hint) from None
 
     def _layout(self) -> Layout:
         name = self.layout

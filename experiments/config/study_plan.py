@@ -53,6 +53,8 @@ class StudyPlan:
     """Metaparameters of one value."""
     points: tuple[Mapping[str, Value], ...] = ()
     """The rows of the table, where they are given by hand."""
+    tokens_per_example: int | None = None
+    """The workload's, by which lengths in tokens become steps."""
 
     @property
     def max_rows(self) -> int:
@@ -63,7 +65,31 @@ class StudyPlan:
     @property
     def search_space(self) -> dict[str, Any]:
         """The tuned ranges, as an experiment file writes them."""
-        return {name: dimension.notation() for name, dimension in self.space.items()}
+        return self.notation(self.space)
+
+    def notation(self, space: Box) -> dict[str, Any]:
+        """Ranges as an experiment file writes them; lengths in examples or tokens are in steps, as
+        trials hold them."""
+        return {
+            self.schedule.amounts.get(name, name): self._in_steps(name, dimension).notation()
+            for name, dimension in space.items()
+        }
+
+    def _in_steps(self, name: str, dimension: Dimension) -> Dimension:
+        if name not in self.schedule.amounts:
+            return dimension
+        step = self.schedule.amount_of_step(name, self.study.batch_size, self.tokens_per_example)
+        low, high = (end / step for end in dimension.bounds)
+        choices = tuple(float(value) / step for value in dimension.choices)
+        scale = "linear" if dimension.scale == "integer" else dimension.scale
+        return Dimension(scale=scale, bounds=(low, high), choices=choices)
+
+    def _resolve_lengths(self, values: Mapping[str, Value]) -> dict[str, Value]:
+        """Arguments of the schedule, lengths in steps."""
+        study = self.study
+        return self.schedule.resolve(
+            values, study.budget_steps, study.batch_size, self.tokens_per_example
+        )
 
     def trials(self, start: int, stop: int, history: History = ()) -> list[Trial]:
         """Rows ``start`` … ``stop - 1`` of the table, fewer beyond ``max_rows``; role "search".
@@ -113,7 +139,7 @@ class StudyPlan:
 
         Args:
             sides: dimensions and the ends at which the optimum sits:
-                ``[("learning_rate", "low")]``.
+                ``[("learning_rate", "low")]``, named as in ``search_space``.
 
         Returns:
             ``None`` where none of them can be moved.
@@ -126,7 +152,7 @@ class StudyPlan:
         values = {**self.fixed, **row}
         timed = {n: v for n, v in values.items() if n in schedule.arguments}
         rest = {n: v for n, v in values.items() if n not in schedule.arguments}
-        return dict(sorted({**rest, **schedule.resolve(timed, self.study.budget_steps)}.items()))
+        return dict(sorted({**rest, **self._resolve_lengths(timed)}.items()))
 
     def made(
         self, values: Mapping[str, Value], occurrence: int, *, index: int, point: str | None = None
@@ -147,7 +173,7 @@ class StudyPlan:
 
     @functools.cached_property
     def schedule(self) -> Schedule:
-        """The study's seed."""
+        """The study's schedule."""
         return schedules.get(self.study.schedule, self.study.workload.base)
 
     @functools.cached_property
@@ -183,7 +209,7 @@ class Enlarged:
     @property
     def search_space(self) -> dict[str, Any]:
         """The tuned ranges, as an experiment file writes them."""
-        return {name: dimension.notation() for name, dimension in self.space.items()}
+        return self.plan.notation(self.space)
 
     def enlarged(self, sides: Sequence[tuple[str, Side]]) -> Enlarged | None:
         """The next enlargement; ``None`` if none of ``sides`` can be moved."""
@@ -205,7 +231,8 @@ def enlarge(
         KeyError: a side of what is not tuned.
     """
     box, moved = dict(space), []
-    for name, side in dict.fromkeys(sides):
+    by_notation = {plan.schedule.amounts.get(name, name): name for name in space}
+    for name, side in dict.fromkeys((by_notation[name], side) for name, side in sides):
         grown = _extended(plan, name, space[name], side)
         if grown is None:
             continue
