@@ -163,3 +163,22 @@ def _check_schedule(combination: Combination) -> None:
                     f"{_STEPS} with {values or 'no arguments'}",
                     hint="return a number from 0 on: what the learning rate is multiplied by",
                 )
+
+
+def check_tokens(file: ExperimentFile, combination: Combination) -> None:
+    """Lengths may be in tokens where an example of the workload has tokens.
+
+    Raises:
+        ExperimentError: one is, and it has none; with the place of the length.
+    """
+    schedule, workload = combination.schedule, combination.workload
+    sections = {key: value for key, value in file.search.items() if isinstance(value, Mapping)}
+    for name in (*combination.space, *combination.fixed):
+        if name not in schedule.amounts:
+            continue
+        try:
+            schedule.amount_of_step(name, 1, workload.tokens_per_example)
+        except ExperimentError as error:
+            keys = (schedule.name, schedule.label, combination.optimizer.name)
+            inner = [key for key in keys if name in sections.get(key, ())]
+            raise file.error(("search", *inner[:1], name), str(error), error.hint) from None

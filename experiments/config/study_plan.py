@@ -15,6 +15,7 @@ from typing import Any
 
 import workloads
 from experiments import identity, optimizers, schedules
+from experiments.factors.rule import Rule
 from experiments.identity import TrialIds
 from experiments.plan import Role, Study, Trial, Value
 from experiments.schedules import Schedule
@@ -55,6 +56,10 @@ class StudyPlan:
     """The rows of the table, where they are given by hand."""
     tokens_per_example: int | None = None
     """The workload's, by which lengths in tokens become steps."""
+    rule: Rule | None = None
+    """What derives metaparameters from those of the table."""
+    table_of: str | None = None
+    """The id of the study whose table it is; ``None``: its own."""
 
     @property
     def max_rows(self) -> int:
@@ -70,10 +75,13 @@ class StudyPlan:
     def notation(self, space: Box) -> dict[str, Any]:
         """Ranges as an experiment file writes them; lengths in examples or tokens are in steps, as
         trials hold them."""
-        return {
-            self.schedule.amounts.get(name, name): self._in_steps(name, dimension).notation()
+        ranges = {
+            self.schedule.amounts.get(name, name): self._in_steps(name, dimension)
             for name, dimension in space.items()
         }
+        if self.rule is not None:
+            ranges = self.rule.ranges(ranges, self.study.batch_size)
+        return {name: dimension.notation() for name, dimension in ranges.items()}
 
     def _in_steps(self, name: str, dimension: Dimension) -> Dimension:
         if name not in self.schedule.amounts:
@@ -88,7 +96,7 @@ class StudyPlan:
         """Arguments of the schedule, lengths in steps."""
         study = self.study
         return self.schedule.resolve(
-            values, study.budget_steps, study.batch_size, self.tokens_per_example
+            values, study.schedule_steps, study.batch_size, self.tokens_per_example
         )
 
     def trials(self, start: int, stop: int, history: History = ()) -> list[Trial]:
@@ -147,9 +155,12 @@ class StudyPlan:
         return enlarge(self, self.space, sides, number)
 
     def resolved(self, row: Mapping[str, Value]) -> dict[str, Value]:
-        """A row of the table and what is fixed, with shares of the budget in steps."""
+        """A row of the table and what is fixed, by the rule and with lengths in steps."""
         schedule = self.schedule
         values = {**self.fixed, **row}
+        if self.rule is not None:
+            optimizer = optimizers.get(self.study.optimizer, self.study.workload.base)
+            values = self.rule.applied(values, self.study.batch_size, optimizer.defaults)
         timed = {n: v for n, v in values.items() if n in schedule.arguments}
         rest = {n: v for n, v in values.items() if n not in schedule.arguments}
         return dict(sorted({**rest, **self._resolve_lengths(timed)}.items()))
@@ -182,7 +193,7 @@ class StudyPlan:
 
     @functools.cached_property
     def _table(self) -> Table:
-        study, seed = self.study, derive(self.seed, self.study.id, "search")
+        study, seed = self.study, derive(self.seed, self.table_of or self.study.id, "search")
         worst = 2.0 * study.budget_steps
         return table(study.search, self.space, seed, study.trials, self.points, worst=worst)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -48,7 +48,7 @@ class ModuleRun:
         self.rates = Rates(self.optimizer, context.optimizer.name)
         self.technique_state = self.techniques.start(self.trained_weights())
         self.draws = draws_of(trial, self.model)
-        self.order = BatchOrder(trial.seed, len(context.train), context.study.batch_size)
+        self.order = BatchOrder(trial.seed, len(context.train), context.study.batches)
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=context.device)
         """Running sum of all losses: once it is not finite, it never is again."""
         self.step = 0
@@ -59,8 +59,7 @@ class ModuleRun:
         constant, factor = context.schedule.is_constant(meta), context.schedule.factor_of(meta)
         normed, define = has_batch_norm(self.model), self.techniques.define
         changes_gradient, changes_weights = define("gradient"), define("after_step")
-        todo = range(self.step, self.step + steps)
-        for step, batch in context.train.batches(self.order, todo, context.part, self.trial.seed):
+        for step, batch in self._batches(steps):
             if not constant:
                 self.rates.scale(factor(step))
             self._gradient(batch, step)
@@ -75,10 +74,18 @@ class ModuleRun:
                 finish_step(self.model, context.layout.all_reduce)
         self.step += steps
 
+    def _batches(self, steps: int) -> Iterator[tuple[int, Batch]]:
+        """This rank's batches of the next steps, each with its step."""
+        context, seed = self.context, self.trial.seed
+        for todo in self.order.sizes.pieces(self.step, steps):
+            part = context.part(todo.start)
+            yield from context.train.batches(self.order, todo, part, seed)
+
     def _gradient(self, batch: Batch, step: int) -> None:
         """The gradient of the mean loss over the global batch, in ``.grad``."""
         self.optimizer.zero_grad()
-        context, size, first = self.context, len(batch[0]), self.context.part.start
+        context, size, first = self.context, len(batch[0]), self.context.part(step).start
+        whole = self.order.sizes.size(step)
         for low in range(0, size, self.micro_batch):
             part = batch
             if size > self.micro_batch:
@@ -92,7 +99,7 @@ class ModuleRun:
             if loss.dim() != 1 or len(loss) != examples:
                 check_per_example(loss, examples, "loss", self.workload)
             # The gradient of sum(loss) / batch size, without two more nodes in the graph.
-            loss.backward(self._shares(examples, loss.dtype))
+            loss.backward(self._shares(examples, whole, loss.dtype))
             self.loss_sum.add_(loss.detach().sum())
         if context.layout.ranks.size > 1:
             trained = [p for p in self.model.parameters() if p.requires_grad]
@@ -100,12 +107,12 @@ class ModuleRun:
                 p.grad = torch.zeros_like(p) if p.grad is None else p.grad
             context.layout.reduce_gradients([p.grad for p in trained if p.grad is not None])
 
-    def _shares(self, examples: int, dtype: torch.dtype) -> Tensor:
-        """The weight of each example's loss in the mean over the global batch, ``(examples,)``."""
-        key, device = (examples, dtype), self.context.device
+    def _shares(self, examples: int, whole: int, dtype: torch.dtype) -> Tensor:
+        """The weight of each example's loss in the mean over the global batch of ``whole``,
+        ``(examples,)``."""
+        key, device = (examples, whole, dtype), self.context.device
         if key not in self.cache:
-            share = 1 / self.context.study.batch_size
-            self.cache[key] = torch.full((examples,), share, dtype=dtype, device=device)
+            self.cache[key] = torch.full((examples,), 1 / whole, dtype=dtype, device=device)
         return self.cache[key]
 
     @torch.no_grad()

@@ -204,7 +204,9 @@ class Schedule:
         shape = self.shape
 
         def factor(step: int) -> float:
-            return (step + 1) / warmup if step < warmup else shape(step - warmup, **values)
+            if step < warmup:  # between two steps only where the batch size grows meanwhile
+                return min(1.0, (step + 1) / warmup)
+            return shape(step - warmup, **values)
 
         return factor
 
