@@ -184,7 +184,7 @@ def _growth(value: Any) -> int:
     if not _is_number(value) or not float(value).is_integer() or not 2 <= value <= _MOST_GROWTH:
         raise ExperimentError(
             f"ramp instead_of_decay: {value!r} is not a whole number from 2 to {_MOST_GROWTH}",
-            hint="how many times the batch may grow: {instead_of_decay: 8}",
+            hint="how many times the batch may grow, for example 8",
         )
     return int(value)
 

@@ -177,7 +177,7 @@ class Schedule:
             raise ExperimentError(
                 f"schedule {self.name}: {name} is in tokens, but the workload has no "
                 "tokens_per_example",
-                hint=f"set tokens_per_example in the workload, or give "
+                hint=f"give the workload tokens_per_example, or use "
                 f"{name.removesuffix(_TOKENS)}{_EXAMPLES}",
             )
         return batch_size * tokens_per_example
