@@ -81,3 +81,16 @@ def test_the_demo_is_what_it_was(name, trials, studies):
         for s in (plan.study for plan in plans)
     ]
     assert digest(facts) == studies
+
+
+def test_a_ramp_and_a_rule_come_along():
+    """``digits-rules``: each beside neither."""
+    studies = [plan.study for plan in load("digits-rules").plans()]
+    ramp, rule = "2x at 0.25, 4x at 0.5", "learning_rate sqrt, from 64"
+    factors = {(s.batch_size, s.technique.get("ramp"), s.technique.get("rule")) for s in studies}
+    assert factors == {
+        (size, *pair)
+        for size in (64, 128, 256)
+        for pair in ((None, None), (ramp, None), (None, rule), (ramp, rule))
+    }
+    assert len({study.id for study in studies}) == 12
