@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from results.errors import ResultsError as ResultsError
     from results.targets.target import Target as Target
     from workloads import Classification as Classification
+    from workloads import GeneratedSplit as GeneratedSplit
     from workloads import Workload as Workload
     from workloads.errors import WorkloadError as WorkloadError
 
@@ -60,6 +61,7 @@ _HOMES = {
     "Schedule": "experiments.schedules:Schedule",
     "Technique": "experiments.techniques:Technique",
     "Classification": "workloads:Classification",
+    "GeneratedSplit": "workloads:GeneratedSplit",
     "Workload": "workloads:Workload",
     "Target": "results.targets.target:Target",
     "ExperimentError": "experiments.errors:ExperimentError",
@@ -70,6 +72,7 @@ _HOMES = {
 __all__ = [
     "Classification",
     "ExperimentError",
+    "GeneratedSplit",
     "ParallelLayout",
     "ResultsError",
     "Run",

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from workloads.base import Batch, Classification, Workload
     from workloads.data import data_root
     from workloads.errors import WorkloadError
+    from workloads.generated.split import GeneratedSplit
     from workloads.registry import names
     from workloads.user_code.fingerprint import identity
     from workloads.user_code.loading import load
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 _HOME = {
     "Batch": "workloads.base",
     "Classification": "workloads.base",
+    "GeneratedSplit": "workloads.generated.split",
     "Workload": "workloads.base",
     "WorkloadError": "workloads.errors",
     "data_root": "workloads.data",
@@ -30,6 +32,7 @@ _HOME = {
 __all__ = [
     "Batch",
     "Classification",
+    "GeneratedSplit",
     "Workload",
     "WorkloadError",
     "data_root",

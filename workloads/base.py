@@ -90,7 +90,8 @@ class Workload(metaclass=_WorkloadType):
         """The splits ``"train"``, ``"validation"`` and perhaps ``"test"``.
 
         A split is a tuple of tensors with one leading dimension (put on the device whole) or a
-        map-style Dataset of such tuples without it (streamed). The caller changes none of them.
+        map-style Dataset of such tuples without it (streamed). ``"train"`` may also be an
+        IterableDataset, or a GeneratedSplit. The caller changes none of them.
         """
         raise WorkloadError(f"workload {self.name} has no method data(self)")
 

@@ -30,7 +30,6 @@ from analysis.figures.drawing.style import (
     grid,
     log2_axis,
     name_axes,
-    panel_axes,
     stroke,
     tiles,
 )
@@ -65,12 +64,7 @@ def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) 
     if not made:
         raise ResultsError("no cost of a rule is known", hint="raise the budget, or the trials")
     free = list({id(cost.free): cost.free for cost in made}.values())
-    axes = panel_axes(
-        ax,
-        len(free),
-        "curve",
-        lambda: tiles(page or Page(), len(free), 1.9, extra=1.0, sharey=True),
-    )
+    axes = tiles(ax, page, len(free), "curve", 1.9, extra=1.0, sharey=True)
     rules = list(dict.fromkeys(cost.rule for cost in made))
     names = labels([curve.group for curve in free])
     for panel_ax, curve, name in zip(axes, free, names, strict=True):

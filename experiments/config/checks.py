@@ -1,4 +1,5 @@
-"""Checks before anything is trained: targets and their metric, a user's optimizers, schedules."""
+"""Checks before anything is trained: targets and their metric, a user's optimizers, schedules,
+lengths in tokens, batch sizes that grow."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from typing import Any
 import torch
 
 from experiments import schedules
+from experiments.batch_sizes import BatchSizes
 from experiments.config.combinations import Combination
 from experiments.config.schema import ExperimentFile
 from experiments.config.yaml_lines import Path
@@ -21,7 +23,7 @@ from experiments.schedules import Schedule
 from experiments.training.splits import Split
 from results.targets.target import Target
 from workloads import Workload, WorkloadError
-from workloads.checks import check_metrics, check_target, target_metric
+from workloads.checks import check_metrics, check_target, length_of, target_metric
 
 _STEPS = 100
 """Steps of a small budget; a schedule must give a factor at each of them."""
@@ -64,6 +66,9 @@ def check_metric(
     """
     path = file.target_path(target)
     split, _, metric = target.metric.partition("_")
+    if split == "train" and length_of(data["train"]) is None:
+        message = f"target {target.metric}: the training split of {workload.name} has no end"
+        raise file.error(path, message, "name a metric of validation or test")
     if split not in data:
         message = f"target {target.metric}: workload {workload.name} has no split {split!r}"
         raise file.error(path, message, f"it has {', '.join(data)}")
@@ -182,3 +187,38 @@ def check_tokens(file: ExperimentFile, combination: Combination) -> None:
             keys = (schedule.name, schedule.label, combination.optimizer.name)
             inner = [key for key in keys if name in sections.get(key, ())]
             raise file.error(("search", *inner[:1], name), str(error), error.hint) from None
+
+
+def ramp_of(
+    file: ExperimentFile,
+    combination: Combination,
+    batch_size: int,
+    budget_steps: int,
+    train_size: int | None,
+) -> BatchSizes | None:
+    """The batch size at each step of a study, where it grows.
+
+    Raises:
+        ExperimentError: a ramp that the study cannot have; with its place.
+    """
+    if combination.ramp is None:
+        return None
+    if train_size is None:
+        message = "ramp: the training set is read in sequence, or has no end"
+        hint = "a batch size grows over a training set of known size alone"
+        raise file.error(("grid", "batch_size", "ramp"), message, hint)
+    schedule, tokens = combination.schedule, combination.workload.tokens_per_example
+    fixed = {n: v for n, v in combination.fixed.items() if n in schedule.arguments}
+    ghost = combination.technique.get("ghost_batch")
+    try:
+        return combination.ramp.resolve(
+            batch_size,
+            budget_steps,
+            examples=train_size,
+            ghost_batch=None if ghost is None else int(ghost),
+            schedule=schedule,
+            arguments=schedule.resolve(fixed, budget_steps, batch_size, tokens),
+            tuned=[name for name in combination.space if name in schedule.arguments],
+        )
+    except ExperimentError as error:
+        raise file.error(("grid", "batch_size", "ramp"), str(error), error.hint) from None

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from pydantic import PrivateAttr
+from torch.utils.data import IterableDataset
 
 import workloads
 from experiments import identity, parallel, search
@@ -21,6 +22,7 @@ from experiments.config.checks import (
     check_metric,
     check_tokens,
     check_training_algorithms,
+    ramp_of,
 )
 from experiments.config.combinations import Combination, combinations
 from experiments.config.grid import BESIDE
@@ -31,9 +33,10 @@ from experiments.config.yaml_lines import Places
 from experiments.errors import ExperimentError
 from experiments.plan import Layout, Study, WorkloadRef
 from experiments.training import evaluation_grid
+from experiments.training.streams import check_stream
 from results.counts import count
 from results.targets.target import Target
-from workloads.checks import check_splits
+from workloads.checks import check_splits, length_of
 
 __all__ = ["Experiment", "StudyPlan", "from_keywords", "load", "parse"]
 
@@ -98,7 +101,7 @@ class Experiment(ExperimentFile):
                 that does not take the model's parameters; a schedule that gives no factor.
             WorkloadError: the data cannot be loaded.
         """
-        sizes: dict[str, int] = {}
+        sizes: dict[str, int | None] = {}
         plans: list[StudyPlan] = []
         for combination in self.combinations:
             workload = combination.workload
@@ -108,8 +111,9 @@ class Experiment(ExperimentFile):
                 if not sizes:
                     check_metric(self, self.targets[-1], workload, data)
                     check_training_algorithms(self, self.combinations)
-                train = data["train"]
-                sizes[key] = len(train[0] if isinstance(train, tuple) else train)  # type: ignore[arg-type]
+                if isinstance(data["train"], IterableDataset):
+                    check_stream(data["train"], workload)
+                sizes[key] = length_of(data["train"])
             plans += [
                 self._plan(combination, batch_size, sizes[key], source)
                 for batch_size in self._sizes_in(sizes[key])
@@ -143,7 +147,7 @@ class Experiment(ExperimentFile):
             data["files"] = list(self.files)
         return yaml_lines.write(data)
 
-    def _sizes_in(self, train_size: int) -> list[int]:
+    def _sizes_in(self, train_size: int | None) -> list[int]:
         try:
             return with_full(self.batch_sizes, train_size)
         except AmountError as error:
@@ -159,14 +163,18 @@ class Experiment(ExperimentFile):
             return table.size or self.trials
         return self.trials
 
-    def _budget_steps(self, batch_size: int, train_size: int) -> int:
-        steps = self.parsed_budget.in_steps(batch_size, train_size)
+    def _budget_steps(self, batch_size: int, train_size: int | None) -> int:
+        try:
+            steps = self.parsed_budget.in_steps(batch_size, train_size)
+        except AmountError as error:
+            raise self.error(("budget",), str(error), error.hint) from None
         if steps < 1:
             message = f"budget {self.budget} is less than one step at batch size {batch_size}"
             raise self.error(("budget",), message, "add steps: 50 epochs + 2000 steps")
         if steps > LARGEST_BUDGET:
             message = f"budget {self.budget} is {count(steps, 'step')} at batch size {batch_size}"
             raise self.error(("budget",), message, f"at most {LARGEST_BUDGET:,}")
+        self._check_repetition(steps, batch_size, train_size)
         ratio = self.evaluation_ratio
         if (evaluations := evaluation_grid.count(ratio, steps)) > _MOST_EVALUATIONS:
             usual = evaluation_grid.count(1.05, steps)
@@ -178,8 +186,20 @@ class Experiment(ExperimentFile):
             )
         return steps
 
+    def _check_repetition(self, steps: int, batch_size: int, train_size: int | None) -> None:
+        """Where data are not to be repeated, the budget is at most one pass."""
+        if self.repeat_data or train_size is None or steps <= train_size // batch_size:
+            return
+        raise self.error(
+            ("budget",),
+            f"budget {self.budget} is {count(steps, 'step')} at batch size {batch_size}, and one "
+            f"pass over the training set ({count(train_size, 'example')}) is "
+            f"{train_size // batch_size:,}",
+            "budget: 1 epoch, or repeat_data: true",
+        )
+
     def _plan(
-        self, combination: Combination, batch_size: int, train_size: int, source: str | None
+        self, combination: Combination, batch_size: int, train_size: int | None, source: str | None
     ) -> StudyPlan:
         budget_steps = self._budget_steps(batch_size, train_size)
         ghost = combination.technique.get("ghost_batch")
@@ -190,12 +210,12 @@ class Experiment(ExperimentFile):
                 "set a divisor, or leave that batch size out",
             )
         check_tokens(self, combination)
-        ramp = self._ramp(combination, batch_size, budget_steps, train_size)
+        ramp = ramp_of(self, combination, batch_size, budget_steps, train_size)
         described = self._identity(combination, batch_size, source, ramp)
         rule, table_of = combination.rule, None
         if rule is not None and rule.transfers:  # the points of the base, without the rule
             base_steps = self._budget_steps(rule.base, train_size)
-            base_ramp = self._ramp(combination, rule.base, base_steps, train_size)
+            base_ramp = ramp_of(self, combination, rule.base, base_steps, train_size)
             plain = replace(combination, rule=None, technique=_without_rule(combination.technique))
             table_of = identity.study_id(self._identity(plain, rule.base, source, base_ramp))
         optimizer, schedule = combination.optimizer, combination.schedule
@@ -212,6 +232,7 @@ class Experiment(ExperimentFile):
             ramp=ramp,
             trials=self._trials(combination),
             budget_steps=(ramp and ramp.budget_steps) or budget_steps,
+            repeat_data=self.repeat_data,
             train_examples=train_size,
             targets=self.targets,
             stop_at_target=self.stop_at_target,
@@ -238,28 +259,6 @@ class Experiment(ExperimentFile):
             rule=rule,
             table_of=table_of,
         )
-
-    def _ramp(
-        self, combination: Combination, batch_size: int, budget_steps: int, train_size: int
-    ) -> BatchSizes | None:
-        """The batch size at each step, where it grows."""
-        if combination.ramp is None:
-            return None
-        schedule, tokens = combination.schedule, combination.workload.tokens_per_example
-        fixed = {n: v for n, v in combination.fixed.items() if n in schedule.arguments}
-        ghost = combination.technique.get("ghost_batch")
-        try:
-            return combination.ramp.resolve(
-                batch_size,
-                budget_steps,
-                examples=train_size,
-                ghost_batch=None if ghost is None else int(ghost),
-                schedule=schedule,
-                arguments=schedule.resolve(fixed, budget_steps, batch_size, tokens),
-                tuned=[name for name in combination.space if name in schedule.arguments],
-            )
-        except ExperimentError as error:
-            raise self.error(("grid", "batch_size", "ramp"), str(error), error.hint) from None
 
     def _layout(self) -> Layout:
         name = self.layout
@@ -295,6 +294,7 @@ class Experiment(ExperimentFile):
             technique=technique,
             batch_size=batch_size,
             evaluation_ratio=self.evaluation_ratio,
+            repeat_data=self.repeat_data,
         )
 
     def _search_id(self, combination: Combination, budget_steps: int) -> str:

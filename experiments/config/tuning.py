@@ -268,14 +268,19 @@ def check_value(
     for schedule in of_schedules:
         steps = schedule.shares.get(name)
         hint = f"{name} is a share of the budget; {steps} is in steps" if steps else None
-        _check_domain(entry, schedule.domains[name], hint, path, places)
+        check_domain(entry, schedule.domains[name], hint, path, places)
     if name in DOMAINS and not of_schedules:
-        _check_domain(entry, DOMAINS[name], None, path, places)
+        check_domain(entry, DOMAINS[name], None, path, places)
 
 
-def _check_domain(
+def check_domain(
     entry: Entry, domain: Domain, hint: str | None, path: Path, places: Places
 ) -> None:
+    """A value, or both ends of a range, must be a number of ``domain``.
+
+    Raises:
+        ExperimentError: it is not.
+    """
     where = dotted(path)
     if not isinstance(entry, Dimension):
         values: Sequence[Value] = (entry,)

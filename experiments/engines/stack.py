@@ -103,7 +103,8 @@ class Stack:
         places = zip(self.names, self.offsets, self.shapes, strict=False)
         return [ParameterSlice(*place) for place in places if place[0] in self.trainable]
 
-    def _views(self, of: Tensor) -> dict[str, Tensor]:
+    def views_of(self, of: Tensor) -> dict[str, Tensor]:
+        """The parts of ``(models, size)`` by parameter, ``(models, *shape)``."""
         views = {}
         for name, shape, start in zip(self.names, self.shapes, self.offsets, strict=False):
             flat = of[:, start : start + shape.numel()]
@@ -113,12 +114,12 @@ class Stack:
     @property
     def views(self) -> dict[str, Tensor]:
         """Parameters by name, ``(width, *shape)``, sharing memory with ``weights``."""
-        return self._views(self.weights)
+        return self.views_of(self.weights)
 
     @property
     def gradient_views(self) -> dict[str, Tensor]:
         """Gradients by name, sharing memory with ``gradient``."""
-        return self._views(self.gradient)
+        return self.views_of(self.gradient)
 
     def keep(self, rows: Tensor) -> None:
         """Go on with ``rows`` (int64 indices)."""
@@ -132,7 +133,7 @@ class Stack:
 
     def cut(self, rows: Tensor) -> dict[str, Tensor]:
         """A copy of the parameters of ``rows`` by name, ``(rows, *shape)``, laid out as here."""
-        return self._views(self.weights[rows])
+        return self.views_of(self.weights[rows])
 
 
 class _Loss(nn.Module):

@@ -43,6 +43,8 @@ DOMAINS = {
     "beta2": _UNIT_INTERVAL,
     "epsilon": Domain(low=0),
     "weight_decay": Domain(low=0),
+    "momentum_decay": Domain(low=0),
+    "trust_coefficient": Domain(low=0),
     "label_smoothing": _UNIT_INTERVAL,
     "dropout": _UNIT_INTERVAL,
 }

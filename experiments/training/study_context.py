@@ -18,7 +18,7 @@ from experiments.plan import Study, Trial, Value
 from experiments.seeds import derive
 from experiments.techniques import Techniques
 from experiments.techniques import load as load_techniques
-from experiments.training.splits import Split, load_splits
+from experiments.training.splits import Order, Split, load_splits
 from workloads import Batch, Workload
 from workloads.ghost import convert_batch_norm, has_batch_norm
 
@@ -78,6 +78,12 @@ class StudyContext:
     def train(self) -> Split:
         """The training split."""
         return self.splits["train"]
+
+    def order(self, trial: Trial) -> Order:
+        """The order in which the trial sees the training split, from its own stream."""
+        study = self.study
+        sizes = study.ramp or study.batch_size
+        return self.train.order(trial.seed, sizes, repeat=study.repeat_data)
 
     @property
     def evaluated(self) -> tuple[str, ...]:

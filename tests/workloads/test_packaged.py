@@ -22,6 +22,7 @@ STORED = {
     "fashion-mnist": ((1, 28, 28), torch.uint8),
     "cifar10": ((3, 32, 32), torch.uint8),
 }
+GENERATED = ("teacher", "markov")
 SMALL: dict[str, dict[str, Any]] = {
     "mnist-fc": {"widths": [8, 8]},
     "mnist-simple-cnn": {"scale": 0.0625},
@@ -35,6 +36,8 @@ def stored_batch(workload, examples: int = 6):
     """A batch as the workload stores it; random where the real set may be absent."""
     if workload.dataset == "none":
         return (workload.data()["train"][0][:examples],)
+    if workload.dataset in GENERATED:
+        return workload.data()["train"].examples(torch.arange(examples))
     shape, dtype = STORED[workload.dataset]
     made = torch.Generator().manual_seed(3)
     x = torch.randint(0, 256, (examples, *shape), generator=made)
@@ -78,6 +81,9 @@ def workload(request):
         ("mnist-simple-cnn", {"scale": 0.5}, 821_706),
         ("cifar10-resnet8", {}, 75_050),
         ("quadratic", {"replicas": 1}, 84),
+        ("teacher", {}, 1_153),
+        ("teacher", {"inputs": 4, "width": 8}, 49),
+        ("markov", {}, 2_372),
     ],
 )
 def test_parameter_counts(name, fields, count) -> None:
@@ -95,6 +101,8 @@ def test_parameter_counts(name, fields, count) -> None:
         ("fashion-mnist-simple-cnn", "validation_error < 0.10"),
         ("cifar10-resnet8", "validation_error < 0.30"),
         ("quadratic", "validation_loss < 0.01"),
+        ("teacher", "validation_excess_loss < 0.02"),
+        ("markov", "validation_excess_loss < 0.01"),
     ],
 )
 def test_targets_are_the_protocols(name, target) -> None:
@@ -116,7 +124,7 @@ def test_transforms_are_float32_and_deterministic(workload) -> None:
     first, second = (workload.transform(stored, training=t) for t in (True, False))
     for a, b in zip(first, second, strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=0)
-    if workload.dataset != "none":
+    if workload.dataset not in ("none", "markov"):
         assert first[0].dtype == torch.float32
 
 
