@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -59,7 +59,8 @@ class ModuleRun:
         constant, factor = context.schedule.is_constant(meta), context.schedule.factor_of(meta)
         normed, define = has_batch_norm(self.model), self.techniques.define
         changes_gradient, changes_weights = define("gradient"), define("after_step")
-        for step, batch in self._batches(steps):
+        pieces, seed = context.study.batches.pieces(self.step, steps), self.trial.seed
+        for step, batch in context.train.batches_of(self.order, pieces, context.part, seed):
             if not constant:
                 self.rates.scale(factor(step))
             self._gradient(batch, step)
@@ -73,13 +74,6 @@ class ModuleRun:
             if normed:
                 finish_step(self.model, context.layout.all_reduce)
         self.step += steps
-
-    def _batches(self, steps: int) -> Iterator[tuple[int, Batch]]:
-        """This rank's batches of the next steps, each with its step."""
-        context, seed = self.context, self.trial.seed
-        for todo in context.study.batches.pieces(self.step, steps):
-            part = context.part(todo.start)
-            yield from context.train.batches(self.order, todo, part, seed)
 
     def _gradient(self, batch: Batch, step: int) -> None:
         """The gradient of the mean loss over the global batch, in ``.grad``."""
@@ -108,8 +102,7 @@ class ModuleRun:
             context.layout.reduce_gradients([p.grad for p in trained if p.grad is not None])
 
     def _shares(self, examples: int, whole: int, dtype: torch.dtype) -> Tensor:
-        """The weight of each example's loss in the mean over the global batch of ``whole``,
-        ``(examples,)``."""
+        """Each example's weight in the mean over a global batch of ``whole``, ``(examples,)``."""
         key, device = (examples, whole, dtype), self.context.device
         if key not in self.cache:
             self.cache[key] = torch.full((examples,), 1 / whole, dtype=dtype, device=device)

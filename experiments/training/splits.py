@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -109,6 +109,14 @@ class Split:
     def fetch(self, indices: Tensor, *, training: bool) -> Batch:
         """The examples ``indices`` (any order), transformed, floats in the trial's precision."""
         return self._finish(self._raw(indices), training=training)
+
+    def batches_of(
+        self, order: Order, pieces: Iterable[range], part: Callable[[int], slice], seed: int
+    ) -> Iterator[tuple[int, Batch]]:
+        """``batches`` at the steps of all ``pieces``, each of one batch size; ``part``: of a step's
+        global batch."""
+        for steps in pieces:
+            yield from self.batches(order, steps, part(steps.start), seed)
 
     def batches(
         self, order: Order, steps: range, part: slice, seed: int

@@ -82,8 +82,9 @@ class StudyContext:
     def order(self, trial: Trial) -> Order:
         """The order in which the trial sees the training split, from its own stream."""
         study = self.study
-        sizes = study.ramp or study.batch_size
-        return self.train.order(trial.seed, sizes, repeat=study.repeat_data)
+        return self.train.order(
+            trial.seed, study.ramp or study.batch_size, repeat=study.repeat_data
+        )
 
     @property
     def evaluated(self) -> tuple[str, ...]:
