@@ -79,7 +79,6 @@ class ModuleRun:
         """The gradient of the mean loss over the global batch, in ``.grad``."""
         self.optimizer.zero_grad()
         context, size, first = self.context, len(batch[0]), self.context.part(step).start
-        whole = context.study.batches.size(step)
         for low in range(0, size, self.micro_batch):
             part = batch
             if size > self.micro_batch:
@@ -93,7 +92,7 @@ class ModuleRun:
             if loss.dim() != 1 or len(loss) != examples:
                 check_per_example(loss, examples, "loss", self.workload)
             # The gradient of sum(loss) / batch size, without two more nodes in the graph.
-            loss.backward(self._shares(examples, whole, loss.dtype))
+            loss.backward(self._shares(examples, context.study.batches.size(step), loss.dtype))
             self.loss_sum.add_(loss.detach().sum())
         if context.layout.ranks.size > 1:
             trained = [p for p in self.model.parameters() if p.requires_grad]

@@ -250,3 +250,8 @@ class RampedSchedule(Schedule):
 
     def is_constant(self, metaparameters: Mapping[str, Value]) -> bool:
         return self.schedule.is_constant(metaparameters)
+
+
+def ramped(schedule: Schedule, sizes: BatchSizes | None) -> Schedule:
+    """``schedule`` at these batch sizes; itself where there is no ramp."""
+    return schedule if sizes is None else RampedSchedule(schedule, sizes)

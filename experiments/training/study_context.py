@@ -12,7 +12,7 @@ from torch import nn
 import workloads
 from experiments import optimizers, parallel, schedules
 from experiments.errors import ExperimentError, nearest
-from experiments.factors.ramp import RampedSchedule
+from experiments.factors.ramp import ramped
 from experiments.parallel import SOLO, ParallelLayout, Ranks
 from experiments.plan import Study, Trial, Value
 from experiments.seeds import derive
@@ -54,7 +54,6 @@ class StudyContext:
             )
         ref = study.workload
         workload, splits = load_splits(ref, device, _DTYPES[precision])
-        schedule = schedules.get(study.schedule, ref.base)
         context = cls(
             study=study,
             workload=workload,
@@ -63,7 +62,7 @@ class StudyContext:
             dtype=_DTYPES[precision],
             layout=parallel.get(study.layout.name or "data", ref.base).join(ranks),
             optimizer=optimizers.get(study.optimizer, ref.base),
-            schedule=schedule if study.ramp is None else RampedSchedule(schedule, study.ramp),
+            schedule=ramped(schedules.get(study.schedule, ref.base), study.ramp),
             techniques=load_techniques(study.technique, ref.base),
         )
         for name in context.evaluated:
@@ -128,8 +127,7 @@ class StudyContext:
             for size in self.study.batches.sizes:
                 if size % ghost:
                     raise ExperimentError(
-                        f"batch size {size} is not a multiple of the ghost batch {ghost} of the "
-                        "model's batch norm",
+                        f"batch size {size} is not a multiple of the ghost batch {ghost}",
                         hint="set ghost_batch to a divisor, or leave that batch size out",
                     )
             model = convert_batch_norm(model, ghost)
