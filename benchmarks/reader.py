@@ -62,7 +62,7 @@ def ours(folder: Path, workers: int) -> int:
     reader = Reader(ImageFiles(files, labels, training_transform(224)), torch.device("cpu"))
     reader._workers = workers
     order = BatchOrder(0, len(files), BATCH)
-    steps = 2 * order.per_epoch
+    steps = 2 * (len(files) // BATCH)
     for step in range(steps):
         reader.training(order, slice(0, BATCH), 0, step)
     reader.close()

@@ -1,4 +1,5 @@
-"""Checks before anything is trained: targets and their metric, a user's optimizers, schedules."""
+"""Checks before anything is trained: targets and their metric, a user's optimizers, schedules,
+lengths in tokens, batch sizes that grow."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from typing import Any
 import torch
 
 from experiments import schedules
+from experiments.batch_sizes import BatchSizes
 from experiments.config.combinations import Combination
 from experiments.config.schema import ExperimentFile
 from experiments.config.yaml_lines import Path
@@ -159,10 +161,10 @@ def _check_schedule(combination: Combination) -> None:
     schedule = combination.schedule
     for u in (0.5, 0.0, 1.0):
         arguments = {n: v for n, v in combination.values(u).items() if n in schedule.arguments}
-        resolved = schedule.resolve(arguments, _STEPS)
+        resolved = schedule.resolve(arguments, _STEPS, batch_size=1, tokens_per_example=1)
         for name in schedule.required:
             if name not in resolved:
-                short = schedule.counterpart(name) or name
+                short = next(iter(schedule.other_forms(name)), name)
                 raise ExperimentError(
                     f"schedule {schedule.label} needs a value of {short}",
                     hint=f"in an experiment: search: {{{short}: …}}; or a space, or a default in "
@@ -177,3 +179,57 @@ def _check_schedule(combination: Combination) -> None:
                     f"{_STEPS} with {values or 'no arguments'}",
                     hint="return a number from 0 on: what the learning rate is multiplied by",
                 )
+
+
+def check_tokens(file: ExperimentFile, combination: Combination) -> None:
+    """Lengths may be in tokens where an example of the workload has tokens.
+
+    Raises:
+        ExperimentError: one is, and it has none; with the place of the length.
+    """
+    schedule, workload = combination.schedule, combination.workload
+    sections = {key: value for key, value in file.search.items() if isinstance(value, Mapping)}
+    for name in (*combination.space, *combination.fixed):
+        if name not in schedule.amounts:
+            continue
+        try:
+            schedule.amount_of_step(name, 1, workload.tokens_per_example)
+        except ExperimentError as error:
+            keys = (schedule.name, schedule.label, combination.optimizer.name)
+            inner = [key for key in keys if name in sections.get(key, ())]
+            raise file.error(("search", *inner[:1], name), str(error), error.hint) from None
+
+
+def ramp_of(
+    file: ExperimentFile,
+    combination: Combination,
+    batch_size: int,
+    budget_steps: int,
+    train_size: int | None,
+) -> BatchSizes | None:
+    """The batch size at each step of a study, where it grows.
+
+    Raises:
+        ExperimentError: a ramp that the study cannot have; with its place.
+    """
+    if combination.ramp is None:
+        return None
+    if train_size is None:
+        message = "ramp: the training set is read in sequence, or has no end"
+        hint = "a batch size grows over a training set of known size alone"
+        raise file.error(("grid", "batch_size", "ramp"), message, hint)
+    schedule, tokens = combination.schedule, combination.workload.tokens_per_example
+    fixed = {n: v for n, v in combination.fixed.items() if n in schedule.arguments}
+    ghost = combination.technique.get("ghost_batch")
+    try:
+        return combination.ramp.resolve(
+            batch_size,
+            budget_steps,
+            examples=train_size,
+            ghost_batch=None if ghost is None else int(ghost),
+            schedule=schedule,
+            arguments=schedule.resolve(fixed, budget_steps, batch_size, tokens),
+            tuned=[name for name in combination.space if name in schedule.arguments],
+        )
+    except ExperimentError as error:
+        raise file.error(("grid", "batch_size", "ramp"), str(error), error.hint) from None

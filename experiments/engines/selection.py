@@ -131,7 +131,7 @@ def preferred(context: StudyContext, trial: Trial) -> Kind:
     if sum(p.numel() for p in model.parameters()) > limits.parameters:
         return "module"
     arithmetic = Arithmetic.of(context, model)
-    work = arithmetic.multiply_adds * context.study.batch_size
+    work = arithmetic.multiply_adds * context.study.mean_batch_size
     return "module" if work > limits.multiply_adds * arithmetic.products else "stacked"
 
 
@@ -157,6 +157,7 @@ def stackable(context: StudyContext, trials: Sequence[Trial]) -> str | None:
         json.dumps(technique, sort_keys=True),
         optimizer,
         study.batch_size,
+        study.ramp,
         study.layout,
         context.device,
     )

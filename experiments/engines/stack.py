@@ -168,6 +168,7 @@ class StackedStep:
         self._graphs: dict[Any, _Trace] = {}
         self._counts: dict[str, int | None] = {}
         self._owner = object()
+        self._batch_size = context.study.batch_size
 
     def _views(self) -> tuple[dict[str, Tensor], list[Tensor]]:
         """Weights by name and the trainable gradients, made again when the stack has moved."""
@@ -180,18 +181,22 @@ class StackedStep:
             )
         return self._cached_views[1], self._cached_views[2]
 
-    def add_gradient(self, batch: Batch, random: Batch = ()) -> Tensor:
+    def add_gradient(
+        self, batch: Batch, random: Batch = (), batch_size: int | None = None
+    ) -> Tensor:
         """Add each model's gradient of (its loss sum / the global batch) to the stack's.
 
         Args:
             batch: ``(models, examples, …)`` each.
             random: where the models draw random numbers, their keys ``(models,)`` and the place of
                 the first example in the global batch, int64.
+            batch_size: examples of the global batch; the study's unless given.
 
         Returns:
             Each model's loss sum, ``(models,)``.
         """
         views, into = self._views()
+        self._batch_size = batch_size or self.context.study.batch_size
         if batch[0].shape[1] == 0:
             return torch.zeros(self.stack.width, device=self.context.device)
         graph, _ = self._graph("gradient", self._gradient, views, (*random, *batch))
@@ -206,7 +211,7 @@ class StackedStep:
         named = {f"model.{k}": v for k, v in (trained | frozen).items()}
         with self._drawing(len(batch[0]), *random):
             total = functional_call(self.loss, named, (batch,)).sum()
-        return total / self.context.study.batch_size, total
+        return total / self._batch_size, total
 
     def _drawing(
         self, examples: int, key: Tensor | None = None, start: Tensor | None = None
@@ -269,7 +274,8 @@ class StackedStep:
     ) -> _Trace:
         """``function`` traced for these shapes: from this process's store if it has it."""
         shapes = tuple((x.shape, x.dtype) for x in batch)
-        local_key = (what, len(next(iter(views.values()))), shapes)
+        size = self._batch_size if what == "gradient" else None
+        local_key = (what, len(next(iter(views.values()))), shapes, size)
         if local_key in self._graphs:
             return self._graphs[local_key]
         study = self.context.study
@@ -279,7 +285,6 @@ class StackedStep:
             *local_key,
             owner,
             json.dumps(workloads.identity(self.context.workload), sort_keys=True),
-            study.batch_size,
             json.dumps(technique_identity(study.technique, study.workload.base), sort_keys=True),
             self.context.device,
             self.context.dtype,

@@ -99,13 +99,14 @@ class Reader:
         Raises:
             WorkloadError: a worker process has ended. What the Dataset raises passes through.
         """
-        if not self.workers:
+        if not self.workers or not order.has(step):  # a step that does not exist raises an error
             return self._here(training_tasks(order, part, seed, step))
         stream = self._streams.get(order)
         if stream is None or (stream.step, stream.part, stream.seed) != (step, part, seed):
             if stream is not None:
                 stream.batches.close()
-            jobs = ((at, training_tasks(order, part, seed, at)) for at in itertools.count(step))
+            steps = itertools.takewhile(order.has, itertools.count(step))
+            jobs = ((at, training_tasks(order, part, seed, at)) for at in steps)
             stream = _Stream(part=part, seed=seed, step=step, batches=self._ahead(jobs))
             self._streams[order] = stream
         stream.step += 1

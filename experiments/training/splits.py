@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -19,6 +19,8 @@ from torch import Tensor
 from torch.utils.data import IterableDataset
 
 import workloads
+from experiments.batch_sizes import BatchSizes
+from experiments.errors import ExperimentError
 from experiments.plan import WorkloadRef
 from experiments.seeds import derive
 from experiments.training.batch_order import BatchOrder, SequentialOrder
@@ -77,12 +79,25 @@ class Split:
         part._size = min(examples, self._size)
         return part
 
-    def order(self, seed: int, batch_size: int, *, repeat: bool = True) -> Order:
+    def order(self, seed: int, batch_size: int | BatchSizes, *, repeat: bool = True) -> Order:
         """The order in which a trial with this seed sees the split.
 
         Args:
+            batch_size: of all steps, or of each.
             repeat: whether it may see an example more than once.
+
+        Raises:
+            ExperimentError: batch sizes that change, of a split that is read in sequence.
         """
+        if isinstance(batch_size, BatchSizes) and (
+            self.generated or isinstance(self._data, IterableDataset)
+        ):
+            raise ExperimentError(
+                f"the batch size grows, and {self.name} is read in sequence",
+                hint="a batch size grows over a training set with random access alone",
+            )
+        if isinstance(batch_size, BatchSizes):
+            return BatchOrder(seed, len(self), batch_size, repeat=repeat)
         if self.generated:
             return SequentialOrder(seed, batch_size)
         if isinstance(self._data, IterableDataset):
@@ -111,6 +126,14 @@ class Split:
         """End the processes that read a streamed split; reading again starts new ones."""
         if self._reader is not None:
             self._reader.close()
+
+    def batches_of(
+        self, order: Order, pieces: Iterable[range], part: Callable[[int], slice], seed: int
+    ) -> Iterator[tuple[int, Batch]]:
+        """``batches`` at the steps of all ``pieces``, each of one batch size; ``part``: of a step's
+        global batch."""
+        for steps in pieces:
+            yield from self.batches(order, steps, part(steps.start), seed)
 
     def batches(
         self, order: Order, steps: range, part: slice, seed: int

@@ -139,6 +139,19 @@ def test_what_needs_no_data_set_is_trained(name):
     assert 0 < steps <= plan.study.budget_steps
 
 
+def test_a_ramp_and_a_rule_come_along():
+    """``digits-rules``: each beside neither."""
+    studies = [plan.study for plan in load("digits-rules").plans()]
+    ramp, rule = "2x at 0.25, 4x at 0.5", "learning_rate sqrt, from 64"
+    factors = {(s.batch_size, s.technique.get("ramp"), s.technique.get("rule")) for s in studies}
+    assert factors == {
+        (size, *pair)
+        for size in (64, 128, 256)
+        for pair in ((None, None), (ramp, None), (None, rule), (ramp, rule))
+    }
+    assert len({study.id for study in studies}) == 12
+
+
 @pytest.mark.parametrize("name", ["teacher", "markov"])
 def test_generated_workloads_are_trained_without_epochs(name):
     whole = load(name)

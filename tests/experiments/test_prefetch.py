@@ -16,6 +16,7 @@ import pytest
 import torch
 from torch.utils.data import Dataset
 
+from experiments.errors import ExperimentError
 from experiments.plan import Pack, WorkloadRef
 from experiments.training import prefetch
 from experiments.training.batch_order import BatchOrder
@@ -128,6 +129,17 @@ def test_the_callers_generator_is_not_touched(workers) -> None:
         batches(reader, range(2), slice(0, 16))
         assert torch.equal(before, torch.get_rng_state())
         reader.close()
+
+
+def test_reading_ahead_ends_with_the_only_pass(workers) -> None:
+    workers(2)
+    reader = Reader(Noisy(), torch.device("cpu"))
+    order = BatchOrder(0, 40, 16, repeat=False)
+    for step in range(2):
+        reader.training(order, slice(0, 16), 0, step)
+    with pytest.raises(ExperimentError, match="beyond one pass"):
+        reader.training(order, slice(0, 16), 0, 2)
+    reader.close()
 
 
 class Squares(Dataset[Any]):
