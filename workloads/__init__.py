@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from workloads.data import data_root
     from workloads.errors import WorkloadError
     from workloads.registry import names
+    from workloads.text.tokens import TokenStream
     from workloads.user_code.fingerprint import identity
     from workloads.user_code.loading import load
 
 _HOME = {
     "Batch": "workloads.base",
     "Classification": "workloads.base",
+    "TokenStream": "workloads.text.tokens",
     "Workload": "workloads.base",
     "WorkloadError": "workloads.errors",
     "data_root": "workloads.data",
@@ -30,6 +32,7 @@ _HOME = {
 __all__ = [
     "Batch",
     "Classification",
+    "TokenStream",
     "Workload",
     "WorkloadError",
     "data_root",

@@ -1,4 +1,4 @@
-"""Splits on the device: resident tensors that are indexed there, or a streamed ``Dataset``.
+"""Splits on the device: resident tensors or text that are indexed there, or a streamed ``Dataset``.
 
 ``Split.fetch`` gives evaluation and plain training batches; ``Split.fetch_random`` gives training
 batches that draw random numbers (augmentation, a ``Dataset`` with random transforms), whose bits
@@ -22,7 +22,7 @@ import workloads
 from experiments.plan import WorkloadRef
 from experiments.seeds import derive
 from experiments.training.batch_order import BatchOrder
-from workloads import Batch, Workload
+from workloads import Batch, TokenStream, Workload
 from workloads.checks import check_splits
 
 _PREFETCH_BYTES = 2**20
@@ -41,9 +41,13 @@ class Split:
         self, data: Any, workload: Workload, device: torch.device, dtype: torch.dtype
     ) -> None:
         self.workload, self.device, self.dtype = workload, device, dtype
-        self.resident = isinstance(data, tuple)
-        self._data: Any = tuple(x.to(device) for x in data) if self.resident else data
-        self._size = len(self._data[0]) if self.resident else len(data)
+        self.resident = isinstance(data, (tuple, TokenStream))
+        self._data: Any = data
+        if isinstance(data, tuple):
+            self._data = tuple(x.to(device) for x in data)
+        elif isinstance(data, TokenStream):
+            self._data = data.to(device)
+        self._size = len(data[0] if isinstance(data, tuple) else data)
         self.random = workload.augments or not self.resident
         """Whether a training batch draws random numbers."""
 
@@ -59,6 +63,8 @@ class Split:
     @property
     def nbytes(self) -> int:
         """Bytes of it that lie on the device; none of a streamed one."""
+        if isinstance(self._data, TokenStream):
+            return self._data.nbytes
         return sum(x.nbytes for x in self._data) if self.resident else 0
 
     def fetch(self, indices: Tensor, *, training: bool) -> Batch:
@@ -114,6 +120,8 @@ class Split:
     def _raw(self, indices: Tensor) -> Batch:
         if self.resident:
             where = indices.to(self.device)
+            if isinstance(self._data, TokenStream):
+                return self._data.windows(where)
             return tuple(x.index_select(0, where) for x in self._data)
         return self._collate([self._data[i] for i in indices.tolist()])
 
