@@ -111,7 +111,7 @@ def _stream(value: TokenStream, place: str) -> TokenStream:
         raise WorkloadError(
             f"{place} has {len(tokens):,} tokens, too few for a context of {value.context:,} and "
             "the token that follows it",
-            hint="lower context, or give more text",
+            hint="a shorter context, or more text",
         )
     return value
 

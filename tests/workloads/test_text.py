@@ -278,7 +278,7 @@ def test_a_vocabulary_that_the_text_does_not_give_is_refused(prose) -> None:
         WorkloadError, match="a vocabulary of 8,192 tokens cannot be made"
     ) as caught:
         read_text("wikitext2-bpe")
-    assert "lower vocabulary" in str(caught.value.hint)
+    assert "a smaller vocabulary" in str(caught.value.hint)
 
 
 def test_without_the_library_bpe_says_what_to_install(prose, monkeypatch) -> None:

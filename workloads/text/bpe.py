@@ -51,7 +51,7 @@ def bpe_tokens(
         _store(tokenizer, tokens, folder)
         return tokens
     return {
-        name: np.fromfile(folder / f"{name}.uint16", dtype="<u2").astype(np.uint16)
+        name: np.frombuffer((folder / f"{name}.uint16").read_bytes(), "<u2").astype(np.uint16)
         for name in splits
     }
 
@@ -77,7 +77,7 @@ def _trained(text: bytes, vocabulary: int) -> Any:
         raise WorkloadError(
             f"a vocabulary of {vocabulary:,} tokens cannot be made from the text: its training "
             f"split gives {tokenizer.get_vocab_size():,}",
-            hint="lower vocabulary, or give more text",
+            hint="a smaller vocabulary, or more text",
         )
     return tokenizer
 
