@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from experiments.techniques import Technique
     from results.errors import ResultsError
     from results.targets.target import Target
-    from workloads import Classification, Workload
+    from workloads import Classification, TokenStream, Workload
     from workloads.errors import WorkloadError
 
 _HOMES = {
@@ -56,6 +56,7 @@ _HOMES = {
     "Schedule": "experiments.schedules:Schedule",
     "Technique": "experiments.techniques:Technique",
     "Classification": "workloads:Classification",
+    "TokenStream": "workloads:TokenStream",
     "Workload": "workloads:Workload",
     "Target": "results.targets.target:Target",
     "ExperimentError": "experiments.errors:ExperimentError",
@@ -72,6 +73,7 @@ __all__ = [
     "Schedule",
     "Target",
     "Technique",
+    "TokenStream",
     "Workload",
     "WorkloadError",
     "check",

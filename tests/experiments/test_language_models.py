@@ -89,17 +89,17 @@ def test_a_batch_may_be_divided(made, kind: str, name: str) -> None:
     a, b = engine(kind, whole, pack), engine(kind, parts, pack)
     for each in (a, b):
         each.advance(5)
-    b.chunk = 7
+    b.chunk = 7  # type: ignore[attr-defined]
     for row in range(2):
         assert largest_difference(a.weights(row), b.weights(row)) < 1e-9
-    for one, other in zip(a.evaluate("validation"), b.evaluate("validation"), strict=True):
-        assert one["cross_entropy"] == pytest.approx(other["cross_entropy"], rel=1e-12)
+    for x, y in zip(a.evaluate("validation"), b.evaluate("validation"), strict=True):
+        assert x["cross_entropy"] == pytest.approx(y["cross_entropy"], rel=1e-12)
 
 
 def test_it_learns_more_than_how_often_letters_occur(made) -> None:
     """ln 11 = 2.40 without context; ln 3 = 1.10 is the least."""
     of = made("learned, tied", precision="float32", batch_size=32)
-    usual = {"learning_rate": 0.02, "weight_decay": 0.0, "beta1": 0.9, "beta2": 0.99}
+    usual: dict[str, Any] = {"learning_rate": 0.02, "weight_decay": 0.0, "beta1": 0.9, "beta2": 0.99}
     run = engine("module", of, trials(of, 1, **usual))
     run.advance(250)
     assert 1.09 < run.evaluate("validation")[0]["cross_entropy"] < 1.3
@@ -109,7 +109,7 @@ def test_it_learns_more_than_how_often_letters_occur(made) -> None:
 def test_no_token_sees_what_follows_it(folder: Path, name: str) -> None:
     spec, fields = MODELS[name]
     fields = {"text": "file:text.txt", **SMALL[spec], **fields}
-    workload = workloads.load(spec, fields, folder)
+    workload: Any = workloads.load(spec, fields, folder)
     model = workload.model().eval()
     length = SMALL[spec]["context"]
     ids = torch.randint(97, 107, (3, length))

@@ -40,7 +40,7 @@ def decoded(tokens: torch.Tensor) -> bytes:
 # The standard library
 
 
-def test_the_standard_library_is_there_and_split_by_position() -> None:
+def test_the_standard_library_is_split_by_position() -> None:
     whole, text = read_standard_library(), read_text("stdlib")
     assert len(whole) > 4_000_000
     assert decoded(torch.cat(list(text.splits.values()))) == whole
@@ -90,7 +90,7 @@ def test_shakespeare_is_characters(root) -> None:
     assert text.dataset == f"shakespeare-{text.fingerprint[:8]}", "not the published text"
 
 
-def test_wikitext_has_splits_of_its_own(root) -> None:
+def test_wikitext_has_its_published_splits(root) -> None:
     for name in ("train", "valid", "test"):
         write(root / f"wikitext-2/{name}.txt", name * 3)
     text = read_text("wikitext2")
@@ -108,8 +108,8 @@ def test_lm1b_is_read_as_it_is_unpacked(root) -> None:
         write(train / f"news.en-{i:05}-of-00100", f"{i} ")
     write(train / "news.en-00001-of-00100.part", "left over")
     for i in (0, 1, 2):
-        held_out = f"heldout-monolingual.tokenized.shuffled/news.en.heldout-{i:05}-of-00050"
-        write(folder / held_out, f"h{i}")
+        path = f"heldout-monolingual.tokenized.shuffled/news.en.heldout-{i:05}-of-00050"
+        write(folder / path, f"h{i}")
     splits = {name: decoded(part) for name, part in read_text("lm1b").splits.items()}
     assert splits == {"train": b"1 2 10 ", "validation": b"h0", "test": b"h1"}
     assert read_text("lm1b").dataset.startswith("lm1b-"), "a part of the data set"
@@ -201,7 +201,7 @@ def test_an_absent_file_says_so(tmp_path) -> None:
 
 @pytest.mark.parametrize("name", ["lm-transformer", "lm-lstm"])
 def test_another_text_is_another_workload(tmp_path, name) -> None:
-    """In one process too: a file that is edited is read again."""
+    """In one process too: a file that is edited is read second."""
     file = write(tmp_path / "corpus.txt", PROSE * 20)
     workload = load(name, {"text": "file:corpus.txt"}, tmp_path)
     before = identity(workload)
@@ -248,10 +248,10 @@ def test_bpe_is_made_once_and_gives_the_text_back(root, prose, monkeypatch) -> N
     assert decoded_text == PROSE + "Größe\n", "bytes that training lacked are tokens too"
     monkeypatch.setattr(bpe, "_trained", None)  # from here on only what is kept is used
     sources._read.cache_clear()
-    again = read_text("wikitext2-bpe", 280)
-    assert again.fingerprint == text.fingerprint
-    assert all(torch.equal(again.splits[name], part) for name, part in text.splits.items())
-    assert read_text("wikitext2-bpe", 280) is again
+    second = read_text("wikitext2-bpe", 280)
+    assert second.fingerprint == text.fingerprint
+    assert all(torch.equal(second.splits[name], part) for name, part in text.splits.items())
+    assert read_text("wikitext2-bpe", 280) is second
 
 
 def test_other_texts_and_vocabularies_have_other_tokens(root, prose) -> None:

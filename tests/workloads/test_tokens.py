@@ -19,7 +19,7 @@ def stream(length: int = 43, context: int = 5, dtype: torch.dtype = torch.uint8)
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-def test_windows_follow_one_another_and_targets_are_one_token_ahead(dtype) -> None:
+def test_windows_are_consecutive_and_targets_are_shifted_by_a_token(dtype) -> None:
     split = stream(dtype=dtype)
     inputs, targets = split.windows(torch.arange(len(split)))
     assert len(split) == 8
@@ -27,6 +27,7 @@ def test_windows_follow_one_another_and_targets_are_one_token_ahead(dtype) -> No
     text = split.tokens.long()
     assert inputs.long().flatten().tolist() == text[:40].tolist()
     assert targets.long().flatten().tolist() == text[1:41].tolist()
+    assert torch.equal(torch.stack(split[3]), torch.stack([inputs[3], targets[3]]))
     drawn = split.windows(torch.tensor([6, 2, 6]))[0].long()
     assert drawn.tolist() == [text[5 * i : 5 * i + 5].tolist() for i in (6, 2, 6)]
 
@@ -41,6 +42,12 @@ def test_large_ids_survive_16_bits() -> None:
 @pytest.mark.parametrize(("length", "windows"), [(6, 1), (10, 1), (11, 2), (5, 0), (0, 0)])
 def test_a_window_needs_the_token_that_follows_it(length, windows) -> None:
     assert len(stream(length)) == windows
+
+
+@pytest.mark.parametrize("index", [-1, 8])
+def test_a_window_outside_the_text_is_an_index_error(index) -> None:
+    with pytest.raises(IndexError, match="there are 8"):
+        stream()[index]
 
 
 def test_an_epoch_draws_every_window_once_in_batches_of_whole_windows() -> None:

@@ -78,16 +78,16 @@ def read_lm1b(root: Path) -> RawText:
     """
     folder = root / LM1B
     train = sorted((folder / _LM1B_TRAIN).glob("news.en-000??-of-00100"))
-    held_out = [folder / _LM1B_HELD_OUT / f"news.en.heldout-0000{i}-of-00050" for i in (0, 1)]
-    if not train or not all(path.is_file() for path in held_out):
-        lacks = folder / _LM1B_TRAIN / "news.en-00001-of-00100" if not train else held_out[0]
+    heldout = [folder / _LM1B_HELD_OUT / f"news.en.heldout-0000{i}-of-00050" for i in (0, 1)]
+    if not train or not all(path.is_file() for path in heldout):
+        lacks = folder / _LM1B_TRAIN / "news.en-00001-of-00100" if not train else heldout[0]
         raise WorkloadError(
             f"text lm1b: no file {lacks}",
             hint=f"unpack {LM1B}.tar.gz in {root}, or set BATCHSCALE_DATA to a root that has it",
         )
     splits = {
         "train": b"".join(path.read_bytes() for path in train),
-        **{name: p.read_bytes() for name, p in zip(("validation", "test"), held_out, strict=True)},
+        **{name: p.read_bytes() for name, p in zip(("validation", "test"), heldout, strict=True)},
     }
     return RawText(splits, len(train) == _LM1B_FILES)
 

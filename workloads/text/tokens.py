@@ -30,6 +30,13 @@ class TokenStream:
         """The number of windows."""
         return max(0, len(self.tokens) - 1) // self.context if self.context > 0 else 0
 
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        """Inputs and targets of one window, (context,) each."""
+        if not 0 <= index < len(self):
+            raise IndexError(f"no window {index}: there are {len(self)}")
+        inputs, targets = self.windows(torch.tensor([index], device=self.tokens.device))
+        return inputs[0], targets[0]
+
     @property
     def nbytes(self) -> int:
         """Bytes of the tokens."""
