@@ -11,28 +11,34 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from batchscale.analysis import laws, plot, regimes, report, serve
-    from batchscale.api import (
-        check,
-        new,
-        open,
-        query,
-        status,
-        sweep,
-        take_in,
-    )
+    from batchscale.analysis import laws as laws
+    from batchscale.analysis import plot as plot
+    from batchscale.analysis import regimes as regimes
+    from batchscale.analysis import report as report
+    from batchscale.analysis import serve as serve
+    from batchscale.api import check as check
     from batchscale.api import listing as list
-    from batchscale.exchange import export
-    from batchscale.run import Run
-    from batchscale.training import rerun, trial
-    from experiments.errors import ExperimentError
-    from experiments.parallel import ParallelLayout
-    from experiments.schedules import Schedule
-    from experiments.techniques import Technique
-    from results.errors import ResultsError
-    from results.targets.target import Target
-    from workloads import Classification, TokenStream, Workload
-    from workloads.errors import WorkloadError
+    from batchscale.api import new as new
+    from batchscale.api import open as open
+    from batchscale.api import query as query
+    from batchscale.api import status as status
+    from batchscale.api import sweep as sweep
+    from batchscale.api import take_in as take_in
+    from batchscale.exchange import export as export
+    from batchscale.run import Run as Run
+    from batchscale.training import rerun as rerun
+    from batchscale.training import trial as trial
+    from experiments.errors import ExperimentError as ExperimentError
+    from experiments.parallel import ParallelLayout as ParallelLayout
+    from experiments.schedules import Schedule as Schedule
+    from experiments.techniques import Technique as Technique
+    from results.errors import ResultsError as ResultsError
+    from results.targets.target import Target as Target
+    from workloads import Classification as Classification
+    from workloads import LanguageModel as LanguageModel
+    from workloads import TokenStream as TokenStream
+    from workloads import Workload as Workload
+    from workloads.errors import WorkloadError as WorkloadError
 
 _HOMES = {
     "check": "batchscale.api:check",
@@ -56,6 +62,7 @@ _HOMES = {
     "Schedule": "experiments.schedules:Schedule",
     "Technique": "experiments.techniques:Technique",
     "Classification": "workloads:Classification",
+    "LanguageModel": "workloads:LanguageModel",
     "TokenStream": "workloads:TokenStream",
     "Workload": "workloads:Workload",
     "Target": "results.targets.target:Target",
@@ -67,6 +74,7 @@ _HOMES = {
 __all__ = [
     "Classification",
     "ExperimentError",
+    "LanguageModel",
     "ParallelLayout",
     "ResultsError",
     "Run",

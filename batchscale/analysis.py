@@ -4,17 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from analysis.figure_data import Query
 from batchscale import answers
 from batchscale.output.errors import CommandError
-from batchscale.run import Run, default_results
+from results.storage.location import default_results
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Source = str | Path | Run
+    from results.reader import Results
+
+
+class Opened(Protocol):
+    """A `batchscale.Run`."""
+
+    @property
+    def results(self) -> Results: ...
+
+
+Source = str | Path | Opened
 
 
 def regimes(
@@ -211,4 +221,4 @@ def serve(
 def _opened(sources: Sequence[Source]) -> list[Any]:
     if not sources:
         raise CommandError("no SOURCE", hint="a results folder, published, own, or a CSV file")
-    return [source.results if isinstance(source, Run) else source for source in sources]
+    return [getattr(source, "results", source) for source in sources]

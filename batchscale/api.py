@@ -72,43 +72,39 @@ def sweep(
         ExperimentError, WorkloadError, ResultsError: a clear error of the user's.
         KeyboardInterrupt: interrupted; what was committed stays.
     """
+    from analysis.curves import edges
     from batchscale.output.display import Display
-    from batchscale.run import Run, default_results
-    from batchscale.sweeps import load, run
-    from experiments.scheduling.events import Stage
+    from batchscale.run import Run
+    from batchscale.sweeps import load
+    from experiments.execution import sweep as driver
+    from experiments.scheduling.events import Note, Stage
+    from results.storage.location import default_results
 
     with nullcontext(observer) if observer is not None else Display() as display:
         display(Stage(text="reading the experiment"))
-        swept, summary = run(
-            load(experiment, settings, overrides),
-            results or default_results(),
+        loaded = load(experiment, settings, overrides)
+        for note in loaded.notes:
+            display(Note(text=note))
+        summary = driver.sweep(
+            loaded,
+            results=results or default_results(),
             address=address,
+            judge=edges,
+            observer=display,
             seconds=seconds,
             keep_old=keep_old,
             retrain=retrain,
-            observer=display,
         )
-    return Run(swept, summary)
-
-
-def plan(
-    experiment: str | Path | Mapping[str, Any],
-    *,
-    overrides: Sequence[str] = (),
-    results: str | Path | None = None,
-) -> pd.DataFrame:
-    """What ``sweep`` would train: a row a study, with what earlier runs have done of it."""
-    from batchscale.run import default_results
-    from batchscale.sweeps import load, plan
-
-    return plan(load(experiment, {}, overrides), results or default_results())
+    name = summary.experiment.replace("'", "''")
+    # By study: trials that another experiment has trained already are this one's too.
+    its_studies = f"study IN (SELECT study FROM studies WHERE experiment = '{name}')"
+    return Run(open(summary.location).results.where(its_studies), summary)
 
 
 def status(source: str | Path | Location | None = None) -> Status:
     """What is done, running and left of each experiment in a results folder."""
-    from batchscale.run import default_results
     from experiments.records.status import status
-    from results.storage.location import PACKAGED, Location
+    from results.storage.location import PACKAGED, Location, default_results
 
     where = source or default_results()
     location = Location.of(PACKAGED.get(str(where), where))
@@ -145,11 +141,28 @@ def new(file: str | Path) -> tuple[Path, Path]:
     """Write a workload that runs and an experiment for it; their paths.
 
     Raises:
-        CommandError: one of them exists already, or the folder does not exist.
+        CommandError: one of them exists already, the folder does not exist, or it is not a ``.py``
+            file.
     """
-    from batchscale.template import write
+    from batchscale.output.errors import CommandError
+    from results.storage.save import destination
+    from workloads.template import template
 
-    return write(Path(file))
+    path = destination(file)
+    if path.suffix != ".py":
+        raise CommandError(f"{path} is not a .py file", hint=f"batchscale new {path.stem}.py")
+    beside = path.with_suffix(".yaml")
+    for each in (path, beside):
+        if each.exists():
+            raise CommandError(
+                f"{each} exists already", hint="nothing was written; choose another name"
+            )
+    if not path.absolute().parent.is_dir():
+        raise CommandError(f"cannot write {path}: there is no folder {path.parent}")
+    for each, text in zip((path, beside), template(path.name), strict=True):
+        with each.open("x", encoding="utf-8") as out:
+            out.write(text)
+    return path, beside
 
 
 def query(sql: str, source: str | Path | None = None) -> pd.DataFrame:
@@ -158,7 +171,7 @@ def query(sql: str, source: str | Path | None = None) -> pd.DataFrame:
     Raises:
         ResultsError: an error in it, in one line, or anything that is not a SELECT.
     """
-    from batchscale.run import default_results
+    from results.storage.location import default_results
 
     return open(source or default_results()).query(sql)
 
@@ -188,8 +201,8 @@ def take_in(
             nothing is written.
     """
     from batchscale.exchange import called, extension
-    from batchscale.run import default_results
     from results.imports import Imported
+    from results.storage.location import default_results
 
     folder = results or default_results()
     importer = extension("import", kind)
@@ -203,10 +216,10 @@ def listing(kind: str) -> dict[str, str]:
         kind: ``workloads``, ``optimizers``, ``schedules``, ``techniques``, ``figures``,
             ``experiments``, ``executors``, ``imports`` or ``exports``.
     """
-    from batchscale.names import KINDS
+    from batchscale.names import KINDS, listed
     from batchscale.output.errors import CommandError
     from experiments.errors import nearest
 
     if kind not in KINDS:
         raise CommandError(f"there is no list of {kind!r}", hint=nearest(kind, KINDS))
-    return KINDS[kind]()
+    return listed(kind)

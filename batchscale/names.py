@@ -3,90 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
+
+_NAMES = {
+    "workloads": "workloads",
+    "figures": "analysis.figures",
+    "experiments": "experiments.config.sources",
+    "executors": "experiments.execution.executors",
+}
+"""Kinds whose module has ``names()``: each name with one line."""
 
 
-def workloads() -> dict[str, str]:
-    """The packaged workloads."""
-    from workloads import names
-
-    return names()
+def listed(kind: str) -> dict[str, str]:
+    """The names of a kind, each with one line: what it is, or its default search space."""
+    return _LISTS[kind]() if kind in _LISTS else import_module(_NAMES[kind]).names()
 
 
-def optimizers() -> dict[str, str]:
-    """The registered optimizers, each with its default space."""
+def _optimizers() -> dict[str, str]:
     from experiments.optimizers import get, names
 
     return {name: _space(get(name).space) for name in names()}
 
 
-def schedules() -> dict[str, str]:
-    """The schedules, each with its default space."""
+def _schedules() -> dict[str, str]:
     from experiments.schedules import get, names
 
     return {name: _space(get(name).space) or "nothing tuned" for name in names()}
 
 
-def layouts() -> dict[str, str]:
-    """How one model spreads over several workers."""
-    from experiments.parallel import get, names
-
-    return {name: get(name).summary for name in names()}
-
-
-def techniques() -> dict[str, str]:
-    """The techniques, each with the first sentence of its class."""
+def _techniques() -> dict[str, str]:
     from experiments.techniques import TECHNIQUES
 
     return {name: _sentence(kind) for name, kind in TECHNIQUES.packaged.items()}
 
 
-def figures() -> dict[str, str]:
-    """What ``batchscale plot`` draws."""
-    from analysis.figures import names
+def _layouts() -> dict[str, str]:
+    from experiments.parallel import get, names
 
-    return names()
-
-
-def experiments() -> dict[str, str]:
-    """The packaged experiments: each file's first comment line."""
-    from experiments.config.sources import names
-
-    return names()
+    return {name: get(name).summary for name in names()}
 
 
-def executors() -> dict[str, str]:
-    """What ``--address`` can name."""
-    from experiments.execution.executors import names
+def _exchanged(verb: str) -> dict[str, str]:
+    from results.extensions import KINDS
 
-    return names()
-
-
-def imports() -> dict[str, str]:
-    """What ``batchscale import`` reads."""
-    from results.extensions import IMPORTS
-
-    return IMPORTS.names()
+    return KINDS[verb].names()
 
 
-def exports() -> dict[str, str]:
-    """What ``batchscale export`` writes."""
-    from results.extensions import EXPORTS
-
-    return EXPORTS.names()
-
-
-KINDS: Mapping[str, Callable[[], dict[str, str]]] = {
-    "workloads": workloads,
-    "optimizers": optimizers,
-    "schedules": schedules,
-    "techniques": techniques,
-    "layouts": layouts,
-    "figures": figures,
-    "experiments": experiments,
-    "executors": executors,
-    "imports": imports,
-    "exports": exports,
+_LISTS: Mapping[str, Callable[[], dict[str, str]]] = {
+    "optimizers": _optimizers,
+    "schedules": _schedules,
+    "techniques": _techniques,
+    "layouts": _layouts,
+    "imports": lambda: _exchanged("import"),
+    "exports": lambda: _exchanged("export"),
 }
+KINDS = (*_NAMES, *_LISTS)
 
 
 def _sentence(kind: type) -> str:
@@ -96,10 +67,9 @@ def _sentence(kind: type) -> str:
 
 
 def _space(space: Mapping[str, object]) -> str:
-    return ", ".join(f"{name} {_range(value)}" for name, value in space.items())
-
-
-def _range(value: object) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(f"{scale} {ends}" for scale, ends in value.items())
-    return f"= {value}"
+    return ", ".join(
+        f"{name} " + ", ".join(f"{scale} {ends}" for scale, ends in values.items())
+        if isinstance(values, Mapping)
+        else f"{name} = {values}"
+        for name, values in space.items()
+    )

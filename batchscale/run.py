@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -14,23 +13,6 @@ if TYPE_CHECKING:
     from experiments.execution.sweep import Summary
     from results.exports import Exported
     from results.reader import Results
-
-
-def default_results() -> str:
-    """``$BATCHSCALE_RESULTS``, else ``results/runs`` here."""
-    return os.environ.get("BATCHSCALE_RESULTS") or "results/runs"
-
-
-class QueryOptions(TypedDict, total=False):
-    """The keyword arguments of `batchscale.regimes` that each method of `Run` below has too."""
-
-    target: str | None
-    where: str | None
-    by: Sequence[str] | None
-    baseline: str | None
-    tolerance: float
-    estimator: str | None
-    search: str
 
 
 class Run:
@@ -81,56 +63,23 @@ class Run:
         a mapping has one for each experiment, and leaves the others out."""
         return Run(self.results.with_target(target), self.summary)
 
-    def regimes(
-        self,
-        *,
-        definition: str | None = None,
-        law: str | None = None,
-        **options: Unpack[QueryOptions],
-    ) -> list[dict[str, Any]]:
+    def regimes(self, **options: Any) -> list[dict[str, Any]]:
         """The three regimes of each curve with their intervals: see `batchscale.regimes`."""
-        from analysis.figure_data import Query
-        from batchscale import answers
+        from batchscale import analysis
 
-        query = Query(sources=[self.results], definition=definition, **options)
-        return answers.regimes(query, law=law)
+        return analysis.regimes(self, **options)
 
-    def plot(
-        self,
-        figure: str | Callable[..., Any] = "steps",
-        *,
-        under: Sequence[str] | None = None,
-        width: str | float | None = None,
-        style: str | Path | None = None,
-        output: str | Path | None = None,
-        ax: Axes | None = None,
-        **options: Any,
-    ) -> Axes:
+    def plot(self, figure: str | Callable[..., Any] = "steps", **options: Any) -> Axes:
         """Draw a figure: see `batchscale.plot`."""
-        from analysis.figure_data import Query
-        from batchscale import answers
+        from batchscale import analysis
 
-        given = {
-            name: options.pop(name) for name in QueryOptions.__annotations__ if name in options
-        }
-        query = Query(sources=[self.results], under=answers.limits(under), **given)
-        return answers.plot(
-            answers.figure_kind(figure), query, ax=ax, width=width, style=style, output=output,
-            options=options,
-        )[0]  # fmt: skip
+        return analysis.plot(figure, self, **options)
 
-    def report(
-        self,
-        output: str | Path = "report.html",
-        *,
-        title: str | None = None,
-        **options: Unpack[QueryOptions],
-    ) -> Path:
+    def report(self, output: str | Path = "report.html", **options: Any) -> Path:
         """Write a page of these results: see `batchscale.report`."""
-        from analysis.figure_data import Query
-        from batchscale import answers
+        from batchscale import analysis
 
-        return answers.report(Query(sources=[self.results], **options), output, title=title)
+        return analysis.report(self, output=output, **options)
 
     def export(
         self, kind: str, *, output: str | Path, where: str | None = None, **options: Any

@@ -1,4 +1,4 @@
-"""Start a sweep: read its experiment, and hand down functions of `analysis` as callables."""
+"""Experiments as commands name them, and what a sweep of one would train."""
 
 from __future__ import annotations
 
@@ -7,16 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from batchscale.output.errors import CommandError
-from experiments.scheduling.events import Note
+from results.storage.location import default_results
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from experiments.config.compile import Experiment
     from experiments.config.study_plan import StudyPlan
-    from experiments.execution.sweep import Summary
-    from experiments.scheduling.events import Observer
-    from results.reader import Results
     from results.storage.location import Location
 
 
@@ -46,48 +43,19 @@ def load(
     return config.from_keywords(**settings)
 
 
-def run(
-    experiment: Experiment,
-    results: str | Path | Location,
-    *,
-    address: str,
-    seconds: float | None,
-    keep_old: bool,
-    retrain: bool,
-    observer: Observer,
-) -> tuple[Results, Summary]:
-    """Train what is missing; the results of the experiment's studies, and the sweep's summary."""
-    import results as dataset
-    from analysis.curves import edges
-    from experiments.execution.sweep import sweep
-
-    for note in experiment.notes:
-        observer(Note(text=note))
-    summary = sweep(
-        experiment,
-        results=results,
-        address=address,
-        judge=edges,
-        observer=observer,
-        seconds=seconds,
-        keep_old=keep_old,
-        retrain=retrain,
-    )
-    name = summary.experiment.replace("'", "''")
-    # By study: trials that another experiment has trained already are this one's too.
-    its_studies = f"study IN (SELECT study FROM studies WHERE experiment = '{name}')"
-    return dataset.open(summary.location).where(its_studies), summary
-
-
-def plan(experiment: Experiment, results: str | Path | Location) -> pd.DataFrame:
-    """A row a study of the trials that a sweep would train; nothing is written.
+def plan(
+    source: str | Path | Mapping[str, Any],
+    overrides: Sequence[str] = (),
+    results: str | Path | Location | None = None,
+) -> pd.DataFrame:
+    """A row a study of the trials that ``sweep`` would train, with what earlier runs have done of
+    it; nothing is written.
 
     Columns: those that distinguish the studies, ``batch_size``, ``tuned`` (the metaparameters
-        searched),
-    ``trials`` wanted, ``recorded`` so far, ``budget_steps`` of each; and, if every trial ran its
-    whole budget, the study's ``most_steps``, ``most_examples`` and ``worker_hours``, of which
-    evaluations take ``evaluation_share``. These hours and the ``memory`` of a pack in bytes are
-    estimated from probes on this machine.
+    searched), ``trials`` wanted, ``recorded`` so far, ``budget_steps`` of each; and, if every trial
+    ran its whole budget, the study's ``most_steps``, ``most_examples`` and ``worker_hours``, of
+    which evaluations take ``evaluation_share``. These hours and the ``memory`` of a pack in bytes
+    are estimated from probes on this machine.
     """
     import pandas as pd
     import torch
@@ -95,10 +63,11 @@ def plan(experiment: Experiment, results: str | Path | Location) -> pd.DataFrame
     from experiments.execution.forecast import forecast
     from experiments.records.planned import planned
 
+    experiment = load(source, {}, overrides)
     studies = planned(experiment)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     costs = forecast(studies.plans, device)
-    trials = recorded(results, studies.plans)
+    trials = recorded(results or default_results(), studies.plans)
     rows = []
     for plan, columns in zip(studies.plans, studies.columns, strict=True):
         study, cost = plan.study, costs[plan.study.id]

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from batchscale.output.errors import CommandError
-from batchscale.run import default_results
 from batchscale.trials import OnMeasure, TrialRun, pick_device
-from experiments.plan import Layout, Measurement, Outcome, Pack, Study, Trial
+from experiments.plan import Measurement, Outcome, Pack, Study, Trial
 from results.counts import count
 from results.schema import METRIC_COLUMNS
+from results.storage.location import default_results
 from results.storage.save import destination
 from results.targets.target import Target
 
@@ -32,6 +32,7 @@ def trial(
     optimizer: str = "sgd",
     batch_size: int,
     schedule: str | type[Schedule] = "constant",
+    technique: str | Mapping[str, Any] | None = None,
     budget: str | None = None,
     target: str | None = None,
     engine: str = "module",
@@ -46,8 +47,9 @@ def trial(
     Args:
         workload: a name, ``file.py:Class``, or the class.
         budget: as in an experiment file; its default unless given.
-        save: a ``.safetensors`` file for the trained weights.
+        save: a ``.safetensors`` file for the weights that the last evaluation measured.
         schedule: a name, ``file.py:Class``, or the class.
+        technique: a name, or names with their arguments: ``{"clip": 1.0, "ema": 0.99}``.
         metaparameters: of the optimizer and the schedule, and fields of the workload. A value that
             is not given is the optimizer's default: torch's, or that of its constructor.
 
@@ -59,9 +61,8 @@ def trial(
     """
     from experiments.config import compile as config
 
-    given = {
-        name: value for name, value in (("budget", budget), ("target", target)) if value is not None
-    }
+    optional = {"budget": budget, "target": target, "technique": technique}
+    given = {name: value for name, value in optional.items() if value is not None}
     experiment = config.from_keywords(
         workload=workload,
         optimizer=optimizer,
@@ -99,7 +100,7 @@ def rerun(
     Args:
         trial: its id, or the first digits of it.
         results: where it is recorded; the default results folder unless given.
-        save: a ``.safetensors`` file for the trained weights.
+        save: a ``.safetensors`` file for the weights that the last evaluation measured.
 
     Returns:
         As `batchscale.trial`; ``.equal`` says whether it came out as it was recorded.
@@ -158,11 +159,20 @@ def _study(opened: Results, row: Mapping[str, Any]) -> Study:
     One that raised did so beyond the step that was recorded: it has its study's whole budget.
     """
     from experiments.config import compile as config
+    from experiments.errors import ExperimentError
 
     studies = opened.studies
     recorded = studies[studies["study"] == row["study"]].iloc[-1]
     name = f"experiment {row['experiment']}"
-    experiment = _in_its_folder(lambda: config.parse(recorded["experiment_yaml"], name))
+    try:
+        experiment = config.parse(recorded["experiment_yaml"], name)
+    except ExperimentError as error:
+        if "no file" not in str(error):
+            raise
+        # Rows name a user's file relative to its experiment's folder, which is not recorded.
+        raise CommandError(
+            str(error), hint="run the command in the folder of the experiment's file"
+        ) from None
     plan = _plan(experiment, row)
     ended = None if row["stop_reason"] == "error" else row["steps_run"]
     target = Target(
@@ -176,7 +186,7 @@ def _study(opened: Results, row: Mapping[str, Any]) -> Study:
         keep=None,
         budget_steps=int(ended or row["budget_steps"]),
         evaluation_ratio=float(row["evaluation_ratio"]),
-        layout=Layout(micro_batch=plan.study.layout.micro_batch),
+        layout=replace(plan.study.layout, workers=1, gpus_per_worker=0.0),
     )
 
 
@@ -200,20 +210,6 @@ def _plan(experiment: Experiment, row: Mapping[str, Any]) -> StudyPlan:
     )
 
 
-def _in_its_folder(parse: Callable[[], Experiment]) -> Experiment:
-    """Rows name a user's file relative to its experiment's folder, which is not recorded."""
-    from experiments.errors import ExperimentError
-
-    try:
-        return parse()
-    except ExperimentError as error:
-        if "no file" in str(error):
-            raise CommandError(
-                str(error), hint="run the command in the folder of the experiment's file"
-            ) from None
-        raise
-
-
 def _run(
     study: Study,
     trial: Trial,
@@ -222,10 +218,13 @@ def _run(
     save: str | Path | None,
     on_measure: OnMeasure | None,
 ) -> TrialRun:
+    from experiments.errors import nearest
     from experiments.training.pack_training import Training
 
-    path = _savable(save)
-    pack = Pack(id=f"trial-{trial.id}", study=study, trials=(trial,), engine=_kind(engine))
+    path, kinds = _savable(save), ("module", "stacked", "auto")
+    if engine not in kinds:
+        raise CommandError(f"unknown engine {engine!r}", hint=nearest(engine, kinds))
+    pack = Pack(id=f"trial-{trial.id}", study=study, trials=(trial,), engine=engine)  # type: ignore[arg-type]
     training = Training(pack, device=pick_device(device), keep_weights=True)
     evaluations: list[Measurement] = []
     outcomes: list[Outcome] = []
@@ -258,15 +257,6 @@ def _defaults(study: Study) -> dict[str, Any]:
     base = study.workload.base
     schedule = schedules.get(study.schedule, base)
     return {**schedule.defaults, **optimizers.get(study.optimizer, base).defaults}
-
-
-def _kind(engine: str) -> Any:
-    kinds = ("module", "stacked", "auto")
-    if engine not in kinds:
-        from experiments.errors import nearest
-
-        raise CommandError(f"unknown engine {engine!r}", hint=nearest(engine, kinds))
-    return engine
 
 
 def _savable(save: str | Path | None) -> Path | None:

@@ -36,7 +36,8 @@ class TrialRun:
     """All arguments of the optimizer and the schedule, defaults included."""
     evaluations: Sequence[Measurement]
     weights: Mapping[str, Tensor] = field(repr=False)
-    """Parameters and buffers by name, as they were at the last evaluation."""
+    """Parameters and buffers by name, as the last evaluation measured them: averaged, where a
+    technique evaluates an average."""
     recorded: Mapping[str, Any] | None = None
     """The row of the trial that this one repeats, and ``measurements``: its metric by step."""
 

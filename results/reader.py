@@ -68,12 +68,12 @@ class Results(Tables):
 
     @cached_property
     def measurements(self) -> pd.DataFrame:
-        """One row an evaluation: the columns of ``schema.MEASUREMENTS``."""
+        """One row an evaluation: the columns of ``schema.SCHEMAS["measurements"]``."""
         return self.read_measurements()
 
     @cached_property
     def sources(self) -> pd.DataFrame:
-        """One row a source of data that was not measured here: ``schema.SOURCES``."""
+        """One row a source of data that was not measured here: ``schema.SCHEMAS["sources"]``."""
         return rows.frame(self.table("sources"))
 
     def query(self, sql: str) -> pd.DataFrame:

@@ -153,16 +153,13 @@ def _schema(table: str, columns: Mapping[str, pa.DataType]) -> pa.Schema:
     return pa.schema([pa.field(name, kind) for name, kind in columns.items()], metadata=metadata)
 
 
-STUDIES = _schema("studies", _STUDIES)
-TRIALS = _schema("trials", _TRIALS)
-MEASUREMENTS = _schema("measurements", _MEASUREMENTS)
-SOURCES = _schema("sources", _SOURCES)
 SCHEMAS: Mapping[str, pa.Schema] = {
-    "studies": STUDIES,
-    "trials": TRIALS,
-    "measurements": MEASUREMENTS,
-    "sources": SOURCES,
+    "studies": _schema("studies", _STUDIES),
+    "trials": _schema("trials", _TRIALS),
+    "measurements": _schema("measurements", _MEASUREMENTS),
+    "sources": _schema("sources", _SOURCES),
 }
+STUDIES, TRIALS = SCHEMAS["studies"], SCHEMAS["trials"]
 GROUP_COLUMNS = tuple(_GROUP)
 METAPARAMETERS = tuple(_METAPARAMETERS)
 """Metaparameters that have a column; all of a trial's are in ``metaparameters``."""

@@ -23,10 +23,9 @@ import pyarrow.dataset as ds
 from results.run_state.claims import Claims
 from results.schema import SCHEMAS, table
 from results.storage.compact import ORPHAN_SECONDS, compact
-from results.storage.dataset import columns_of, dataset, encode, retrying
+from results.storage.dataset import Polled, columns_of, dataset, encode, retrying
 from results.storage.location import Location
 from results.storage.names import experiment_name
-from results.storage.polling import Polled
 from results.storage.rows import KEYS, frame, latest
 
 Row = Mapping[str, Any]
@@ -163,7 +162,6 @@ class Store:
 
     def compact(self, experiment: str | None = None) -> None:
         """Merge small files and drop superseded rows; see ``results.storage.compact``."""
-
         compact(self.location, experiment)
 
     def _add(self, name: str, rows: Sequence[Row]) -> None:

@@ -75,7 +75,9 @@ def trials(of: Study, count: int, *, seed: int = 0, **fixed: Any) -> tuple[Trial
     return tuple(found)
 
 
-def tensors(split: tuple[torch.Tensor, ...] | TokenStream | Dataset[Any]) -> tuple[torch.Tensor, ...]:
+def tensors(
+    split: tuple[torch.Tensor, ...] | TokenStream | Dataset[Any],
+) -> tuple[torch.Tensor, ...]:
     """A split that is a tuple of tensors."""
     assert isinstance(split, tuple)
     return split

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from workloads.data import data_root
     from workloads.errors import WorkloadError
     from workloads.registry import names
+    from workloads.text.language_model import LanguageModel
     from workloads.text.tokens import TokenStream
     from workloads.user_code.fingerprint import identity
     from workloads.user_code.loading import load
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 _HOME = {
     "Batch": "workloads.base",
     "Classification": "workloads.base",
+    "LanguageModel": "workloads.text.language_model",
     "TokenStream": "workloads.text.tokens",
     "Workload": "workloads.base",
     "WorkloadError": "workloads.errors",
@@ -32,6 +34,7 @@ _HOME = {
 __all__ = [
     "Batch",
     "Classification",
+    "LanguageModel",
     "TokenStream",
     "Workload",
     "WorkloadError",

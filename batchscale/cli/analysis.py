@@ -176,7 +176,7 @@ def serve(
     Ctrl-C stops it.
     """
     from batchscale.live.service import LiveReport
-    from batchscale.run import default_results
+    from results.storage.location import default_results
     from results.storage.masking import masked
 
     results = source or default_results()

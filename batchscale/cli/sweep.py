@@ -67,13 +67,13 @@ def sweep(
     from batchscale import api
     from batchscale.output.display import Display
     from batchscale.output.errors import CommandError
+    from batchscale.sweeps import plan
 
     if keep_old and retrain:
         raise CommandError("give --keep-old or --retrain, not both")
     limit = seconds(for_) if for_ else None
     if dry_run:
-        plan = api.plan(experiment, overrides=set_ or [], results=results)
-        print(_plan(plan, output_format(format, json)), end="")
+        print(_plan(plan(experiment, set_ or [], results), output_format(format, json)), end="")
         return 0
     with Display() as display:
         run = api.sweep(
@@ -97,15 +97,8 @@ def status(source: Source = None, format: Fmt = "table", json: Json = False) -> 
 
 
 _FIXED_COLUMNS = (
-    "optimizer",
-    "batch_size",
-    "trials",
-    "recorded",
-    "budget_steps",
-    "most_steps",
-    "most_examples",
-    "memory",
-    "at_most",
+    *("optimizer", "batch_size", "trials", "recorded", "budget_steps"),
+    *("most_steps", "most_examples", "memory", "at_most"),
 )
 """Columns that a plan's table has even if all studies have the same value."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -36,6 +36,15 @@ def trial(
     schedule: Annotated[
         str, typer.Option(help="A schedule's name, or file.py:Class.")
     ] = "constant",
+    technique: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--technique",
+            metavar="NAME[=VALUE]",
+            help="A technique with its argument: --technique clip=1.0. Several arguments: "
+            '"NAME={a: 1, b: 2}". Repeat it for several techniques.',
+        ),
+    ] = None,
     budget: Annotated[
         str | None, typer.Option(help='The budget, as in a file: "50 epochs + 2000 steps".')
     ] = None,
@@ -51,7 +60,12 @@ def trial(
     results: Results = None,
     save: Annotated[
         str | None,
-        typer.Option("--save", metavar="FILE.safetensors", help="Save the trained weights."),
+        typer.Option(
+            "--save",
+            metavar="FILE.safetensors",
+            help="Save the weights that the last evaluation measured: averaged ones, if a "
+            "technique evaluates an average.",
+        ),
     ] = None,
     device: Device = None,
     format: Fmt = "table",
@@ -78,6 +92,7 @@ def trial(
         optimizer=optimizer,
         batch_size=batch_size,
         schedule=schedule,
+        technique=_techniques(technique or []),
         budget=budget,
         target=target,
         engine=engine,
@@ -88,6 +103,12 @@ def trial(
         **assignments(param or [], "--param"),
     )
     return output.end(run)
+
+
+def _techniques(texts: Sequence[str]) -> dict[str, Any] | None:
+    """``NAME=VALUE`` texts as an experiment file has them; one without arguments is True."""
+    named = [text if "=" in text else f"{text}=true" for text in texts]
+    return assignments(named, "--technique") or None
 
 
 def check(

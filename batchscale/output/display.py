@@ -222,10 +222,10 @@ class Display:
 
     def __call__(self, event: events.Event) -> None:
         with self._lock:
-            self._take(event)
+            self._report(event)
             self.say_what_is_due()
 
-    def _take(self, event: events.Event) -> None:
+    def _report(self, event: events.Event) -> None:
         before = self.tally.steps > 0, self.tally.finished > 0
         self.tally.take(event)
         # The first step and the first trial that ends are printed at once.
@@ -240,7 +240,10 @@ class Display:
             case events.Note():
                 self._say(event.text)
             case events.PackStarted(step=step) if step:
-                self._say(self._resuming(event))
+                study = self.tally.studies.get(event.study)
+                of = f" of {study.planned.budget_steps:,}" if study else ""
+                trials = count(event.trials, "trial")
+                self._say(f"{self._label(event.study)}: resuming at step {step:,}{of}, {trials}")
             case events.Progress() | events.TrialFinished() if news and self._live is None:
                 self._say_line()
             case events.RoundFinished():
@@ -274,12 +277,6 @@ class Display:
     def _stage(self) -> str:
         """The present stage while nothing trains."""
         return "" if self.tally.packs else self.tally.stage
-
-    def _resuming(self, event: events.PackStarted) -> str:
-        study = self.tally.studies.get(event.study)
-        of = f" of {study.planned.budget_steps:,}" if study else ""
-        trials = count(event.trials, "trial")
-        return f"{self._label(event.study)}: resuming at step {event.step:,}{of}, {trials}"
 
     def line(self) -> str:
         """The sweep's progress, in one line."""

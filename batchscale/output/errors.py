@@ -10,9 +10,10 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from experiments.execution.failures import OURS, is_users, user_frame
+from experiments.execution.failures import is_users, user_frame
 from results.errors import ClearError, line
 from results.storage.masking import masked
+from workloads.user_code.local_imports import PACKAGED
 
 ERROR, USAGE, FAILED_TRIALS, INTERRUPTED = 1, 2, 3, 130
 
@@ -96,6 +97,6 @@ def user_frames(error: BaseException) -> str | None:
 def _clear(error: BaseException) -> bool:
     """Whether the message was written for the user."""
     return isinstance(error, CommandError) or any(
-        cls.__module__.endswith(".errors") and cls.__module__.split(".")[0] in OURS
+        cls.__module__.endswith(".errors") and cls.__module__.split(".")[0] in PACKAGED
         for cls in type(error).__mro__
     )

@@ -13,20 +13,8 @@ from batchscale.output.tables import Format, as_json, render, text
 _DEFINED = "critical_batch_size_"
 """Begins the column of a further definition."""
 _OTHERS = {
-    "against",
-    "law",
-    "level",
-    "tolerance",
-    "batch_sizes",
-    "trials",
-    "target",
-    "example_unit",
-    "censored",
-    "estimator",
-    "points",
-    "best",
-    "forms",
-    "notes",
+    *("against", "law", "level", "tolerance", "batch_sizes", "trials", "target"),
+    *("example_unit", "censored", "estimator", "points", "best", "forms", "notes"),
 }
 _ALWAYS = ("optimizer",)
 _IMPLIED = ("source", "dataset", "model")

@@ -63,6 +63,11 @@ class Engine(abc.ABC):
         """A copy of one trial's parameters and buffers by name."""
 
     @abc.abstractmethod
+    def measured(self, row: int) -> dict[str, Tensor]:
+        """A copy of the trained parameters of one trial as evaluations measure them: a technique
+        may average them."""
+
+    @abc.abstractmethod
     def state(self) -> dict[str, Any]:
         """All that ``load`` needs to continue exactly, as CPU tensors and plain values."""
 

@@ -93,6 +93,12 @@ class ModuleEngine(Engine):
         weights: dict[str, Tensor] = gather(self.runs[row].copy()["model"])
         return dict(weights)
 
+    @torch.no_grad()
+    def measured(self, row: int) -> dict[str, Tensor]:
+        run = self.runs[row]
+        measured = run.techniques.evaluated(run.trained_weights(), run.technique_state)
+        return dict(gather(measured))
+
     def state(self) -> dict[str, Any]:
         return {"runs": [gather(run.copy(), torch.device("cpu")) for run in self.runs]}
 

@@ -251,6 +251,11 @@ class StackedEngine(Engine):
         named = {name: view[row].clone() for name, view in self.stack.views.items()}
         return {**{k: v.clone() for k, v in self.base.named_buffers()}, **named}
 
+    @torch.no_grad()
+    def measured(self, row: int) -> dict[str, Tensor]:
+        views = self.techniques.evaluated(torch.tensor([row], device=self.context.device))
+        return {name: view[0].clone() for name, view in views.items()}
+
     def state(self) -> dict[str, Any]:
         values = {
             "steps": self._steps,

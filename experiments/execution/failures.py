@@ -11,9 +11,7 @@ from types import TracebackType
 from experiments.scheduling.failures import Failure
 from results.errors import line
 from results.storage.masking import masked
-
-_ROOT = Path(__file__).resolve().parent.parent.parent
-OURS = ("batchscale", "workloads", "experiments", "results", "analysis")
+from workloads.user_code.local_imports import PACKAGED, is_installed, is_packaged
 
 
 def describe(
@@ -39,7 +37,7 @@ def describe(
         text = "".join(traceback.format_exception(error))
     if moved:
         text = text.replace(*moved)
-    clear = hasattr(error, "hint") and type(error).__module__.split(".")[0] in OURS
+    clear = hasattr(error, "hint") and type(error).__module__.split(".")[0] in PACKAGED
     only = " ".join("".join(traceback.format_exception_only(error)).split())
     hint: str | None = getattr(error, "hint", None)
     return Failure(
@@ -77,10 +75,5 @@ def is_users(filename: str) -> bool:
     if filename.startswith("<") or not filename.endswith(".py"):
         return False
     path = Path(filename).resolve()
-    if any(path.is_relative_to(_ROOT / package) for package in OURS):
-        return False
-    paths = sysconfig.get_paths()
-    return not any(
-        path.is_relative_to(Path(paths[key]).resolve())
-        for key in ("stdlib", "platstdlib", "purelib", "platlib", "scripts")
-    )
+    script = path.is_relative_to(Path(sysconfig.get_path("scripts")).resolve())
+    return not (script or is_packaged(path) or is_installed(path))

@@ -13,7 +13,7 @@ from results.store import Store
 Rows = Sequence[Mapping[str, Any]]
 
 
-class Ledger:
+class Ledger(Checkpoints):
     """The results folder (or URI), as a worker uses it. Packs are named by their ids, so that it
     can be called from another machine.
 
@@ -22,8 +22,8 @@ class Ledger:
 
     def __init__(self, root: str | Location, processes: Sequence[Mapping[str, Any]] = ()) -> None:
         self.store = Store(root)
+        super().__init__(self.store.location)
         self.claims = Claims(self.store.location)
-        self.checkpoints = Checkpoints(self.store.location)
         self.processes = processes
         self._claim_of: dict[str, Claim] = {}
 
@@ -76,29 +76,3 @@ class Ledger:
         if not self._claim_of[pack].held():
             return None
         return self.store.commit(experiment, measurements=measurements, trials=trials)
-
-    def save(self, pack: str, snapshot: bytes) -> None:
-        """Keep a snapshot in place of the last one."""
-        self.checkpoints.save(pack, snapshot)
-
-    def load(self, pack: str) -> bytes | None:
-        """The pack's snapshot."""
-        return self.checkpoints.load(pack)
-
-    def forget(self, pack: str) -> None:
-        """Delete the pack's snapshot."""
-        self.checkpoints.delete(pack)
-
-    def keep_paused(self, study: str, states: Mapping[str, bytes]) -> None:
-        """Keep what trials need to go on in a later round, by id."""
-        for trial, data in states.items():
-            self.checkpoints.keep_paused(study, trial, data)
-
-    def paused(self, study: str, trials: Sequence[str]) -> dict[str, bytes]:
-        """The kept states of those trials."""
-        states = {trial: self.checkpoints.paused(study, trial) for trial in trials}
-        return {trial: data for trial, data in states.items() if data is not None}
-
-    def drop(self, study: str, trials: Sequence[str]) -> None:
-        """Delete it."""
-        self.checkpoints.drop(study, trials)

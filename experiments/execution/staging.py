@@ -18,9 +18,8 @@ from pathlib import Path
 
 from experiments.errors import ExperimentError
 from experiments.plan import Study
-from workloads.user_code.local_imports import local_modules
+from workloads.user_code.local_imports import PACKAGED, local_modules
 
-_OURS = {"batchscale", "workloads", "experiments", "results", "analysis"}
 _THEIRS = {"torch", "torchvision", "ray", "numpy", "pandas", "pyarrow", "scipy"}
 _SKIP = shutil.ignore_patterns("__pycache__", ".*", "*.pyc")
 
@@ -43,18 +42,14 @@ class Staged:
         """
         ref = study.workload
         ref = replace(ref, spec=self.specs.get(ref.spec, ref.spec), base=self._here())
-        optimizer = self.specs.get(study.optimizer, study.optimizer)
-        schedule = self.specs.get(study.schedule, study.schedule)
-        technique = {self.specs.get(name, name): v for name, v in study.technique.items()}
         name = study.layout.name
-        layout = replace(study.layout, name=name and self.specs.get(name, name))
         return replace(
             study,
             workload=ref,
-            optimizer=optimizer,
-            schedule=schedule,
-            technique=technique,
-            layout=layout,
+            optimizer=self.specs.get(study.optimizer, study.optimizer),
+            schedule=self.specs.get(study.schedule, study.schedule),
+            technique={self.specs.get(name, name): v for name, v in study.technique.items()},
+            layout=replace(study.layout, name=name and self.specs.get(name, name)),
         )
 
     def _here(self) -> str:
@@ -94,7 +89,12 @@ def staged(base: str | None, specs: Iterable[str], files: Iterable[str]) -> Iter
                 continue
             place = _copy(start, path, folder)
             renamed[spec] = f"{place}:{name}" if name else place
-            _copy_local_modules(_resolved(start, path), folder / place)
+            # What the file imports of its folder goes to the same places beside its copy.
+            source, copy = _resolved(start, path), folder / place
+            for module in local_modules(source).values():
+                beside = module.relative_to(source.parent)
+                called = f"{beside}, which {source.name} imports"
+                _copy_file(module, copy.parent / beside, called)
         for file in files:
             _copy(start, file, folder)
         _refuse_clashes(folder)
@@ -124,13 +124,6 @@ def _resolved(start: Path, name: str) -> Path:
     return (start / Path(name).expanduser()).resolve()
 
 
-def _copy_local_modules(source: Path, target: Path) -> None:
-    """Copy what a user's file imports of its folder to the same places beside its copy."""
-    for path in local_modules(source).values():
-        place = path.relative_to(source.parent)
-        _copy_file(path, target.parent / place, f"{place}, which {source.name} imports")
-
-
 def _copy_file(source: Path, target: Path, name: str) -> None:
     """Copy a file, unless another file has its place."""
     if target.exists() and target.read_bytes() != source.read_bytes():
@@ -145,8 +138,8 @@ def _copy_file(source: Path, target: Path, name: str) -> None:
 def _refuse_clashes(folder: Path) -> None:
     for entry in sorted(folder.iterdir()):
         top = entry.name.removesuffix(".py")
-        if top in _OURS | _THEIRS or top in sys.stdlib_module_names:
-            owner = "batchscale's own" if top in _OURS else "the"
+        if top in {*PACKAGED, *_THEIRS} or top in sys.stdlib_module_names:
+            owner = "batchscale's own" if top in PACKAGED else "the"
             raise ExperimentError(
                 f"{entry.name}: on the workers it would hide {owner} package {top!r}",
                 hint=f"rename {entry.name}, or move it into a folder of another name",

@@ -110,7 +110,16 @@ def sweep(
     run.plan(keep_old, retrain)
     stop = Stop(seconds)
     if run.incomplete():
-        context = run.executor_context(trainer, pace, num_cpus)
+        context = ExecutorContext(
+            location=run.location,
+            layouts=list(dict.fromkeys(state.study.layout for state in run.states)),
+            base=experiment.base,
+            specs=run.specs_of_files(),
+            files=experiment.files,
+            trainer=trainer,
+            pace=pace,
+            num_cpus=num_cpus,
+        )
         with executor_kind(address, context) as executor:
             with stop.when(lambda: executor.ready):
                 run.train(executor.until_ready(), stop)
@@ -243,20 +252,6 @@ class _Sweep:
 
     # Training
 
-    def executor_context(
-        self, trainer: MakeTrainer, pace: Pace | None, num_cpus: int | None
-    ) -> ExecutorContext:
-        return ExecutorContext(
-            location=self.location,
-            layouts=list(dict.fromkeys(state.study.layout for state in self.states)),
-            base=self.experiment.base,
-            specs=self._specs_of_files(),
-            files=self.experiment.files,
-            trainer=trainer,
-            pace=pace,
-            num_cpus=num_cpus,
-        )
-
     def train(self, pools: Mapping[Layout, WorkerPool], stop: Stop) -> None:
         """Train what is missing, layout by layout, until ``stop`` asks to end."""
         with stop:
@@ -293,7 +288,7 @@ class _Sweep:
             reproduce=partial(
                 reproduce_command,
                 root=self.location.root,
-                folder=self.experiment.base if self._specs_of_files() else None,
+                folder=self.experiment.base if self.specs_of_files() else None,
             ),
         )
 
@@ -309,7 +304,7 @@ class _Sweep:
             recorded = read_recorded(self.store, studies, self.since)
             dispatcher.merge(recorded.records, claimed)
 
-    def _specs_of_files(self) -> list[str]:
+    def specs_of_files(self) -> list[str]:
         """Workloads, optimizers, schedules and layouts that are named by their files."""
         specs = [
             spec

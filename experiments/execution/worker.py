@@ -25,7 +25,6 @@ from experiments.plan import Measurement, Outcome, Pack, Trial
 from experiments.records import snapshots
 from experiments.records.rows import device_name, trial_row
 from experiments.records.snapshots import settings_hash
-from experiments.scheduling.failures import Failure
 from experiments.scheduling.jobs import (
     Channel,
     Ended,
@@ -165,7 +164,7 @@ class _PackRun:
             if training.active:
                 self._save(training)
             else:
-                self.ledger.forget(pack)
+                self.ledger.delete(pack)
         if self.group.agree(self._claim_lost):
             return PackEnd(pack=pack, end="taken")
         return PackEnd(pack=pack, end="stopped" if training.active else "done")
@@ -334,7 +333,9 @@ class _PackRun:
         trial = min(self.wanted)
         failure = describe(error, trial if alone else None, self.job.moved)
         if self.first and self.group.size > 1:
-            failure = self._of_group(failure)
+            # This rank's error may only say that another left the group: that one's is the cause.
+            cause = self.channel.control(pack.id).failure or failure
+            failure = replace(cause, trial=failure.trial)
         if self.first and not self._claim_lost and not isinstance(error, ResultsError):
             if alone and not failure.clear:
                 step = self.position.step
@@ -349,14 +350,8 @@ class _PackRun:
                     )
                 )
             self._commit()
-            self.ledger.forget(pack.id)
+            self.ledger.delete(pack.id)
         return PackEnd(pack=pack.id, end="failed", failure=failure)
-
-    def _of_group(self, failure: Failure) -> Failure:
-        """The failure of another rank: this rank's error may only say that the other left the
-        group."""
-        first = self.channel.control(self.job.pack.id).failure
-        return replace(first, trial=failure.trial) if first else failure
 
     @property
     def _claim_lost(self) -> bool:

@@ -124,20 +124,20 @@ def adopt(store: Store, states: Sequence[StudyState]) -> int:
         return 0
     try:
         rows = of_trials(store, shared.keys() - claimed).trial_rows.to_pylist()
-        store.amend([_adopted(row, *shared[row["trial"]]) for row in rows])
+        for row in rows:
+            state, index = shared[row["trial"]]
+            if row["search_id"] is None:  # written before searches had an id
+                row |= {"search_id": state.study.search_id, "index": index}
+            else:
+                searches = rows_of(row["other_searches"])
+                row["other_searches"] = {**searches, state.study.search_id: index}
+        store.amend(rows)
     finally:
         claim.release()
     for trial, (state, index) in shared.items():
         if trial not in claimed:
             state.join(trial, state.study.search_id, index)
     return len(rows)
-
-
-def _adopted(row: Mapping[str, Any], state: StudyState, index: int) -> dict[str, Any]:
-    search = state.study.search_id
-    if row["search_id"] is None:  # written before searches had an id
-        return {**row, "search_id": search, "index": index}
-    return {**row, "other_searches": {**rows_of(row["other_searches"]), search: index}}
 
 
 def of_other_searches(state: StudyState) -> int:

@@ -29,19 +29,10 @@ def settings_hash(study: Study) -> str:
     """Hash of everything in a study that decides its training, except for place and layout."""
     content = asdict(study)
     # A stopped pack continues with the ``keep`` that applies then.
-    searching = (
-        "trials",
-        "keep",
-        "search",
-        "search_id",
-        "search_seed",
-        "extend",
-        "repeats",
-        "estimator",
-    )
-    for name in ("experiment", "layout", "engine", *searching):
+    searching = ("trials", "keep", "search", "search_id", "search_seed", "extend", "repeats")
+    names = ("experiment", "layout", "engine", "estimator", "optimizer_name", "schedule_name")
+    for name in (*searching, *names):
         del content[name]
-    del content["optimizer_name"], content["schedule_name"]
     # The study's id holds the code; the path differs for a staged copy.
     content["schedule"] = PurePosixPath(study.schedule).name
     content["technique"] = {PurePosixPath(n).name: v for n, v in study.technique.items()}

@@ -96,12 +96,11 @@ def status(source: str | Path | Location | Results) -> Status:
         study = row["study"]
         every = by_study.get(study, trials.iloc[:0])
         counts = _study(dict(row), every, running.get(study, 0), planned=bool(current_study))
-        remaining = Remaining.of(
-            counts["left"],
-            counts["feasible"],
-            costs.get(study, {}),
-            _trial_cost(row),
-        )
+        # Rows of older versions and other writers may lack the budget.
+        sizes = (row["budget_steps"], row["batch_size"])
+        cost = None if any(map(pd.isna, sizes)) else rounds.trial_cost(*map(int, sizes))
+        packs = costs.get(study, {})
+        remaining = Remaining.of(counts["left"], counts["feasible"], packs, cost)
         per_study.append(remaining)
         rows.append({**counts, "trial_seconds": remaining.seconds_per_trial})
     studies = pd.DataFrame(rows, columns=_STUDY_COLUMNS).astype({"trial_seconds": float})
@@ -119,14 +118,6 @@ _COUNTS = ["wanted", "done", "reached", "infeasible", "dominated", "failed", "ru
 _COUNTS += ["other_searches"]
 _STUDY_COLUMNS = [*_KEYS, *_COUNTS, "trial_seconds"]
 _PACK_COLUMNS = ["pack", "experiment", "study", "machine", "trials", "step", "best", "silent"]
-
-
-def _trial_cost(row: pd.Series[Any]) -> float | None:
-    """See ``rounds.trial_cost``; rows of older versions and other writers may lack it."""
-    budget, batch_size = row["budget_steps"], row["batch_size"]
-    if pd.isna(budget) or pd.isna(batch_size):
-        return None
-    return rounds.trial_cost(int(budget), int(batch_size))
 
 
 def _study(

@@ -106,7 +106,8 @@ class Dispatcher:
         self._watch = RoundWatch(
             self.states, slots=slots, observer=observer, on_round=on_round, left=left
         )
-        self._stopped = False
+        self.stopped = False
+        """Whether no more packs are handed out."""
         self.error: Exception | None = None
         self._trained: set[str] = set()
         self._reproducible = False
@@ -119,25 +120,27 @@ class Dispatcher:
         """A pack to train now; ``"wait"``: none until a pack in training ends; ``None``: no
         more."""
         with self._lock:
-            if self._stopped:
+            if self.stopped:
                 return None
             job = self._resume() or self._single() or self._pack()
             if job is not None:
-                self._send(job)
+                state = self._by_study[job.pack.study.id]
+                state.busy |= job.wanted
+                self._out[job.pack.id] = _Out(job=job, state=state)
                 return job
             return None if self.finished else "wait"
 
     def stop(self) -> None:
         """Hand out no more packs."""
         with self._lock:
-            self._stopped = True
+            self.stopped = True
 
     @property
     def finished(self) -> bool:
         """Whether every study is complete, or no more packs may be handed out."""
         with self._lock:
-            if self._stopped or self._out or self._singles:
-                return self._stopped
+            if self.stopped or self._out or self._singles:
+                return self.stopped
             waves = (state.wave() for state in self.states)
             return not any(wave is not None and self._watch.fits(wave.round) for wave in waves)
 
@@ -145,10 +148,6 @@ class Dispatcher:
     def refused(self) -> int | None:
         """The round that did not fit the time left."""
         return self._watch.refused
-
-    @property
-    def stopped(self) -> bool:
-        return self._stopped
 
     @property
     def trained(self) -> int:
@@ -223,15 +222,15 @@ class Dispatcher:
         choice = choose(
             self.states,
             may_start=lambda state, wave: self._may_start(state) and self._watch.fits(wave.round),
-            proven=lambda state: self._failures.proven(state.study.shape),
+            proven=self._failures.proven,
             taken=self._taken(),
             slots=self._slots,
             size=self._size,
         )
         if choice is None:
             return None
-        size = len(choice.trials) if self.give else None
-        return self._job(choice.state, choice.wave, choice.trials, size)
+        state, wave, trials = choice
+        return self._job(state, wave, trials, len(trials) if self.give else None)
 
     def _taken(self) -> set[str]:
         """Trials that are not to be handed out again, besides those in training."""
@@ -241,7 +240,7 @@ class Dispatcher:
     def _more(self, out: _Out, places: int) -> More:
         """Trials of the open wave for a pack that can hold more of it; perhaps none."""
         state = out.state
-        wave = None if self._stopped else state.wave()
+        wave = None if self.stopped else state.wave()
         if wave is None or wave.round != out.job.round or not self._watch.fits(wave.round):
             return More()
         trials = pick(state, wave, self.states, taken=self._taken(), count=places)
@@ -254,7 +253,7 @@ class Dispatcher:
     def _may_start(self, state: StudyState) -> bool:
         """One pack at a time until its shape has trained at all."""
         shape = state.study.shape
-        if self._failures.proven(shape):
+        if shape in self._failures.proven:
             return True
         return not any(out.state.study.shape == shape for out in self._out.values())
 
@@ -267,11 +266,6 @@ class Dispatcher:
         **of_snapshot: Any,
     ) -> Job:
         return make_job(state, wave, trials, device=self._device, size=size, **of_snapshot)
-
-    def _send(self, job: Job) -> None:
-        state = self._by_study[job.pack.study.id]
-        state.busy |= job.wanted
-        self._out[job.pack.id] = _Out(job=job, state=state)
 
     # Results
 
@@ -289,7 +283,7 @@ class Dispatcher:
                 case Step():
                     progress = Progress.of(state.study, message)
                     if progress.metric is not None and message.step >= _PROOF_STEPS:
-                        self._failures.prove(state.study.shape)
+                        self._failures.proven.add(state.study.shape)
                     self._observer(progress)
                 case Ended():
                     self._ended(out, message)
@@ -362,7 +356,7 @@ class Dispatcher:
         state = out.state
         if self._failures.add(state.study.shape, failure):
             self.error = self._error(failure)
-            self._stopped = True
+            self.stopped = True
             return
         if len(out.job.wanted) == 1:
             self._observer(Note(text=f"{state.label}: a trial failed: {failure.message}"))
@@ -388,7 +382,7 @@ class Dispatcher:
         return failure.error(self._reproduce(failure.trial) if failure.trial else None)
 
     def _rounds_end(self) -> None:
-        error = None if self._stopped else self._watch.ended()
+        error = None if self.stopped else self._watch.ended()
         if error is not None:
             self.error = error
-            self._stopped = True
+            self.stopped = True

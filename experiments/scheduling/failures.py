@@ -55,21 +55,14 @@ class Failures:
 
     def __init__(self) -> None:
         self._seen: Counter[tuple[str, str]] = Counter()
-        self._proven: set[str] = set()
+        self.proven: set[str] = set()
+        """Shapes of which a pack has been seen to train."""
         self._succeeded: set[str] = set()
         self._last: Failure | None = None
 
-    def proven(self, shape: str) -> bool:
-        """Whether studies of this shape have been seen to train."""
-        return shape in self._proven
-
-    def prove(self, shape: str) -> None:
-        """Note that a pack of this shape trains."""
-        self._proven.add(shape)
-
     def succeed(self, shape: str) -> None:
         """Note that a trial of this shape has ended without raising."""
-        self._proven.add(shape)
+        self.proven.add(shape)
         self._succeeded.add(shape)
 
     def add(self, shape: str, failure: Failure) -> bool:

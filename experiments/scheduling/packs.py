@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from experiments.plan import Pack, Trial, Value
 from experiments.scheduling.jobs import Job
-from experiments.scheduling.rounds import Record, Wave
+from experiments.scheduling.rounds import Wave
 from experiments.scheduling.study_state import StudyState
 from experiments.search.space import Dimension
 
@@ -30,30 +30,22 @@ _MISSED = 2.0
 """A trial that missed the target counts as this many e-folds above its study's least steps."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Choice:
-    """A pack to send out."""
-
-    state: StudyState
-    wave: Wave
-    trials: Sequence[Trial]
-
-
 def choose(
     states: Sequence[StudyState],
     *,
     may_start: Callable[[StudyState, Wave], bool],
-    proven: Callable[[StudyState], bool],
+    proven: Collection[str],
     taken: set[str],
     slots: int,
     size: int,
-) -> Choice | None:
-    """The next pack of at most ``size`` trials, ``None`` when no study has one.
+) -> tuple[StudyState, Wave, Sequence[Trial]] | None:
+    """The study, its wave and at most ``size`` trials for the next pack; ``None``: there is none.
 
     Breadth first: the lowest round first. Of a shape that has not run yet the cheapest study is
     first, since it shows soonest whether it can; else the longest, so that workers end together.
 
     Args:
+        proven: shapes of which a pack has trained.
         taken: trials that are trained or waiting elsewhere.
     """
     timed = sorted(s.seconds / s.cost() for s in states if s.seconds is not None)
@@ -66,7 +58,7 @@ def choose(
         if all(trial.id in taken or trial.id in state.busy for trial in wave.trials):
             continue
         seconds = state.seconds if state.seconds is not None else state.cost() * seconds_per_cost
-        untried = not proven(state)
+        untried = state.study.shape not in proven
         rank = (not untried, wave.round, seconds if untried else -seconds)
         if best is None or rank < best[0]:
             best = (rank, state, wave)
@@ -75,8 +67,7 @@ def choose(
     _, state, wave = best
     parts = max(1, slots // len(states))
     count = min(size, max(_SMALL_PACK, -(-len(wave.trials) // parts)))
-    trials = pick(state, wave, states, taken=taken, count=count)
-    return Choice(state=state, wave=wave, trials=trials)
+    return state, wave, pick(state, wave, states, taken=taken, count=count)
 
 
 def pick(
@@ -145,15 +136,10 @@ def _evidence(state: StudyState, space: Mapping[str, Dimension]) -> _Evidence | 
     least = min((r.steps_to_target for _, r in ended if r.steps_to_target), default=None)
     if least is None:
         return None
-    scores = np.array([_score(record, least) for _, record in ended])
+    steps = (record.steps_to_target for _, record in ended)
+    scores = [_MISSED if hit is None else min(_MISSED, math.log(hit / least)) for hit in steps]
     places = _places([trial for trial, _ in ended], space)
-    return _Evidence(places=places, scores=scores, batch_size=state.study.batch_size)
-
-
-def _score(record: Record, least: int) -> float:
-    if record.steps_to_target is None:
-        return _MISSED
-    return min(_MISSED, math.log(record.steps_to_target / least))
+    return _Evidence(places=places, scores=np.array(scores), batch_size=state.study.batch_size)
 
 
 def _places(trials: Sequence[Trial], space: Mapping[str, Dimension]) -> np.ndarray:

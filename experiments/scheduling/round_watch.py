@@ -31,24 +31,16 @@ class RoundWatch:
         self._observer, self._on_round, self._left = observer, on_round, left
         self._seconds: dict[int, float] = {}
         self._trials: dict[int, int] = {}
-        self._refused: int | None = None
+        self.refused: int | None = None
+        """The round that did not fit the time left; nothing of it or of a later one is begun."""
         self._allowed: set[int] = set()
         self.round = self.done()
-
-    @property
-    def rounds(self) -> int:
-        """How many rounds the search of the study with the most trials takes."""
-        return max((len(rounds.goals(s.study.trials)) for s in self._states), default=0)
-
-    @property
-    def refused(self) -> int | None:
-        """The round that did not fit the time left; nothing of it or of a later one is begun."""
-        return self._refused
 
     def done(self) -> int:
         """Rounds of the search that every study has behind it."""
         open_ = [wave.round for s in self._states if (wave := s.wave()) is not None]
-        return min([self.rounds, *open_])
+        most = max((len(rounds.goals(s.study.trials)) for s in self._states), default=0)
+        return min([most, *open_])
 
     def ended(self) -> Exception | None:
         """Report the rounds that have ended since the last call; what stops the sweep, if any."""
@@ -79,14 +71,14 @@ class RoundWatch:
         A trial is expected to take what it took in the round before; usually it takes less, since
         more trials dominate it. The first round of all is begun in any case.
         """
-        if self._refused is not None:
-            return number < self._refused
+        if self.refused is not None:
+            return number < self.refused
         if number in self._allowed or not self._trials:
             self._allowed.add(number)
             return True
         left, expected = self._left(), self.expected(number)
         if left is not None and expected > left:
-            self._refused = number
+            self.refused = number
             return False
         self._allowed.add(number)
         return True

@@ -95,12 +95,10 @@ class StudyState:
     def wave(self) -> rounds.Wave | None:
         """The open wave; ``None`` when the study is complete."""
         if not self._wave_is_current:
-            self._wave = self._search() or self._enlarge() or self._repeat()
+            search = rounds.wave(self.study, self._rows, self.plan.max_rows, self._lookup)
+            self._wave = search or self._enlarge() or self._repeat()
             self._wave_is_current = True
         return self._wave
-
-    def _search(self) -> rounds.Wave | None:
-        return rounds.wave(self.study, self._rows, self.plan.max_rows, self._lookup)
 
     def _enlarge(self) -> rounds.Wave | None:
         """The slabs of the enlarged space, as long as the optimum lies on an edge."""
@@ -139,16 +137,13 @@ class StudyState:
 
     def _rows(self, start: int, stop: int) -> Sequence[Trial]:
         if stop > len(self.rows):
-            more = self.plan.trials(len(self.rows), stop, self._history())
+            history: History = ()
+            if block(self.study.search) is not None:  # an adaptive search learns from results
+                history = rounds.history(self.study, [self._lookup(trial) for trial in self.rows])
+            more = self.plan.trials(len(self.rows), stop, history)
             self.rows.extend(more)
             self._draw(more)
         return self.rows[start:stop]
-
-    def _history(self) -> History:
-        """The results from which an adaptive search learns."""
-        if block(self.study.search) is None:
-            return ()
-        return rounds.history(self.study, [self._lookup(trial) for trial in self.rows])
 
     def _draw(self, trials: Iterable[Trial]) -> None:
         self._drawn.update((trial.id, trial) for trial in trials)

@@ -28,24 +28,14 @@ class Sobol(Table):
         self._rows: list[Row] = []
 
     def rows(self, start: int, stop: int, history: History = ()) -> list[Row]:  # noqa: ARG002
-        while len(self._rows) < stop:
-            self._extend()
-        return [dict(row) for row in self._rows[start:stop]]
-
-    def _extend(self) -> None:
-        """Draw as many rows as there are (a power of two), so that all stay balanced."""
-        count = max(_FIRST_BLOCK, len(self._rows))
         if not self.space:
-            self._rows += [{} for _ in range(count)]
-            return
-        points = self._engine.random(count)
-        columns = [
-            [dimension.value(u) for u in points[:, i].tolist()]
-            for i, dimension in enumerate(self.space.values())
-        ]
-        self._rows += [
-            dict(zip(self.space, row, strict=True)) for row in zip(*columns, strict=True)
-        ]
+            return [{} for _ in range(start, stop)]
+        while len(self._rows) < stop:
+            # As many rows as there are (a power of two), so that all stay balanced.
+            for point in self._engine.random(max(_FIRST_BLOCK, len(self._rows))).tolist():
+                pairs = zip(self.space.items(), point, strict=True)
+                self._rows.append({name: dimension.value(u) for (name, dimension), u in pairs})
+        return [dict(row) for row in self._rows[start:stop]]
 
     @functools.cached_property
     def _engine(self):  # type: ignore[no-untyped-def]

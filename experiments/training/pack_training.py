@@ -38,7 +38,7 @@ class Training(Observer):
     ) -> None:
         """Load the workload, make the models; continue from ``snapshot`` if there is one.
 
-        ``keep_weights``: ``final`` holds the weights of trials that have ended, by id.
+        ``keep_weights``: ``final`` holds the measured weights of trials that have ended.
 
         Raises:
             ExperimentError: the study names something that is not there or cannot be.
@@ -140,7 +140,8 @@ class Training(Observer):
         """Keep the weights of trials that end, and pause those that are dominated."""
         for e in evaluations:
             if e.outcome is not None and self._keep_weights:
-                self.final[e.trial.id] = self._engine.weights(e.row)
+                weights, measured = self._engine.weights(e.row), self._engine.measured(e.row)
+                self.final[e.trial.id] = {**weights, **measured}
         dominated = [e for e in evaluations if e.outcome and e.outcome.stop_reason == "dominated"]
         for e in dominated if self.pack.keep_paused else ():
             trial = PausedTrial(progress=e.progress, state=self._engine.copy([e.row])[0])

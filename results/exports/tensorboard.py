@@ -6,8 +6,12 @@ each run is written after its last evaluation, so that memory holds the evaluati
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +21,7 @@ import pyarrow as pa
 from results.errors import ResultsError
 from results.exports import Exported, OutputFolder, Progress
 from results.exports.support import tensorboard_events as events
-from results.exports.support import tensorboard_runs as runs
-from results.schema import METRIC_COLUMNS
+from results.schema import METRIC_COLUMNS, SPLITS
 from results.storage.dataset import retrying
 from results.storage.tables import Tables
 from results.storage.values import mapping
@@ -29,6 +32,17 @@ _ROWS = 2_000
 _MANY = 1_000
 """Number of runs from which TensorBoard takes minutes to load."""
 STEPS = "steps_to_target"
+_COLUMNS = (
+    *("experiment", "study", "trial", "index", "role", "workload", "optimizer", "schedule"),
+    *("batch_size", "fields", "metaparameters", "effective_learning_rate", "seed", "status"),
+    *("stop_reason", "steps_to_target", "steps_run", "time"),
+)
+"""The columns of a trial's row that are used here."""
+
+_ALGORITHM = ("experiment", "workload", "optimizer", "schedule", "batch_size", "role")
+_HEX = re.compile(r"[0-9a-f]{16,}")
+_ODD = re.compile(r"[^A-Za-z0-9_.+-]+")
+_LONGEST = 80
 
 
 def export_tensorboard(
@@ -73,7 +87,7 @@ class _Export:
             output=output, trials=0, of=count, measurements=0, changed=0,
             next=f"tensorboard --logdir {output}", notes=notes if count > _MANY else (),
         )  # fmt: skip
-        self.rows = self.results.trial_rows.select(list(runs.COLUMNS))
+        self.rows = self.results.trial_rows.select(list(_COLUMNS))
         self.tags = dict.fromkeys([STEPS, *self.folder.content.get("tags", [])])
 
     def run(self) -> Exported:
@@ -104,7 +118,7 @@ class _Export:
         kinds: dict[str, str] = dict(self.folder.content.get("names", {}))
         for batch in self.rows.to_batches(_ROWS):
             for row in batch.to_pylist():
-                for name, value in runs.hyperparameters(row).items():
+                for name, value in hyperparameters(row).items():
                     kind = events.kind_of(value)
                     # Text holds the values of all kinds.
                     kinds[name] = kind if kinds.setdefault(name, kind) == kind else "string"
@@ -112,8 +126,10 @@ class _Export:
 
     def _trial(self, place: int, rows: pa.Table) -> None:
         row = self.rows.slice(place, 1).to_pylist()[0]
-        path = self.folder.path / runs.run_name(row)
-        began, evaluations = _evaluations(rows, runs.committed(row))
+        path = self.folder.path / run_name(row)
+        time = row["time"]
+        written = time.timestamp() if isinstance(time, datetime) else 0.0
+        began, evaluations = _evaluations(rows, written)
         new = events.write(path, began, self._events(row, began, evaluations))
         self.done = replace(
             self.done,
@@ -129,7 +145,7 @@ class _Export:
     ) -> Iterator[Any]:
         values = {
             name: value if events.kind_of(value) == self.kinds[name] else str(value)
-            for name, value in runs.hyperparameters(row).items()
+            for name, value in hyperparameters(row).items()
         }
         yield events.started(began, str(row["trial"]), values)
         for step, wall_time, metrics in evaluations:
@@ -138,7 +154,8 @@ class _Export:
         ended = evaluations[-1][1] if evaluations else began
         if row[STEPS] is not None:
             yield events.scalars(int(np.ceil(row[STEPS])), ended, {STEPS: row[STEPS]})
-        yield events.ended(ended, failed=runs.failed(row))
+        failed = row["status"] == "INFEASIBLE" or row["stop_reason"] == "error"
+        yield events.ended(ended, failed=failed)
 
 
 _Evaluation = tuple[int, float, dict[str, float]]
@@ -161,6 +178,49 @@ def _evaluations(rows: pa.Table, committed: float) -> tuple[float, list[_Evaluat
     ):
         values = {name: cells[at] for name, cells in columns.items()}
         values |= mapping(text, "metrics") if text else {}
-        tags = {runs.tag(name): float(v) for name, v in values.items() if v is not None}
+        tags = {_tag(name): float(v) for name, v in values.items() if v is not None}
         evaluations.append((step, began + seconds[at], tags))
     return began, evaluations
+
+
+def run_name(row: Mapping[str, Any]) -> str:
+    """``digits/momentum-b00064/003-1f0c2a9e``: the first eight places of the trial's id make it
+    unique, and no other trial can change it. Leading zeros make it sort."""
+    experiment = _part(row["experiment"] or "trials")
+    study = f"b{row['batch_size']:05d}"
+    if row["optimizer"]:
+        study = f"{_part(row['optimizer'])}-{study}"
+    name = str(row["trial"])
+    short = name if _HEX.fullmatch(name) else hashlib.sha256(name.encode()).hexdigest()
+    index = "" if row["index"] is None else f"{row['index']:03d}-"
+    return f"{experiment}/{study}/{index}{short[:8]}"
+
+
+def hyperparameters(row: Mapping[str, Any]) -> dict[str, str | bool | float]:
+    """What distinguishes a trial: training algorithm, batch size, workload fields (by
+    ``workload.<field>`` where a metaparameter has that name), metaparameters."""
+    values: dict[str, Any] = {name: row[name] for name in _ALGORITHM}
+    tuned, fields = (mapping(row[name] or "{}", name) for name in ("metaparameters", "fields"))
+    for name, value in fields.items():
+        values[f"workload.{name}" if name in tuned or name in values else name] = value
+    for name, value in tuned.items():
+        values[f"tuned.{name}" if name in _ALGORITHM else name] = value
+    values.setdefault("effective_learning_rate", row["effective_learning_rate"])
+    return {name: _plain(value) for name, value in values.items() if value is not None}
+
+
+def _tag(metric: str) -> str:
+    """``validation_error`` is ``validation/error``; a name without a split stays as it is."""
+    split, _, rest = metric.partition("_")
+    return f"{split}/{rest}" if split in SPLITS and rest else metric
+
+
+def _part(text: Any) -> str:
+    """``text`` as a folder's name on any system."""
+    return _ODD.sub("-", str(text)).strip(".-")[:_LONGEST] or "unnamed"
+
+
+def _plain(value: Any) -> str | bool | float:
+    if isinstance(value, bool | str):
+        return value
+    return float(value) if isinstance(value, int | float) else json.dumps(value)

@@ -5,7 +5,7 @@ Bytes in, the same bytes out, replaced atomically. Files with other names than o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from results.storage.location import Location
@@ -21,7 +21,7 @@ class Checkpoints:
     """The snapshots of a results folder, one a pack."""
 
     def __init__(self, root: str | Path | Location) -> None:
-        self.location = root if isinstance(root, Location) else Location(root)
+        self.location = Location.of(root)
 
     def save(self, pack: str, data: bytes) -> None:
         """Keep ``data`` in place of the pack's last snapshot; a kill leaves one of the two.
@@ -43,13 +43,15 @@ class Checkpoints:
         """Delete the pack's snapshot, if there is one."""
         self.location.delete(_name(pack))
 
-    def keep_paused(self, study: str, trial: str, data: bytes) -> None:
-        """Keep the state of a paused trial."""
-        self.location.write(_paused(study, trial), data)
+    def keep_paused(self, study: str, states: Mapping[str, bytes]) -> None:
+        """Keep what paused trials of a study need to go on in a later round, by id."""
+        for trial, data in states.items():
+            self.location.write(_paused(study, trial), data)
 
-    def paused(self, study: str, trial: str) -> bytes | None:
-        """The state of a paused trial; ``None`` if it is not paused."""
-        return self.location.read(_paused(study, trial))
+    def paused(self, study: str, trials: Iterable[str]) -> dict[str, bytes]:
+        """The states of those of a study's trials that are paused, by id."""
+        states = {trial: self.location.read(_paused(study, trial)) for trial in trials}
+        return {trial: data for trial, data in states.items() if data is not None}
 
     def drop(self, study: str, trials: Iterable[str]) -> None:
         """Delete the states of those trials of a study."""

@@ -16,6 +16,7 @@ Only one driver at a time may write there.
 from __future__ import annotations
 
 import json
+import math
 import os
 import threading
 import time
@@ -23,10 +24,11 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from results.errors import ResultsError
-from results.run_state.claim_files import LARGEST_BYTES, parse
 from results.run_state.processes import alive, identify
 from results.storage.location import File, Location, writing
 from results.storage.names import RULE, is_plain
@@ -38,6 +40,69 @@ SILENT_SECONDS = 120.0
 _LOCK = ".lock"
 
 Progress = Mapping[str, tuple[int, float | None]]
+
+
+_LARGEST_BYTES = 16 * 2**20
+"""Largest bytes of a claim's file. A trial takes about a hundred."""
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("not printable")
+    return text
+
+
+_Line = Annotated[str, Field(max_length=500), AfterValidator(_printable)]
+"""Text that is safe on a terminal."""
+_Count = Annotated[int, Field(ge=0, lt=2**63)]
+# A metric that is not finite is dropped: it cannot be compared, and JSON does not have it.
+_Metric = Annotated[
+    float | None,
+    AfterValidator(lambda value: value if value is None or math.isfinite(value) else None),
+]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+
+class _Process(_Strict):
+    machine: _Line
+    pid: Annotated[int, Field(gt=0, lt=2**31)]
+    start: _Count | None
+    role: _Line | None = None
+
+
+class _Info(_Strict):
+    model_config = ConfigDict(strict=True, extra="allow")
+    __pydantic_extra__: dict[str, str | int | float | bool | None]
+    experiment: _Line | None = None
+    study: _Line | None = None
+
+
+class _Content(_Strict):
+    pack: _Line
+    trials: list[str]
+    token: _Line
+    holder: _Process
+    processes: list[_Process]
+    info: _Info
+    progress: dict[str, tuple[_Count, _Metric]]
+    time: FiniteFloat
+
+
+def _parse(pack: str, data: bytes) -> dict[str, Any] | None:
+    """The content of the claim file of ``pack``, read strictly, since anybody who can write into
+    the folder may have written it; ``None`` if it is not a claim of that pack."""
+    try:
+        read = _Content.model_validate_json(data)
+    except ValidationError:
+        return None
+    if read.pack != pack or not is_plain(pack):
+        return None
+    content = read.model_dump(exclude_unset=True)
+    content["progress"] = {trial: list(state) for trial, state in read.progress.items()}
+    return content
 
 
 class Claim:
@@ -104,7 +169,7 @@ class Claim:
         if self._released:
             return
         if self._handle is None:
-            self._claims.location.delete(f"{FOLDER}/{self.pack}.json")
+            self._claims.location.delete(_file(self.pack))
         else:
             with self._claims.locked():
                 if self.held():
@@ -115,9 +180,9 @@ class Claim:
     def _write(self) -> None:
         # One thread renews while another extends: the last to write must be the last to encode.
         with self._writes, writing(self._claims.path(self.pack)):
-            data = _encode(self._content)
+            data = json.dumps(self._content).encode()
             if self._handle is None:
-                self._claims.location.write(f"{FOLDER}/{self.pack}.json", data)
+                self._claims.location.write(_file(self.pack), data)
                 return
             # Padded to the size it has, so that a reader never meets the end of a longer text.
             os.pwrite(self._handle, data.ljust(os.fstat(self._handle).st_size), 0)
@@ -127,10 +192,10 @@ class Claims:
     """The claims of a results folder (which exists: the Store made it)."""
 
     def __init__(self, root: str | Path | Location) -> None:
-        self.location = root if isinstance(root, Location) else Location(root)
+        self.location = Location.of(root)
 
     def path(self, pack: str) -> str:
-        return self.location.full(f"{FOLDER}/{pack}.json")
+        return self.location.full(_file(pack))
 
     def take(
         self,
@@ -179,7 +244,7 @@ class Claims:
     def all(self) -> list[dict[str, Any]]:
         """Every claim: pack, trials, holder, processes, info, progress, time (seconds since the
         epoch of the last renewal), silent (seconds since then) and free (whether it can be taken).
-        A file that is not a claim (``results.run_state.claim_files``) is ignored."""
+        A file that is not a claim is ignored."""
         claims = []
         now = self.now()
         for file in self.location.files(FOLDER, ".json"):
@@ -199,7 +264,7 @@ class Claims:
         with self.locked():
             for claim in self.all():
                 if claim["free"]:
-                    self.location.delete(f"{FOLDER}/{claim['pack']}.json")
+                    self.location.delete(_file(claim["pack"]))
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -229,7 +294,7 @@ class Claims:
         with writing(path):
             handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
             try:
-                data = _encode(content)
+                data = json.dumps(content).encode()
                 os.pwrite(handle, data.ljust(2 * len(data) + 64 * len(content["trials"])), 0)
                 if replacing:
                     os.replace(temporary, path)
@@ -247,14 +312,14 @@ class Claims:
     def _read(self, file: File) -> dict[str, Any] | None:
         """A claim's content; one that is being rewritten is read again, a broken one is none."""
         pack = file.name[len(FOLDER) + 1 : -len(".json")]
-        if file.size > LARGEST_BYTES:
+        if file.size > _LARGEST_BYTES:
             return None
         before: bytes | None = None
         for _ in range(5):
             data = self.location.read(file.name)
-            if data is None or data == before:
+            if data is None or data == before or len(data) > _LARGEST_BYTES:
                 return None
-            content = parse(pack, data)
+            content = _parse(pack, data)
             if content is not None:
                 return content
             before = data
@@ -273,5 +338,5 @@ class Claims:
             return time.time()
 
 
-def _encode(content: Mapping[str, Any]) -> bytes:
-    return json.dumps(content).encode()
+def _file(pack: str) -> str:
+    return f"{FOLDER}/{pack}.json"

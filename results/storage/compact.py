@@ -191,7 +191,10 @@ def _rewrite(
     chosen = {
         name: file
         for name, file in files.items()
-        if _beside(name) and (file.metadata.num_rows < _LARGE or name in dead)
+        # A merged file can name only files beside it.
+        if len(path := name.split("/")) == 3
+        and is_file_name(path[2])
+        and (file.metadata.num_rows < _LARGE or name in dead)
     }
     for group in grouped(chosen.items(), lambda item: int(item[1].metadata.num_rows), _MOST):
         batch = dict(group)
@@ -227,12 +230,6 @@ def _read(files: Files, dead: Mapping[str, NDArray[np.bool_]], schema: pa.Schema
     ]
     rows = ds.FileSystemDataset(whole, plain, ds.ParquetFileFormat()).to_table()
     return pa.concat_tables([rows, *others]).replace_schema_metadata(schema.metadata)
-
-
-def _beside(name: str) -> bool:
-    """Whether a merged file beside it can name it."""
-    path = name.split("/")
-    return len(path) == 3 and is_file_name(path[2])
 
 
 def _finish(location: Location, folder: str, files: Files) -> None:

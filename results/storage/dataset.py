@@ -96,8 +96,8 @@ def checked(location: Location, table: str, name: str) -> ds.ParquetFileFragment
     return fragment
 
 
-def names(location: Location, folder: str, *, but: Collection[str] = ()) -> list[str]:
-    """The Parquet files under a folder, ``but`` for some, listed until two listings agree.
+def names(location: Location, folder: str) -> list[str]:
+    """The Parquet files under a folder, listed until two listings agree.
 
     A listing takes time: one that ran while a merged file appeared and its originals were deleted
     may have missed both. The next one then has the merged file.
@@ -107,7 +107,7 @@ def names(location: Location, folder: str, *, but: Collection[str] = ()) -> list
         before, listed = listed, [file.name for file in location.files(folder, ".parquet")]
         if listed == before:
             break
-    return [name for name in listed or [] if name not in but]
+    return listed or []
 
 
 def replaced(files: Mapping[str, ds.ParquetFileFragment]) -> set[str]:
@@ -217,3 +217,50 @@ def encode(rows: pa.Table, replaces: Sequence[str] = ()) -> bytes:
         if dictionaries:
             writer.add_key_value_metadata(metadata)
     return buffer.getvalue()
+
+
+class Polled:
+    """Some columns of a table that others add to: of each call only new files are read. Files
+    never change, so rows once read stay valid.
+
+    Args:
+        but: files that are left out.
+    """
+
+    def __init__(
+        self,
+        location: Location,
+        table: str,
+        experiment: str | None,
+        columns: Sequence[str],
+        but: Collection[str] = (),
+    ) -> None:
+        self._location = location
+        self._table = table
+        self._folder = table if experiment is None else f"{table}/{experiment}"
+        self._schema = SCHEMAS[table].remove_metadata()
+        self._columns, self._but = list(columns), but
+        self._read: dict[str, tuple[pa.Table, frozenset[str]]] = {}
+
+    def rows(self) -> pa.Table:
+        """All rows, superseded ones included, in the order of the files.
+
+        Raises:
+            ResultsError: a half-written or foreign file, which is named.
+        """
+        return retrying(self._rows)
+
+    def _rows(self) -> pa.Table:
+        listed = names(self._location, self._folder)
+        files = [name for name in listed if name not in self._but]
+        self._read = {name: self._read.get(name) or self._file(name) for name in files}
+        replaced = {other for _, others in self._read.values() for other in others}
+        parts = [rows for name, (rows, _) in self._read.items() if name not in replaced]
+        empty = self._schema.empty_table().select(self._columns)
+        return pa.concat_tables([empty, *parts]).combine_chunks()
+
+    def _file(self, name: str) -> tuple[pa.Table, frozenset[str]]:
+        fragment = checked(self._location, self._table, name)
+        with reading(self._location.display(name)):
+            rows = fragment.to_table(schema=self._schema, columns=self._columns, use_threads=False)
+        return rows, replaces(name, fragment)

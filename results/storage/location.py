@@ -34,6 +34,11 @@ PACKAGED: dict[str, Path] = {
 from_uri = fs.FileSystem.from_uri
 
 
+def default_results() -> str:
+    """``$BATCHSCALE_RESULTS``, else ``results/runs`` here."""
+    return os.environ.get("BATCHSCALE_RESULTS") or "results/runs"
+
+
 @dataclass(frozen=True)
 class File:
     """A file of a location: its name relative to the root, bytes, seconds since the epoch."""

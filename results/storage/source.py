@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from results.schema import SCHEMAS
-from results.storage.dataset import checked, dataset, names, reading, retrying
+from results.storage.dataset import Polled, dataset, names, reading, retrying
 from results.storage.location import Location
 from results.storage.rows import KEYS, latest
 from results.storage.values import check
@@ -45,13 +45,13 @@ class Folder:
     def __init__(self, location: Location) -> None:
         self.location = location
         location.require()
-        self._read_from: frozenset[str] | None = None
-        """The files that existed when trials were first read, or more."""
-        self._newer_files: dict[str, pa.Table] = {}
+        self._newer: Polled | None = None
+        """Keys of the trials in files that are newer than the first reading of trials."""
 
     def table(self, name: str) -> pa.Table:
-        if name == "trials" and self._read_from is None:
-            self._read_from = frozenset(names(self.location, name))
+        if name == "trials" and self._newer is None:
+            present = frozenset(names(self.location, name))
+            self._newer = Polled(self.location, name, None, _KEYS, but=present)
 
         def read() -> pa.Table:
             files = dataset(self.location, name)
@@ -74,26 +74,16 @@ class Folder:
         return dataset(self.location, "measurements", experiments, coded=coded)
 
     def later(self, trials: pa.Table) -> dict[str, tuple[str, str]]:
-        read = self._read_from or frozenset()
-        since = retrying(lambda: [self._keys(n) for n in names(self.location, "trials", but=read)])
-        if not since:
+        if self._newer is None:
             return {}
-        before = trials.select(_KEYS)
-        after = pa.concat_tables(since)
+        after, before = self._newer.rows(), trials.select(_KEYS)
         after = after.filter(pc.is_in(after["trial"], before["trial"].combine_chunks()))
+        if not len(after):
+            return {}
         last = latest(pa.concat_tables([before.cast(after.schema), after]), KEYS["trials"])
         runs = dict(zip(before["trial"].to_pylist(), before["run"].to_pylist(), strict=True))
         rows = zip(*(last[name].to_pylist() for name in _KEYS[:3]), strict=True)
         return {trial: (run, place) for trial, run, place in rows if run != runs[trial]}
-
-    def _keys(self, name: str) -> pa.Table:
-        """The keys of the rows of a file of trials. Files never change."""
-        if name not in self._newer_files:
-            fragment = checked(self.location, "trials", name)
-            with reading(self.location.display(name)):
-                schema = SCHEMAS["trials"].remove_metadata()
-                self._newer_files[name] = fragment.to_table(schema=schema, columns=list(_KEYS))
-        return self._newer_files[name]
 
 
 class Memory:

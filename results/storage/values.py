@@ -44,7 +44,10 @@ def check(table: pa.Table, where: str) -> None:
     """
     for name, least in _COUNTS.items():
         if name in table.column_names:
-            _check_number(table[name], name, least, where)
+            for value in pc.min_max(table[name]).as_py().values():
+                if value is not None and not (least <= value < math.inf):
+                    why = f"it must be a number of at least {least}"
+                    _refuse(where, name, f"{value:g}", why)
     for name, allowed in _TEXTS.items():
         if name in table.column_names:
             for value in pc.unique(table[name]).drop_null().to_pylist():
@@ -79,12 +82,6 @@ def mapping(text: str, name: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         _refuse("", name, repr(text[:80]), "it is not a mapping")
     return dict(value)
-
-
-def _check_number(cells: pa.ChunkedArray, name: str, least: float, where: str) -> None:
-    for value in pc.min_max(cells).as_py().values():
-        if value is not None and not (least <= value < math.inf):
-            _refuse(where, name, f"{value:g}", f"it must be a number of at least {least}")
 
 
 def _refuse(where: str, name: str, value: str, why: str) -> Any:

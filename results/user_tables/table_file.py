@@ -52,7 +52,9 @@ class TableFile:
                 hint="name a CSV or Parquet file of your own; a results folder has no suffix",
             )
         header, columns, places = (_csv if path.suffix.lower() == ".csv" else _parquet)(path)
-        _check_header(path, header)
+        double = next((name for name in header if name and header.count(name) > 1), None)
+        if double:
+            raise ResultsError(f"{path} has two columns {double!r}")
         if not places:
             raise ResultsError(f"{path} has no rows", hint=_NEEDED)
         named = {name: cells for name, cells in zip(header, columns, strict=True) if name}
@@ -209,12 +211,6 @@ def _parquet(path: Path) -> Read:
         why = "is not a whole Parquet file" if broken else f"cannot be read: {line_of(error)}"
         raise ResultsError(f"{path} {why}") from error
     return header, columns, [f"row {row}" for row in range(1, table.num_rows + 1)]
-
-
-def _check_header(path: Path, header: list[str]) -> None:
-    double = next((name for name in header if name and header.count(name) > 1), None)
-    if double:
-        raise ResultsError(f"{path} has two columns {double!r}")
 
 
 def _cell(value: Any) -> Any:

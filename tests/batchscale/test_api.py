@@ -182,9 +182,9 @@ def test_references_to_workloads() -> None:
 
 
 def test_plan_counts_what_is_recorded(small: Path) -> None:
-    from batchscale import api
+    from batchscale import sweeps
 
-    frame = api.plan(small.parent / "small.yaml", results=small)
+    frame = sweeps.plan(small.parent / "small.yaml", results=small)
     assert list(frame["recorded"]) == [4] * 8
     assert EXPERIMENT.count("optimizer") == 1
     assert set(frame["optimizer"]) == {"sgd", "momentum"}

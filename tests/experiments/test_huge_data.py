@@ -9,7 +9,7 @@ import pytest
 import batchscale as bs
 import experiments.execution.forecast
 import experiments.training.check
-from batchscale import api
+from batchscale import sweeps
 from experiments.engines import stackable
 from experiments.engines.metric_sums import chunks
 from experiments.plan import WorkloadRef
@@ -74,7 +74,7 @@ def test_check_and_a_dry_run_look_at_a_part(spec: str, monkeypatch: pytest.Monke
     small = {finding.check: finding.finding for finding in bs.check(spec)}
     assert small["evaluation"].startswith("validation in 3 ways")
     grid = {"batch_size": 32, "optimizer": ["sgd"], "validation": [64, 10**8]}
-    plan = api.plan({"workload": spec, "grid": grid, "trials": 2, "budget": "100 steps"})
+    plan = sweeps.plan({"workload": spec, "grid": grid, "trials": 2, "budget": "100 steps"})
     hours = plan.groupby("validation")["worker_hours"].min()
     assert hours[10**8] > 1000 * hours[64]  # what a look at all of it would take
 

@@ -99,7 +99,12 @@ def test_a_batch_may_be_divided(made, kind: str, name: str) -> None:
 def test_it_learns_more_than_how_often_letters_occur(made) -> None:
     """ln 11 = 2.40 without context; ln 3 = 1.10 is the least."""
     of = made("learned, tied", precision="float32", batch_size=32)
-    usual: dict[str, Any] = {"learning_rate": 0.02, "weight_decay": 0.0, "beta1": 0.9, "beta2": 0.99}
+    usual: dict[str, Any] = {
+        "learning_rate": 0.02,
+        "weight_decay": 0.0,
+        "beta1": 0.9,
+        "beta2": 0.99,
+    }
     run = engine("module", of, trials(of, 1, **usual))
     run.advance(250)
     assert 1.09 < run.evaluate("validation")[0]["cross_entropy"] < 1.3

@@ -84,7 +84,7 @@ def test_what_cannot_be_kept_begins_again(tmp_path: Path, engine: Kind) -> None:
     ledger = Ledger(str(tmp_path / "runs"))
     end = run_pack(pack_job, ledger, line.channel, trainer=trainer, pace=QUICK)
     assert end.end == "stopped"
-    assert ledger.checkpoints.list() == []
+    assert ledger.list() == []
     run(pack_job, tmp_path / "runs")
     run(pack_job, tmp_path / "whole")
     assert looks(tmp_path / "runs").equals(looks(tmp_path / "whole"))

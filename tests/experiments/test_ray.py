@@ -16,7 +16,7 @@ import pytest
 import results as dataset
 from experiments.config.compile import Experiment, load
 from experiments.errors import ExperimentError
-from experiments.execution.ray import session as ray_session
+from experiments.execution.ray import start as ray_session
 from experiments.execution.sweep import sweep
 from experiments.scheduling.events import Event, PackStarted, TrialFinished
 from experiments.scheduling.failures import TrainingError

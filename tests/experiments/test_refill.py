@@ -139,7 +139,7 @@ def test_a_pack_is_refilled_to_its_size(tmp_path: Path) -> None:
     assert results(tmp_path) == whole(tmp_path / "whole", trials)
     ledger = Ledger(str(tmp_path))
     assert ledger.claims.all() == []
-    assert ledger.checkpoints.list() == []
+    assert ledger.list() == []
     assert set(ledger.store.trials()["pack_models"]) <= set(range(SIZE, 15))
 
 

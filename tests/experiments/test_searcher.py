@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from experiments.execution.ray.lost_workers import explain
-from experiments.execution.ray.searcher import PackSearcher
+from experiments.execution.ray.tune import PackSearcher
 from experiments.execution.signals import Stop
 from experiments.scheduling.dispatch import Dispatcher
 from experiments.scheduling.events import Event, PackFinished
@@ -16,8 +14,6 @@ from experiments.scheduling.rounds import Record
 from experiments.scheduling.study_state import StudyState
 from tests.experiments.fakes import Plan, points, study
 from tests.experiments.test_dispatch import outcome
-
-ray = pytest.importorskip("ray")
 
 
 class Tuner:

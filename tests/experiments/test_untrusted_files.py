@@ -120,7 +120,7 @@ def test_a_sweep_goes_on_over_crafted_files(tmp_path: Path, kind: str) -> None:
         line = b"" if kind == "nothing at all" else json.dumps(header).encode() + b"\n"
         kept.save(pack.id, line + crafted)
         for trial in pack.trials:
-            kept.keep_paused(pack.study.id, trial.id, crafted)
+            kept.keep_paused(pack.study.id, {trial.id: crafted})
     second = remembering()
     did = sweep(experiment(), results=tmp_path / "runs", trainer=second, **HOW)
     assert did.complete
@@ -213,23 +213,20 @@ def test_a_round_goes_on_over_crafted_trials(tmp_path: Path, kind: str) -> None:
     settings = settings_hash(of)
     assert left
     for trial in left:
-        data = kept.paused(of.id, trial.id) or pytest.fail("not kept")
+        data = kept.paused(of.id, [trial.id]).get(trial.id) or pytest.fail("not kept")
         training, points = snapshots.decode_trial(data, settings, "module") or pytest.fail(
             "not read"
         )
         content = decode(training)
         other = encode({**content, "state": smaller(content["state"])})
-        kept.keep_paused(
-            of.id,
-            trial.id,
-            {
-                "whole": data,
-                "all": crafted,
-                "training": snapshots.encode_trial(settings, "module", crafted, points),
-                "state": snapshots.encode_trial(settings, "module", other, points),
-                "engine": encode({**decode(data), "engine": 1}),
-            }[kind],
-        )
+        forms = {
+            "whole": data,
+            "all": crafted,
+            "training": snapshots.encode_trial(settings, "module", crafted, points),
+            "state": snapshots.encode_trial(settings, "module", other, points),
+            "engine": encode({**decode(data), "engine": 1}),
+        }
+        kept.keep_paused(of.id, {trial.id: forms[kind]})
     resumed: list[str] = []
 
     class Watched(Training):

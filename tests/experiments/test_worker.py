@@ -89,7 +89,7 @@ def test_a_pack_is_recorded_whole(tmp_path: Path) -> None:
     assert results(tmp_path).keys() == one.wanted
     ledger = Ledger(str(tmp_path))
     assert ledger.claims.all() == []
-    assert ledger.checkpoints.list() == []
+    assert ledger.list() == []
     row = ledger.store.trials().iloc[0]
     assert (row.pack, row.pack_models, row.engine, row.world_size) == ("pack", 8, "module", 1)
     assert row.workload == "fake"
@@ -117,7 +117,7 @@ def test_a_stop_keeps_a_snapshot_and_the_same_numbers_follow(tmp_path: Path) -> 
     assert run(one, cut, line, trainer=trainer).end == "stopped"
     first = set(line.committed)
     assert 0 < len(first) < 12
-    kept = Ledger(str(cut)).checkpoints
+    kept = Ledger(str(cut))
     header, _ = unpack_snapshot(kept.load("pack") or b"") or pytest.fail("no snapshot")
     assert set(header.active) == one.wanted - first
     assert header.trials == tuple(trial.id for trial in one.pack.trials)

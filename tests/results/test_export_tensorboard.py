@@ -22,7 +22,7 @@ from tensorboard.plugins.hparams.list_session_groups import Handler
 import results
 from results.errors import ResultsError
 from results.exports import MARK, Exported
-from results.exports.support import tensorboard_runs as runs
+from results.exports import tensorboard as runs
 from results.exports.tensorboard import export_tensorboard as export
 from results.extensions import EXPORTS
 from results.reader import Results

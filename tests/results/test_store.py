@@ -79,7 +79,7 @@ def test_trials_and_done(folder: Path) -> None:
 
 
 def test_polling_reads_each_file_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from results.storage import polling
+    from results.storage import dataset as polling
 
     read: list[str] = []
     checked = polling.checked

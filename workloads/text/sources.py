@@ -147,5 +147,5 @@ def _fingerprint(tokens: Mapping[str, NDArray[np.uint8 | np.uint16]]) -> str:
     for split, ids in tokens.items():
         little = ids.astype(ids.dtype.newbyteorder("<"), copy=False)
         made.update(f"{split} {ids.dtype.name} {len(ids)} ".encode())
-        made.update(memoryview(np.ascontiguousarray(little)).cast("B"))
+        made.update(np.ascontiguousarray(little).view(np.uint8).data)
     return made.hexdigest()

@@ -52,7 +52,7 @@ def local_modules(file: Path) -> dict[str, Path]:
     Raises:
         WorkloadError: a module of the folder has the name of an installed package.
     """
-    if _is_packaged(file) or is_installed(file):
+    if is_packaged(file) or is_installed(file):
         return {}
     folder = file.parent
     modules: dict[str, Path] = {}
@@ -112,7 +112,8 @@ def is_installed(path: Path) -> bool:
     return any(path.is_relative_to(folder) for folder in _installed_folders())
 
 
-def _is_packaged(path: Path) -> bool:
+def is_packaged(path: Path) -> bool:
+    """Whether a file belongs to this project."""
     return any(path.is_relative_to(_ROOT / package) for package in PACKAGED)
 
 

@@ -23,13 +23,13 @@ class Cluster(Executor):
 
     @contextmanager
     def connect(self, report: Callable[[str], None]) -> Iterator[Mapping[Layout, WorkerPool]]:
-        from experiments.execution.ray import session
+        from experiments.execution.ray import start
 
         report(f"joining {self.address}" if self.local is None else "starting Ray on this machine")
         context = self.context
         with (
             staged(context.base, context.specs, context.files) as files,
-            session.session(self.address, files, self.local) as connected,
+            start.session(self.address, files, self.local) as connected,
         ):
             report("waiting for the first worker")
             yield self.pools(session=connected, staged=files)

@@ -1,4 +1,4 @@
-"""The Ray of a sweep whose address is ``auto``: one that runs on this machine, or a new one."""
+"""Connecting to a Ray: at an address, one that runs on this machine, or a new one."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import os
 import socket
 import sys
 import threading
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import ModuleType
-from typing import Self
+from typing import Any, Self
 
 from experiments.errors import ExperimentError
+from experiments.execution.staging import Staged
 from results.run_state import processes
 
 _PROBE_SECONDS = 3.0
@@ -156,10 +159,10 @@ def _start(ray: ModuleType, num_cpus: int | None) -> None:
                 _node_ip_address="127.0.0.1",
             )
     except Exception as error:
-        raise cannot("start a Ray on this machine", error) from error
+        raise _cannot("start a Ray on this machine", error) from error
 
 
-def cannot(what: str, error: Exception) -> ExperimentError:
+def _cannot(what: str, error: Exception) -> ExperimentError:
     """The error about a Ray that does not answer as expected."""
     line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     return ExperimentError(
@@ -186,7 +189,7 @@ def _find() -> str | None:
     named = os.environ.get("RAY_ADDRESS")
     if named and named != "auto":
         if not named.startswith(("ray://", "http")) and named != "local":
-            probe(named)
+            _probe(named)
             return named
         return None
     import ray._private.utils
@@ -196,13 +199,13 @@ def _find() -> str | None:
     if address is None:
         return None
     try:
-        probe(address)
+        _probe(address)
     except ExperimentError:
         return None
     return address
 
 
-def probe(address: str) -> None:
+def _probe(address: str) -> None:
     """Refuse an address where no Ray is. Ray itself would wait there for ever.
 
     What a Ray listens with is gRPC: it answers the opening of HTTP/2 (RFC 9113, 3.4) with its
@@ -228,3 +231,72 @@ def probe(address: str) -> None:
             answer = b""
     if answer[3:] != b"\x04":
         raise ExperimentError(f"what answers at {address} is not Ray", hint=hint)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RaySession:
+    """A connected Ray."""
+
+    single_machine: bool
+    """Whether all its nodes are this machine: then workers can write where the driver does."""
+    processes: tuple[Mapping[str, Any], ...]
+    """The driver and the processes that it started, as they are written into claims."""
+
+
+@contextmanager
+def session(address: str, staged: Staged, local: LocalRay | None = None) -> Iterator[RaySession]:
+    """Connect to the Ray at ``address``: ``HOST:PORT``, or ``auto`` to find or start one.
+
+    A Ray that this process is connected to already is used, and left as it is. What is found at
+    ``auto`` is one that ``RAY_ADDRESS`` names or that ``ray start`` started here.
+
+    Args:
+        local: finds or starts it, at ``auto``; the caller ends it.
+
+    Raises:
+        ExperimentError: nothing answers there within 3 s, or what answers is no Ray of this
+            version; ``ray://``.
+    """
+    if address.startswith("ray://"):
+        raise ExperimentError(
+            f"{address}: a driver outside the cluster is not supported",
+            hint="ray job submit --address http://HEAD:8265 -- batchscale sweep … --address auto",
+        )
+    if address != "auto":
+        _probe(address)
+    ray = import_ray("train", "tune")
+    ours = False
+    if local is not None and address == "auto":
+        local.wait()
+        ours, address = local.ours, local.address or address
+    connected = ray.is_initialized()
+    if not connected:
+        _connect(ray, address, staged, by_name=local is None)
+    try:
+        nodes = [node for node in ray.nodes() if node["Alive"]]
+        here = ray.get_runtime_context().get_node_id()
+        listed = [{**processes.identify(), "role": "driver"}]
+        started = getattr(ray._private.worker, "_global_node", None) if ours else None
+        for role, infos in started.all_processes.items() if started else ():
+            listed += [{**processes.identify(info.process.pid), "role": role} for info in infos]
+        yield RaySession(
+            single_machine=all(node["NodeID"] == here for node in nodes), processes=tuple(listed)
+        )
+    finally:
+        if not connected:
+            ray.shutdown()
+
+
+def _connect(ray: ModuleType, address: str, staged: Staged, *, by_name: bool) -> None:
+    # Ray offers its token to a cluster that it finds itself, never to an address that is named.
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Ray's about itself
+            ray.init(
+                address=address if by_name else "auto",
+                log_to_driver=False,
+                logging_level="ERROR",
+                runtime_env={"working_dir": staged.folder, "env_vars": dict(ENVIRONMENT)},
+            )
+    except Exception as error:
+        raise _cannot(f"use the Ray at {address}", error) from error

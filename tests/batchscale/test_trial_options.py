@@ -1,0 +1,93 @@
+"""``batchscale trial``: techniques, the weights that it saves, and the layout of a recorded one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import batchscale as bs
+import workloads
+from batchscale import training
+from experiments.plan import Pack
+from experiments.training.pack_training import Training
+from tests.batchscale.conftest import Command
+from tests.experiments.user_layouts import LAYOUTS
+from workloads.base import Workload
+
+GIVEN = ("digits-softmax", "--batch-size", "64", "--param", "learning_rate=0.5")
+SHORT = ("--budget", "40 steps", "--target", "validation_error < 0.01")
+
+
+def test_techniques_are_given_by_name_with_their_arguments(command: Command) -> None:
+    plain = json.loads(command("trial", *GIVEN, *SHORT, "--json").out)
+    both = ("--technique", "clip=0.01", "--technique", "ema={decay: 0.5}")
+    answer = command("trial", *GIVEN, *SHORT, *both, "--json")
+    assert answer.status == 0, answer.err
+    run = bs.trial(
+        "digits-softmax", batch_size=64, learning_rate=0.5, budget="40 steps",
+        target="validation_error < 0.01", technique={"clip": 0.01, "ema": 0.5},
+    )  # fmt: skip
+    assert {"clip", "ema"} <= set(run.study.technique)
+    rows = json.loads(answer.out)
+    column = "validation_cross_entropy"
+    assert [row[column] for row in rows] == run.measurements[column].tolist()
+    assert [row[column] for row in rows] != [row[column] for row in plain]
+
+
+@pytest.mark.parametrize(
+    ("text", "named"), [("clipp=1", "clipp"), ("clip", "norm"), ("ema=2", "decay")]
+)
+def test_a_wrong_technique_is_one_line(command: Command, text: str, named: str) -> None:
+    answer = command("trial", *GIVEN, *SHORT, "--technique", text)
+    assert answer.status == 1
+    assert answer.err.startswith("error: ")
+    assert named in answer.err
+
+
+def validation_error(workload: Workload, weights: dict[str, torch.Tensor]) -> float:
+    """The error of these weights, computed without the engines."""
+    model = workload.model()
+    model.load_state_dict(weights)
+    model.eval()
+    inputs, labels = (torch.as_tensor(part) for part in workload.data()["validation"])  # type: ignore[union-attr]
+    with torch.no_grad():
+        output = workload.forward(model, workload.transform((inputs, labels), training=False))
+    return float((output.argmax(1) != labels).double().mean())
+
+
+@pytest.mark.parametrize("engine", ["module", "stacked"])
+def test_the_saved_weights_are_those_that_are_measured(tmp_path: Path, engine: str) -> None:
+    of: dict[str, object] = {"batch_size": 64, "learning_rate": 0.05, "budget": "40 steps"}
+    file = tmp_path / "model.safetensors"
+    run = bs.trial("digits-softmax", technique={"ema": 0.98}, engine=engine, save=file, **of)  # type: ignore[arg-type]
+    saved = load_file(file)
+    workload = workloads.load("digits-softmax")
+    assert validation_error(workload, saved) == run.evaluations[-1].metrics["validation_error"]
+    trained = bs.trial("digits-softmax", engine=engine, **of).weights  # type: ignore[arg-type]
+    assert saved.keys() == trained.keys()  # training does not see the average
+    assert any(not torch.allclose(saved[name], trained[name], atol=1e-3) for name in saved)
+
+
+def test_a_recorded_trial_keeps_its_layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(LAYOUTS)
+    swept = bs.sweep(
+        workload="digits-softmax", batch_size=64, optimizer="sgd", learning_rate=0.1, trials=1,
+        budget="9 steps", target="validation_error < 0.01", layout="mine.py:Gathered",
+        results="runs", address="none",
+    )  # fmt: skip
+    packs: list[Pack] = []
+
+    class Watched(Training):
+        def __init__(self, pack: Pack, **how: object) -> None:
+            packs.append(pack)
+            super().__init__(pack, **how)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("experiments.training.pack_training.Training", Watched)
+    again = training.rerun(swept.trials["trial"].iloc[0], results="runs")
+    assert again.equal
+    assert [pack.study.layout.name for pack in packs] == ["mine.py:Gathered"]
