@@ -232,3 +232,19 @@ def test_a_context_longer_than_the_text_is_refused(made) -> None:
     )
     with pytest.raises(WorkloadError, match="'train' of lm-transformer has 3,600 tokens, too few"):
         StudyContext.load(study(workload=ref, target=TARGET))
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("name", ["learned, dropout", "LSTM, untied"])
+def test_any_pack_gives_the_same_bits(made, name: str) -> None:
+    of = made(name, precision="float32")
+    pack = trials(of, 5)
+    whole = engine("stacked", of, pack)
+    whole.advance(4)
+    part = engine("stacked", of, (pack[3], pack[1]))
+    part.advance(4)
+    for row, index in enumerate((3, 1)):
+        expected = whole.weights(index)
+        assert all(torch.equal(w, expected[n]) for n, w in part.weights(row).items())
+    measured = whole.evaluate("validation")
+    assert part.evaluate("validation") == [measured[3], measured[1]]
