@@ -180,6 +180,11 @@ class FigureData:
         """The regimes of each curve; None for one of too few batch sizes."""
         return [fit if isinstance(fit, Regimes) else None for fit in self.fits]
 
+    @property
+    def pairs(self) -> list[tuple[Curve, Regimes | None]]:
+        """Each curve with its regimes."""
+        return list(zip(self.curves, self.regimes, strict=True))
+
     @cached_property
     def goals(self) -> list[Target]:
         """The targets that the studies name or trials were trained to, easiest first by metric."""

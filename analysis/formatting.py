@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from results.counts import plural
 
@@ -27,21 +27,28 @@ def units(each: Iterable[str]) -> str:
     return plural(named.pop()) if len(named) == 1 else "examples"
 
 
-def interval(value: float | None, low: float | None, high: float | None) -> str:
-    """``64 [48, 90]`` where it is reached; ``≥ 48`` or ``≤ 90`` where it is bounded."""
-    if low is not None and high is not None:
-        ends = f"[{short(low)}, {short(high)}]"
-        return f"{short(value)} {ends}" if value is not None else ends
-    if low is not None:
-        return f"≥ {short(low)}"
-    if high is not None:
-        return f"≤ {short(high)}"
-    return "open"
-
-
 def short(number: float) -> str:
     """Whole from 10 on, three significant digits at most, thousands apart."""
     if number < 10:
         return f"{number:.3g}"
     digits = len(str(int(number))) - 3
     return f"{round(number, -max(digits, 0)):,.0f}"
+
+
+def interval(
+    value: float | None,
+    low: float | None,
+    high: float | None,
+    *,
+    number: Callable[[float], str] = short,
+) -> str:
+    """``64 [48, 90]`` where it is reached; ``≥ 48`` or ``≤ 90`` where it is bounded; else ``open``.
+
+    ``number`` is the text of one number.
+    """
+    if low is not None and high is not None:
+        ends = f"[{number(low)}, {number(high)}]"
+        return f"{number(value)} {ends}" if value is not None else ends
+    if low is not None:
+        return f"≥ {number(low)}"
+    return "open" if high is None else f"≤ {number(high)}"

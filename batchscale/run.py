@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -13,6 +13,18 @@ if TYPE_CHECKING:
     from experiments.execution.sweep import Summary
     from results.exports import Exported
     from results.reader import Results
+
+
+class QueryOptions(TypedDict, total=False):
+    """The keyword arguments of `batchscale.regimes` that each method of `Run` below has too."""
+
+    target: str | None
+    where: str | None
+    by: Sequence[str] | None
+    baseline: str | None
+    tolerance: float
+    estimator: str | None
+    search: str
 
 
 class Run:
@@ -63,11 +75,17 @@ class Run:
         a mapping has one for each experiment, and leaves the others out."""
         return Run(self.results.with_target(target), self.summary)
 
-    def regimes(self, **options: Any) -> list[dict[str, Any]]:
+    def regimes(
+        self,
+        *,
+        definition: str | None = None,
+        law: str | None = None,
+        **options: Unpack[QueryOptions],
+    ) -> list[dict[str, Any]]:
         """The three regimes of each curve with their intervals: see `batchscale.regimes`."""
         from batchscale import analysis
 
-        return analysis.regimes(self, **options)
+        return analysis.regimes(self, definition=definition, law=law, **options)
 
     def plot(self, figure: str | Callable[..., Any] = "steps", **options: Any) -> Axes:
         """Draw a figure: see `batchscale.plot`."""
@@ -75,11 +93,17 @@ class Run:
 
         return analysis.plot(figure, self, **options)
 
-    def report(self, output: str | Path = "report.html", **options: Any) -> Path:
+    def report(
+        self,
+        output: str | Path = "report.html",
+        *,
+        title: str | None = None,
+        **options: Unpack[QueryOptions],
+    ) -> Path:
         """Write a page of these results: see `batchscale.report`."""
         from batchscale import analysis
 
-        return analysis.report(self, output=output, **options)
+        return analysis.report(self, output=output, title=title, **options)
 
     def export(
         self, kind: str, *, output: str | Path, where: str | None = None, **options: Any

@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 
 from analysis.curves.curve import Curve
 from analysis.figures import save
-from analysis.figures.drawing import marks, strips
+from analysis.figures.drawing import marks
 from analysis.figures.drawing.colours import FAINT, INK
 from analysis.figures.drawing.page import COLUMN, Page
 from analysis.figures.drawing.style import PALETTE, CurveStyle, curve_style, grid, log2_axis
@@ -241,7 +241,7 @@ def _panel(ax: Axes, workload: str, published: Sequence[Knee], own: Sequence[Kne
     for knee, style in zip(both, styles, strict=True):
         _points(ax, knee, style)
     regimes: list[Regimes | None] = [knee.regimes for knee in both]
-    strips.criticals(ax, regimes, styles)
+    marks.criticals(ax, regimes, styles)
     log2_axis(ax.xaxis, min(sizes), max(sizes))
     log2_axis(ax.yaxis, min(steps) / 1.7, max(steps) * 1.6, most=8)
     handles = [

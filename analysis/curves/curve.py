@@ -158,11 +158,10 @@ def curves(
         thinned = every_second(wide.frame, read)
         if thinned is not None:
             made = _with_coarse(made, replace(wide, frame=thinned), groups, estimator)
-    further = [note] if note else []
     made = [
-        replace(curve, notes=(*curve.notes, *further, *filter(None, [others])))
+        replace(curve, notes=(*curve.notes, *filter(None, further)))
         for curve in made
-        for others in [samples.note(sample.left_out, curve.studies)]
+        for further in [(note, samples.note(sample.left_out, curve.studies))]
     ]
     if baseline is None:
         return made

@@ -31,20 +31,16 @@ class Grouping:
     by: tuple[str, ...]
     over: tuple[str, ...]
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return (*self.always, *self.by)
-
     def split(self, trials: pd.DataFrame) -> Iterator[tuple[dict[str, Any], NDArray[np.intp]]]:
         """Each curve's group and the places of its rows, in order of first appearance."""
-        keys = [trials[name] for name in (*self.columns, *_TARGET)]
+        columns = (*self.always, *self.by)
         codes = np.zeros(len(trials), dtype=np.int64)
-        for key in keys:
-            code, names = pd.factorize(key, use_na_sentinel=False)
+        for name in (*columns, *_TARGET):
+            code, names = pd.factorize(trials[name], use_na_sentinel=False)
             codes = pd.factorize(codes * max(len(names), 1) + code)[0]
         for each in range(int(codes.max(initial=-1)) + 1):
             rows = np.flatnonzero(codes == each)
-            first = {name: _plain(trials[name].iloc[rows[0]]) for name in self.columns}
+            first = {name: _plain(trials[name].iloc[rows[0]]) for name in columns}
             yield first, rows
 
 
@@ -191,21 +187,16 @@ def labels(groups: Sequence[Mapping[str, Any]], extra: Sequence[str] = ()) -> li
     Beside curves with a ``source`` those without are ``OWN``. A curve that has none of what
     distinguishes the others is called by its training algorithm or workload.
     """
-
-    def values(name: str) -> set[str]:
-        return {str(group.get(name)) for group in groups}
-
-    def distinct(names: Sequence[str]) -> int:
-        return len({tuple(str(group.get(name)) for name in names) for group in groups})
-
     names = dict.fromkeys(name for group in groups for name in group)
-    varying = [name for name in names if len(values(name)) > 1]
+    table = pd.DataFrame([{name: str(group.get(name)) for name in names} for group in groups])
+    varying = [name for name in names if table[name].nunique() > 1]
     for name in varying.copy():
         # Leave out columns that only a sweep records, unless they are needed.
         often_empty = name in _OFTEN_EMPTY or name.startswith("fields.")
-        if often_empty and len(values(name) - {"None"}) < 2:
+        if often_empty and len({*table[name]} - {"None"}) < 2:
             fewer = [other for other in varying if other != name]
-            varying = fewer if distinct(fewer) == distinct(varying) else varying
+            if fewer and len(table[fewer].value_counts()) == len(table[varying].value_counts()):
+                varying = fewer
     if "source" in varying:
         groups = [{**group, "source": group.get("source") or OWN} for group in groups]
     further = list(extra) if len(set(extra)) > 1 else [""] * len(groups)

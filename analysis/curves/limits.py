@@ -11,12 +11,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from analysis.curves.runs import numeric
 from results.errors import ResultsError, nearest
 
 UNITS = ("steps", "epochs", "examples")
@@ -119,10 +121,7 @@ def within(trials: pd.DataFrame, limits: Sequence[Limit]) -> pd.DataFrame:
     if not limits:
         return trials
     last = np.min([steps_within(trials, limit) for limit in limits], axis=0)
-
-    def numbers(name: str) -> NDArray[np.float64]:
-        return pd.to_numeric(trials[name]).to_numpy(dtype=float, na_value=np.nan)
-
+    numbers = partial(numeric, trials)
     late = numbers("steps_to_target") > last
     past = trials["stop_reason"].eq("dominated").to_numpy() & (numbers("steps_run") >= last)
     cut = late | past

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import inf, isfinite
 from typing import Any
 
@@ -36,6 +37,13 @@ class TrialOutcome:
     learning_rate: float | None
     momentum: float | None
 
+    @property
+    def effective_learning_rate(self) -> float | None:
+        """Learning rate / (1 - momentum); None without either, or at a momentum of 1."""
+        if self.learning_rate is None or self.momentum is None or self.momentum >= 1:
+            return None
+        return self.learning_rate / (1 - self.momentum)
+
 
 @dataclass(frozen=True)
 class Runs:
@@ -63,10 +71,7 @@ class Runs:
     @classmethod
     def of(cls, trials: pd.DataFrame) -> Runs:
         """The columns of ``trials``, in their order."""
-
-        def numbers(name: str) -> np.ndarray:
-            return pd.to_numeric(trials[name]).to_numpy(dtype=float, na_value=np.nan)
-
+        numbers = partial(numeric, trials)
         status, reason = (trials[name].to_numpy(object) for name in ("status", "stop_reason"))
         diverged = status == "INFEASIBLE"
         dominated = (status == "INCOMPLETE") & (reason == "dominated")
@@ -120,6 +125,12 @@ class Runs:
             )
             for row, name in zip(ended, became, strict=True)
         )
+
+
+def numeric(trials: pd.DataFrame, name: str) -> NDArray[np.float64]:
+    """A column as floats, NaN for any null; (n,)."""
+    column: NDArray[np.float64] = pd.to_numeric(trials[name]).to_numpy(float, na_value=np.nan)
+    return column
 
 
 def shares(outcomes: Sequence[TrialOutcome]) -> dict[str, float]:

@@ -10,7 +10,6 @@ kept evaluations of trials that went on after their target.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
@@ -104,8 +103,8 @@ def every_second(trials: pd.DataFrame, measured: Evaluations) -> pd.DataFrame | 
         if trials["trial"][of_metric].duplicated().any():
             continue
         rows = np.flatnonzero(of_metric & hit)
-        first_hits = _FirstHits.of(trials.iloc[rows], metric, study[rows], steps[rows], grids)
-        first, hits, before = retrying(partial(first_hits.first, measured))
+        arguments = trials.iloc[rows], metric, study[rows], steps[rows], grids, measured
+        first, hits, before = retrying(partial(_first_hits, *arguments))
         late = np.isfinite(hits) & (hits > first)
         steps[rows] = np.where(late, hits, steps[rows])
         misses[rows] = np.where(late, before, misses[rows])
@@ -145,60 +144,42 @@ def _rows_by_study(study: Places, batch: Batch) -> Iterator[tuple[int, slice]]:
             yield int(study[first]), slice(start, end)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _FirstHits:
-    """Trials of one metric, each once, and the steps from which on they may cross their goals;
-    (n,) each."""
+def _first_hits(
+    trials: pd.DataFrame,
+    metric: str,
+    study: Places,
+    steps: Numbers,
+    grids: Grids,
+    measured: Evaluations,
+) -> tuple[Numbers, Numbers, Numbers]:
+    """The first kept evaluation of each trial from its ``steps`` on, the first of these that is
+    better than its target, and the last miss before that; infinite and NaN where there is none.
 
-    metric: str
-    names: list[str]
-    study: Places
-    steps: Numbers
-    goal: Numbers
-    lower: NDArray[np.bool_]
-    grids: Grids
-
-    @classmethod
-    def of(
-        cls, trials: pd.DataFrame, metric: str, study: Places, steps: Numbers, grids: Grids
-    ) -> _FirstHits:
-        return cls(
-            metric=metric,
-            names=trials["trial"].tolist(),
-            study=study,
-            steps=steps,
-            goal=trials["target_value"].to_numpy(dtype=float),
-            lower=trials["lower_is_better"].fillna(True).to_numpy(dtype=bool),
-            grids=grids,
-        )
-
-    def first(self, measured: Evaluations) -> tuple[Numbers, Numbers, Numbers]:
-        """The first kept evaluation of each from its steps on, the first of these that is better
-        than its goal, and the last miss before that; infinite and NaN where there is none."""
-        first, hits = np.full((2, len(self.names)), np.inf)
-        misses = np.full(len(self.names), np.nan)
-        # One pass is enough for evaluations in the order of steps. A miss that lies beyond a hit
-        # which was read later does not count: a second pass leaves it out.
-        for _ in range(2):
-            for trial, step, better in self._kept(measured):
-                np.minimum.at(first, trial, step)
-                np.minimum.at(hits, trial[better], step[better])
-                before = ~better & (step < hits[trial])
-                np.fmax.at(misses, trial[before], step[before])
-            if not (misses > hits).any():
-                break
-            misses = np.full(len(self.names), np.nan)
-        return first, hits, misses
-
-    def _kept(self, measured: Evaluations) -> Iterator[tuple[Places, Places, NDArray[np.bool_]]]:
-        """The trials' kept evaluations from their steps on, and which are better; (n,) each."""
-        for batch in measured.of(self.names, self.metric) if self.names else ():
-            later = batch.rows(batch.step >= batch.by_row(self.steps[batch.trial]))
+    ``trials`` has each trial once, all of one metric, and ``study`` and ``steps`` are theirs; (n,).
+    """
+    names = trials["trial"].tolist()
+    goals = trials["target_value"].to_numpy(dtype=float)
+    lower_is_better = trials["lower_is_better"].fillna(True).to_numpy(dtype=bool)
+    first, hits = np.full((2, len(names)), np.inf)
+    misses = np.full(len(names), np.nan)
+    # One pass is enough for evaluations in the order of steps. A miss that lies beyond a hit
+    # which was read later does not count: a second pass leaves it out.
+    for _ in range(2):
+        for batch in measured.of(names, metric) if names else ():
+            later = batch.rows(batch.step >= batch.by_row(steps[batch.trial]))
             on_grid = np.zeros(len(later.step), bool)
-            for which, rows in _rows_by_study(self.study[later.trial], later):
-                on_grid[rows] = np.searchsorted(self.grids[which], later.step[rows]) % 2 == 0
+            for which, rows in _rows_by_study(study[later.trial], later):
+                on_grid[rows] = np.searchsorted(grids[which], later.step[rows]) % 2 == 0
             kept = later.rows(on_grid)
             assert kept.value is not None
-            goal, lower = (kept.by_row(of[kept.trial]) for of in (self.goal, self.lower))
+            goal, lower = (kept.by_row(of[kept.trial]) for of in (goals, lower_is_better))
             better = np.where(lower, kept.value < goal, kept.value > goal)
-            yield kept.by_row(kept.trial), kept.step, better
+            trial, step = kept.by_row(kept.trial), kept.step
+            np.minimum.at(first, trial, step)
+            np.minimum.at(hits, trial[better], step[better])
+            before = ~better & (step < hits[trial])
+            np.fmax.at(misses, trial[before], step[before])
+        if not (misses > hits).any():
+            break
+        misses = np.full(len(names), np.nan)
+    return first, hits, misses

@@ -17,15 +17,7 @@ from analysis.figure_data import FigureData
 from analysis.figures.drawing.colours import faint, ink
 from analysis.figures.drawing.legends import entry, shared_legend
 from analysis.figures.drawing.page import COLUMN, Page, stroke
-from analysis.figures.drawing.style import (
-    DASHES,
-    grid,
-    left_column,
-    panel_axes,
-    size_bar,
-    size_colours,
-    tiles,
-)
+from analysis.figures.drawing.style import DASHES, grid, left_column, size_bar, size_colours, tiles
 from analysis.formatting import units
 from results.errors import ResultsError
 
@@ -47,11 +39,9 @@ def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) 
     if not curves:
         raise ResultsError("no budget check to draw", hint=_why_not(data.curves))
     need = COLUMN if len(curves) == 1 else 2 * COLUMN
-    axes = panel_axes(
-        ax, len(curves), "curve",
-        lambda: tiles(page or Page(), len(curves), _PANEL, least=_LEAST, need=need, sharex=False,
-                      sharey=True),
-    )  # fmt: skip
+    axes = tiles(
+        ax, page, len(curves), "curve", _PANEL, least=_LEAST, need=need, sharex=False, sharey=True
+    )
     budgets = [budget for curve in curves for budget in _budgets(curve)]
     colours = size_colours([size for size, _ in budgets])
     names = labels([curve.group for curve in curves])

@@ -14,14 +14,13 @@ from matplotlib.axes import Axes
 
 from analysis.curves.curve import Curve, is_baseline
 from analysis.figure_data import FigureData
-from analysis.figures.drawing import strips
+from analysis.figures.drawing import marks
 from analysis.figures.drawing.colours import faint, grey, ground, ink, tint, visible
 from analysis.figures.drawing.legends import entry, shared_legend
 from analysis.figures.drawing.page import (
     COLUMN,
     TWO_COLUMNS,
     Page,
-    checked_height,
     mark,
     stroke,
     unit,
@@ -32,7 +31,7 @@ from analysis.figures.drawing.text_fit import distinct, fitted, within
 from analysis.fit.comparisons import Comparison, compare, ratio_text
 from analysis.fit.knee import QUANTITIES
 from analysis.fit.regimes import Interval, Regimes
-from analysis.formatting import units
+from analysis.formatting import interval, units
 from results.errors import ResultsError
 
 _ROW = 0.185
@@ -107,7 +106,7 @@ def numbers(data: FigureData) -> pd.DataFrame:
         if row.curve is None:
             continue
         for name in QUANTITIES:
-            ratio = row.comparison.ratios[name] if row.comparison else _UNKNOWN
+            ratio = row.comparison.ratios[name] if row.comparison else Interval()
             table.append(
                 {
                     "curve": row.curve.label,
@@ -124,11 +123,8 @@ def numbers(data: FigureData) -> pd.DataFrame:
     return pd.DataFrame(table)
 
 
-_UNKNOWN = Interval(value=None, low=None, high=None)
-
-
 def _quantity(row: _Row, name: str = "critical_batch_size") -> Interval:
-    interval: Interval = _UNKNOWN if row.fit is None else getattr(row.fit, name)
+    interval: Interval = Interval() if row.fit is None else getattr(row.fit, name)
     return interval
 
 
@@ -146,7 +142,7 @@ def _rows(data: FigureData) -> list[_Row]:
         compared = compare(curves, regimes, baseline)
         comparisons = {id(curve): c for curve, c in zip(curves, compared, strict=True)}
     alone, groups = [], []
-    for pairs in facets(curves, regimes):
+    for pairs in facets(data.pairs):
         rows = [
             _Row(
                 text=name,
@@ -188,19 +184,19 @@ def _full_name(row: _Row) -> str:
 
 def _order(row: _Row) -> float:
     """Where its critical batch size lies, as far as it is known; unknown ones come last."""
-    critical = _quantity(row)
-    ends = (critical.value, critical.low, critical.high)
-    return next((end for end in ends if end is not None), np.inf)
+    nearest = _quantity(row).nearest
+    return np.inf if nearest is None else nearest
 
 
 def _new_axes(
     rows: Sequence[_Row], need: float, page: Page, legend: bool, count: int
 ) -> list[Axes]:
     height = _ROW * (_heights(rows)[0][0] + 1.6) + 0.42 + 0.3
-    if any(row.fit is not None and strips.has_open_intervals(row.fit) for row in rows) and legend:
+    if any(row.fit is not None and marks.has_open_intervals(row.fit) for row in rows) and legend:
         height += 0.15
-    size = page.width(need), checked_height(height * unit())
-    _, axes = plt.subplots(1, count, sharey=True, squeeze=False, layout="constrained", figsize=size)
+    _, axes = plt.subplots(
+        1, count, sharey=True, squeeze=False, layout="constrained", figsize=page.size(need, height)
+    )
     return list(axes[0])
 
 
@@ -231,7 +227,7 @@ def _draw_ratios(ax: Axes, rows: Sequence[_Row], baseline: str) -> None:
         for height, row in _heights(rows)
         if row.comparison
     ]
-    ends = [x for _, ratio in ratios for x in (ratio.value, ratio.low, ratio.high) if x is not None]
+    ends = [x for _, ratio in ratios for x in ratio.ends if x is not None]
     low, high = min([1.0, *ends]) / 1.25, max([1.0, *ends]) * 1.25
     ax.set_xscale("log")
     ax.set_xlim(low, high)
@@ -239,7 +235,7 @@ def _draw_ratios(ax: Axes, rows: Sequence[_Row], baseline: str) -> None:
     ax.axvline(1, color=faint(), linewidth=stroke(0.8), linestyle=DASHES, zorder=1)
     for height, ratio in ratios:
         _draw_interval(ax, ratio, height, (low, high), colour=visible(BLUE))
-        _annotate(ax, height, ratio_text(ratio) if ratio.low or ratio.high else "unknown")
+        _annotate(ax, height, ratio_text(ratio).replace("open", "unknown"))
     ax.set_xlabel(f"critical batch size over {baseline}'s")
     for height, row in _heights(rows):
         if row.is_baseline:
@@ -272,7 +268,7 @@ def _draw_interval(
 ) -> None:
     """A line from end to end, an arrow where it is open, its value marked."""
     arrow = {"markersize": 1.5 + 1.2 * width, "markeredgewidth": 0.0}
-    strips.draw_interval(ax, interval, height, span, colour=colour, width=width, **arrow)
+    marks.draw_interval(ax, interval, height, span, colour=colour, width=width, **arrow)
     if interval.value is not None:
         ax.plot([interval.value], [height], marker=marker, markersize=mark(size), color=colour,
                 markeredgecolor=ground(), markeredgewidth=stroke(0.4), zorder=5)  # fmt: skip
@@ -290,14 +286,8 @@ def _annotate(ax: Axes, height: float, text: str) -> None:
 def _number(row: _Row) -> str:
     if row.fit is None:
         return "too few batch sizes"
-    critical = _quantity(row)
-    ends = (critical.value, critical.low, critical.high)
-    value, low, high = (None if end is None else _rounded(end) for end in ends)
-    if low is not None and high is not None:
-        return " ".join(filter(None, (value, f"[{low}, {high}]")))
-    if low is None and high is None:
-        return "unknown"
-    return f"≥ {low}" if low is not None else f"≤ {high}"
+    text = interval(*_quantity(row).ends, number=_rounded)
+    return "unknown" if text == "open" else text
 
 
 def _rounded(number: float) -> str:
@@ -361,7 +351,7 @@ def _handles(rows: Sequence[_Row]) -> list[Artist]:
         entry("perfect scaling until", marker=4, linewidth=0.7, markersize=3.4, **pale),
         entry("maximal from", marker=5, linewidth=0.7, markersize=3.4, **pale),
     ]  # fmt: skip
-    if any(row.fit is not None and strips.has_open_intervals(row.fit) for row in rows):
+    if any(row.fit is not None and marks.has_open_intervals(row.fit) for row in rows):
         handles.append(entry("open end of an interval", marker=">", markeredgewidth=0,
                              markersize=3, color=pale["color"]))  # fmt: skip
     return handles

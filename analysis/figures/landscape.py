@@ -24,7 +24,6 @@ from analysis.figures.drawing.style import (
     left_column,
     log2_axis,
     log10_axis,
-    panel_axes,
     size_bar,
     size_colours,
     tiles,
@@ -53,11 +52,9 @@ def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) 
             "no learning rates to draw", hint="this figure needs trials of a search, not steps"
         )
     need = COLUMN if len(curves) == 1 else 2 * COLUMN
-    axes = panel_axes(
-        ax, len(curves), "curve",
-        lambda: tiles(page or Page(), len(curves), _PANEL, extra=0.85, least=_LEAST, need=need,
-                      sharex=False),
-    )  # fmt: skip
+    axes = tiles(
+        ax, page, len(curves), "curve", _PANEL, extra=0.85, least=_LEAST, need=need, sharex=False
+    )
     points = [point for curve in curves for point in curve.points]
     colours = size_colours([point.batch_size for point in points])
     names = labels([curve.group for curve in curves])
@@ -98,9 +95,7 @@ def numbers(data: FigureData) -> pd.DataFrame:
 def _rate(trial: TrialOutcome) -> float | None:
     if trial.learning_rate is None or not trial.learning_rate > 0:
         return None
-    if trial.momentum is None:
-        return trial.learning_rate
-    return trial.learning_rate / (1 - trial.momentum) if trial.momentum < 1 else None
+    return trial.learning_rate if trial.momentum is None else trial.effective_learning_rate
 
 
 def _drawn(point: Point) -> list[tuple[TrialOutcome, float]]:

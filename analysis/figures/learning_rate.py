@@ -29,7 +29,6 @@ from analysis.figures.drawing.style import (
     inches,
     log2_axis,
     name_axes,
-    panel_axes,
     tiles,
 )
 from analysis.figures.drawing.text_fit import within
@@ -56,9 +55,7 @@ def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) 
     """
     pairs = with_rates(data)
     curves = [curve for curve, _ in pairs]
-    axes = panel_axes(
-        ax, len(pairs), "curve", lambda: tiles(page or Page(), len(pairs), 1.25, least=2.1)
-    )
+    axes = tiles(ax, page, len(pairs), "curve", 1.25, least=2.1)
     names = labels([curve.group for curve in curves])
     for i, (panel_ax, (curve, fit)) in enumerate(zip(axes, pairs, strict=True)):
         _draw_panel(panel_ax, curve, fit, curve_style(i), names[i])
@@ -78,7 +75,7 @@ def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) 
 def numbers(data: FigureData) -> pd.DataFrame:
     """A row a batch size: the best learning rates, and what the two rules say."""
     frames = []
-    for curve, fit in zip(data.curves, data.regimes, strict=True):
+    for curve, fit in data.pairs:
         points = [point for point in curve.points if point.rates]
         frame = pd.DataFrame(
             {
@@ -108,8 +105,7 @@ def with_rates(data: FigureData) -> list[Pair]:
     Raises:
         ResultsError: there is none.
     """
-    pairs = zip(data.curves, data.regimes, strict=True)
-    rated = [(curve, fit) for curve, fit in pairs if best_rates(curve)[0].size]
+    rated = [(curve, fit) for curve, fit in data.pairs if best_rates(curve)[0].size]
     if not rated:
         raise ResultsError(
             "no learning rates to draw", hint="this figure needs trials of a search, not steps"

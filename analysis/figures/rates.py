@@ -19,7 +19,7 @@ from analysis.figure_data import FigureData
 from analysis.figures.drawing.colours import faint, ground, ink, tint, visible
 from analysis.figures.drawing.legends import ABOVE, OUTCOMES, shared_legend
 from analysis.figures.drawing.page import Page
-from analysis.figures.drawing.style import BLUE, VERMILION, name_axes, panel_axes, plain, tiles
+from analysis.figures.drawing.style import BLUE, VERMILION, name_axes, plain, tiles
 from analysis.formatting import units
 from results.counts import count
 from results.errors import ResultsError
@@ -35,10 +35,7 @@ def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) 
     if not curves:
         raise ResultsError("no trials to draw", hint="this figure needs trials, not steps alone")
     sizes = sorted({point.batch_size for curve in curves for point in curve.points})
-    axes = panel_axes(
-        ax, len(curves), "curve",
-        lambda: tiles(page or Page(), len(curves), 1.05, extra=0.95, least=2.1, sharey=True),
-    )  # fmt: skip
+    axes = tiles(ax, page, len(curves), "curve", 1.05, extra=0.95, least=2.1, sharey=True)
     names = labels([curve.group for curve in curves])
     for panel_ax, curve, name in zip(axes, curves, names, strict=True):
         _draw_panel(panel_ax, curve, name, sizes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,21 +12,22 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.patheffects import withStroke
 
+from analysis.curves.curve import Curve
 from analysis.curves.groups import labels
 from analysis.curves.points import Point
 from analysis.curves.runs import CLASSES, TrialOutcome
 from analysis.figure_data import FigureData
 from analysis.figures.drawing.colours import faint, grey, ground, ink, tint, visible
 from analysis.figures.drawing.legends import ABOVE, OUTCOMES, entry, shared_legend
-from analysis.figures.drawing.page import COLUMN, Page, checked_height, scaled, stroke, unit
+from analysis.figures.drawing.page import COLUMN, Page, scaled, stroke
 from analysis.figures.drawing.style import (
     BLUE,
     ORANGE,
     VERMILION,
     figure_width,
+    given_axes,
     log10_axis,
     name_axes,
-    panel_axes,
     plain,
 )
 from results.errors import ResultsError
@@ -44,12 +46,7 @@ def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) 
     Along the grey lines the effective learning rate, learning rate / (1 - momentum), is the same.
     The figure needs ``keep: off``: else most trials are dominated, and not known.
     """
-    curves = [curve for curve in data.curves if any(map(has_momentum, curve.points))]
-    if not curves:
-        raise ResultsError(
-            "no trials with a learning rate and a momentum to draw",
-            hint="this figure needs a search that tunes both: optimizer momentum or nesterov",
-        )
+    curves = with_momentum(data.curves)
     names = [f"{name}, B =" for name in labels([curve.group for curve in curves])]
     blocks = [
         [(f"{name if len(curves) > 1 else 'batch size'} {plain(point.batch_size)}", point)
@@ -76,8 +73,10 @@ def draw_blocks(
     panels = [panel for block in blocks for panel in block]
     if all(len(block) == 1 for block in blocks):
         blocks, columns = [panels], 0
-    axes = panel_axes(
-        ax, len(panels), "batch size", lambda: _grid([len(b) for b in blocks], columns, page)
+    axes = (
+        _grid([len(block) for block in blocks], columns, page)
+        if ax is None
+        else given_axes(ax, len(panels), "batch size")
     )
     trials = [trial for _, point in panels for trial in _placed(point)]
     rates = np.array([trial.learning_rate for trial in trials], dtype=float)
@@ -125,7 +124,7 @@ def rows_of(point: Point) -> list[dict[str, Any]]:
             "steps": trial.steps,
             "learning_rate": trial.learning_rate,
             "momentum": trial.momentum,
-            "effective_learning_rate": _effective_rate(trial),
+            "effective_learning_rate": trial.effective_learning_rate,
             "best": trial is _best(point),
         }
         for trial in point.trial_outcomes
@@ -138,13 +137,7 @@ def has_momentum(point: Point) -> bool:
 
 
 def _placed(point: Point) -> list[TrialOutcome]:
-    return [t for t in point.trial_outcomes if _effective_rate(t) is not None and t.learning_rate]
-
-
-def _effective_rate(trial: TrialOutcome) -> float | None:
-    if trial.learning_rate is None or trial.momentum is None or trial.momentum >= 1:
-        return None
-    return trial.learning_rate / (1 - trial.momentum)
+    return [t for t in point.trial_outcomes if t.effective_learning_rate and t.learning_rate]
 
 
 def _best(point: Point) -> TrialOutcome | None:
@@ -180,10 +173,9 @@ def _grid(counts: Sequence[int], fixed: int, page: Page) -> list[Axes]:
     rows_of_columns = {n: sum(-(-count // n) for count in counts) for n in range(1, most + 1)}
     columns = min(n for n, rows in rows_of_columns.items() if rows == rows_of_columns[most])
     used = [min(columns, count - start) for count in counts for start in range(0, count, columns)]
-    height = checked_height((_PANEL * len(used) + 0.95) * unit())
     figure, made = plt.subplots(
         len(used), columns, sharex=True, sharey=True, squeeze=False, layout="constrained",
-        figsize=(page.width(need), height),
+        figsize=page.size(need, _PANEL * len(used) + 0.95),
     )  # fmt: skip
     for row, count, beneath in zip(made, used, [*used[1:], 0], strict=True):
         for unused in row[count:]:
@@ -245,3 +237,75 @@ def _fractions(values: Sequence[float | None], limits: Limits) -> np.ndarray:
     """Where values lie between the limits of a logarithmic axis, 0 to 1; (n,)."""
     logs = np.log(np.array(values, dtype=float))
     return np.asarray((logs - np.log(limits[0])) / np.log(limits[1] / limits[0]))
+
+
+MOST = 4
+"""Batch sizes in a row: the smallest, the largest, and between them evenly."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A row of panels: some batch sizes of a curve."""
+
+    curve: Curve
+    name: str
+    """The name that distinguishes it from the other rows."""
+    sizes: Sequence[int]
+
+    @property
+    def points(self) -> list[Point]:
+        """Those of ``sizes``."""
+        return [point for point in self.curve.points if point.batch_size in self.sizes]
+
+
+def with_momentum(curves: Sequence[Curve]) -> list[Curve]:
+    """The curves with a momentum.
+
+    Raises:
+        ResultsError: there is none.
+    """
+    chosen = [curve for curve in curves if any(map(has_momentum, curve.points))]
+    if not chosen:
+        raise ResultsError(
+            "no trials with a learning rate and a momentum to draw",
+            hint="this figure needs a search that tunes both: optimizer momentum or nesterov",
+        )
+    return chosen
+
+
+def shared_sizes(curves: Sequence[Curve]) -> list[int]:
+    """At most ``MOST`` of the batch sizes that all ``curves`` have."""
+    of_curves = [{p.batch_size for p in c.points if has_momentum(p)} for c in curves]
+    sizes = sorted(set.intersection(*of_curves))
+    if len(sizes) <= MOST:
+        return sizes
+    return [sizes[i] for i in np.round(np.linspace(0, len(sizes) - 1, MOST)).astype(int)]
+
+
+def draw_rows(rows: Sequence[Row], ax: Axes | None, page: Page | None) -> Axes:
+    """A panel a batch size of each row."""
+    blocks = [
+        [(_title(row, point, place), point) for place, point in enumerate(row.points)]
+        for row in rows
+        if row.points
+    ]
+    columns = max(map(len, blocks))
+    return draw_blocks(blocks, ax=ax, page=page or Page(), columns=columns)
+
+
+def tabulate_rows(rows: Sequence[Row]) -> pd.DataFrame:
+    """A row a trial of each panel."""
+    return pd.DataFrame(
+        [
+            {"curve": row.curve.label, "row": row.name, **values}
+            for row in rows
+            for point in row.points
+            for values in rows_of(point)
+        ]
+    )
+
+
+def _title(row: Row, point: Point, place: int) -> str:
+    """The row's name is above its first panel, and may be as wide as all."""
+    size = f"B = {plain(point.batch_size)}"
+    return f"{row.name}\n{size}" if row.name and not place else size

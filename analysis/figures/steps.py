@@ -15,9 +15,9 @@ from matplotlib.gridspec import SubplotSpec
 
 from analysis.curves.curve import Curve
 from analysis.figure_data import FigureData
-from analysis.figures.drawing import legends, marks, strips
+from analysis.figures.drawing import legends, marks
 from analysis.figures.drawing.colours import ground, ink
-from analysis.figures.drawing.page import COLUMN, Page, checked_height, stroke, unit
+from analysis.figures.drawing.page import COLUMN, Page, stroke, unit
 from analysis.figures.drawing.panels import (
     MANY,
     Pairs,
@@ -31,9 +31,9 @@ from analysis.figures.drawing.style import (
     PERFECT_DASHES,
     CurveStyle,
     curve_style,
+    given_axes,
     grid,
     log2_axis,
-    panel_axes,
     plain,
 )
 from analysis.figures.drawing.text_fit import distinct, within
@@ -65,13 +65,13 @@ def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) 
     its regimes (hatched where merely bounded), the intervals of their ends and the critical batch
     size with its interval. A single curve is shaded in its panel instead.
     """
-    panels = facets(data.curves, data.regimes)
+    panels = facets(data.pairs)
     # A training algorithm has the same style in every panel.
     order = list(dict.fromkeys(name for pairs in panels for name in curve_names(pairs)))
     styles = [[curve_style(order.index(name)) for name in curve_names(p)] for p in panels]
     if ax is None:
         return draw_panels(panels, styles, page or Page())
-    panel_axes(ax, len(panels), "panel", list)
+    given_axes(ax, len(panels), "panel")
     _draw_alone(ax, panels[0], styles[0])
     return ax
 
@@ -79,7 +79,7 @@ def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) 
 def numbers(data: FigureData) -> pd.DataFrame:
     """A row a point: steps, error bar, N, the fit there, and whether it was left out."""
     frames = []
-    for curve, fit in zip(data.curves, data.regimes, strict=True):
+    for curve, fit in data.pairs:
         frame = curve.to_frame()
         frame.insert(0, "curve", curve.label)
         frame["target"] = None if curve.target is None else str(curve.target)
@@ -110,8 +110,8 @@ def draw_panels(
     above = [(len(panel) + 1, _legend_columns(panel, width)) for panel in panels]
     extra += rows * legends.ROW * max(-(-count // n) if n else 0 for count, n in above)
     extra += rows * 0.13 * max(0, max(text.count("\n") for text in captions) - 1)
-    total = ((height + _NAMES) * rows + sum(strip_heights) + extra) * unit()
-    figure = plt.figure(figsize=(page.width(need), checked_height(total)), layout="constrained")
+    total = (height + _NAMES) * rows + sum(strip_heights) + extra
+    figure = plt.figure(figsize=page.size(need, total), layout="constrained")
     outer = figure.add_gridspec(
         rows, columns, height_ratios=[height + _NAMES + strip for strip in strip_heights]
     )
@@ -141,7 +141,7 @@ def draw_panels(
         places = range(len(panel) - 1, -1, -1)
         fits = [(fit, row) for (_, fit), row in zip(panel, places, strict=True) if fit is not None]
         for fit, row in fits[:1]:
-            strips.headings(beneath, fit, row)
+            marks.headings(beneath, fit, row)
     return axes[0][0]
 
 
@@ -168,7 +168,7 @@ def _draw_with_strips(
     ax.tick_params(labelbottom=False)
     fits = within(_BESIDE * width * unit(), "small")
     names = distinct(curve_names(pairs), lambda name: all(map(fits, name.split(", "))))
-    strips.strips(beneath, [fit for _, fit in pairs], names, styles)
+    marks.strips(beneath, [fit for _, fit in pairs], names, styles)
     beneath.set_ylim(beneath.get_ylim()[0], beneath.get_ylim()[1] + 0.45)
     beneath.set_xlabel(f"batch size ({examples_name(pairs)})")
     return ax, beneath
@@ -183,7 +183,7 @@ def _draw_panel(
     _set_limits(ax, curves, width)
     grid(ax)
     if len(pairs) == 1 and fits[0] is not None:
-        strips.shade(ax, fits[0])
+        marks.shade(ax, fits[0])
     for place, ((curve, fit), style) in enumerate(zip(pairs, styles, strict=True)):
         if fit is not None:
             _draw_fit(ax, curve, fit, style)
@@ -196,7 +196,7 @@ def _draw_alone(ax: Axes, pairs: Pairs, styles: Sequence[CurveStyle]) -> None:
     """One panel on the caller's axes, with all that the strips would have said in it."""
     curves, fits = [curve for curve, _ in pairs], [fit for _, fit in pairs]
     _draw_panel(ax, pairs, styles)
-    strips.criticals(ax, fits, styles)
+    marks.criticals(ax, fits, styles)
     _draw_legend(ax, pairs, styles, COLUMN, marks.entries(curves, fits, strips=False))
     legends.title(ax, caption(pairs))
     ax.set_xlabel(f"batch size ({examples_name(pairs)})")

@@ -40,7 +40,6 @@ from analysis.figures.drawing.style import (
     grid,
     inches,
     log10_axis,
-    panel_axes,
     plain,
     tiles,
 )
@@ -77,7 +76,7 @@ def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) 
     S_min (level), dashed where their intervals are known. The large mark is the critical batch
     size: at k = 1 it costs twice the least of both. Grey lines have equal batch sizes.
     """
-    panels = facets(data.curves, data.regimes)
+    panels = facets(data.pairs)
     if not any(point.steps for curve in data.curves for point in curve.points):
         raise ResultsError("nothing reached the target", hint="take an easier --target")
     names = [curve_names(pairs) for pairs in panels]
@@ -86,11 +85,9 @@ def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) 
     most = max(map(len, panels))
     extra = 0.45 + (0.14 * most if most > _FULL or max(map(len, order)) > _LONG else 0)
     need = COLUMN * min(len(panels), 2)
-    axes = panel_axes(
-        ax, len(panels), "panel",
-        lambda: tiles(page or Page(), len(panels), height, extra=extra, least=least, need=need,
-                      sharex=False),
-    )  # fmt: skip
+    axes = tiles(
+        ax, page, len(panels), "panel", height, extra=extra, least=least, need=need, sharex=False
+    )
     for panel_ax, pairs, panel_names in zip(axes, panels, names, strict=True):
         _draw_panel(panel_ax, pairs, [curve_style(order.index(name)) for name in panel_names])
         legends.title(panel_ax, caption(pairs, within(inches(panel_ax)[0], "small")))
@@ -105,7 +102,7 @@ def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) 
 def numbers(data: FigureData) -> pd.DataFrame:
     """A row a batch size: steps and examples, the frontier there, and where its ends lie."""
     frames = []
-    for curve, fit in zip(data.curves, data.regimes, strict=True):
+    for curve, fit in data.pairs:
         sizes = np.array(curve.batch_sizes, dtype=float)
         steps = np.array([point.steps or np.nan for point in curve.points])
         frame = pd.DataFrame(

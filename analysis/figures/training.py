@@ -28,11 +28,11 @@ from analysis.figures.drawing.style import (
     ORANGE,
     VERMILION,
     figure_width,
+    given_axes,
     grid,
     left_column,
     log10_axis,
     name_axes,
-    panel_axes,
     plain,
     tiles,
 )
@@ -72,14 +72,13 @@ def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) 
     chosen = _chosen(data)
     curves = list({id(curve): curve for curve, _ in chosen}.values())
     if ax is not None:
-        panel_axes(ax, sum(len(curve.points) for curve in curves), "batch size", list)
+        given_axes(ax, sum(len(curve.points) for curve in curves), "batch size")
     panels = _panels(data, chosen)
     names = labels([panel.curve.group for panel in panels])
     need = min(len(panels), 4) * 1.7 + 0.4
-    axes = panel_axes(
-        ax, len(panels), "batch size",
-        lambda: tiles(page or Page(), len(panels), _PANEL, extra=0.95, least=_LEAST, need=need,
-                      sharey=True),
+    axes = tiles(
+        ax, page, len(panels), "batch size", _PANEL, extra=0.95, least=_LEAST, need=need,
+        sharey=True,
     )  # fmt: skip
     several = len({id(panel.curve) for panel in panels}) > 1
     for panel_ax, panel, name in zip(axes, panels, names, strict=True):

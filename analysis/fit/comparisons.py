@@ -27,6 +27,7 @@ import numpy as np
 from analysis.curves.curve import Curve, is_baseline
 from analysis.fit.knee import QUANTITIES, Array
 from analysis.fit.regimes import Interval, Regimes
+from analysis.formatting import interval as text_of
 from results.counts import count
 
 Ends = tuple[Array, Array, Array]
@@ -89,13 +90,12 @@ def ratio(first: Interval, second: Interval) -> Interval:
     """``first`` over ``second``, of two curves whose errors are independent."""
 
     def logs(interval: Interval) -> Ends:
-        ends = (interval.value, interval.low, interval.high)
-        value, low, high = (np.array(np.nan if end is None else np.log(end)) for end in ends)
+        value, low, high = (
+            np.array(np.nan if end is None else np.log(end)) for end in interval.ends
+        )
         return value, low, high
 
-    numbers = (float(each) for each in log_ratio(logs(first), logs(second)))
-    value, low, high = (float(np.exp(x)) if np.isfinite(x) else None for x in numbers)
-    return Interval(value=value, low=low, high=high)
+    return Interval.of_logs(*map(float, log_ratio(logs(first), logs(second))))
 
 
 def compare(
@@ -132,11 +132,10 @@ def compare(
 
 
 def _unclear(curve: Curve, labels: Sequence[str]) -> Comparison:
-    unknown = Interval(value=None, low=None, high=None)
     return Comparison(
         label=curve.label,
         baseline=None,
-        ratios=dict.fromkeys(QUANTITIES, unknown),
+        ratios=dict.fromkeys(QUANTITIES, Interval()),
         notes=(f"several curves could be the baseline of {curve.label}: {'; '.join(labels)}",),
     )
 
@@ -172,7 +171,7 @@ def _notes(curve: Curve, base: Curve) -> list[str]:
 
 def _plateau(label: str, steps: Interval) -> str:
     """The sentence on a ratio of least steps; empty where an end is open on both sides of 1."""
-    value, low, high = steps.value, steps.low, steps.high
+    value, low, high = steps.ends
     if high is not None and high < 1:
         value, low, high = (None if end is None else 1 / end for end in (value, high, low))
         inverse = Interval(value=value, low=low, high=high)
@@ -190,8 +189,4 @@ def ratio_text(ratio: Interval) -> str:
     def short(number: float) -> str:
         return f"{number:.1f}" if 1 <= number < 10 else f"{float(f'{number:.2g}'):,g}"
 
-    value, low, high = (None if x is None else short(x) for x in
-                        (ratio.value, ratio.low, ratio.high))  # fmt: skip
-    if low is not None and high is not None:
-        return " ".join(filter(None, (value, f"[{low}, {high}]")))
-    return f"≥ {low}" if low is not None else f"≤ {high}"
+    return text_of(*ratio.ends, number=short)

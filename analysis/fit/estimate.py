@@ -12,16 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analysis.fit.knee import (
-    BATCH_SIZES,
-    ONSET,
-    QUANTITIES,
-    Array,
-    Mask,
-    Rows,
-    log_steps,
-    value,
-)
+from analysis.fit.knee import BATCH_SIZES, ONSET, QUANTITIES, Array, Mask, Rows, log_steps, value
 from analysis.fit.least_squares import Data, constrained, ends, fit, limit
 
 WIDEST = 10.0

@@ -23,6 +23,7 @@ from analysis.curves.curve import Curve
 from analysis.curves.groups import ALGORITHM
 from analysis.fit.knee import QUANTITIES, Array
 from analysis.fit.regimes import Interval, Regimes
+from analysis.formatting import interval as text_of
 from results.counts import count
 from results.errors import ResultsError, nearest
 
@@ -189,8 +190,7 @@ def _law(
             f"the law leaves out curves without a value and both ends, {', '.join(left_out)}: "
             "where such curves are the largest or the smallest it leans"
         )
-    unknown = Interval(value=None, low=None, high=None)
-    exponent, coefficient, scatter = unknown, unknown, 0.0
+    exponent, coefficient, scatter = Interval(), Interval(), 0.0
     distinct = len({at[row] for row in used})
     if distinct < LEAST:
         needed = count(LEAST, "size")
@@ -303,9 +303,4 @@ def _groups(
 
 
 def _text(interval: Interval, form: str) -> str:
-    value, low, high = (
-        f"{float(f'{end:{form}}'):,g}"
-        for end in (interval.value, interval.low, interval.high)
-        if end is not None
-    )
-    return f"{value} [{low}, {high}]"
+    return text_of(*interval.ends, number=lambda end: f"{float(f'{end:{form}}'):,g}")

@@ -9,7 +9,7 @@ import numpy as np
 
 from analysis.curves.curve import Curve
 from analysis.fit.knee import Array
-from analysis.fit.regimes import Interval, Regimes
+from analysis.fit.regimes import Regimes
 
 LINEAR, SQUARE_ROOT = 1.0, 0.5
 """Powers of the batch size that the two learning-rate rules are."""
@@ -27,15 +27,10 @@ class RegimeSpan:
 
 def regime_spans(regimes: Regimes) -> list[RegimeSpan]:
     """The regimes of a curve over the batch sizes that reached the target; none of no width."""
-
-    def drawn_at(interval: Interval, otherwise: float) -> float:
-        """An end of a regime: its estimate, or the bound that is known."""
-        ends = (interval.value, interval.low, interval.high)
-        return next((end for end in ends if end is not None), otherwise)
-
     first, last = map(float, regimes.fitted_over)
     perfect, maximal = regimes.perfect_scaling_until, regimes.maximal_parallelism_from
-    end, start = drawn_at(perfect, first), drawn_at(maximal, last)
+    end = first if perfect.nearest is None else perfect.nearest
+    start = last if maximal.nearest is None else maximal.nearest
     # Whether batch sizes of neither regime lie between the two, whatever else is open.
     apart = perfect.high is not None and maximal.low is not None and perfect.high <= maximal.low
     spans = [

@@ -10,7 +10,7 @@ import numpy as np
 
 from analysis.curves.curve import Curve
 from analysis.fit import definitions
-from analysis.fit.estimate import BENT_FROM, Estimate, Fitted, estimate, fitted
+from analysis.fit.estimate import BENT_FROM, Fitted, estimate, fitted
 from analysis.fit.forms import Form, forms, sentence
 from analysis.fit.knee import (
     BATCH,
@@ -52,9 +52,25 @@ class Interval:
     ``high`` where that end is open.
     """
 
-    value: float | None
-    low: float | None
-    high: float | None
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+    @classmethod
+    def of_logs(cls, *logs: float) -> Interval:
+        """Of natural logs of value, low and high; what is not finite is None."""
+        value, low, high = (float(np.exp(x)) if np.isfinite(x) else None for x in logs)
+        return cls(value=value, low=low, high=high)
+
+    @property
+    def ends(self) -> tuple[float | None, float | None, float | None]:
+        """Value, low and high."""
+        return self.value, self.low, self.high
+
+    @property
+    def nearest(self) -> float | None:
+        """The value; else the bound that is known."""
+        return next((end for end in self.ends if end is not None), None)
 
     @property
     def reached(self) -> bool:
@@ -145,8 +161,7 @@ def defined(definition: str | None, interval: Interval | None) -> dict[str, Any]
     """A critical batch size by another's definition as ``to_dict`` has it; nothing without one."""
     if definition is None:
         return {}
-    unknown = Interval(value=None, low=None, high=None)
-    return {definitions.PREFIX + definition: (interval or unknown).to_dict()}
+    return {definitions.PREFIX + definition: (interval or Interval()).to_dict()}
 
 
 def regimes(
@@ -182,7 +197,8 @@ def regimes(
         points = x[None], means[None], np.ones((1, len(x)))
         answer = estimate(*points, tolerance=tolerance, level=level)
     best = _best(answer.fitted, level)
-    intervals = {name: _interval(answer, name) for name in QUANTITIES}
+    logs = answer.value, answer.low, answer.high
+    intervals = {name: Interval.of_logs(*(each[name][0] for each in logs)) for name in QUANTITIES}
     compared = forms(answer.fitted.data, level=level)
     notes = _notes(curve, answer.fitted, intervals, level, lack)
     if (form_note := sentence(compared)) is not None:
@@ -218,24 +234,23 @@ def regimes(
     )
 
 
+def too_few(batch_sizes: int) -> str:
+    """Why a curve of fewer than three batch sizes that reached the target has no regimes."""
+    sizes = ("no batch size", "one batch size", "two batch sizes")[batch_sizes]
+    return f"{sizes} reached the target, and the regimes need three"
+
+
 def _logs(curve: Curve) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The curve as one row of log batch sizes, log steps and weights, (1, n) each."""
     sizes, steps = curve.to_fit()
     distinct = len(np.unique(sizes))
     if distinct < 3:
         where = f"{curve.label}: " if curve.label else ""
-        count = ("no batch size", "one batch size", "two batch sizes")[distinct]
         raise TooFewBatchSizesError(
-            f"{where}{count} reached the target, and the regimes need three",
+            f"{where}{too_few(distinct)}",
             hint="add batch sizes, raise the budget, or take an easier --target",
         )
     return np.log(sizes)[None], np.log(steps)[None], np.ones((1, len(sizes)))
-
-
-def _interval(answer: Estimate, name: str) -> Interval:
-    numbers = (answer.value[name][0], answer.low[name][0], answer.high[name][0])
-    value, low, high = (float(np.exp(x)) if np.isfinite(x) else None for x in numbers)
-    return Interval(value=value, low=low, high=high)
 
 
 def _left_out(curve: Fitted) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from analysis.curves.curve import Curve
 from analysis.fit.comparisons import Comparison, compare
-from analysis.fit.regimes import Interval, Regimes
+from analysis.fit.regimes import Interval, Regimes, too_few
 from analysis.formatting import interval, units
 from analysis.report.panels import View
 from results.counts import count
@@ -77,7 +77,8 @@ def warnings(view: View, comparisons: Sequence[Comparison | None]) -> list[dict[
     everyone = [curve.label for curve in view.curves]
     about: dict[str, list[str]] = dict.fromkeys(_unequal(view), everyone)
     for (curve, fit), comparison in zip(view.pairs, comparisons, strict=True):
-        notes = fit.notes if fit else (_unfitted(curve), *curve.notes)
+        hits = len({*curve.batch_sizes} - {*curve.censored})
+        notes = fit.notes if fit else (too_few(min(hits, 2)), *curve.notes)
         more = comparison.notes if comparison is not None else ()
         for note in filter(None, (_few(curve), *notes, *more)):
             whose = about.setdefault(note, [])
@@ -100,7 +101,7 @@ def _parts(curve: Curve, fit: Regimes | None) -> list[dict[str, str]]:
 
 
 def _part(name: str, quantity: Interval, unit: str) -> dict[str, str]:
-    text = interval(quantity.value, quantity.low, quantity.high)
+    text = interval(*quantity.ends)
     if text == "open":
         return {"name": _ENDS[name], "text": "unknown", "unit": "", "is": "open"}
     return {
@@ -118,17 +119,10 @@ def _rests(curve: Curve, fit: Regimes | None) -> str:
         many = f"batch size {sizes[0]:,} alone"
     parts = [many, _ESTIMATORS[curve.named].format(count(curve.trials, "trial"))]
     if fit is not None and fit.min_steps.high is not None:
-        least = fit.min_steps
-        parts.append(f"{interval(least.value, least.low, least.high)} steps at the plateau")
+        parts.append(f"{interval(*fit.min_steps.ends)} steps at the plateau")
     if curve.censored:
         parts.append("target not reached at " + ", ".join(f"{size:,}" for size in curve.censored))
     return "; ".join(parts)
-
-
-def _unfitted(curve: Curve) -> str:
-    sizes = len({point.batch_size for point in curve.points if not point.censored})
-    how_many = ("no batch size", "one batch size", "two batch sizes")[min(sizes, 2)]
-    return f"{how_many} reached the target, and the regimes need three"
 
 
 def _few(curve: Curve) -> str | None:

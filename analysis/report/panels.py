@@ -66,7 +66,7 @@ def panels(data: FigureData) -> list[Panel]:
     name is computed too; one that trials were stopped before is among ``refused``.
     """
     parts: dict[tuple[Any, Any], Pairs] = {}
-    for curve, fit in zip(data.curves, data.regimes, strict=True):
+    for curve, fit in data.pairs:
         key = curve.group.get("workload"), curve.group.get("dataset")
         parts.setdefault(key, []).append((curve, fit))
     return [_panel(data, key, pairs) for key, pairs in parts.items()]
@@ -80,8 +80,7 @@ def _panel(data: FigureData, key: tuple[Any, Any], pairs: Pairs) -> Panel:
     for goal in data.goals:
         if goal in named and goal not in recorded:
             try:
-                other = data.only(_condition(key)).at(goal)
-                views += _views(list(zip(other.curves, other.regimes, strict=True)), recorded=False)
+                views += _views(data.only(_condition(key)).at(goal).pairs, recorded=False)
             except ResultsError as error:
                 refused.append((goal, str(error)))
     workload, dataset = (None if part is None else str(part) for part in key)

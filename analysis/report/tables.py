@@ -87,13 +87,11 @@ def _number(number: float | None) -> Cell:
 
 
 def _interval(quantity: Interval) -> Cell:
-    ends = (quantity.value, quantity.low, quantity.high)
-    return interval(*ends), next((end for end in ends if end is not None), None)
+    return interval(*quantity.ends), quantity.nearest
 
 
 def _ratio(ratio: Interval) -> Cell:
-    text, first = _interval(ratio)
-    return text if text == "open" else ratio_text(ratio), first
+    return ratio_text(ratio), ratio.nearest
 
 
 def _point(point: Point) -> list[Cell]:

@@ -25,7 +25,7 @@ from analysis.figures.drawing.style import log2_axis, tiles
 
 
 def draw(data, *, ax=None, page=None, colour="black"):
-    ax = ax or tiles(page, 1, 2.0)[0]
+    ax = tiles(ax, page, 1, "panel", 2.0)[0]
     frame = numbers(data)
     ax.set(xscale="log", xlabel="batch size", ylabel="steps")
     ax.plot(frame["batch_size"], frame["steps"], "o", color=colour)

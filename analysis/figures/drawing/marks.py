@@ -1,4 +1,5 @@
-"""Marks that figures share: points with their error bars, and marks of special points."""
+"""Marks that figures share: points and their error bars, special points, and the three regimes of
+each curve as a strip over batch sizes or as the shade of a panel."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.markers import CARETUPBASE
 from matplotlib.patches import Patch
 from matplotlib.path import Path
+from matplotlib.patheffects import withStroke
 
 from analysis.curves.curve import Curve
 from analysis.curves.edges import Edge
@@ -18,11 +20,10 @@ from analysis.curves.estimators import MEDIAN
 from analysis.curves.points import Point, Repeats
 from analysis.figures.drawing.colours import faint, grey, ground, ink, tint
 from analysis.figures.drawing.legends import entry
-from analysis.figures.drawing.page import mark, scaled, stroke
-from analysis.figures.drawing.strips import HATCH, has_open_intervals
-from analysis.figures.drawing.style import CurveStyle
+from analysis.figures.drawing.page import mark, scaled, stroke, unit
+from analysis.figures.drawing.style import CurveStyle, inches
 from analysis.fit.reference_lines import regime_spans
-from analysis.fit.regimes import Regimes
+from analysis.fit.regimes import Interval, Regimes
 
 _BESIDE = 0.22
 """Doublings of the batch size by which repeats are drawn to the right of a point."""
@@ -183,14 +184,15 @@ def entries(
     hollow: dict[str, Any] = {"color": faint(), "markerfacecolor": ground(), "markersize": 4}
     handles: list[Artist] = []
     fits = [fit for fit in regimes if fit is not None]
+    level = f"{100 * fits[0].level:g} %" if fits else ""
     if any(fit.critical_batch_size.value is not None for fit in fits):
         handles.append(
-            entry(f"critical batch size, {_level(fits)}", marker="o", linestyle="-",
+            entry(f"critical batch size, {level}", marker="o", linestyle="-",
                   color=faint(), markersize=4)
         )  # fmt: skip
     if strips and fits:
         ends: Any = {"linestyle": "-", "linewidth": 0.7, "color": ink(), "markersize": 3.5}
-        handles.append(entry(f"ends of regimes, {_level(fits)}", marker="|", **ends))
+        handles.append(entry(f"ends of regimes, {level}", marker="|", **ends))
         if not all(span.sure for fit in fits for span in regime_spans(fit)):
             handles.append(
                 Patch(hatch=HATCH, facecolor=grey("#e4e4e4"), edgecolor=faint(), linewidth=0,
@@ -206,9 +208,9 @@ def entries(
     repeats = [p.repeats for curve in curves for p in curve.points if p.repeats is not None]
     if repeats:
         least = min(repeat.level for repeat in repeats)
-        level = f", {least:.0%}" if least > 0 else ""
+        coverage = f", {least:.0%}" if least > 0 else ""
         dash: Any = {"color": faint(), "markersize": 5, "markeredgewidth": 1.2}
-        handles.append(entry(f"repeats of the best:\nmedian{level}", marker="_", **dash))
+        handles.append(entry(f"repeats of the best:\nmedian{coverage}", marker="_", **dash))
         handles += open_above(
             "too few repeats\nreached the target"
             for repeat in repeats
@@ -222,5 +224,131 @@ def left_out_entry(**options: Any) -> Artist:
     return entry("rise, left out of the fit", marker="o", **options)
 
 
-def _level(fits: Sequence[Regimes]) -> str:
-    return f"{100 * fits[0].level:g} %"
+SHADES = (0.50, 0.24, 0.08)
+"""How much of the colour each regime keeps, perfect scaling first: different without colour too."""
+
+NAMES = (
+    ("perfect scaling", "perfect"),
+    ("diminishing returns", "diminishing"),
+    ("maximal parallelism", "maximal"),
+)
+"""Each regime's name, and in short."""
+
+HATCH = "////"
+_LETTER = 0.052
+"""Inches that a letter of a heading takes, about."""
+
+
+def strips(
+    ax: Axes,
+    regimes: Sequence[Regimes | None],
+    labels: Sequence[str],
+    styles: Sequence[CurveStyle],
+) -> None:
+    """One strip a curve: its regimes, the intervals of their ends, and the critical batch size."""
+    count = len(regimes)
+    for i, (fit, style) in enumerate(zip(regimes, styles, strict=True)):
+        row = count - 1 - i
+        if fit is None:
+            ax.text(0.5, row, "too few batch sizes", transform=ax.get_yaxis_transform(),
+                    ha="center", va="center", fontsize="x-small")  # fmt: skip
+            continue
+        for span in regime_spans(fit):
+            ax.barh(
+                row, span.high - span.low, left=span.low, height=0.84, zorder=2,
+                color=tint(style.colour, SHADES[span.regime]),
+                edgecolor=ground() if span.sure else tint(style.colour, 0.75),
+                hatch=None if span.sure else HATCH, linewidth=0,
+            )  # fmt: skip
+        # One above the other: wide intervals overlap.
+        for end, y in (
+            (fit.perfect_scaling_until, row + 0.23),
+            (fit.maximal_parallelism_from, row - 0.23),
+        ):
+            draw_interval(ax, end, y, fit.fitted_over, colour=ink(), width=0.7, cap=3)
+        _critical(ax, fit, row, style, markersize=mark(4))
+    ax.set_ylim(-0.6, count - 0.4)
+    two_lines = [text if "\n" in text else text.replace(", ", ",\n") for text in labels]
+    ax.set_yticks(range(count), two_lines[::-1])
+    ax.tick_params(axis="y", length=0, pad=3)
+    for spine in ("left", "top", "right"):
+        ax.spines[spine].set_visible(False)
+
+
+def _critical(ax: Axes, fit: Regimes, row: float, style: CurveStyle, **options: Any) -> None:
+    """The critical batch size with its interval."""
+    critical = fit.critical_batch_size
+    draw_interval(ax, critical, row, fit.fitted_over, colour=style.colour, width=1.4, cap=4.5)
+    if critical.value is not None:
+        ax.plot([critical.value], [row], marker=style.marker, color=style.colour, zorder=6,
+                markeredgecolor=ground(), markeredgewidth=stroke(0.6), **options)  # fmt: skip
+
+
+def draw_interval(
+    ax: Axes,
+    interval: Interval,
+    y: float,
+    span: tuple[float, float],
+    *,
+    colour: Any,
+    width: float,
+    cap: float | None = None,
+    **arrow: float,
+) -> None:
+    """A line from end to end; where an end is open, an arrow at the end of ``span``. With ``cap``
+    the ends that are known have caps of that size, and the line a halo."""
+    if interval.low is None and interval.high is None:
+        return
+    low = span[0] if interval.low is None else interval.low
+    high = span[1] if interval.high is None else interval.high
+    halo = [withStroke(linewidth=stroke(width + 1.1), foreground=ground())] if cap else []
+    ax.plot([low, high], [y, y], color=colour, linewidth=stroke(width), zorder=4,
+            solid_capstyle="butt", path_effects=halo)  # fmt: skip
+    for x, end, marker in ((low, interval.low, "<"), (high, interval.high, ">")):
+        options: dict[str, Any] = {"marker": marker, "markersize": 2.5, **arrow}
+        if end is not None:
+            if cap is None:
+                continue
+            options = {"marker": "|", "markersize": cap, "markeredgewidth": width * 0.8}
+        ax.plot([x], [y], color=colour, zorder=4, clip_on=end is not None, **scaled(options))
+
+
+def has_open_intervals(fit: Regimes) -> bool:
+    """Whether an interval of its strip has an arrow in the place of an end."""
+    drawn = (fit.perfect_scaling_until, fit.maximal_parallelism_from, fit.critical_batch_size)
+    return any((interval.low is None) != (interval.high is None) for interval in drawn)
+
+
+def criticals(ax: Axes, regimes: Sequence[Regimes | None], styles: Sequence[CurveStyle]) -> None:
+    """The critical batch sizes with their intervals along the bottom of a panel that has no
+    strips beneath it."""
+    low, high = ax.get_ylim()
+    ax.set_ylim(low * (low / high) ** (0.045 * len(regimes)), high)
+    for i, (fit, style) in enumerate(zip(regimes, styles, strict=True)):
+        if fit is not None and fit.critical_batch_size.value is not None:
+            _critical(ax, fit, low * (low / high) ** (0.045 * (i + 0.3)), style)
+
+
+def headings(ax: Axes, fit: Regimes, row: float) -> None:
+    """The regimes' names above the strip at ``row``, where they fit."""
+    low, high = ax.get_xlim()
+    width, _ = inches(ax)
+    for span in regime_spans(fit):
+        space = width * np.log2(span.high / span.low) / np.log2(high / low)
+        fitting = [name for name in NAMES[span.regime] if len(name) * _LETTER * unit() < space]
+        if fitting:
+            ax.text(
+                np.sqrt(span.low * span.high), row + 0.46, fitting[0], ha="center", va="bottom",
+                fontsize="x-small", color=ink(),
+            )  # fmt: skip
+
+
+def shade(ax: Axes, fit: Regimes) -> None:
+    """The regimes of one curve as the shade of its panel."""
+    grey = "#5b7fa3"
+    for span in regime_spans(fit):
+        ax.axvspan(
+            span.low, span.high, zorder=0, linewidth=0,
+            facecolor=tint(grey, SHADES[span.regime] * 0.5),
+            edgecolor=tint(grey, 0.5), hatch=None if span.sure else HATCH,
+        )  # fmt: skip

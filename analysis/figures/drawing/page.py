@@ -68,7 +68,8 @@ class Page:
         Raises:
             ResultsError: no such width or style, or a setting that matplotlib does not know.
         """
-        settings = _style(style)
+        settings = {} if style is None else _read(style)
+        settings = {name: each for name, each in settings.items() if name not in _NOT_STYLE}
         if width is None:
             return cls(style=settings)
         if width in _WIDTHS:
@@ -107,6 +108,22 @@ class Page:
             return self.inches
         return COLUMN if need * unit() <= COLUMN * 1.02 else TWO_COLUMNS
 
+    def size(self, need: float, height: float) -> tuple[float, float]:
+        """Inches of a new figure: ``figsize``. ``need`` and ``height`` are inches at the type of
+        the style sheet.
+
+        Raises:
+            ResultsError: taller than the tallest page that a PDF may have.
+        """
+        inches = height * unit()
+        if inches > _MAX_HEIGHT:
+            raise ResultsError(
+                f"this figure would be {inches:.0f} inches tall, and no PDF is more than "
+                f"{_MAX_HEIGHT:g}",
+                hint="choose what it shows with --where, or take a larger --width",
+            )
+        return self.width(need), inches
+
     def usable(self, need: float = COLUMN) -> float:
         """The same in inches at the type of the style sheet: fewer where type is larger."""
         return self.width(need) / unit()
@@ -124,21 +141,6 @@ def remember_style(figure: Figure) -> None:
     """Keep the settings in force with ``figure``, for saving it."""
     settings = {name: value for name, value in dict(_RC).items() if name not in _NOT_STYLE}
     setattr(figure, _SAVED_STYLE, settings)
-
-
-def checked_height(inches: float) -> float:
-    """The height of a new figure, if it can be one.
-
-    Raises:
-        ResultsError: taller than the tallest page that a PDF may have.
-    """
-    if inches > _MAX_HEIGHT:
-        raise ResultsError(
-            f"this figure would be {inches:.0f} inches tall, and no PDF is more than "
-            f"{_MAX_HEIGHT:g}",
-            hint="choose what it shows with --where, or take a larger --width",
-        )
-    return inches
 
 
 def longer(figure: Figure) -> str:
@@ -177,17 +179,6 @@ def scaled(options: Mapping[str, Any]) -> dict[str, Any]:
 def style_sheet() -> dict[str, Any]:
     """The settings of our style sheet."""
     return dict(_read_file(STYLE_SHEET, use_default_template=False))
-
-
-def has_user_colours() -> bool:
-    """Whether the user has set the colours of curves."""
-    name = "axes.prop_cycle"
-    return _RC[name] not in (_DEFAULT[name], style_sheet()[name])
-
-
-def _style(style: str | Path | None) -> dict[str, Any]:
-    settings = {} if style is None else _read(style)
-    return {name: value for name, value in settings.items() if name not in _NOT_STYLE}
 
 
 def _read(style: str | Path) -> dict[str, Any]:

@@ -21,7 +21,6 @@ from analysis.figures.drawing.page import (
     COLUMN,
     TWO_COLUMNS,
     Page,
-    checked_height,
     scaled,
     stroke,
     unit,
@@ -32,9 +31,9 @@ from analysis.figures.drawing.style import (
     curve_style,
     decimal_axis,
     figure_of,
+    given_axes,
     grid,
     log2_axis,
-    panel_axes,
     plain,
 )
 from analysis.figures.drawing.text_fit import fitted, within
@@ -82,10 +81,11 @@ def draw_panels(
     space = _NUMBERS + _LINE * sum(
         max(len(part) for part in parts) for parts in zip(*titles, strict=True)
     )
-    axes = panel_axes(
-        ax, len(panels), "panel",
-        lambda: _new_axes(panels, columns, page, space, 0.12 * ("\n" in size_name)),
-    )  # fmt: skip
+    axes = (
+        _new_axes(panels, columns, page, space, 0.12 * ("\n" in size_name))
+        if ax is None
+        else given_axes(ax, len(panels), "panel")
+    )
     for at, panel, panel_styles in zip(axes, panels, styles, strict=True):
         _draw_panel(at, panel, panel_styles, _lines_of_axis(panel, panels), width)
         at.set_xlabel(size_name)
@@ -138,10 +138,7 @@ def _new_axes(
         column, before = column + 1, panels[i].row
     height = _PANEL * (1.2 if columns < 3 else 1.0)
     figure = plt.figure(
-        figsize=(
-            page.width(_need(columns)),
-            checked_height(((height + above) * (row + 1) + 0.3 + beneath) * unit()),
-        ),
+        figsize=page.size(_need(columns), (height + above) * (row + 1) + 0.3 + beneath),
         layout="constrained",
     )
     spec = figure.add_gridspec(row + 1, columns)

@@ -32,10 +32,10 @@ _ESTIMATORS = {
 }
 
 
-def facets(curves: Sequence[Curve], regimes: Sequence[Regimes | None]) -> list[Pairs]:
+def facets(pairs: Pairs) -> list[Pairs]:
     """The curves of each workload, data set and target, with their regimes."""
     panels: dict[tuple[str, ...], Pairs] = {}
-    for curve, fit in zip(curves, regimes, strict=True):
+    for curve, fit in pairs:
         key = (*(str(curve.group.get(n)) for n in ("workload", "dataset")), str(curve.target))
         panels.setdefault(key, []).append((curve, fit))
     return list(panels.values())

@@ -20,8 +20,6 @@ from analysis.figures.drawing.colours import dark, grid_colour
 from analysis.figures.drawing.page import (
     COLUMN,
     Page,
-    checked_height,
-    has_user_colours,
     mark,
     stroke,
     style_sheet,
@@ -68,8 +66,9 @@ def curve_style(i: int) -> CurveStyle:
     Colours are those of a user's own ``axes.prop_cycle``, where there is one.
     """
     colours = [style.colour for style in PALETTE]
-    if has_user_colours():
-        colours = mpl.rcParams["axes.prop_cycle"].by_key().get("color", colours)
+    cycle = mpl.rcParams["axes.prop_cycle"]
+    if cycle not in (mpl.rcParamsDefault["axes.prop_cycle"], style_sheet()["axes.prop_cycle"]):
+        colours = cycle.by_key().get("color", colours)
     other = PALETTE[(i + i // len(colours)) % len(PALETTE)]
     return CurveStyle(to_hex(colours[i % len(colours)]), other.marker, other.line)
 
@@ -163,16 +162,12 @@ def grid(ax: Axes) -> None:
     ax.set_axisbelow(True)
 
 
-def panel_axes(
-    ax: Axes | None, count: int, noun: str, make: Callable[[], list[Axes]]
-) -> list[Axes]:
-    """The axes of a figure of ``count`` panels: the caller's own, or those that ``make`` makes.
+def given_axes(ax: Axes, count: int, noun: str) -> list[Axes]:
+    """The caller's own axes, for a figure of one panel.
 
     Raises:
         ResultsError: several panels (each a ``noun``), and one pair of axes to draw them on.
     """
-    if ax is None:
-        return make()
     if count > 1:
         example = ' "batch_size = 64"' if noun == "batch size" else ""
         raise ResultsError(
@@ -183,8 +178,10 @@ def panel_axes(
 
 
 def tiles(
-    page: Page,
+    ax: Axes | None,
+    page: Page | None,
     count: int,
+    noun: str,
     height: float,
     *,
     extra: float = 0.75,
@@ -193,9 +190,10 @@ def tiles(
     sharex: bool = True,
     sharey: bool = False,
 ) -> list[Axes]:
-    """``count`` panels of a new figure, as many in a row as its width allows.
+    """``count`` panels of a new figure, as many in a row as its width allows; or ``ax``, for one.
 
     Args:
+        noun: what a panel is, for the error of several panels and one ``ax``.
         height: inches of a row of panels.
         extra: inches of the texts above and below all of them.
         least: inches of width that a panel needs.
@@ -203,12 +201,15 @@ def tiles(
 
     All are inches at the type of the style sheet: larger type takes more of the page.
     """
+    if ax is not None:
+        return given_axes(ax, count, noun)
+    page = page or Page()
     most = min(count, max(1, int(page.usable(need) / least + 0.01)))
     rows = -(-count // most)
     columns = -(-count // rows)
     figure, made = plt.subplots(
         rows, columns, sharex=sharex, sharey=sharey, squeeze=False, layout="constrained",
-        figsize=(page.width(need), checked_height((height * rows + extra) * unit())),
+        figsize=page.size(need, height * rows + extra),
     )  # fmt: skip
     axes = list(made.ravel())
     for unused in axes[count:]:

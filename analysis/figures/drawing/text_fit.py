@@ -18,7 +18,6 @@ from matplotlib.legend import Legend
 from matplotlib.text import Text
 from matplotlib.textpath import text_to_path
 from matplotlib.transforms import Bbox
-from numpy.typing import NDArray
 
 MISSING = "…"
 _BREAKS = re.compile(rf"(?<=[\s_,/-])(?![\s,·{MISSING}])|(?<={MISSING})")
@@ -102,7 +101,8 @@ def fit_figure(figure: Figure) -> None:
             _set(text, originals.setdefault(text, text.get_text()), width)
             for text, width in widths.items()
         ]
-        changed += [_fit_legend(figure, legend) for legend in _legends(figure)]
+        legends = [*figure.legends, *filter(None, (ax.get_legend() for ax in figure.axes))]
+        changed += [_fit_legend(figure, legend) for legend in legends]
         if not any(changed):
             return
 
@@ -170,7 +170,8 @@ def _name_widths(figure: Figure, ax: Axes) -> dict[Text, float]:
         first, last = panel[:, along]
         for other in _other_axes(figure, ax) + (_figure_boxes(figure) if along else []):
             corners = other.get_points()
-            if not _overlap(corners[:, 1 - along], panel[:, 1 - along]):
+            across, beside = corners[:, 1 - along], panel[:, 1 - along]
+            if min(across[1], beside[1]) <= max(across[0], beside[0]):  # nowhere next to it
                 continue
             begin, end = corners[:, along]
             if begin >= last:
@@ -180,11 +181,6 @@ def _name_widths(figure: Figure, ax: Axes) -> dict[Text, float]:
         middle = text.get_window_extent().get_points()[:, along].mean()
         widths[text] = float(2 * min(middle - low, high - middle))
     return widths
-
-
-def _overlap(first: NDArray[np.float64], second: NDArray[np.float64]) -> bool:
-    """Whether two ranges, (2,) each, have a part in common."""
-    return bool(min(first[1], second[1]) > max(first[0], second[0]))
 
 
 def _fit_legend(figure: Figure, legend: Legend) -> bool:
@@ -256,11 +252,3 @@ def _figure_texts(figure: Figure) -> Iterable[Text]:
         text: Text | None = getattr(figure, name)
         if text is not None and text.get_text():
             yield text
-
-
-def _legends(figure: Figure) -> Iterable[Legend]:
-    yield from figure.legends
-    for ax in figure.axes:
-        legend = ax.get_legend()
-        if legend is not None:
-            yield legend

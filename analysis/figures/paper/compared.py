@@ -48,8 +48,28 @@ class Varying:
         return cls(columns=frozenset({name}), name=short, goals=True, **options)
 
 
+class PanelFigure:
+    """A figure of panels of lines: ``draw`` and ``numbers`` of what ``panels`` says."""
+
+    def panels(self, data: FigureData) -> list[Panel]:
+        """What is drawn.
+
+        Raises:
+            ResultsError: there is nothing to draw.
+        """
+        raise NotImplementedError
+
+    def draw(self, data: FigureData, *, ax: Axes | None = None, page: Page | None = None) -> Axes:
+        """The panels; see the figure's own file."""
+        return draw_panels(self.panels(data), page=page or Page(), ax=ax)
+
+    def numbers(self, data: FigureData) -> pd.DataFrame:
+        """A row a point."""
+        return tabulate(self.panels(data))
+
+
 @dataclass(frozen=True, kw_only=True)
-class Compared:
+class Compared(PanelFigure):
     """A figure of panels by some columns with lines by others."""
 
     varying: Sequence[Varying] | Callable[[FigureData, Sequence[str]], Sequence[Varying]]
@@ -64,23 +84,10 @@ class Compared:
     """Whether steps are over those at one batch size that the lines share; then there are no
     published curves beside them."""
 
-    def draw(self, data: FigureData, *, ax: Axes | None = None, page: Page | None = None) -> Axes:
-        """The panels; see the figure's own file."""
-        return draw_panels(self.panels(data), page=page or Page(), ax=ax)
-
-    def numbers(self, data: FigureData) -> pd.DataFrame:
-        """A row a point."""
-        return tabulate(self.panels(data))
-
     def panels(self, data: FigureData) -> list[Panel]:
-        """What is drawn.
-
-        Raises:
-            ResultsError: there is nothing to draw.
-        """
         named = data.query.by or ()
         data = without_needless_by(data)
-        pairs = list(zip(data.curves, data.regimes, strict=True))
+        pairs = data.pairs
         varying = self.varying(data, named) if callable(self.varying) else self.varying
         parts: dict[frozenset[int], tuple[Varying, Key, Pairs]] = {}
         for columns in varying:

@@ -5,43 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import pandas as pd
-from matplotlib.axes import Axes
-
 from analysis.curves.curve import Curve
 from analysis.curves.points import Point
 from analysis.figure_data import FigureData
-from analysis.figures.drawing.page import Page
-from analysis.figures.drawing.panel_figure import draw_panels
-from analysis.figures.drawing.panels import Dot, Line, Pair, Panel, tabulate
-from analysis.figures.paper.compared import ALGORITHM, Varying, grouped, line_labels, titles
+from analysis.figures.drawing.panels import Dot, Line, Pair, Panel
+from analysis.figures.paper.compared import (
+    ALGORITHM,
+    PanelFigure,
+    Varying,
+    grouped,
+    line_labels,
+    titles,
+)
 from analysis.figures.paper.lines import panel_of
 from results.errors import ResultsError
 
 
 @dataclass(frozen=True, kw_only=True)
-class BestMetaparameter:
-    """A figure of one metaparameter, a line a training algorithm."""
+class BestMetaparameter(PanelFigure):
+    """A figure of one metaparameter of the trial at the minimum, a line a training algorithm;
+    ringed where it sits on the edge of its space."""
 
     dimension: str
     measure: str
     value: Callable[[float], float | None]
     """The drawn value; None if it has no place on a logarithmic axis."""
 
-    def draw(self, data: FigureData, *, ax: Axes | None = None, page: Page | None = None) -> Axes:
-        """The value of the trial at the minimum; ringed where it sits on the edge of its space."""
-        return draw_panels(self.panels(data), page=page or Page(), ax=ax)
-
-    def numbers(self, data: FigureData) -> pd.DataFrame:
-        """A row a batch size."""
-        return tabulate(self.panels(data))
-
     def panels(self, data: FigureData) -> list[Panel]:
-        """What is drawn.
-
-        Raises:
-            ResultsError: no best trial has the metaparameter.
-        """
         pairs: list[Pair] = [
             (curve, None)
             for curve in data.curves

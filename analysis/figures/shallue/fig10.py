@@ -9,13 +9,7 @@ from analysis.figure_data import FigureData
 from analysis.figures.drawing.page import Page
 from analysis.figures.drawing.panels import Pair
 from analysis.figures.paper.compared import grouped, line_labels, without_needless_by
-from analysis.figures.paper.trials import (
-    Row,
-    draw_rows,
-    shared_sizes,
-    tabulate_rows,
-    with_momentum,
-)
+from analysis.figures.search import Row, draw_rows, shared_sizes, tabulate_rows, with_momentum
 from analysis.figures.shallue import fig3
 from results.errors import ResultsError
 

@@ -51,7 +51,7 @@ def _goals(data: FigureData) -> _Goals:
         for goal in part.goals:
             at_goal = part.at(goal)
             try:
-                pairs = list(zip(at_goal.curves, at_goal.regimes, strict=True))
+                pairs = at_goal.pairs
             except ResultsError as error:
                 left_out.append({"panel": workload, "target": str(goal), "note": str(error)})
                 continue

@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analysis.figure_data import FigureData
-from analysis.figures.paper.compared import (
-    Compared,
-    Varying,
-    data_fields,
-    fields_of,
-    is_smoothing,
-)
+from analysis.figures.paper.compared import Compared, Varying, data_fields, fields_of, is_smoothing
 
 
 def varying(data: FigureData, named: Sequence[str]) -> Sequence[Varying]:

@@ -18,13 +18,7 @@ from analysis.figures.drawing.page import Page
 from analysis.figures.drawing.panel_figure import draw_panels
 from analysis.figures.drawing.panels import Panel, tabulate
 from analysis.figures.paper.compared import ALGORITHM, is_smoothing, key_of, titles
-from analysis.figures.paper.lines import (
-    best_panel,
-    has_values,
-    line_of,
-    panel_of,
-    unknown_points,
-)
+from analysis.figures.paper.lines import best_panel, has_values, line_of, panel_of, unknown_points
 from analysis.fit.regimes import Regimes
 from results.errors import ResultsError
 
@@ -85,7 +79,7 @@ def _parts(data: FigureData) -> list[_Part]:
         key = {n: v for n, v in key_of(group).items() if n != name and not is_smoothing(n)}
         return parts.setdefault(tuple(key.items()), _Part(key=key, steps=[], best=[]))
 
-    for curve, fit in zip(varied.curves, varied.regimes, strict=True):
+    for curve, fit in varied.pairs:
         value = curve.group.get(name)
         if value is not None:
             part(curve.group).steps.append((float(value), curve, fit))

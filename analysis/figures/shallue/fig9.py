@@ -9,13 +9,7 @@ from analysis.curves.groups import labels
 from analysis.figure_data import FigureData
 from analysis.figures.drawing.page import Page
 from analysis.figures.paper import budgets
-from analysis.figures.paper.trials import (
-    Row,
-    draw_rows,
-    shared_sizes,
-    tabulate_rows,
-    with_momentum,
-)
+from analysis.figures.search import Row, draw_rows, shared_sizes, tabulate_rows, with_momentum
 
 
 def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) -> Axes:
