@@ -65,8 +65,11 @@ class Study:
     trials: int
     """Feasible trials wanted."""
     budget_steps: int
+    repeat_data: bool = True
+    """Whether a trial may see an example more than once."""
     train_examples: int | None = None
-    """Examples of the training split, which make an epoch; ``None`` if they were not counted."""
+    """Examples of the training split, which make an epoch; ``None`` if it has no end, or they were
+    not counted."""
     targets: tuple[Target, ...]
     """Easiest first, all of one metric; the last one is recorded with the trial."""
     stop_at_target: bool = True

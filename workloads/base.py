@@ -106,7 +106,8 @@ class Workload(metaclass=_WorkloadType):
 
         A split is a tuple of tensors with one leading dimension (put on the device whole), a
         ``TokenStream`` (one long text, windows of which are the examples), or a map-style Dataset
-        of tuples (streamed). The caller changes none of them.
+        of tuples (streamed). ``"train"`` may also be an IterableDataset, or a GeneratedSplit. The
+        caller changes none of them.
         """
         raise WorkloadError(f"workload {self.name} has no method data(self)")
 
@@ -141,8 +142,9 @@ class Workload(metaclass=_WorkloadType):
         """Options of some parameters: pattern of names -> metaparameters of the optimizer.
 
         ``{"*.bias": {"weight_decay": 0}}``: no decay for biases. ``learning_rate_factor``
-        multiplies the learning rate. Of several patterns that match, the first counts; an option
-        that the optimizer does not have is passed over.
+        multiplies the learning rate; ``hidden`` is False for embeddings and the output layer, which
+        muon leaves to AdamW. Of several patterns that match, the first counts; an option that the
+        optimizer does not have is passed over.
         """
         return {}
 

@@ -15,13 +15,13 @@ from experiments.config.schema import ExperimentFile
 from experiments.config.yaml_lines import Path
 from experiments.errors import ExperimentError, nearest
 from experiments.optimizers import Optimizer
-from experiments.optimizers.trial_run import OptimizerRun
-from experiments.optimizers.user_optimizer import UserOptimizer
+from experiments.optimizers.routed import Routed
+from experiments.optimizers.trial_run import OptimizerRun, is_users
 from experiments.schedules import Schedule
 from experiments.training.splits import Split
 from results.targets.target import Target
 from workloads import Workload, WorkloadError
-from workloads.checks import check_metrics, check_target, target_metric
+from workloads.checks import check_metrics, check_target, length_of, target_metric
 
 _STEPS = 100
 """Steps of a small budget; a schedule must give a factor at each of them."""
@@ -64,6 +64,9 @@ def check_metric(
     """
     path = file.target_path(target)
     split, _, metric = target.metric.partition("_")
+    if split == "train" and length_of(data["train"]) is None:
+        message = f"target {target.metric}: the training split of {workload.name} has no end"
+        raise file.error(path, message, "name a metric of validation or test")
     if split not in data:
         message = f"target {target.metric}: workload {workload.name} has no split {split!r}"
         raise file.error(path, message, f"it has {', '.join(data)}")
@@ -83,7 +86,8 @@ def check_metric(
 
 
 def check_training_algorithms(file: ExperimentFile, combinations: Sequence[Combination]) -> None:
-    """Each optimizer and schedule of a user's file must work.
+    """Each optimizer and schedule of a user's file, and each optimizer of some parameters alone,
+    must work.
 
     An optimizer takes three steps on a new model, with metaparameters from the middle of its space:
     it must take the parameters of the workload's model, and go on from its saved state as if it had
@@ -99,7 +103,7 @@ def check_training_algorithms(file: ExperimentFile, combinations: Sequence[Combi
         for combination in combinations:
             owner = getattr(combination, key)
             pair = owner.name, combination.optimizer.name  # the values differ between optimizers
-            if pair in checked or not _is_users(owner):
+            if pair in checked or not _needs_check(owner):
                 continue
             checked.add(pair)
             try:
@@ -109,16 +113,14 @@ def check_training_algorithms(file: ExperimentFile, combinations: Sequence[Combi
                 raise file.error(path, str(error), error.hint) from None
 
 
-def _is_users(owner: Optimizer | Schedule) -> bool:
-    """Whether it is not a packaged one."""
+def _needs_check(owner: Optimizer | Schedule) -> bool:
     if isinstance(owner, Schedule):
         return owner.name not in schedules.names()
-    return isinstance(owner, UserOptimizer)
+    return isinstance(owner, Routed) or is_users(owner)
 
 
 def _check_optimizer(combination: Combination) -> None:
     optimizer = combination.optimizer
-    assert isinstance(optimizer, UserOptimizer)
     values = optimizer.arguments_in(combination.values(0.5))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

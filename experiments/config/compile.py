@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from pydantic import PrivateAttr
+from torch.utils.data import IterableDataset
 
 import workloads
 from experiments import identity, parallel, search
@@ -24,9 +25,10 @@ from experiments.config.yaml_lines import Places
 from experiments.errors import ExperimentError
 from experiments.plan import Layout, Study, WorkloadRef
 from experiments.training import evaluation_grid
+from experiments.training.streams import check_stream
 from results.counts import count
 from results.targets.target import Target
-from workloads.checks import check_splits
+from workloads.checks import check_splits, length_of
 
 __all__ = ["Experiment", "StudyPlan", "from_keywords", "load", "parse"]
 
@@ -91,7 +93,7 @@ class Experiment(ExperimentFile):
                 that does not take the model's parameters; a schedule that gives no factor.
             WorkloadError: the data cannot be loaded.
         """
-        sizes: dict[str, int] = {}
+        sizes: dict[str, int | None] = {}
         plans: list[StudyPlan] = []
         for combination in self.combinations:
             workload = combination.workload
@@ -101,8 +103,9 @@ class Experiment(ExperimentFile):
                 if not sizes:
                     check_metric(self, self.targets[-1], workload, data)
                     check_training_algorithms(self, self.combinations)
-                train = data["train"]
-                sizes[key] = len(train[0] if isinstance(train, tuple) else train)  # type: ignore[arg-type]
+                if isinstance(data["train"], IterableDataset):
+                    check_stream(data["train"], workload)
+                sizes[key] = length_of(data["train"])
             plans += [
                 self._plan(combination, batch_size, sizes[key], source)
                 for batch_size in self._sizes_in(sizes[key])
@@ -133,7 +136,7 @@ class Experiment(ExperimentFile):
             data["files"] = list(self.files)
         return yaml_lines.write(data)
 
-    def _sizes_in(self, train_size: int) -> list[int]:
+    def _sizes_in(self, train_size: int | None) -> list[int]:
         try:
             return with_full(self.batch_sizes, train_size)
         except AmountError as error:
@@ -149,14 +152,18 @@ class Experiment(ExperimentFile):
             return table.size or self.trials
         return self.trials
 
-    def _budget_steps(self, batch_size: int, train_size: int) -> int:
-        steps = self.parsed_budget.in_steps(batch_size, train_size)
+    def _budget_steps(self, batch_size: int, train_size: int | None) -> int:
+        try:
+            steps = self.parsed_budget.in_steps(batch_size, train_size)
+        except AmountError as error:
+            raise self.error(("budget",), str(error), error.hint) from None
         if steps < 1:
             message = f"budget {self.budget} is less than one step at batch size {batch_size}"
             raise self.error(("budget",), message, "add steps: 50 epochs + 2000 steps")
         if steps > LARGEST_BUDGET:
             message = f"budget {self.budget} is {count(steps, 'step')} at batch size {batch_size}"
             raise self.error(("budget",), message, f"at most {LARGEST_BUDGET:,}")
+        self._check_repetition(steps, batch_size, train_size)
         ratio = self.evaluation_ratio
         if (evaluations := evaluation_grid.count(ratio, steps)) > _MOST_EVALUATIONS:
             usual = evaluation_grid.count(1.05, steps)
@@ -168,8 +175,20 @@ class Experiment(ExperimentFile):
             )
         return steps
 
+    def _check_repetition(self, steps: int, batch_size: int, train_size: int | None) -> None:
+        """Where data are not to be repeated, the budget is at most one pass."""
+        if self.repeat_data or train_size is None or steps <= train_size // batch_size:
+            return
+        raise self.error(
+            ("budget",),
+            f"budget {self.budget} is {count(steps, 'step')} at batch size {batch_size}, and one "
+            f"pass over the training set ({count(train_size, 'example')}) is "
+            f"{train_size // batch_size:,}",
+            "budget: 1 epoch, or repeat_data: true",
+        )
+
     def _plan(
-        self, combination: Combination, batch_size: int, train_size: int, source: str | None
+        self, combination: Combination, batch_size: int, train_size: int | None, source: str | None
     ) -> StudyPlan:
         budget_steps = self._budget_steps(batch_size, train_size)
         ghost = combination.technique.get("ghost_batch")
@@ -193,6 +212,7 @@ class Experiment(ExperimentFile):
             batch_size=batch_size,
             trials=self._trials(combination),
             budget_steps=budget_steps,
+            repeat_data=self.repeat_data,
             train_examples=train_size,
             targets=self.targets,
             stop_at_target=self.stop_at_target,
@@ -241,6 +261,7 @@ class Experiment(ExperimentFile):
             technique=identity.technique_identity(combination.technique, self.base),
             batch_size=batch_size,
             evaluation_ratio=self.evaluation_ratio,
+            repeat_data=self.repeat_data,
         )
 
     def _search_id(self, combination: Combination, budget_steps: int) -> str:

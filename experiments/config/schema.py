@@ -78,6 +78,8 @@ class ExperimentFile(BaseModel):
     trials: Annotated[Count, Field(le=1_000_000)] = 64
     """Feasible points of each study."""
     budget: Any = "50 epochs + 2000 steps"
+    repeat_data: StrictBool = True
+    """Whether a trial may see an example twice; if not, a budget is at most one pass."""
     target: Texts = ()
     """Empty: the workload's own."""
     stop_at_target: StrictBool = True

@@ -12,8 +12,8 @@ from experiments.engines.base import gather
 from experiments.engines.metric_sums import MetricSums, chunks
 from experiments.engines.randomness import RandomDraws, refuse_random_numbers
 from experiments.optimizers.groups import Rates, parameter_options
+from experiments.optimizers.schedule_free import evaluated_weights
 from experiments.plan import Trial
-from experiments.training.batch_order import BatchOrder
 from experiments.training.study_context import StudyContext
 from workloads import Batch
 from workloads.checks import check_metrics, check_per_example
@@ -48,7 +48,7 @@ class ModuleRun:
         self.rates = Rates(self.optimizer, context.optimizer.name)
         self.technique_state = self.techniques.start(self.trained_weights())
         self.draws = draws_of(trial, self.model)
-        self.order = BatchOrder(trial.seed, len(context.train), context.study.batch_size)
+        self.order = context.order(trial)
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=context.device)
         """Running sum of all losses: once it is not finite, it never is again."""
         self.step = 0
@@ -134,6 +134,10 @@ class ModuleRun:
 
     def evaluate(self, split: str, chunk: int) -> dict[str, float]:
         """The metrics on a whole split, at most ``chunk`` examples at a time."""
+        with evaluated_weights(self.optimizer):
+            return self._metrics(split, chunk)
+
+    def _metrics(self, split: str, chunk: int) -> dict[str, float]:
         context, data = self.context, self.context.splits[split]
         sums, trained = MetricSums(1, context.device), self._set_measured_weights()
         self.model.eval()
@@ -164,11 +168,13 @@ class ModuleRun:
             **self.context.layout.state(self.model, self.optimizer),
             "loss": self.loss_sum,
             "techniques": self.technique_state,
+            "order": self.order.state(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from ``state``."""
         self.step = state["step"]
+        self.order.load(state.get("order"), self.step)
         # An optimizer keeps what it is given and changes it in place.
         whole = {**state, "optimizer": gather(state["optimizer"])}
         self.context.layout.load(self.model, self.optimizer, whole)

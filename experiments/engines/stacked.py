@@ -21,8 +21,9 @@ from experiments.engines.stack import Stack, StackedStep, width_of
 from experiments.engines.stacked_techniques import StackedTechniques
 from experiments.engines.updates import Update, make_update
 from experiments.plan import Trial
-from experiments.training.batch_order import BatchOrder
 from experiments.training.micro_batch import chunk_size, micro_batch
+from experiments.training.splits import Order
+from experiments.training.streams import ExampleStream
 from experiments.training.study_context import StudyContext
 from workloads import Batch
 
@@ -51,8 +52,8 @@ class StackedEngine(Engine):
         self.chunk = chunk_size(context, self.base, MODELS)
         # Rows up to the stack's width are the last trial again, their results unread.
         self._rows = [*trials, *[trials[-1]] * (self.stack.width - len(trials))]
-        orders = {t.id: self._order(t) for t in trials}
-        self._orders = [orders[t.id] for t in self._rows]
+        orders = {t.id: context.order(t) for t in trials}
+        self._orders: list[Order] = [orders[t.id] for t in self._rows]
         self._steps = [0] * self.stack.width
         self._ahead = 1
         self.update: Update = make_update(context, self._rows, self.stack)
@@ -60,9 +61,6 @@ class StackedEngine(Engine):
             [context.techniques_of(t) for t in self._rows], self.stack
         )
         self.loss_sum = torch.zeros(self.stack.width, dtype=torch.float64, device=context.device)
-
-    def _order(self, trial: Trial) -> BatchOrder:
-        return BatchOrder(trial.seed, len(self.context.train), self.context.study.batch_size)
 
     @property
     def steps(self) -> list[int]:
@@ -119,14 +117,15 @@ class StackedEngine(Engine):
         """This rank's batches of the next steps, ``(models, share, …)``, counted from 0."""
         split, part, width = self.context.train, self.context.part, self.stack.width
         size = part.stop - part.start
-        if split.random:
+        orders = self._orders
+        if split.random or isinstance(orders[0], ExampleStream):
             for done in range(steps):
                 drawn = [
-                    split.fetch_random(order.batches(at, 1)[0], part, trial.seed, at)
-                    for order, trial, at in zip(
-                        self._orders, self._rows, [step + done for step in self._steps], strict=True
-                    )
+                    split.fetch_step(order, part, trial.seed, step + done)
+                    for order, trial, step in zip(orders, self.trials, self._steps, strict=False)
                 ]
+                # Rows behind the active trials are unread: a stream is not read for them.
+                drawn += drawn[-1:] * (width - len(drawn))
                 yield done, tuple(torch.stack(x) for x in zip(*drawn, strict=True))
             return
         done = 0
@@ -134,7 +133,8 @@ class StackedEngine(Engine):
             count = min(self._ahead, steps - done)
             drawn_indices = [
                 order.batches(step + done, count)[:, part]
-                for order, step in zip(self._orders, self._steps, strict=True)
+                for order, step in zip(orders, self._steps, strict=True)
+                if not isinstance(order, ExampleStream)
             ]
             indices = torch.stack(drawn_indices, dim=1)  # (steps, models, share)
             batch = split.fetch(indices.reshape(-1), training=True)
@@ -154,9 +154,13 @@ class StackedEngine(Engine):
         width, views = width_of(len(evaluated_rows)), None
         if width < self.stack.width:  # a few of them: a narrow stack costs as much less
             picked = [*evaluated_rows, *[evaluated_rows[-1]] * (width - len(evaluated_rows))]
-            views = self.techniques.evaluated(torch.tensor(picked, device=self.context.device))
-        elif self.context.techniques.define("evaluated"):
-            views = self.techniques.evaluated(torch.arange(width, device=self.context.device))
+            where = torch.tensor(picked, device=self.context.device)
+            views = self.techniques.evaluated(where, self.update.evaluated(where))
+        else:
+            where = torch.arange(width, device=self.context.device)
+            weights = self.update.evaluated(where)
+            if weights is not None or self.context.techniques.define("evaluated"):
+                views = self.techniques.evaluated(where, weights)
         sums = MetricSums(self.stack.width if views is None else width, self.context.device)
         for indices in chunks(layout.share(len(data)), self.chunk):
             batch = data.fetch(indices, training=False)
@@ -193,7 +197,7 @@ class StackedEngine(Engine):
         self.loss_sum = torch.cat([self.loss_sum, self.loss_sum.new_zeros(len(trials))])
         self.trials += trials
         self._rows += trials
-        self._orders += [self._order(trial) for trial in trials]
+        self._orders += [self.context.order(trial) for trial in trials]
         self._steps += [0] * len(trials)
         self._pick([*range(active), *range(before, before + len(trials))], before)
 
@@ -233,6 +237,7 @@ class StackedEngine(Engine):
                 "loss": loss,
                 "update": update,
                 "techniques": self.techniques.copy(row),
+                "order": self._orders[row].state(),
             }
             for row, weights, loss, update in parts
         ]
@@ -241,7 +246,8 @@ class StackedEngine(Engine):
     def restore(self, row: int, state: Any) -> None:
         self._steps[row] = state["step"]
         # Rows that repeat this one stay where they are, and must not share its order.
-        self._orders[row] = self._order(self._rows[row])
+        self._orders[row] = self.context.order(self._rows[row])
+        self._orders[row].load(state.get("order"), state["step"])
         self.stack.weights[row].copy_(state["weights"])
         self.loss_sum[row].copy_(state["loss"])
         self.update.restore(row, state["update"])
@@ -253,7 +259,8 @@ class StackedEngine(Engine):
 
     @torch.no_grad()
     def measured(self, row: int) -> dict[str, Tensor]:
-        views = self.techniques.evaluated(torch.tensor([row], device=self.context.device))
+        where = torch.tensor([row], device=self.context.device)
+        views = self.techniques.evaluated(where, self.update.evaluated(where))
         return {name: view[0].clone() for name, view in views.items()}
 
     def state(self) -> dict[str, Any]:
@@ -263,6 +270,7 @@ class StackedEngine(Engine):
             "update": self.update.state(),
             "loss": self.loss_sum,
             "techniques": self.techniques.state,
+            "orders": [order.state() for order in self._orders[: len(self.trials)]],
         }
         copied: dict[str, Any] = gather(values, torch.device("cpu"))
         return copied
@@ -270,6 +278,9 @@ class StackedEngine(Engine):
     @torch.no_grad()
     def load(self, state: dict[str, Any]) -> None:
         self._steps = list(state["steps"])
+        saved = state.get("orders", [None] * len(self.trials))
+        for order, of_order, step in zip(self._orders, saved, self._steps, strict=False):
+            order.load(of_order, step)
         self.stack.weights.copy_(state["weights"])
         self.update.load(state["update"])
         self.techniques.load(state.get("techniques", {}))

@@ -1,6 +1,7 @@
-"""The order in which a trial sees its examples: shuffled epochs, without replacement.
+"""The order in which a trial sees its examples: shuffled epochs, or a sequence without end.
 
-The last short batch of an epoch is dropped, so every step sees exactly ``batch_size`` examples.
+Within an epoch an example is drawn once. The last short batch is dropped, so every step sees
+exactly ``batch_size`` examples.
 Each epoch's permutation is drawn from its own derived seed: the order at any step needs no state,
 so resuming continues it exactly, and every rank draws the same one.
 """
@@ -12,7 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from experiments.errors import ExperimentError
 from experiments.seeds import derive
+from results.counts import count as counted
 
 _DRAWN_WHOLE = 2**20
 """Up to so many examples an epoch's permutation is drawn as a whole, 8 MiB at the most."""
@@ -22,17 +25,39 @@ _MULTIPLIERS = tuple(np.uint64(m) for m in (0xBF58476D1CE4E5B9, 0x94D049BB133111
 _SHIFTS = tuple(np.uint64(s) for s in (30, 27, 31))
 
 
-class BatchOrder:
+class _ComputedOrder:
+    """An order in which the batch of any step is computed without those before it."""
+
+    def state(self) -> None:
+        """What ``load`` needs besides the step: nothing."""
+
+    def load(self, state: None, step: int) -> None:
+        """Continue at ``step``."""
+
+
+class BatchOrder(_ComputedOrder):
     """The batches of one trial: ``batches(step, count)`` of ``examples`` training examples."""
 
-    def __init__(self, seed: int, examples: int, batch_size: int) -> None:
+    def __init__(self, seed: int, examples: int, batch_size: int, *, repeat: bool = True) -> None:
+        """``repeat``: whether there are further epochs after the first."""
         self.seed, self.examples, self.batch_size = seed, examples, batch_size
+        self.repeat = repeat
         self.per_epoch = examples // batch_size
         self._epoch = -1
         self._permutation = torch.empty(0, dtype=torch.int64)
 
     def batches(self, step: int, count: int) -> Tensor:
-        """Indices of the batches of steps ``step`` … ``step + count - 1``, ``(count, batch)``."""
+        """Indices of the batches of steps ``step`` … ``step + count - 1``, ``(count, batch)``.
+
+        Raises:
+            ExperimentError: a step beyond the first epoch, where there are no others.
+        """
+        if not self.repeat and step + count > self.per_epoch:
+            raise ExperimentError(
+                f"step {step + count} at batch size {self.batch_size} is beyond one pass over the "
+                f"training set ({counted(self.examples, 'example')})",
+                hint="repeat_data: true allows further epochs",
+            )
         parts = []
         while count > 0:
             epoch, first = divmod(step, self.per_epoch)
@@ -55,6 +80,23 @@ class BatchOrder:
             self._permutation = torch.from_numpy(used).view(self.per_epoch, self.batch_size)
             self._epoch = epoch
         return self._permutation[first : first + count]
+
+
+class SequentialOrder(_ComputedOrder):
+    """The batches of one trial of a split without end: consecutive numbers from a random start.
+
+    A start is a number of 61 bits, from the trial's seed: that any two of 1,000 trials of 10^9
+    examples each have an example in common has a probability of 4·10^-4.
+    """
+
+    def __init__(self, seed: int, batch_size: int) -> None:
+        self.batch_size = batch_size
+        self.start = derive(seed, "order") >> 2
+
+    def batches(self, step: int, count: int) -> Tensor:
+        """Indices of the batches of steps ``step`` … ``step + count - 1``, ``(count, batch)``."""
+        first = self.start + step * self.batch_size
+        return torch.arange(first, first + count * self.batch_size).view(count, self.batch_size)
 
 
 class Shuffle:

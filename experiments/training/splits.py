@@ -1,4 +1,4 @@
-"""Splits on the device: resident tensors or text that are indexed there, or a streamed ``Dataset``.
+"""Splits on the device: tensors that are indexed or computed there, or a streamed ``Dataset``.
 
 ``Split.fetch`` gives evaluation and plain training batches; ``Split.fetch_random`` gives training
 batches that draw random numbers (augmentation, a ``Dataset`` with random transforms), whose bits
@@ -16,14 +16,16 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import default_collate
+from torch.utils.data import IterableDataset
 
 import workloads
 from experiments.plan import WorkloadRef
 from experiments.seeds import derive
-from experiments.training.batch_order import BatchOrder
+from experiments.training.batch_order import BatchOrder, SequentialOrder
+from experiments.training.streams import ExampleStream, check_stream, collate
 from workloads import Batch, TokenStream, Workload
-from workloads.checks import check_splits
+from workloads.checks import check_splits, length_of
+from workloads.generated.split import ENDLESS, GeneratedSplit
 
 _PREFETCH_BYTES = 2**20
 _SAMPLE = 1024
@@ -34,22 +36,38 @@ def _cast(batch: Batch, dtype: torch.dtype) -> Batch:
     return tuple(x.to(dtype) if x.is_floating_point() else x for x in batch)
 
 
+Order = BatchOrder | SequentialOrder | ExampleStream
+"""Which examples a trial sees at each step (``Split.order``)."""
+
+
 class Split:
-    """``len(split)`` examples of one split."""
+    """``len(split)`` examples of one split; 2^62 of one without a known end."""
 
     def __init__(
-        self, data: Any, workload: Workload, device: torch.device, dtype: torch.dtype
+        self,
+        data: Any,
+        workload: Workload,
+        device: torch.device,
+        dtype: torch.dtype,
+        name: str = "train",
     ) -> None:
         self.workload, self.device, self.dtype = workload, device, dtype
         self.resident = isinstance(data, (tuple, TokenStream))
+        self.generated = isinstance(data, GeneratedSplit)
+        self.on_device = self.resident or self.generated
         self._data: Any = data
         if isinstance(data, tuple):
             self._data = tuple(x.to(device) for x in data)
         elif isinstance(data, TokenStream):
             self._data = data.to(device)
-        self._size = len(data[0] if isinstance(data, tuple) else data)
-        self.random = workload.augments or not self.resident
+        size = length_of(data)
+        self.endless = size is None
+        self._size = ENDLESS if size is None else size
+        self.random = workload.augments or not self.on_device
         """Whether a training batch draws random numbers."""
+        self.name = f"split {name!r} of {workload.name}"
+        """What errors call it."""
+        self._first: list[Any] = []
 
     def __len__(self) -> int:
         return self._size
@@ -59,6 +77,18 @@ class Split:
         part = copy.copy(self)
         part._size = min(examples, self._size)
         return part
+
+    def order(self, seed: int, batch_size: int, *, repeat: bool = True) -> Order:
+        """The order in which a trial with this seed sees the split.
+
+        Args:
+            repeat: whether it may see an example more than once.
+        """
+        if self.generated:
+            return SequentialOrder(seed, batch_size)
+        if isinstance(self._data, IterableDataset):
+            return ExampleStream(self._data, seed, batch_size, self.name)
+        return BatchOrder(seed, len(self), batch_size, repeat=repeat)
 
     @property
     def nbytes(self) -> int:
@@ -72,12 +102,12 @@ class Split:
         return self._finish(self._raw(indices), training=training)
 
     def batches(
-        self, order: BatchOrder, steps: range, part: slice, seed: int
+        self, order: Order, steps: range, part: slice, seed: int
     ) -> Iterator[tuple[int, Batch]]:
         """``part`` of a trial's global batches at ``steps``, each with its step."""
-        if self.random:
+        if self.random or isinstance(order, ExampleStream):
             for step in steps:
-                yield step, self.fetch_random(order.batches(step, 1)[0], part, seed, step)
+                yield step, self.fetch_step(order, part, seed, step)
             return
         step, ahead, size = steps.start, 1, part.stop - part.start
         while step < steps.stop:
@@ -91,14 +121,24 @@ class Split:
             yield from enumerate(zip(*by_step, strict=True), start=step)
             step += count
 
+    def fetch_step(self, order: Order, part: slice, seed: int, step: int) -> Batch:
+        """``part`` of the global batch of one trial's step, augmented."""
+        if not isinstance(order, ExampleStream):
+            return self.fetch_random(order.batches(step, 1)[0], part, seed, step)
+        if not self.workload.augments:
+            return self._finish(self._collate(order.batch(step)[part]), training=True)
+        generator = torch.Generator(self.device).manual_seed(derive(seed, "augment", step))
+        whole = self.workload.augment(self._collate(order.batch(step)), generator)
+        return self._finish(tuple(x[part] for x in whole), training=True)
+
     def fetch_random(self, indices: Tensor, part: slice, seed: int, step: int) -> Batch:
         """``part`` of the global batch ``indices`` of one trial's step, augmented.
 
-        The whole global batch of a resident split is augmented on every worker, so that each
+        The whole global batch of a split on the device is augmented on every worker, so that each
         example's random numbers are the same in every layout; a streamed one is drawn example by
         example, each from its own seed.
         """
-        if self.resident:
+        if self.on_device:
             generator = torch.Generator(self.device).manual_seed(derive(seed, "augment", step))
             whole = self.workload.augment(self._raw(indices), generator)
             return self._finish(tuple(x[part] for x in whole), training=True)
@@ -123,10 +163,22 @@ class Split:
             if isinstance(self._data, TokenStream):
                 return self._data.windows(where)
             return tuple(x.index_select(0, where) for x in self._data)
+        if self.generated:
+            generated: Batch = self._data.examples(indices.to(self.device))
+            return generated
+        if isinstance(self._data, IterableDataset):
+            return self._collate(self._of_stream(indices.tolist()))
         return self._collate([self._data[i] for i in indices.tolist()])
 
+    def _of_stream(self, indices: list[int]) -> list[Any]:
+        """Examples at the beginning of a stream, to try a model on."""
+        if len(self._first) <= max(indices):
+            stream = ExampleStream(self._data, 0, 1, self.name)
+            self._first = [stream.batch(step)[0] for step in range(max(indices) + 1)]
+        return [self._first[i] for i in indices]
+
     def _collate(self, examples: list[Any]) -> Batch:
-        return tuple(x.to(self.device) for x in default_collate(examples))
+        return tuple(x.to(self.device) for x in collate(examples, self.name))
 
     def _finish(self, batch: Batch, *, training: bool) -> Batch:
         return _cast(
@@ -155,8 +207,10 @@ def _load(
     workload = workloads.load(spec, json.loads(fields), base)
     data = workload.data()
     check_splits(data, workload)
+    if isinstance(data["train"], IterableDataset):
+        check_stream(data["train"], workload)
     where = torch.device(device)
-    return workload, {name: Split(d, workload, where, dtype) for name, d in data.items()}
+    return workload, {name: Split(d, workload, where, dtype, name) for name, d in data.items()}
 
 
 def sampled(splits: Mapping[str, Split], *names: str) -> dict[str, Split]:

@@ -17,7 +17,7 @@ from experiments.plan import Study, Trial, Value
 from experiments.seeds import derive
 from experiments.techniques import Techniques
 from experiments.techniques import load as load_techniques
-from experiments.training.splits import Split, load_splits
+from experiments.training.splits import Order, Split, load_splits
 from workloads import Batch, Workload
 from workloads.ghost import convert_batch_norm, has_batch_norm
 
@@ -76,6 +76,11 @@ class StudyContext:
     def train(self) -> Split:
         """The training split."""
         return self.splits["train"]
+
+    def order(self, trial: Trial) -> Order:
+        """The order in which the trial sees the training split, from its own stream."""
+        study = self.study
+        return self.train.order(trial.seed, study.batch_size, repeat=study.repeat_data)
 
     @property
     def evaluated(self) -> tuple[str, ...]:

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+import workloads
 from experiments.config.compile import load
 from experiments.config.sources import names, packaged_text
 from experiments.identity import digest
+from tests.problems import outcomes, train
 
 DOUBLING = tuple(2**i for i in range(16))
 PROTOCOL: dict[str, dict[str, Any]] = {
@@ -114,3 +116,23 @@ def test_language_models_differ_as_their_names_say(name):
         "lm-lstm": {"layers", "width", "context"},
     }
     assert differ == expected[name]
+
+
+@pytest.mark.parametrize("name", ["teacher", "markov"])
+def test_generated_workloads_are_trained_without_epochs(name):
+    whole = load(name)
+    assert whole.batch_sizes == DOUBLING[3:13]
+    assert whole.grid["optimizer"] == ["sgd", "momentum", "adam"]
+    assert whole.parsed_budget.epochs == 0
+    assert [str(t) for t in whole.targets] == [workloads.load(name).target]
+    plans = whole.plans()
+    assert {plan.study.train_examples for plan in plans} == {None}
+    assert [plan.study.budget_steps for plan in plans[:10]] == [
+        1500 + 300_000 // size for size in DOUBLING[3:13]
+    ]
+    small = load(f"{name}-small")
+    plan = small.plans()[0]
+    ends = outcomes(train(plan.study, tuple(plan.trials(0, 4)), "stacked"))
+    steps = [end.steps_to_target for end in ends.values() if end.steps_to_target]
+    assert steps
+    assert min(steps) > 10  # not so easy that it says nothing

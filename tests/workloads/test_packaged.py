@@ -23,6 +23,7 @@ STORED = {
     "fashion-mnist": ((1, 28, 28), torch.uint8),
     "cifar10": ((3, 32, 32), torch.uint8),
 }
+GENERATED = ("teacher", "markov")
 SMALL: dict[str, dict[str, Any]] = {
     "mnist-fc": {"widths": [8, 8]},
     "mnist-simple-cnn": {"scale": 0.0625},
@@ -40,6 +41,8 @@ def stored_batch(workload, examples: int = 6):
         return (workload.data()["train"][0][:examples],)
     if isinstance(workload, LanguageModel):
         return workload.data()["train"].windows(torch.arange(examples))
+    if workload.dataset in GENERATED:
+        return workload.data()["train"].examples(torch.arange(examples))
     shape, dtype = STORED[workload.dataset]
     made = torch.Generator().manual_seed(3)
     x = torch.randint(0, 256, (examples, *shape), generator=made)
@@ -83,6 +86,9 @@ def workload(request):
         ("mnist-simple-cnn", {"scale": 0.5}, 821_706),
         ("cifar10-resnet8", {}, 75_050),
         ("quadratic", {"replicas": 1}, 84),
+        ("teacher", {}, 1_153),
+        ("teacher", {"inputs": 4, "width": 8}, 49),
+        ("markov", {}, 2_372),
     ],
 )
 def test_parameter_counts(name, fields, count) -> None:
@@ -100,6 +106,8 @@ def test_parameter_counts(name, fields, count) -> None:
         ("fashion-mnist-simple-cnn", "validation_error < 0.10"),
         ("cifar10-resnet8", "validation_error < 0.30"),
         ("quadratic", "validation_loss < 0.01"),
+        ("teacher", "validation_excess_loss < 0.02"),
+        ("markov", "validation_excess_loss < 0.01"),
     ],
 )
 def test_targets_are_the_protocols(name, target) -> None:
@@ -121,7 +129,7 @@ def test_transforms_are_float32_and_deterministic(workload) -> None:
     first, second = (workload.transform(stored, training=t) for t in (True, False))
     for a, b in zip(first, second, strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=0)
-    if workload.dataset != "none":
+    if workload.dataset not in ("none", "markov"):
         tokens = isinstance(workload, LanguageModel)
         assert first[0].dtype == (torch.int64 if tokens else torch.float32)
 
