@@ -177,7 +177,7 @@ def test_grid_of_training_algorithms(tmp_path):
 
 
 def without_a_download(name: str) -> bool:
-    of_files = name.startswith("lm-") and not name.endswith("-small")
+    of_files = name.startswith("lm-") and not name.endswith(("-small", "-tiny"))
     return not of_files and "mnist" not in name and "cifar" not in name
 
 
