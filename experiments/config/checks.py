@@ -21,7 +21,13 @@ from experiments.schedules import Schedule
 from experiments.training.splits import Split
 from results.targets.target import Target
 from workloads import Workload, WorkloadError
-from workloads.checks import check_metrics, check_target, length_of, target_metric
+from workloads.checks import (
+    check_metrics,
+    check_outputs,
+    check_target,
+    length_of,
+    target_metric,
+)
 
 _STEPS = 100
 """Steps of a small budget; a schedule must give a factor at each of them."""
@@ -77,11 +83,17 @@ def check_metric(
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         # Seed the model: if it fails for some weights only, the check must not depend on chance.
         torch.manual_seed(0)
-        metrics = workload.metrics(workload.forward(workload.model().eval(), batch), batch)
+        output = workload.forward(workload.model().eval(), batch)
+        metrics = workload.metrics(output, batch)
     check_metrics(metrics, 1, workload)
-    if metric not in metrics:
+    check_outputs(output, batch, workload)
+    names = {
+        *metrics,
+        *(workload.split_metrics(output, batch[1]) if workload.measures_split else ()),
+    }
+    if metric not in names:
         message = f"target {target.metric}: workload {workload.name} has no metric {metric!r}"
-        hint = nearest(target.metric, [f"{split}_{name}" for name in metrics])
+        hint = nearest(target.metric, [f"{split}_{name}" for name in names])
         raise file.error(path, message, hint)
 
 

@@ -139,14 +139,15 @@ class ModuleRun:
 
     def _metrics(self, split: str, chunk: int) -> dict[str, float]:
         context, data = self.context, self.context.splits[split]
-        sums, trained = MetricSums(1, context.device), self._set_measured_weights()
+        sums = MetricSums(1, context.device, self.workload, len(data))
+        trained = self._set_measured_weights()
         self.model.eval()
-        for indices in chunks(context.layout.share(len(data)), chunk):
-            batch = data.fetch(indices, training=False)
+        for indices, batch in data.fetch_parts(chunks(context.layout.share(len(data)), chunk)):
             with context.autocast():
-                metrics = self.workload.metrics(self.workload.forward(self.model, batch), batch)
+                output = self.workload.forward(self.model, batch)
+                metrics = self.workload.metrics(output, batch)
             check_metrics(metrics, len(indices), self.workload)
-            sums.add(metrics, len(indices))
+            sums.add(metrics, indices, batch, output)
         self.model.train()
         for name, weight in trained.items():
             self.model.get_parameter(name).data = weight

@@ -30,7 +30,7 @@ from experiments.identity import optimizer_identity, technique_identity
 from experiments.plan import Trial
 from experiments.training.splits import sampled
 from experiments.training.study_context import StudyContext
-from workloads.checks import check_metrics, check_per_example
+from workloads.checks import check_metrics, check_outputs, check_per_example
 from workloads.ghost import has_batch_norm
 
 Kind = Literal["module", "stacked"]
@@ -203,3 +203,4 @@ def check_contract(context: StudyContext, trial: Trial) -> None:
         loss = context.techniques_of(trial).loss(workload, model, batch)
         check_per_example(loss, count, "loss", workload)
         check_metrics(workload.metrics(output, batch), count, workload)
+        check_outputs(output, batch, workload)

@@ -21,6 +21,7 @@ from torch.func import functional_call, grad, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import workloads
+from experiments.engines.metric_sums import OUTPUTS
 from experiments.engines.randomness import ExampleRandomness, RandomDraws
 from experiments.identity import technique_identity
 from experiments.optimizers.base import ALIGNMENT, ParameterSlice
@@ -148,8 +149,10 @@ class _Loss(nn.Module):
 class _Metrics(_Loss):
     def forward(self, batch: Batch) -> Any:
         with self.context.autocast():
-            output = self.context.workload.forward(self.model, batch)
-            return self.context.workload.metrics(output, batch)
+            workload = self.context.workload
+            output = workload.forward(self.model, batch)
+            metrics = workload.metrics(output, batch)
+            return {**metrics, OUTPUTS: output} if workload.measures_split else metrics
 
 
 class StackedStep:
@@ -231,7 +234,8 @@ class StackedStep:
             views: the models' parameters (``Stack.cut``); those of the whole stack unless given.
 
         Returns:
-            Per metric ``(models, examples)`` values, or a pair of ``(models,)`` sums and a count.
+            Per metric ``(models, examples)`` values, or a pair of ``(models,)`` sums and a count;
+            and the models' outputs, where the workload has metrics of a whole split.
         """
         views = self._views()[0] if views is None else views
         self.base.eval()

@@ -161,10 +161,10 @@ class StackedEngine(Engine):
             weights = self.update.evaluated(where)
             if weights is not None or self.context.techniques.define("evaluated"):
                 views = self.techniques.evaluated(where, weights)
-        sums = MetricSums(self.stack.width if views is None else width, self.context.device)
-        for indices in chunks(layout.share(len(data)), self.chunk):
-            batch = data.fetch(indices, training=False)
-            sums.add(self.stepper.metrics(batch, views), len(indices))
+        models = self.stack.width if views is None else width
+        sums = MetricSums(models, self.context.device, self.context.workload, len(data))
+        for indices, batch in data.fetch_parts(chunks(layout.share(len(data)), self.chunk)):
+            sums.add(self.stepper.metrics(batch, views), indices, batch)
         means = sums.means(layout.all_reduce)
         return (
             [means[row] for row in evaluated_rows]
