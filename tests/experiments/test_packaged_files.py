@@ -51,6 +51,19 @@ PROTOCOL: dict[str, dict[str, Any]] = {
         "target": "validation_average_precision > 0.31", "schedule": "linear",
         "end": {"log": [1e-4, 0.1]},
     },
+    **{
+        name: {
+            "sizes": DOUBLING[4:], "optimizers": optimizers,
+            "target": "validation_cross_entropy < 3.9", "schedule": "constant",
+        }
+        for name, optimizers in {
+            "lm-transformer": ["nesterov"],
+            "lm-transformer-shallow": ["sgd", "momentum", "nesterov"],
+            "lm-transformer-wide": ["nesterov"],
+            "lm-transformer-narrow": ["nesterov"],
+            "lm-lstm": ["nesterov"],
+        }.items()
+    },
 }  # fmt: skip
 
 
@@ -107,6 +120,26 @@ def test_the_demo_is_what_it_was(name, trials, studies):
         for s in (plan.study for plan in plans)
     ]
     assert digest(facts) == studies
+
+
+@pytest.mark.parametrize("name", [name for name in names() if name.startswith("lm-")])
+def test_language_models_differ_as_their_names_say(name):
+    """The variants of the paper: depth, width, and what stays the same."""
+    base, fields = load("lm-transformer"), load(name).combinations[0].workload.fields
+    whole = base.combinations[0].workload.fields
+    if name.endswith(("-small", "-tiny")):
+        assert (fields["text"], fields["vocabulary"]) == ("stdlib", None)
+        return
+    assert (fields["text"], fields["vocabulary"]) == ("lm1b-bpe", 32768)
+    differ = {key for key in whole.keys() & fields.keys() if whole[key] != fields[key]}
+    expected = {
+        "lm-transformer": set(),
+        "lm-transformer-shallow": {"layers"},
+        "lm-transformer-wide": {"width", "heads"},
+        "lm-transformer-narrow": {"layers", "width", "heads"},
+        "lm-lstm": {"layers", "width", "context"},
+    }
+    assert differ == expected[name]
 
 
 @pytest.mark.parametrize("name", names())

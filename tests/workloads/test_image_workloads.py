@@ -83,6 +83,8 @@ def test_a_field_that_an_experiment_states_is_in_its_rows(
 
 
 def test_digits_in_part() -> None:
+    whole: Any
+    fewer: Any
     whole, part = load("digits-fc").data(), load("digits-fc", {"classes": 0.5}).data()
     assert {name: set(split[1].tolist()) for name, split in part.items()} == {
         "train": set(range(5)),
@@ -105,7 +107,7 @@ def test_cifar_in_part(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     splits = dict.fromkeys(("train", "validation", "test"), (x, y))
     monkeypatch.setattr(cifar, "images", lambda _: splits)
     workload = load(name, {"classes": 0.5, "train_share": 0.5, "width": 2})
-    data = workload.data()
+    data: Any = workload.data()
     assert len(data["train"][0]) == 50
     assert len(data["test"][0]) == 100
     assert int(data["validation"][1].max()) == classes // 2 - 1

@@ -57,6 +57,7 @@ def test_the_packaged_workloads_are_listed_in_their_order() -> None:
         *("cifar10-vgg11", "cifar100-vgg11"),
         *("imagenet-resnet50", "imagenet-resnet18", "imagenet-vgg11", "open-images-resnet50"),
         *("multilabel-mlp", "quadratic", "teacher", "markov"),
+        *("lm-transformer", "lm-lstm"),
     ]
 
 
