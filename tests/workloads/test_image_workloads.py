@@ -84,6 +84,7 @@ def test_a_field_that_an_experiment_states_is_in_its_rows(
 
 def test_digits_in_part() -> None:
     whole: Any
+    part: Any
     fewer: Any
     whole, part = load("digits-fc").data(), load("digits-fc", {"classes": 0.5}).data()
     assert {name: set(split[1].tolist()) for name, split in part.items()} == {
