@@ -18,6 +18,7 @@ from experiments.config import load as reading
 from experiments.config import yaml_lines
 from experiments.config.amounts import LARGEST_BUDGET, AmountError, with_full
 from experiments.config.checks import (
+    check_averages,
     check_directions,
     check_metric,
     check_tokens,
@@ -31,7 +32,7 @@ from experiments.config.study_plan import StudyPlan
 from experiments.config.tuning import Search
 from experiments.config.yaml_lines import Places
 from experiments.errors import ExperimentError
-from experiments.plan import Layout, Study, WorkloadRef
+from experiments.plan import Layout, Study
 from experiments.training import evaluation_grid
 from experiments.training.streams import check_stream
 from results.counts import count
@@ -65,6 +66,7 @@ class Experiment(ExperimentFile):
         _ = experiment.batch_sizes, experiment.parsed_budget
         workload = experiment.combinations[0].workload
         check_directions(experiment, experiment.targets, workload)
+        check_averages(experiment, experiment.combinations)
         return experiment
 
     @property
@@ -222,7 +224,7 @@ class Experiment(ExperimentFile):
         study = Study(
             id=identity.study_id(described),
             experiment=self.name,
-            workload=WorkloadRef(spec=self.workload, fields=combination.fields, base=self.base),
+            workload=combination.workload_ref(self),
             optimizer=optimizer.name,
             optimizer_name=optimizer.display_name,
             schedule=schedule.name,
