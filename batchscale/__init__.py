@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from results.targets.target import Target as Target
     from workloads import Classification as Classification
     from workloads import GeneratedSplit as GeneratedSplit
+    from workloads import LanguageModel as LanguageModel
+    from workloads import TokenStream as TokenStream
     from workloads import Workload as Workload
     from workloads.errors import WorkloadError as WorkloadError
 
@@ -62,6 +64,8 @@ _HOMES = {
     "Technique": "experiments.techniques:Technique",
     "Classification": "workloads:Classification",
     "GeneratedSplit": "workloads:GeneratedSplit",
+    "LanguageModel": "workloads:LanguageModel",
+    "TokenStream": "workloads:TokenStream",
     "Workload": "workloads:Workload",
     "Target": "results.targets.target:Target",
     "ExperimentError": "experiments.errors:ExperimentError",
@@ -73,12 +77,14 @@ __all__ = [
     "Classification",
     "ExperimentError",
     "GeneratedSplit",
+    "LanguageModel",
     "ParallelLayout",
     "ResultsError",
     "Run",
     "Schedule",
     "Target",
     "Technique",
+    "TokenStream",
     "Workload",
     "WorkloadError",
     "check",

@@ -15,6 +15,7 @@ from experiments.plan import Layout, Measurement, Outcome, Pack, Study, Trial, W
 from experiments.training.pack_training import Training
 from experiments.training.study_context import StudyContext
 from results.targets.target import Target
+from workloads import TokenStream
 
 OPTIMIZERS = ["sgd", "momentum", "nesterov", "adam", "adamw"]
 SCHEDULES = schedules.names()
@@ -74,7 +75,9 @@ def trials(of: Study, count: int, *, seed: int = 0, **fixed: Any) -> tuple[Trial
     return tuple(found)
 
 
-def tensors(split: tuple[torch.Tensor, ...] | Dataset[Any]) -> tuple[torch.Tensor, ...]:
+def tensors(
+    split: tuple[torch.Tensor, ...] | TokenStream | Dataset[Any],
+) -> tuple[torch.Tensor, ...]:
     """A split that is a tuple of tensors."""
     assert isinstance(split, tuple)
     return split

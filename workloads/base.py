@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, dataclass_transform, get_origin, get_type_hints
 
 import torch
@@ -16,6 +17,7 @@ from torch.utils.data import Dataset
 
 from workloads.errors import WorkloadError, nearest
 from workloads.registry import name_of
+from workloads.text.tokens import TokenStream
 
 Batch = tuple[Tensor, ...]
 """Tensors whose leading dimension is the examples."""
@@ -51,6 +53,8 @@ class Workload(metaclass=_WorkloadType):
     """The model's name in results; by default the class name."""
     example_unit: ClassVar[str] = "example"
     tokens_per_example: ClassVar[int | None] = None
+    """Tokens in an example of text. As any of these facts it may be a property: where the length of
+    a sequence is a field, it is what the field says."""
     version: ClassVar[str | None] = None
     """Pins the identity of this very class: its file is not hashed, and may be edited freely."""
 
@@ -86,12 +90,24 @@ class Workload(metaclass=_WorkloadType):
         """All fields with their values, as JSON has them."""
         return {f.name: _plain(getattr(self, f.name)) for f in dataclasses.fields(self)}
 
-    def data(self) -> Mapping[str, Batch | Dataset[Any]]:
+    @property
+    def experiment_folder(self) -> Path:
+        """The folder that relative paths in fields start from: that of the experiment file."""
+        return Path(self.__dict__.get("_experiment_folder", "."))
+
+    @property
+    def data_fingerprint(self) -> str | None:
+        """A hash of the data, where they can change while the code stays the same (a text of the
+        user's): part of a trial's identity. ``None``: the name and the fields say it all."""
+        return None
+
+    def data(self) -> Mapping[str, Batch | TokenStream | Dataset[Any]]:
         """The splits ``"train"``, ``"validation"`` and perhaps ``"test"``.
 
-        A split is a tuple of tensors with one leading dimension (put on the device whole) or a
-        map-style Dataset of such tuples without it (streamed). ``"train"`` may also be an
-        IterableDataset, or a GeneratedSplit. The caller changes none of them.
+        A split is a tuple of tensors with one leading dimension (put on the device whole), a
+        ``TokenStream`` (one long text, windows of which are the examples), or a map-style Dataset
+        of tuples (streamed). ``"train"`` may also be an IterableDataset, or a GeneratedSplit. The
+        caller changes none of them.
         """
         raise WorkloadError(f"workload {self.name} has no method data(self)")
 

@@ -13,6 +13,7 @@ from torch.utils.data import Dataset, IterableDataset, TensorDataset
 from workloads.base import Batch, Workload
 from workloads.errors import WorkloadError, nearest
 from workloads.generated.split import GeneratedSplit
+from workloads.text.tokens import TokenStream
 
 SPLITS = ("train", "validation", "test")
 _LOWER = ("error", "loss", "cross_entropy", "entropy", "perplexity", "mse", "mae", "rmse")
@@ -46,7 +47,7 @@ def check_target(target: str, place: str) -> None:
         )
 
 
-def check_splits(data: Any, workload: Workload) -> dict[str, Batch | Dataset[Any]]:
+def check_splits(data: Any, workload: Workload) -> dict[str, Batch | TokenStream | Dataset[Any]]:
     """What ``workload.data()`` returned, checked; a TensorDataset becomes its tensors.
 
     Raises:
@@ -86,12 +87,14 @@ def length_of(data: Any) -> int | None:
         return None
 
 
-def _split(value: Any, split: str, name: str) -> Batch | Dataset[Any]:
+def _split(value: Any, split: str, name: str) -> Batch | TokenStream | Dataset[Any]:
     place = f"split {split!r} of {name}"
     if isinstance(value, GeneratedSplit | IterableDataset):
         return _endless_or_iterable(value, split, place)
     if isinstance(value, TensorDataset):
         value = value.tensors
+    if isinstance(value, TokenStream):
+        return _stream(value, place)
     if isinstance(value, list):
         value = tuple(value)
     if isinstance(value, tuple):
@@ -140,6 +143,26 @@ def _endless_or_iterable(
                 hint="compute everything from the indices: torch's generators go on from call to "
                 "call",
             )
+    return value
+
+
+_TOKEN_TYPES = (torch.uint8, torch.uint16, torch.int32, torch.int64)
+
+
+def _stream(value: TokenStream, place: str) -> TokenStream:
+    tokens = value.tokens
+    if not torch.is_tensor(tokens) or tokens.dim() != 1 or tokens.dtype not in _TOKEN_TYPES:
+        kind = f"{tokens.dtype}, {tokens.dim()}-D" if torch.is_tensor(tokens) else None
+        raise WorkloadError(
+            f"{place}: its tokens are {kind or f'a {type(tokens).__name__}'}",
+            hint="give one long tensor of token ids: uint8, uint16, int32 or int64",
+        )
+    if value.context < 1 or len(value) == 0:
+        raise WorkloadError(
+            f"{place} has {len(tokens):,} tokens, too few for a context of {value.context:,} and "
+            "the token that follows it",
+            hint="a shorter context, or more text",
+        )
     return value
 
 

@@ -1,4 +1,4 @@
-"""Splits on the device: tensors that are indexed or computed there, or a streamed ``Dataset``.
+"""Splits on the device: tensors or text, indexed or computed there; or a streamed ``Dataset``.
 
 ``Split.fetch`` gives evaluation and plain training batches; ``Split.fetch_random`` gives training
 batches that draw random numbers (augmentation, a ``Dataset`` with random transforms), whose bits
@@ -23,7 +23,7 @@ from experiments.plan import WorkloadRef
 from experiments.seeds import derive
 from experiments.training.batch_order import BatchOrder, SequentialOrder
 from experiments.training.streams import ExampleStream, check_stream, collate
-from workloads import Batch, Workload
+from workloads import Batch, TokenStream, Workload
 from workloads.checks import check_splits, length_of
 from workloads.generated.split import ENDLESS, GeneratedSplit
 
@@ -52,10 +52,14 @@ class Split:
         name: str = "train",
     ) -> None:
         self.workload, self.device, self.dtype = workload, device, dtype
-        self.resident = isinstance(data, tuple)
+        self.resident = isinstance(data, (tuple, TokenStream))
         self.generated = isinstance(data, GeneratedSplit)
         self.on_device = self.resident or self.generated
-        self._data: Any = tuple(x.to(device) for x in data) if self.resident else data
+        self._data: Any = data
+        if isinstance(data, tuple):
+            self._data = tuple(x.to(device) for x in data)
+        elif isinstance(data, TokenStream):
+            self._data = data.to(device)
         size = length_of(data)
         self.endless = size is None
         self._size = ENDLESS if size is None else size
@@ -89,6 +93,8 @@ class Split:
     @property
     def nbytes(self) -> int:
         """Bytes of it that lie on the device; none of a streamed one."""
+        if isinstance(self._data, TokenStream):
+            return self._data.nbytes
         return sum(x.nbytes for x in self._data) if self.resident else 0
 
     def fetch(self, indices: Tensor, *, training: bool) -> Batch:
@@ -154,6 +160,8 @@ class Split:
     def _raw(self, indices: Tensor) -> Batch:
         if self.resident:
             where = indices.to(self.device)
+            if isinstance(self._data, TokenStream):
+                return self._data.windows(where)
             return tuple(x.index_select(0, where) for x in self._data)
         if self.generated:
             generated: Batch = self._data.examples(indices.to(self.device))

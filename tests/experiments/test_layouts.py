@@ -33,6 +33,9 @@ from tests.forked import METHOD
 from tests.problems import engine, largest_difference, outcomes, study, trials
 
 WALKED = "validation_error < 0.07"
+TINY_TRANSFORMER = {
+    "layers": 1, "width": 8, "heads": 2, "context": 5, "dropout": 0.1, "validation_tokens": 200,
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -183,6 +186,14 @@ def test_two_workers_give_what_one_gives(own, tmp_path: Path, monkeypatch) -> No
         for name in ("Noisy", "Streamed", "Dropped"):
             of = study(workload=own(name), precision="float64", batch_size=23, budget_steps=15)
             jobs.append((of, trials(of, 2), kind))
+        text = study(
+            workload=WorkloadRef(spec="lm-transformer", fields=TINY_TRANSFORMER),
+            target="validation_cross_entropy < 1",
+            precision="float64",
+            batch_size=7,
+            budget_steps=6,
+        )
+        jobs.append((text, trials(text, 2), kind))
         clipped = study(precision="float64", technique={"clip": 0.05, "ema": 0.5}, budget_steps=15)
         jobs.append((clipped, trials(clipped, 2), kind))
         walks = study(precision="float64", optimizer="adam", budget_steps=60, refine=1.001)

@@ -30,6 +30,19 @@ PROTOCOL: dict[str, dict[str, Any]] = {
         "sizes": DOUBLING[1:14], "optimizers": ["sgd", "nesterov"],
         "target": "validation_error < 0.3", "schedule": "linear",
     },
+    **{
+        name: {
+            "sizes": DOUBLING[4:], "optimizers": optimizers,
+            "target": "validation_cross_entropy < 3.9", "schedule": "constant",
+        }
+        for name, optimizers in {
+            "lm-transformer": ["nesterov"],
+            "lm-transformer-shallow": ["sgd", "momentum", "nesterov"],
+            "lm-transformer-wide": ["nesterov"],
+            "lm-transformer-narrow": ["nesterov"],
+            "lm-lstm": ["nesterov"],
+        }.items()
+    },
 }  # fmt: skip
 
 
@@ -103,3 +116,23 @@ def test_generated_workloads_are_trained_without_epochs(name):
     steps = [end.steps_to_target for end in ends.values() if end.steps_to_target]
     assert steps
     assert min(steps) > 10  # not so easy that it says nothing
+
+
+@pytest.mark.parametrize("name", [name for name in names() if name.startswith("lm-")])
+def test_language_models_differ_as_their_names_say(name):
+    """The variants of the paper: depth, width, and what stays the same."""
+    base, fields = load("lm-transformer"), load(name).combinations[0].workload.fields
+    whole = base.combinations[0].workload.fields
+    if name.endswith("-small"):
+        assert (fields["text"], fields["vocabulary"]) == ("stdlib", None)
+        return
+    assert (fields["text"], fields["vocabulary"]) == ("lm1b-bpe", 32768)
+    differ = {key for key in whole.keys() & fields.keys() if whole[key] != fields[key]}
+    expected = {
+        "lm-transformer": set(),
+        "lm-transformer-shallow": {"layers"},
+        "lm-transformer-wide": {"width", "heads"},
+        "lm-transformer-narrow": {"layers", "width", "heads"},
+        "lm-lstm": {"layers", "width", "context"},
+    }
+    assert differ == expected[name]

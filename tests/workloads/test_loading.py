@@ -53,7 +53,7 @@ def test_the_packaged_workloads_are_listed_in_their_order() -> None:
     assert list(names()) == [
         *("digits-mlp", "digits-softmax", "digits-fc", "mnist8-fc", "fashion-mnist8-fc"),
         *("mnist-fc", "mnist-simple-cnn", "fashion-mnist-simple-cnn", "cifar10-resnet8"),
-        *("quadratic", "teacher", "markov"),
+        *("quadratic", "teacher", "markov", "lm-transformer", "lm-lstm"),
     ]
 
 

@@ -13,6 +13,7 @@ from tests.problems import tensors
 from workloads import load, names
 from workloads.checks import check_metrics, check_per_example, check_splits
 from workloads.digits import splits as digits
+from workloads.text.language_model import LanguageModel
 
 STORED = {
     "digits": ((64,), torch.float32),
@@ -29,6 +30,8 @@ SMALL: dict[str, dict[str, Any]] = {
     "fashion-mnist-simple-cnn": {"scale": 0.0625},
     "cifar10-resnet8": {"augmented": True},
     "quadratic": {"replicas": 2, "examples": 32},
+    "lm-transformer": {"layers": 1, "width": 8, "heads": 2, "context": 5},
+    "lm-lstm": {"layers": 1, "width": 8, "context": 5},
 }
 
 
@@ -38,6 +41,8 @@ def stored_batch(workload, examples: int = 6):
         return (workload.data()["train"][0][:examples],)
     if workload.dataset in GENERATED:
         return workload.data()["train"].examples(torch.arange(examples))
+    if isinstance(workload, LanguageModel):
+        return workload.data()["train"].windows(torch.arange(examples))
     shape, dtype = STORED[workload.dataset]
     made = torch.Generator().manual_seed(3)
     x = torch.randint(0, 256, (examples, *shape), generator=made)
@@ -125,7 +130,8 @@ def test_transforms_are_float32_and_deterministic(workload) -> None:
     for a, b in zip(first, second, strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=0)
     if workload.dataset not in ("none", "markov"):
-        assert first[0].dtype == torch.float32
+        tokens = isinstance(workload, LanguageModel)
+        assert first[0].dtype == (torch.int64 if tokens else torch.float32)
 
 
 def test_models_come_from_the_global_generator(workload) -> None:
@@ -150,6 +156,8 @@ def test_augmentation_comes_from_the_given_generator(workload) -> None:
         assert any(not torch.equal(a, b) for a, b in zip(drawn[0], drawn[2], strict=True))
 
 
+# torch.func has no batching rule for attention on a CPU: it goes through the models one by one.
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_stacked_gradients_are_those_of_each_model(workload, dtype) -> None:
     """Loss and metrics run under vmap and grad, and the stack computes what a loop does."""
