@@ -23,12 +23,10 @@ from torch.fx.experimental.proxy_tensor import make_fx
 import workloads
 from experiments.engines.randomness import ExampleRandomness, RandomDraws
 from experiments.identity import technique_identity
-from experiments.optimizers.base import ParameterSlice
+from experiments.optimizers.base import ALIGNMENT, ParameterSlice
 from experiments.training.study_context import StudyContext
 from workloads import Batch
 
-_BORDER = 64
-"""Alignment in bytes of a parameter's first number in every row."""
 _Trace = tuple[Callable[..., Any], dict[str, int | None]]
 """A traced function, and the counts of the metrics it returns (``None``: one value an example)."""
 _TRACES = 64
@@ -91,10 +89,9 @@ class Stack:
     @property
     def offsets(self) -> list[int]:
         """The offset of each parameter in a row, and the end of the last one."""
-        border = _BORDER // 4
         ends = [0]
         for shape in self.shapes:
-            ends.append(ends[-1] + -(-shape.numel() // border) * border)
+            ends.append(ends[-1] + -(-shape.numel() // ALIGNMENT) * ALIGNMENT)
         return ends
 
     @property

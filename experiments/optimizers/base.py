@@ -25,14 +25,17 @@ Space = Mapping[str, Any]
 Named = tuple[str, torch.nn.Parameter]
 """A parameter with its name in the model."""
 Options = Mapping[str, float]
-"""Options of one parameter: metaparameters, and perhaps ``RATE_FACTOR``."""
+"""Options of one parameter: metaparameters, and perhaps ``RATE_FACTOR`` and ``HIDDEN``."""
 RATE_FACTOR = "learning_rate_factor"
 """The option of a parameter by which its learning rate is multiplied."""
+HIDDEN = "hidden"
+"""The option of a parameter that is false (0) for embeddings and the output layer."""
+ALIGNMENT = 16
+"""Every parameter begins at a multiple of so many numbers in a row: 64 bytes of float32."""
 
 
 _BLOCK = 2**18
 """Numbers of a block of an elementwise update: a few tensors of it fit into a core's cache."""
-_ALIGNED = 16
 
 
 class ParameterSlice(NamedTuple):
@@ -99,7 +102,7 @@ class ElementwiseUpdate(StackedUpdate):
 
     def step(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
         models, size = weights.shape
-        width = min(size, max(_BLOCK // models // _ALIGNED * _ALIGNED, _ALIGNED))
+        width = min(size, max(_BLOCK // models // ALIGNMENT * ALIGNMENT, ALIGNMENT))
         if self._scratch is None or self._scratch.shape != (models, width):
             self._scratch = weights.new_empty(models, width)
         scratch = self._scratch
@@ -158,6 +161,22 @@ class Optimizer(abc.ABC):
     """The class of torch's optimizer."""
     domains: Mapping[str, Domain] = MappingProxyType({})
     """Legal values of arguments where they are narrower than the usual ones."""
+    stacks = True
+    """Whether a stack of models gains from it; else the module engine is chosen."""
+    scope = "any parameter"
+    """What it can train, in words."""
+
+    def takes(self, shape: torch.Size, *, hidden: bool) -> bool:  # noqa: ARG002 - a hook
+        """Whether it can train a parameter of this shape.
+
+        Args:
+            hidden: whether it is neither an embedding nor of the output layer.
+        """
+        return True
+
+    def uses(self, name: str, given: Iterable[str]) -> bool:  # noqa: ARG002 - a hook
+        """Whether a metaparameter matters where those of ``given`` are set."""
+        return True
 
     @abc.abstractmethod
     def torch_arguments(self, metaparameters: Mapping[str, Value]) -> dict[str, Any]:

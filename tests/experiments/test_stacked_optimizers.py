@@ -17,6 +17,7 @@ from experiments.engines.updates import FusedUpdate, _vectors
 from experiments.optimizers import base
 from experiments.optimizers.base import RATE_FACTOR, Optimizer
 from experiments.optimizers.groups import Rates
+from experiments.optimizers.routed import Routed
 from experiments.optimizers.schedule_free import evaluated_weights
 
 SHAPES = {"conv.weight": (3, 2, 3, 3), "in.weight": (7, 5), "in.bias": (7,), "gain": (1,)}
@@ -34,6 +35,7 @@ STACKED = [
     name
     for name in optimizers.names()
     if type(optimizers.get(name)).stacked is not Optimizer.stacked
+    and not isinstance(optimizers.get(name), Routed)  # two of them; tested by themselves
 ]
 MODELS, STEPS = 5, 25
 
