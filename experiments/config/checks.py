@@ -9,7 +9,9 @@ from typing import Any
 
 import torch
 
+import workloads
 from experiments import schedules
+from experiments.config.amounts import TOKENS, AmountError, SizeInUnit, in_examples
 from experiments.config.combinations import Combination
 from experiments.config.schema import ExperimentFile
 from experiments.config.yaml_lines import Path
@@ -165,3 +167,46 @@ def _check_schedule(combination: Combination) -> None:
                     f"{_STEPS} with {values or 'no arguments'}",
                     hint="return a number from 0 on: what the learning rate is multiplied by",
                 )
+
+
+def sizes_in_examples(file: ExperimentFile, combination: Combination) -> list[int | str]:
+    """The batch sizes of the grid in examples of a combination's workload; ``full`` stays.
+
+    Raises:
+        ExperimentError: one in tokens is no whole number of examples, or examples have no tokens;
+            one in sequences, and examples are none.
+    """
+    workload = combination.workload
+    try:
+        return in_examples(file.batch_sizes, workload.tokens_per_example, workload.example_unit)
+    except AmountError as error:
+        path = ("grid", "batch_size", error.position)
+        raise file.error(path, f"grid.batch_size: {error}", error.hint) from None
+
+
+def check_units(file: ExperimentFile, combination: Combination) -> None:
+    """Amounts in tokens need a workload with a known number of them, the same in every trial.
+
+    Raises:
+        ExperimentError: it has none, or it depends on a tuned field; as ``sizes_in_examples``.
+    """
+    sizes_in_examples(file, combination)
+    workload = combination.workload
+    try:
+        file.parsed_budget.check_tokens(workload.tokens_per_example)
+    except AmountError as error:
+        raise file.error(("budget",), str(error), error.hint) from None
+    if file.parsed_budget.tokens:
+        path: Path = ("budget",)
+    elif any(isinstance(size, SizeInUnit) and size.unit == TOKENS for size in file.batch_sizes):
+        path = ("grid", "batch_size")
+    else:
+        return
+    for name in workload.fields.keys() & combination.space.keys():
+        for value in combination.space[name].levels(2):
+            other = workloads.load(file.workload, {**combination.fields, name: value}, file.base)
+            if other.tokens_per_example != workload.tokens_per_example:
+                message = (
+                    f"the tokens of a {workload.example_unit} depend on {name}, which is tuned"
+                )
+                raise file.error(path, message, f"put {name} into the grid, or count in examples")

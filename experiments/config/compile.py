@@ -15,7 +15,13 @@ from experiments import identity, parallel, search
 from experiments.config import load as reading
 from experiments.config import yaml_lines
 from experiments.config.amounts import LARGEST_BUDGET, AmountError, with_full
-from experiments.config.checks import check_directions, check_metric, check_training_algorithms
+from experiments.config.checks import (
+    check_directions,
+    check_metric,
+    check_training_algorithms,
+    check_units,
+    sizes_in_examples,
+)
 from experiments.config.combinations import Combination, combinations
 from experiments.config.grid import BESIDE
 from experiments.config.schema import ExperimentFile
@@ -28,6 +34,7 @@ from experiments.training import evaluation_grid
 from experiments.training.streams import check_stream
 from results.counts import count
 from results.targets.target import Target
+from workloads import Workload
 from workloads.checks import check_splits, length_of
 
 __all__ = ["Experiment", "StudyPlan", "from_keywords", "load", "parse"]
@@ -55,6 +62,8 @@ class Experiment(ExperimentFile):
         experiment = super().checked(data, places, base)
         experiment._combinations, experiment._search = combinations(experiment)
         _ = experiment.batch_sizes, experiment.parsed_budget
+        for combination in experiment.combinations:
+            check_units(experiment, combination)
         workload = experiment.combinations[0].workload
         check_directions(experiment, experiment.targets, workload)
         return experiment
@@ -108,7 +117,7 @@ class Experiment(ExperimentFile):
                 sizes[key] = length_of(data["train"])
             plans += [
                 self._plan(combination, batch_size, sizes[key], source)
-                for batch_size in self._sizes_in(sizes[key])
+                for batch_size in self._sizes_in(sizes[key], combination)
             ]
         return plans
 
@@ -121,10 +130,10 @@ class Experiment(ExperimentFile):
         data = self.model_dump(exclude_none=True, exclude={"keep", "files", *in_grid})
         if self.points is not None:  # their number, where the file has no `trials`
             data["trials"] = max(map(self._trials, self.combinations))
-        sizes = self.batch_sizes
+        sizes = [size if isinstance(size, int) else str(size) for size in self.batch_sizes]
         fields = self.combinations[0].workload.fields
         data |= {
-            "grid": {**self.grid, "batch_size": sizes[0] if len(sizes) == 1 else list(sizes)},
+            "grid": {**self.grid, "batch_size": sizes[0] if len(sizes) == 1 else sizes},
             "search": self._search.written(optimizers, schedules, fields),
             "budget": str(self.parsed_budget),
             "target": [str(target) for target in self.targets],
@@ -136,9 +145,9 @@ class Experiment(ExperimentFile):
             data["files"] = list(self.files)
         return yaml_lines.write(data)
 
-    def _sizes_in(self, train_size: int | None) -> list[int]:
+    def _sizes_in(self, train_size: int | None, combination: Combination) -> list[int]:
         try:
-            return with_full(self.batch_sizes, train_size)
+            return with_full(sizes_in_examples(self, combination), train_size)
         except AmountError as error:
             raise self.error(("grid", "batch_size"), str(error), error.hint) from None
 
@@ -152,9 +161,9 @@ class Experiment(ExperimentFile):
             return table.size or self.trials
         return self.trials
 
-    def _budget_steps(self, batch_size: int, train_size: int | None) -> int:
+    def _budget_steps(self, batch_size: int, train_size: int | None, workload: Workload) -> int:
         try:
-            steps = self.parsed_budget.in_steps(batch_size, train_size)
+            steps = self.parsed_budget.in_steps(batch_size, train_size, workload.tokens_per_example)
         except AmountError as error:
             raise self.error(("budget",), str(error), error.hint) from None
         if steps < 1:
@@ -190,7 +199,7 @@ class Experiment(ExperimentFile):
     def _plan(
         self, combination: Combination, batch_size: int, train_size: int | None, source: str | None
     ) -> StudyPlan:
-        budget_steps = self._budget_steps(batch_size, train_size)
+        budget_steps = self._budget_steps(batch_size, train_size, combination.workload)
         ghost = combination.technique.get("ghost_batch")
         if ghost is not None and batch_size % int(ghost):
             raise self.error(
