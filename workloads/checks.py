@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -112,6 +112,26 @@ def _split(value: Any, split: str, name: str) -> Batch | TokenStream | Dataset[A
     return dataset
 
 
+_TOKEN_TYPES = (torch.uint8, torch.uint16, torch.int32, torch.int64)
+
+
+def _stream(value: TokenStream, place: str) -> TokenStream:
+    tokens = value.tokens
+    if not torch.is_tensor(tokens) or tokens.dim() != 1 or tokens.dtype not in _TOKEN_TYPES:
+        kind = f"{tokens.dtype}, {tokens.dim()}-D" if torch.is_tensor(tokens) else None
+        raise WorkloadError(
+            f"{place}: its tokens are {kind or f'a {type(tokens).__name__}'}",
+            hint="give one long tensor of token ids: uint8, uint16, int32 or int64",
+        )
+    if value.context < 1 or len(value) == 0:
+        raise WorkloadError(
+            f"{place} has {len(tokens):,} tokens, too few for a context of {value.context:,} and "
+            "the token that follows it",
+            hint="a shorter context, or more text",
+        )
+    return value
+
+
 def _endless_or_iterable(
     value: GeneratedSplit | IterableDataset[Any], split: str, place: str
 ) -> Batch | Dataset[Any]:
@@ -143,26 +163,6 @@ def _endless_or_iterable(
                 hint="compute everything from the indices: torch's generators go on from call to "
                 "call",
             )
-    return value
-
-
-_TOKEN_TYPES = (torch.uint8, torch.uint16, torch.int32, torch.int64)
-
-
-def _stream(value: TokenStream, place: str) -> TokenStream:
-    tokens = value.tokens
-    if not torch.is_tensor(tokens) or tokens.dim() != 1 or tokens.dtype not in _TOKEN_TYPES:
-        kind = f"{tokens.dtype}, {tokens.dim()}-D" if torch.is_tensor(tokens) else None
-        raise WorkloadError(
-            f"{place}: its tokens are {kind or f'a {type(tokens).__name__}'}",
-            hint="give one long tensor of token ids: uint8, uint16, int32 or int64",
-        )
-    if value.context < 1 or len(value) == 0:
-        raise WorkloadError(
-            f"{place} has {len(tokens):,} tokens, too few for a context of {value.context:,} and "
-            "the token that follows it",
-            hint="a shorter context, or more text",
-        )
     return value
 
 
@@ -223,6 +223,48 @@ def check_metrics(metrics: Any, batch_size: int, workload: Workload) -> None:
             _check_sum(name, value, workload)
         else:
             check_per_example(value, batch_size, f"metric {name!r}", workload)
+
+
+def check_outputs(output: Any, batch: Batch, workload: Workload) -> None:
+    """Where a workload has metrics of a whole split: its outputs and targets can be gathered.
+
+    Raises:
+        WorkloadError: the output is not one tensor with a row an example, or there is no target.
+    """
+    if not workload.measures_split:
+        return
+    if not torch.is_tensor(output) or output.shape[:1] != batch[0].shape[:1]:
+        got = f"shape {tuple(output.shape)}" if torch.is_tensor(output) else type(output).__name__
+        raise WorkloadError(
+            f"forward() of {workload.name} returned {got} for {len(batch[0])} examples, of which "
+            "split_metrics cannot be computed",
+            hint="return one tensor with a row for each example",
+        )
+    if len(batch) < 2:
+        raise WorkloadError(
+            f"batches of {workload.name} have no targets, which split_metrics needs",
+            hint="give (x, y)",
+        )
+    check_split_metrics(workload.split_metrics(output.cpu(), batch[1].cpu()), (), workload)
+
+
+def check_split_metrics(metrics: Any, others: Iterable[str], workload: Workload) -> None:
+    """``metrics`` must be a mapping of names, none of which is in ``others``, to numbers.
+
+    Raises:
+        WorkloadError: it is not.
+    """
+    place = f"split_metrics() of {workload.name}"
+    if not isinstance(metrics, Mapping):
+        raise WorkloadError(f"{place} returned a {type(metrics).__name__}", hint="return a dict")
+    for name, value in metrics.items():
+        if not isinstance(name, str) or not name.isidentifier() or name in set(others):
+            problem = "also a metric of metrics()" if name in set(others) else "not a metric's name"
+            raise WorkloadError(f"{place}: {name!r} is {problem}")
+        if not isinstance(value, (int, float)) and getattr(value, "shape", None) != ():
+            raise WorkloadError(
+                f"{place}: {name!r} is a {type(value).__name__}", hint="return one number"
+            )
 
 
 def _check_sum(name: str, value: tuple[Any, ...], workload: Workload) -> None:

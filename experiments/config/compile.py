@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,14 +13,17 @@ from torch.utils.data import IterableDataset
 
 import workloads
 from experiments import identity, parallel, search
+from experiments.batch_sizes import BatchSizes
 from experiments.config import load as reading
 from experiments.config import yaml_lines
 from experiments.config.amounts import LARGEST_BUDGET, AmountError, with_full
 from experiments.config.checks import (
     check_directions,
     check_metric,
+    check_tokens,
     check_training_algorithms,
     check_units,
+    ramp_of,
     sizes_in_examples,
 )
 from experiments.config.combinations import Combination, combinations
@@ -132,8 +136,11 @@ class Experiment(ExperimentFile):
             data["trials"] = max(map(self._trials, self.combinations))
         sizes = [size if isinstance(size, int) else str(size) for size in self.batch_sizes]
         fields = self.combinations[0].workload.fields
+        written: Any = sizes[0] if len(sizes) == 1 else sizes
+        if isinstance(self.grid["batch_size"], Mapping):
+            written = {**self.grid["batch_size"], "from": written}
         data |= {
-            "grid": {**self.grid, "batch_size": sizes[0] if len(sizes) == 1 else sizes},
+            "grid": {**self.grid, "batch_size": written},
             "search": self._search.written(optimizers, schedules, fields),
             "budget": str(self.parsed_budget),
             "target": [str(target) for target in self.targets],
@@ -207,7 +214,15 @@ class Experiment(ExperimentFile):
                 f"ghost_batch {ghost} does not divide batch size {batch_size}",
                 "set a divisor, or leave that batch size out",
             )
-        described = self._identity(combination, batch_size, source)
+        check_tokens(self, combination)
+        ramp = ramp_of(self, combination, batch_size, budget_steps, train_size)
+        described = self._identity(combination, batch_size, source, ramp)
+        rule, table_of = combination.rule, None
+        if rule is not None and rule.transfers:  # the points of the base, without the rule
+            base_steps = self._budget_steps(rule.base, train_size, combination.workload)
+            base_ramp = ramp_of(self, combination, rule.base, base_steps, train_size)
+            plain = replace(combination, rule=None, technique=_without_rule(combination.technique))
+            table_of = identity.study_id(self._identity(plain, rule.base, source, base_ramp))
         optimizer, schedule = combination.optimizer, combination.schedule
         study = Study(
             id=identity.study_id(described),
@@ -219,18 +234,19 @@ class Experiment(ExperimentFile):
             schedule_name=schedule.display_name,
             technique=combination.technique,
             batch_size=batch_size,
+            ramp=ramp,
             trials=self._trials(combination),
-            budget_steps=budget_steps,
+            budget_steps=(ramp and ramp.budget_steps) or budget_steps,
             repeat_data=self.repeat_data,
             train_examples=train_size,
             targets=self.targets,
             stop_at_target=self.stop_at_target,
-            keep=self.keep,
+            keep=None if table_of else self.keep,  # the best points of the base stay exact
             evaluation_ratio=self.evaluation_ratio,
             search=self.search_method,
             search_id=self._search_id(combination, budget_steps),
             search_seed=self.seed,
-            extend=self.extend,
+            extend=0 if table_of else self.extend,
             repeats=self.repeats,
             refine=self.refine_ratio,
             estimator=self.estimator,
@@ -244,6 +260,9 @@ class Experiment(ExperimentFile):
             space=combination.space,
             fixed=combination.fixed,
             points=combination.points,
+            tokens_per_example=combination.workload.tokens_per_example,
+            rule=rule,
+            table_of=table_of,
         )
 
     def _layout(self) -> Layout:
@@ -256,18 +275,28 @@ class Experiment(ExperimentFile):
         return Layout(name=name, workers=self.workers, micro_batch=self.micro_batch)
 
     def _identity(
-        self, combination: Combination, batch_size: int, source: str | None
+        self,
+        combination: Combination,
+        batch_size: int,
+        source: str | None,
+        ramp: BatchSizes | None,
     ) -> dict[str, Any]:
         workload = workloads.identity(combination.workload)
         untuned = {n: v for n, v in workload["fields"].items() if n not in combination.space}
         workload = {**workload, "fields": untuned}
         if source is not None and "source" in workload:
             workload["source"] = source
+        technique = identity.technique_identity(combination.technique, self.base)
+        if ramp is not None:  # its shares are of the budget, which identities do not hold
+            technique["ramp"] = {
+                "phases": list(zip(ramp.starts, ramp.sizes, strict=True)),
+                "replaces_decay": ramp.replaces_decay,
+            }
         return identity.study_identity(
             workload=workload,
             optimizer=identity.optimizer_identity(combination.optimizer, self.base),
             schedule=identity.schedule_identity(combination.schedule, self.base),
-            technique=identity.technique_identity(combination.technique, self.base),
+            technique=technique,
             batch_size=batch_size,
             evaluation_ratio=self.evaluation_ratio,
             repeat_data=self.repeat_data,
@@ -289,6 +318,8 @@ class Experiment(ExperimentFile):
         }
         if method.rounds_up:
             described["trials"] = self._trials(combination)
+        if combination.rule is not None:
+            described["rule"] = str(combination.rule)
         shares = combination.schedule.shares.keys()
         if method.block or shares & {*combination.space, *combination.fixed}:
             described["budget_steps"] = budget_steps
@@ -296,6 +327,10 @@ class Experiment(ExperimentFile):
             described["target"] = str(self.targets[-1])
             described["keep"] = self.keep if self.stop_at_target else None
         return identity.digest(described)
+
+
+def _without_rule(technique: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in technique.items() if name != "rule"}
 
 
 def load(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> Experiment:

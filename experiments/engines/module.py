@@ -49,7 +49,7 @@ class ModuleEngine(Engine):
         key = json.dumps([context.tuned_fields(trial), techniques.tuned], sort_keys=True)
         if key not in self._draws:
             draws = RandomDraws.of(context, model, context.workload_of(trial), techniques)
-            if context.layout.data_ranks > 1 or context.study.batch_size > self.micro:
+            if context.layout.data_ranks > 1 or context.study.batches.largest > self.micro:
                 draws.refuse_parts(context)
             self._draws[key] = draws
         return self._draws[key]

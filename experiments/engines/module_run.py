@@ -59,8 +59,8 @@ class ModuleRun:
         constant, factor = context.schedule.is_constant(meta), context.schedule.factor_of(meta)
         normed, define = has_batch_norm(self.model), self.techniques.define
         changes_gradient, changes_weights = define("gradient"), define("after_step")
-        todo = range(self.step, self.step + steps)
-        for step, batch in context.train.batches(self.order, todo, context.part, self.trial.seed):
+        pieces, seed = context.study.batches.pieces(self.step, steps), self.trial.seed
+        for step, batch in context.train.batches_of(self.order, pieces, context.part, seed):
             if not constant:
                 self.rates.scale(factor(step))
             self._gradient(batch, step)
@@ -78,7 +78,7 @@ class ModuleRun:
     def _gradient(self, batch: Batch, step: int) -> None:
         """The gradient of the mean loss over the global batch, in ``.grad``."""
         self.optimizer.zero_grad()
-        context, size, first = self.context, len(batch[0]), self.context.part.start
+        context, size, first = self.context, len(batch[0]), self.context.part(step).start
         for low in range(0, size, self.micro_batch):
             part = batch
             if size > self.micro_batch:
@@ -92,7 +92,7 @@ class ModuleRun:
             if loss.dim() != 1 or len(loss) != examples:
                 check_per_example(loss, examples, "loss", self.workload)
             # The gradient of sum(loss) / batch size, without two more nodes in the graph.
-            loss.backward(self._shares(examples, loss.dtype))
+            loss.backward(self._shares(examples, context.study.batches.size(step), loss.dtype))
             self.loss_sum.add_(loss.detach().sum())
         if context.layout.ranks.size > 1:
             trained = [p for p in self.model.parameters() if p.requires_grad]
@@ -100,12 +100,11 @@ class ModuleRun:
                 p.grad = torch.zeros_like(p) if p.grad is None else p.grad
             context.layout.reduce_gradients([p.grad for p in trained if p.grad is not None])
 
-    def _shares(self, examples: int, dtype: torch.dtype) -> Tensor:
-        """The weight of each example's loss in the mean over the global batch, ``(examples,)``."""
-        key, device = (examples, dtype), self.context.device
+    def _shares(self, examples: int, whole: int, dtype: torch.dtype) -> Tensor:
+        """Each example's weight in the mean over a global batch of ``whole``, ``(examples,)``."""
+        key, device = (examples, whole, dtype), self.context.device
         if key not in self.cache:
-            share = 1 / self.context.study.batch_size
-            self.cache[key] = torch.full((examples,), share, dtype=dtype, device=device)
+            self.cache[key] = torch.full((examples,), 1 / whole, dtype=dtype, device=device)
         return self.cache[key]
 
     @torch.no_grad()
@@ -139,14 +138,15 @@ class ModuleRun:
 
     def _metrics(self, split: str, chunk: int) -> dict[str, float]:
         context, data = self.context, self.context.splits[split]
-        sums, trained = MetricSums(1, context.device), self._set_measured_weights()
+        sums = MetricSums(1, context.device, self.workload, len(data))
+        trained = self._set_measured_weights()
         self.model.eval()
-        for indices in chunks(context.layout.share(len(data)), chunk):
-            batch = data.fetch(indices, training=False)
+        for indices, batch in data.fetch_parts(chunks(context.layout.share(len(data)), chunk)):
             with context.autocast():
-                metrics = self.workload.metrics(self.workload.forward(self.model, batch), batch)
+                output = self.workload.forward(self.model, batch)
+                metrics = self.workload.metrics(output, batch)
             check_metrics(metrics, len(indices), self.workload)
-            sums.add(metrics, len(indices))
+            sums.add(metrics, indices, batch, output)
         self.model.train()
         for name, weight in trained.items():
             self.model.get_parameter(name).data = weight

@@ -66,22 +66,53 @@ class StackedEngine(Engine):
     def steps(self) -> list[int]:
         return self._steps[: len(self.trials)]
 
-    @torch.no_grad()
     def advance(self, steps: int) -> None:
+        ramp = self.context.study.ramp
+        if ramp is None:
+            self._advance(steps, range(self.stack.width))
+            return
+        while steps:
+            changes = [at for step in self.steps if (at := ramp.steps_to_change(step))]
+            taken = min([steps, *changes])
+            self._advance_each_size(taken, [ramp.size(step) for step in self.steps])
+            steps -= taken
+
+    def _advance_each_size(self, steps: int, sizes: Sequence[int]) -> None:
+        """Train each trial for steps of its batch size, ``sizes``.
+
+        Where trials at different steps have different ones, the whole stack is trained once for
+        each size; then the rows of other sizes, which have seen examples of one of this size, are
+        set back.
+        """
+        for size in dict.fromkeys(sizes):
+            first = sizes.index(size)
+            others = [row for row, of_row in enumerate(sizes) if of_row != size]
+            saved, orders = self.copy(others) if others else [], list(self._orders)
+            sources = [first if row in others else row for row in range(len(sizes))]
+            self._advance(steps, [*sources, *[first] * (self.stack.width - len(sizes))])
+            for row, state in zip(others, saved, strict=True):
+                self.restore(row, state)
+            self._orders = orders
+
+    @torch.no_grad()
+    def _advance(self, steps: int, sources: Sequence[int]) -> None:
+        """Take steps of one batch size; ``sources``: whose examples each row sees."""
         context = self.context
+        size = context.study.batches.size(self._steps[sources[0]])
         schedule = context.schedule
         constant = all(schedule.is_constant(t.metaparameters) for t in self._rows)
         factors = schedule.factors_of([t.metaparameters for t in self._rows])
         rates = self._rates()
         has_techniques = context.techniques.define("gradient", "after_step")
-        for done, batch in self._batches(steps):
+        for done, batch in self._batches(steps, sources):
             examples = batch[0].shape[1]
             self.stack.gradient.zero_()
             for low in range(0, examples, self.micro):
                 part = batch
                 if examples > self.micro:
                     part = tuple(x[:, low : low + self.micro] for x in batch)
-                self.loss_sum.add_(self.stepper.add_gradient(part, self._random(done, low)))
+                random = self._random(done, low, self._steps[sources[0]])
+                self.loss_sum.add_(self.stepper.add_gradient(part, random, size))
             context.layout.reduce_gradients([self.stack.gradient])
             if has_techniques:
                 steps_made = torch.tensor(
@@ -97,15 +128,18 @@ class StackedEngine(Engine):
                 self.techniques.after_step(steps_made)
         self._steps = [step + steps for step in self._steps]
 
-    def _random(self, done: int, low: int) -> Batch:
-        """The keys of a step's random numbers, for the part that begins at ``low``."""
+    def _random(self, done: int, low: int, step: int) -> Batch:
+        """The keys of a step's random numbers, for the part that begins at ``low``.
+
+        ``step``: the first of those taken now, of any row that sees its own examples.
+        """
         if not self.draws:
             return ()
         keys = [
             key_of(trial.seed, step + done)
             for step, trial in zip(self._steps, self._rows, strict=True)
         ]
-        start = (self.context.part.start or 0) + low
+        start = (self.context.part(step).start or 0) + low
         device = self.context.device
         return torch.tensor(keys, device=device), torch.tensor(start, device=device)
 
@@ -113,16 +147,19 @@ class StackedEngine(Engine):
         rates = [[float(t.metaparameters.get("learning_rate", 1.0))] for t in self._rows]
         return torch.tensor(rates, dtype=torch.float64, device=self.context.device)
 
-    def _batches(self, steps: int) -> Iterator[tuple[int, Batch]]:
+    def _batches(self, steps: int, sources: Sequence[int]) -> Iterator[tuple[int, Batch]]:
         """This rank's batches of the next steps, ``(models, share, …)``, counted from 0."""
-        split, part, width = self.context.train, self.context.part, self.stack.width
+        split, part = self.context.train, self.context.part(self._steps[sources[0]])
+        width, orders = self.stack.width, [self._orders[row] for row in sources]
+        rows, first = [self._rows[row] for row in sources], [self._steps[row] for row in sources]
         size = part.stop - part.start
-        orders = self._orders
         if split.random or isinstance(orders[0], ExampleStream):
             for done in range(steps):
                 drawn = [
                     split.fetch_step(order, part, trial.seed, step + done)
-                    for order, trial, step in zip(orders, self.trials, self._steps, strict=False)
+                    for order, trial, step in list(zip(orders, rows, first, strict=True))[
+                        : len(self.trials)
+                    ]
                 ]
                 # Rows behind the active trials are unread: a stream is not read for them.
                 drawn += drawn[-1:] * (width - len(drawn))
@@ -133,7 +170,7 @@ class StackedEngine(Engine):
             count = min(self._ahead, steps - done)
             drawn_indices = [
                 order.batches(step + done, count)[:, part]
-                for order, step in zip(orders, self._steps, strict=True)
+                for order, step in zip(orders, first, strict=True)
                 if not isinstance(order, ExampleStream)
             ]
             indices = torch.stack(drawn_indices, dim=1)  # (steps, models, share)
@@ -161,10 +198,10 @@ class StackedEngine(Engine):
             weights = self.update.evaluated(where)
             if weights is not None or self.context.techniques.define("evaluated"):
                 views = self.techniques.evaluated(where, weights)
-        sums = MetricSums(self.stack.width if views is None else width, self.context.device)
-        for indices in chunks(layout.share(len(data)), self.chunk):
-            batch = data.fetch(indices, training=False)
-            sums.add(self.stepper.metrics(batch, views), len(indices))
+        models = self.stack.width if views is None else width
+        sums = MetricSums(models, self.context.device, self.context.workload, len(data))
+        for indices, batch in data.fetch_parts(chunks(layout.share(len(data)), self.chunk)):
+            sums.add(self.stepper.metrics(batch, views), indices, batch)
         means = sums.means(layout.all_reduce)
         return (
             [means[row] for row in evaluated_rows]

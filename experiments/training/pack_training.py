@@ -7,6 +7,7 @@ refined, and the whole can be saved as a snapshot and continued from it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 
 import torch
@@ -96,7 +97,8 @@ class Training(Observer):
 
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> Iterator[list[Event]]:
         """See ``TrainingLoop.run``."""
-        return self._loop.run(should_stop)
+        with closing(self._engine):
+            yield from self._loop.run(should_stop)
 
     def know(self, steps_to_target: Iterable[int]) -> None:
         """Take in steps to target that the study's trials have reached in other packs."""

@@ -1,16 +1,16 @@
-"""Splits on the device: tensors or text, indexed or computed there; or a streamed ``Dataset``.
+"""Splits on the device: tensors that are indexed or computed there, or a streamed ``Dataset``.
 
-``Split.fetch`` gives evaluation and plain training batches; ``Split.fetch_random`` gives training
-batches that draw random numbers (augmentation, a ``Dataset`` with random transforms), whose bits
-depend on the trial's seed, the step and the example's place in the global batch, never on how
-that batch is laid out over workers and micro-batches.
+Training batches that draw random numbers (augmentation, a ``Dataset`` with random transforms) have
+bits that depend on the trial's seed, the step and the example's place in the global batch, never on
+how that batch is laid out over workers and micro-batches, nor on which process reads an example
+(``experiments.training.prefetch``).
 """
 
 from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -19,9 +19,12 @@ from torch import Tensor
 from torch.utils.data import IterableDataset
 
 import workloads
+from experiments.batch_sizes import BatchSizes
+from experiments.errors import ExperimentError
 from experiments.plan import WorkloadRef
 from experiments.seeds import derive
 from experiments.training.batch_order import BatchOrder, SequentialOrder
+from experiments.training.prefetch import Reader
 from experiments.training.streams import ExampleStream, check_stream, collate
 from workloads import Batch, TokenStream, Workload
 from workloads.checks import check_splits, length_of
@@ -68,6 +71,8 @@ class Split:
         self.name = f"split {name!r} of {workload.name}"
         """What errors call it."""
         self._first: list[Any] = []
+        streamed = not self.on_device and not isinstance(data, IterableDataset)
+        self._reader = Reader(data, device, self.name) if streamed else None
 
     def __len__(self) -> int:
         return self._size
@@ -78,12 +83,25 @@ class Split:
         part._size = min(examples, self._size)
         return part
 
-    def order(self, seed: int, batch_size: int, *, repeat: bool = True) -> Order:
+    def order(self, seed: int, batch_size: int | BatchSizes, *, repeat: bool = True) -> Order:
         """The order in which a trial with this seed sees the split.
 
         Args:
+            batch_size: of all steps, or of each.
             repeat: whether it may see an example more than once.
+
+        Raises:
+            ExperimentError: batch sizes that change, of a split that is read in sequence.
         """
+        if isinstance(batch_size, BatchSizes) and (
+            self.generated or isinstance(self._data, IterableDataset)
+        ):
+            raise ExperimentError(
+                f"the batch size grows, and {self.name} is read in sequence",
+                hint="a batch size grows over a training set with random access alone",
+            )
+        if isinstance(batch_size, BatchSizes):
+            return BatchOrder(seed, len(self), batch_size, repeat=repeat)
         if self.generated:
             return SequentialOrder(seed, batch_size)
         if isinstance(self._data, IterableDataset):
@@ -100,6 +118,28 @@ class Split:
     def fetch(self, indices: Tensor, *, training: bool) -> Batch:
         """The examples ``indices`` (any order), transformed, floats in the trial's precision."""
         return self._finish(self._raw(indices), training=training)
+
+    def fetch_parts(self, parts: Iterable[Tensor]) -> Iterator[tuple[Tensor, Batch]]:
+        """Each of ``parts`` (indices) with its examples, for evaluation; a streamed split is read
+        ahead."""
+        if self._reader is None:
+            yield from ((indices, self.fetch(indices, training=False)) for indices in parts)
+            return
+        for indices, raw in self._reader.evaluation(parts):
+            yield indices, self._finish(raw, training=False)
+
+    def close(self) -> None:
+        """End the processes that read a streamed split; reading again starts new ones."""
+        if self._reader is not None:
+            self._reader.close()
+
+    def batches_of(
+        self, order: Order, pieces: Iterable[range], part: Callable[[int], slice], seed: int
+    ) -> Iterator[tuple[int, Batch]]:
+        """``batches`` at the steps of all ``pieces``, each of one batch size; ``part``: of a step's
+        global batch."""
+        for steps in pieces:
+            yield from self.batches(order, steps, part(steps.start), seed)
 
     def batches(
         self, order: Order, steps: range, part: slice, seed: int
@@ -124,40 +164,34 @@ class Split:
     def fetch_step(self, order: Order, part: slice, seed: int, step: int) -> Batch:
         """``part`` of the global batch of one trial's step, augmented."""
         if not isinstance(order, ExampleStream):
-            return self.fetch_random(order.batches(step, 1)[0], part, seed, step)
+            return self._random_batch(order, part, seed, step)
         if not self.workload.augments:
             return self._finish(self._collate(order.batch(step)[part]), training=True)
         generator = torch.Generator(self.device).manual_seed(derive(seed, "augment", step))
         whole = self.workload.augment(self._collate(order.batch(step)), generator)
         return self._finish(tuple(x[part] for x in whole), training=True)
 
-    def fetch_random(self, indices: Tensor, part: slice, seed: int, step: int) -> Batch:
-        """``part`` of the global batch ``indices`` of one trial's step, augmented.
+    def _random_batch(
+        self, order: BatchOrder | SequentialOrder, part: slice, seed: int, step: int
+    ) -> Batch:
+        """``part`` of the global batch of one trial's step, augmented.
 
         The whole global batch of a split on the device is augmented on every worker, so that each
         example's random numbers are the same in every layout; a streamed one is drawn example by
         example, each from its own seed.
         """
-        if self.on_device:
+        if self._reader is None:
             generator = torch.Generator(self.device).manual_seed(derive(seed, "augment", step))
+            indices = order.batches(step, 1)[0]
             whole = self.workload.augment(self._raw(indices), generator)
             return self._finish(tuple(x[part] for x in whole), training=True)
-        chosen: Sequence[int] = indices[part].tolist()
-        first = part.start or 0
-        examples = []
-        # On a CPU its generator is all there is; to seed those of other devices too takes longer
-        # than to read an example.
-        on_cpu = self.device.type == "cpu"
-        reseed = torch.default_generator.manual_seed if on_cpu else torch.manual_seed
-        with torch.random.fork_rng(devices=[]):
-            for place, index in enumerate(chosen, start=first):
-                reseed(derive(seed, "augment", step, place))
-                examples.append(self._data[index])
-        raw = self._collate(examples)
+        raw, first = self._reader.training(order, part, seed, step), part.start or 0
         generator = torch.Generator(self.device).manual_seed(derive(seed, "augment", step, first))
         return self._finish(self.workload.augment(raw, generator), training=True)
 
     def _raw(self, indices: Tensor) -> Batch:
+        if self._reader is not None:
+            return self._reader.fetch(indices)
         if self.resident:
             where = indices.to(self.device)
             if isinstance(self._data, TokenStream):
@@ -166,9 +200,7 @@ class Split:
         if self.generated:
             generated: Batch = self._data.examples(indices.to(self.device))
             return generated
-        if isinstance(self._data, IterableDataset):
-            return self._collate(self._of_stream(indices.tolist()))
-        return self._collate([self._data[i] for i in indices.tolist()])
+        return self._collate(self._of_stream(indices.tolist()))
 
     def _of_stream(self, indices: list[int]) -> list[Any]:
         """Examples at the beginning of a stream, to try a model on."""

@@ -235,3 +235,15 @@ def test_a_budget_in_tokens_is_exact(tokens, steps, batch_size, context):
     if tokens:
         with pytest.raises(AmountError, match="no tokens_per_example"):
             budget.in_steps(batch_size, None, None)
+
+
+def test_sizes_in_tokens_may_grow_and_have_a_rule(read):
+    def of(sizes):
+        ramped = f"{{from: {sizes}, ramp: {{at: [[0.5, 2]]}}}}"
+        return read(ramped, "40 steps", "rule: {learning_rate: sqrt, from: 4}")
+
+    assert ids(of("16..64 tokens")) == ids(of("2..8"))
+    with pytest.raises(ExperimentError, match="4 is not among the batch sizes of the grid"):
+        of("64..256 tokens")
+    with pytest.raises(ExperimentError, match=r"my.yaml:3: grid.batch_size.from: batch size 17 to"):
+        of("17 tokens")

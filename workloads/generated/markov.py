@@ -38,7 +38,7 @@ PACKAGED = {
     "markov": ("Markov", "MLP on a hidden Markov language, endless data; entropy known"),
 }
 """Name -> class and what it is (``workloads.registry``)."""
-PLACE = 8
+PLACE = 22
 VALIDATION = 2048
 """Windows of the validation split."""
 _UNITS = 2**16

@@ -36,7 +36,7 @@ PACKAGED = {
     ),
 }
 """Name -> class and what it is (``workloads.registry``)."""
-PLACE = 7
+PLACE = 21
 VALIDATION = 4096
 """Examples of the validation split."""
 _SAMPLE = 2**14
