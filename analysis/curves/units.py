@@ -16,6 +16,8 @@ from results.counts import count, plural
 from results.errors import ResultsError, nearest
 
 EXAMPLES, SEQUENCES, TOKENS = UNITS = ("examples", "sequences", "tokens")
+RECORDED = "recorded_batch_size"
+"""The column of batch sizes in examples, beside those in tokens."""
 _COUNTS = ("batch_size", "train_examples")
 """Columns of examples that the analysis reads."""
 
@@ -77,12 +79,15 @@ def _times(trials: pd.DataFrame, tokens: pd.Series) -> pd.DataFrame:
         for name in _COUNTS
         if name in trials
     }
-    plain = {name: c.astype("int64") if c.notna().all() else c for name, c in counted.items()}
+    plain: dict[str, Any] = {
+        name: c.astype("int64") if c.notna().all() else c for name, c in counted.items()
+    }
     if "notes" in trials and "example_unit" in trials:
         units = [plural(u) if isinstance(u, str) else EXAMPLES for u in trials["example_unit"]]
         notes = [_with_unit(*pair) for pair in zip(trials["notes"], units, strict=True)]
         plain["notes"] = pd.Series(notes, trials.index, dtype=object)
-    return trials.assign(**plain, example_unit="token", tokens_per_example=1)
+    plain |= {RECORDED: trials["batch_size"], "example_unit": "token", "tokens_per_example": 1}
+    return trials.assign(**plain)
 
 
 def _with_unit(notes: Any, unit: str) -> Any:

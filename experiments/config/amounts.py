@@ -35,9 +35,9 @@ class SizeInUnit:
         Raises:
             AmountError: its examples have no tokens, or are no sequences; no whole number of them.
         """
-        one, several = example_unit, plural(example_unit)
+        several = plural(example_unit)
         if self.unit == SEQUENCES:
-            if one != "sequence":
+            if example_unit != "sequence":
                 message = (
                     f"batch size {self} is in sequences, and the workload's data are {several}"
                 )
