@@ -77,6 +77,11 @@ class Curve:
         the source does not say how many examples an epoch has."""
         return any(point.steps is not None and point.steps < 1 for point in self.points)
 
+    @property
+    def grows(self) -> bool:
+        """Whether the batch size of a point grew during training: then B·S is not its examples."""
+        return any(point.phases is not None for point in self.points)
+
     def to_fit(self) -> tuple[np.ndarray, np.ndarray]:
         """Batch sizes and bracket middles in steps, one for each point of the fit; (n,) each."""
         pairs = [(point.batch_size, steps) for point in self.points for steps in point.middles]
