@@ -40,7 +40,7 @@ def series(curve: Curve, regimes: Regimes | None, style: int) -> dict[str, Any]:
         "estimator": curve.named,
         "units": units([curve.example_unit]),
         "relative": curve.relative,
-        **({"grows": True} if curve.grows else {}),
+        "grows": curve.grows,
         "points": columns([_point(point, point.batch_size in left_out) for point in curve.points]),
         **_located(curve, regimes),
         "search": _search(curve, regimes),
