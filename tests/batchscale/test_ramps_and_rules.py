@@ -72,11 +72,11 @@ def test_the_cost_of_a_study_is_that_of_its_mean_batch_size(swept: Run) -> None:
 
 
 def test_examples_to_target_are_those_of_all_phases(swept: Run) -> None:
-    trials = swept.trials.set_index("trial")
+    ran = dict(zip(swept.trials["trial"], swept.trials["examples_run"], strict=True))
     ramped = [curve for curve in curves(swept.trials) if curve.grows]
     assert len(ramped) == 2
     for point in (point for curve in ramped for point in curve.points):
-        assert point.examples == trials.loc[point.trial, "examples_run"]
+        assert point.examples == ran[point.trial]
 
 
 def test_a_recorded_trial_with_a_ramp_is_equal_again(swept: Run) -> None:
