@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from results.batch_phases import BatchPhases
 from results.counts import count, plural
 from results.errors import ResultsError, nearest
 
@@ -86,8 +87,22 @@ def _times(trials: pd.DataFrame, tokens: pd.Series) -> pd.DataFrame:
         units = [plural(u) if isinstance(u, str) else EXAMPLES for u in trials["example_unit"]]
         notes = [_with_unit(*pair) for pair in zip(trials["notes"], units, strict=True)]
         plain["notes"] = pd.Series(notes, trials.index, dtype=object)
+    if "batch_sizes" in trials:
+        pairs = zip(trials["batch_sizes"], tokens.astype(int), strict=True)
+        phases = [_phases(cell, each) for cell, each in pairs]
+        plain["batch_sizes"] = pd.Series(phases, trials.index, dtype=object)
     plain |= {RECORDED: trials["batch_size"], "example_unit": "token", "tokens_per_example": 1}
     return trials.assign(**plain)
+
+
+def _phases(cell: Any, tokens: int) -> Any:
+    """The phases of a batch size that grows, in tokens."""
+    phases = BatchPhases.of(cell)
+    if phases is None:
+        return cell
+    sizes = [size * tokens for size in phases.sizes]
+    described = {"starts": phases.starts, "sizes": sizes, "schedule_steps": phases.schedule_steps}
+    return json.dumps(described)
 
 
 def _with_unit(notes: Any, unit: str) -> Any:

@@ -69,8 +69,8 @@ class Engine(abc.ABC):
 
     @abc.abstractmethod
     def measured(self, row: int) -> dict[str, Tensor]:
-        """A copy of the trained parameters of one trial as evaluations measure them: a technique
-        may average them."""
+        """As ``weights``, but as evaluations measure them: a technique or an optimizer may average
+        them."""
 
     @abc.abstractmethod
     def state(self) -> dict[str, Any]:

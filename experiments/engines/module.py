@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from experiments.engines.base import Engine, gather
 from experiments.engines.module_run import ModuleRun
 from experiments.engines.randomness import RandomDraws
-from experiments.optimizers.schedule_free import evaluated_weights
 from experiments.plan import Trial
 from experiments.training.micro_batch import chunk_size, micro_batch
 from experiments.training.study_context import StudyContext
@@ -96,10 +95,8 @@ class ModuleEngine(Engine):
 
     @torch.no_grad()
     def measured(self, row: int) -> dict[str, Tensor]:
-        run = self.runs[row]
-        with evaluated_weights(run.optimizer):
-            measured = run.techniques.evaluated(run.trained_weights(), run.technique_state)
-            return dict(gather(measured))
+        with self.runs[row].measured_weights():
+            return self.weights(row)
 
     def state(self) -> dict[str, Any]:
         return {"runs": [gather(run.copy(), torch.device("cpu")) for run in self.runs]}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -133,33 +134,31 @@ class ModuleRun:
 
     def evaluate(self, split: str, chunk: int) -> dict[str, float]:
         """The metrics on a whole split, at most ``chunk`` examples at a time."""
-        with evaluated_weights(self.optimizer):
-            return self._metrics(split, chunk)
-
-    def _metrics(self, split: str, chunk: int) -> dict[str, float]:
         context, data = self.context, self.context.splits[split]
         sums = MetricSums(1, context.device, self.workload, len(data))
-        trained = self._set_measured_weights()
-        self.model.eval()
-        for indices, batch in data.fetch_parts(chunks(context.layout.share(len(data)), chunk)):
-            with context.autocast():
-                output = self.workload.forward(self.model, batch)
-                metrics = self.workload.metrics(output, batch)
-            check_metrics(metrics, len(indices), self.workload)
-            sums.add(metrics, indices, batch, output)
-        self.model.train()
-        for name, weight in trained.items():
-            self.model.get_parameter(name).data = weight
+        with self.measured_weights():
+            self.model.eval()
+            for indices, batch in data.fetch_parts(chunks(context.layout.share(len(data)), chunk)):
+                with context.autocast():
+                    output = self.workload.forward(self.model, batch)
+                    metrics = self.workload.metrics(output, batch)
+                check_metrics(metrics, len(indices), self.workload)
+                sums.add(metrics, indices, batch, output)
+            self.model.train()
         return sums.means(context.layout.all_reduce)[0]
 
-    def _set_measured_weights(self) -> dict[str, Tensor]:
-        """Give the model the weights that are measured; return the trained ones if they differ."""
-        if not self.techniques.define("evaluated"):
-            return {}
-        trained = self.trained_weights()
-        for name, weight in self.techniques.evaluated(trained, self.technique_state).items():
-            self.model.get_parameter(name).data = weight
-        return trained
+    @contextmanager
+    def measured_weights(self) -> Iterator[None]:
+        """Within, the model has the weights that are measured: its own, or averages of them."""
+        with evaluated_weights(self.optimizer):
+            trained: dict[str, Tensor] = {}
+            if self.techniques.define("evaluated"):
+                trained = self.trained_weights()
+                for name, w in self.techniques.evaluated(trained, self.technique_state).items():
+                    self.model.get_parameter(name).data = w
+            yield
+            for name, weight in trained.items():
+                self.model.get_parameter(name).data = weight
 
     def copy(self) -> dict[str, Any]:
         """All that ``restore`` needs; the tensors are not copied."""

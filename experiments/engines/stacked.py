@@ -298,7 +298,7 @@ class StackedEngine(Engine):
     def measured(self, row: int) -> dict[str, Tensor]:
         where = torch.tensor([row], device=self.context.device)
         views = self.techniques.evaluated(where, self.update.evaluated(where))
-        return {name: view[0].clone() for name, view in views.items()}
+        return {**self.weights(row), **{name: view[0].clone() for name, view in views.items()}}
 
     def state(self) -> dict[str, Any]:
         values = {

@@ -142,8 +142,7 @@ class Training(Observer):
         """Keep the weights of trials that end, and pause those that are dominated."""
         for e in evaluations:
             if e.outcome is not None and self._keep_weights:
-                weights, measured = self._engine.weights(e.row), self._engine.measured(e.row)
-                self.final[e.trial.id] = {**weights, **measured}
+                self.final[e.trial.id] = self._engine.measured(e.row)
         dominated = [e for e in evaluations if e.outcome and e.outcome.stop_reason == "dominated"]
         for e in dominated if self.pack.keep_paused else ():
             trial = PausedTrial(progress=e.progress, state=self._engine.copy([e.row])[0])

@@ -98,7 +98,7 @@ class Split:
         ):
             raise ExperimentError(
                 f"the batch size grows, and {self.name} is read in sequence",
-                hint="a batch size grows over a training set with random access alone",
+                hint="give training data that can be read in any order, or a fixed batch size",
             )
         if isinstance(batch_size, BatchSizes):
             return BatchOrder(seed, len(self), batch_size, repeat=repeat)

@@ -15,11 +15,13 @@ from matplotlib.text import Text
 
 import results
 from analysis import figures
+from analysis.curves import units
 from analysis.curves.limits import Limit
 from analysis.figure_data import FigureData, Query
 from analysis.report.payload import payload
 from batchscale import answers
 from batchscale.output.regime_table import regimes as table
+from results.batch_phases import BatchPhases
 from results.errors import ResultsError
 from tests.analysis import gallery
 from tests.analysis.gallery import Row
@@ -314,3 +316,14 @@ def test_a_file_of_steps_may_have_tokens(tmp_path: Path) -> None:
     (tmp_path / "plain.csv").write_text("\n".join(["batch_size,steps", "4,100", "8,60", "16,40"]))
     with pytest.raises(ResultsError, match="3 trials of plain cannot be counted in tokens"):
         answers.regimes(Query(sources=[tmp_path / "plain.csv"], unit="tokens"))
+
+
+def test_a_batch_size_that_grows_is_counted_in_tokens() -> None:
+    phases = '{"starts": [0, 50], "sizes": [16, 32], "schedule_steps": 200}'
+    row = {"batch_size": 16, "tokens_per_example": TOKENS, "batch_sizes": phases}
+    frame = units.in_unit(pd.DataFrame([row, {**row, "batch_sizes": None}]), "tokens")
+    plain, scaled = BatchPhases.of(phases), BatchPhases.of(frame["batch_sizes"][0])
+    assert plain is not None
+    assert scaled is not None
+    assert scaled.examples(70) == TOKENS * plain.examples(70) == TOKENS * (50 * 16 + 20 * 32)
+    assert frame["batch_sizes"][1] is None
