@@ -326,4 +326,4 @@ def test_a_batch_size_that_grows_is_counted_in_tokens() -> None:
     assert plain is not None
     assert scaled is not None
     assert scaled.examples(70) == TOKENS * plain.examples(70) == TOKENS * (50 * 16 + 20 * 32)
-    assert frame["batch_sizes"][1] is None
+    assert BatchPhases.of(frame["batch_sizes"][1]) is None
