@@ -37,6 +37,7 @@ def regimes(
     estimator: str | None = None,
     search: str = "present",
     unit: str | None = None,
+    read: str | None = None,
     definition: str | None = None,
     law: str | None = None,
 ) -> list[dict[str, Any]]:
@@ -58,6 +59,8 @@ def regimes(
             of every search, whatever its space, method or seed.
         unit: what batch sizes and data are counted in: ``examples`` (the default), ``sequences`` or
             ``tokens``, by the trials' ``tokens_per_example``.
+        read: ``final``: batch sizes are compared at the loss of ``target``, by the losses at the
+            end of runs with several budgets (docs/results.md).
         definition: add the critical batch size by another definition, ``zhang2024`` or
             ``mccandlish2018``, under ``critical_batch_size_<definition>``.
         law: a column: the critical batch size as a power of it, across the curves of each training
@@ -65,7 +68,7 @@ def regimes(
     """
     query = Query(
         sources=_opened(sources), target=target, where=where, by=by, baseline=baseline,
-        tolerance=tolerance, estimator=estimator, search=search, unit=unit,
+        tolerance=tolerance, estimator=estimator, search=search, unit=unit, read=read,
         definition=definition,
     )  # fmt: skip
     return answers.regimes(query, law=law)
@@ -83,6 +86,7 @@ def laws(
     estimator: str | None = None,
     search: str = "present",
     unit: str | None = None,
+    read: str | None = None,
     definition: str | None = None,
 ) -> list[dict[str, Any]]:
     """A quantity as a power of model size, data size or target, for each training algorithm.
@@ -101,7 +105,7 @@ def laws(
     """
     query = Query(
         sources=_opened(sources), target=target, where=where, by=by, tolerance=tolerance,
-        estimator=estimator, search=search, unit=unit,
+        estimator=estimator, search=search, unit=unit, read=read,
         definition=definition,
     )  # fmt: skip
     return answers.laws(query, against, quantity=quantity, sizes=sizes)
@@ -118,6 +122,7 @@ def plot(
     estimator: str | None = None,
     search: str = "present",
     unit: str | None = None,
+    read: str | None = None,
     under: Sequence[str] | None = None,
     width: str | float | None = None,
     style: str | Path | None = None,
@@ -142,7 +147,7 @@ def plot(
     """
     query = Query(
         sources=_opened(sources), target=target, where=where, by=by, baseline=baseline,
-        tolerance=tolerance, estimator=estimator, search=search, unit=unit,
+        tolerance=tolerance, estimator=estimator, search=search, unit=unit, read=read,
         under=answers.limits(under),
     )  # fmt: skip
     return answers.plot(
@@ -161,6 +166,7 @@ def report(
     estimator: str | None = None,
     search: str = "present",
     unit: str | None = None,
+    read: str | None = None,
     title: str | None = None,
     output: str | Path = "report.html",
 ) -> Path:
@@ -178,7 +184,7 @@ def report(
     """
     query = Query(
         sources=_opened(sources), target=target, where=where, by=by, baseline=baseline,
-        tolerance=tolerance, estimator=estimator, search=search, unit=unit,
+        tolerance=tolerance, estimator=estimator, search=search, unit=unit, read=read,
     )  # fmt: skip
     return answers.report(query, output, title=title)
 
@@ -196,6 +202,7 @@ def serve(
     estimator: str | None = None,
     search: str = "present",
     unit: str | None = None,
+    read: str | None = None,
     on_ready: Callable[[str], None] | None = None,
     say: Callable[[str], None] | None = None,
 ) -> None:
@@ -220,7 +227,8 @@ def serve(
 
     query = Query(
         sources=[source or default_results()], target=target, where=where, by=by,
-        baseline=baseline, tolerance=tolerance, estimator=estimator, search=search, unit=unit,
+        baseline=baseline, tolerance=tolerance, estimator=estimator, search=search,
+        unit=unit, read=read,
     )  # fmt: skip
     with LiveReport(query, host=host, port=port, say=say) as service:
         if on_ready is not None:

@@ -19,7 +19,7 @@ from results.errors import ResultsError, nearest
 EXAMPLES, SEQUENCES, TOKENS = UNITS = ("examples", "sequences", "tokens")
 RECORDED = "recorded_batch_size"
 """The column of batch sizes in examples, beside those in tokens."""
-_COUNTS = ("batch_size", "train_examples")
+_COUNTS = ("batch_size", "train_examples", "examples_run")
 """Columns of examples that the analysis reads."""
 
 
