@@ -17,6 +17,7 @@ from typing import Any
 
 from experiments.errors import ExperimentError
 from experiments.optimizers import Optimizer
+from experiments.optimizers.routed import Routed
 from experiments.schedules import Schedule
 from workloads.user_code.fingerprint import file_hash
 
@@ -66,9 +67,13 @@ def digest(value: Any) -> str:
     return hashlib.sha256(canonical(value).encode()).hexdigest()[:_DIGITS]
 
 
-def optimizer_identity(optimizer: Optimizer, base: str | None) -> dict[str, str]:
+def optimizer_identity(optimizer: Optimizer, base: str | None) -> dict[str, Any]:
     """The name of a registered optimizer; of a user's one the name without its folder, and the
-    hash of its syntax tree and of those of the local modules that it imports."""
+    hash of its syntax tree and of those of the local modules that it imports; of a mapping its
+    patterns in their order, with the identities of their optimizers."""
+    if isinstance(optimizer, Routed) and optimizer.named:
+        rules = [[p, optimizer_identity(rule, base)] for p, rule in optimizer.routes]
+        return {"routes": rules}
     return _of_file(optimizer.name, base) or {"name": optimizer.name}
 
 

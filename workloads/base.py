@@ -141,8 +141,9 @@ class Workload(metaclass=_WorkloadType):
         """Options of some parameters: pattern of names -> metaparameters of the optimizer.
 
         ``{"*.bias": {"weight_decay": 0}}``: no decay for biases. ``learning_rate_factor``
-        multiplies the learning rate. Of several patterns that match, the first counts; an option
-        that the optimizer does not have is passed over.
+        multiplies the learning rate; ``hidden`` is False for embeddings and the output layer, which
+        muon leaves to AdamW. Of several patterns that match, the first counts; an option that the
+        optimizer does not have is passed over.
         """
         return {}
 

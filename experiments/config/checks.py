@@ -15,8 +15,8 @@ from experiments.config.schema import ExperimentFile
 from experiments.config.yaml_lines import Path
 from experiments.errors import ExperimentError, nearest
 from experiments.optimizers import Optimizer
-from experiments.optimizers.trial_run import OptimizerRun
-from experiments.optimizers.user_optimizer import UserOptimizer
+from experiments.optimizers.routed import Routed
+from experiments.optimizers.trial_run import OptimizerRun, is_users
 from experiments.schedules import Schedule
 from experiments.training.splits import Split
 from results.targets.target import Target
@@ -83,7 +83,8 @@ def check_metric(
 
 
 def check_training_algorithms(file: ExperimentFile, combinations: Sequence[Combination]) -> None:
-    """Each optimizer and schedule of a user's file must work.
+    """Each optimizer and schedule of a user's file, and each optimizer of some parameters alone,
+    must work.
 
     An optimizer takes three steps on a new model, with metaparameters from the middle of its space:
     it must take the parameters of the workload's model, and go on from its saved state as if it had
@@ -99,7 +100,7 @@ def check_training_algorithms(file: ExperimentFile, combinations: Sequence[Combi
         for combination in combinations:
             owner = getattr(combination, key)
             pair = owner.name, combination.optimizer.name  # the values differ between optimizers
-            if pair in checked or not _is_users(owner):
+            if pair in checked or not _needs_check(owner):
                 continue
             checked.add(pair)
             try:
@@ -109,16 +110,14 @@ def check_training_algorithms(file: ExperimentFile, combinations: Sequence[Combi
                 raise file.error(path, str(error), error.hint) from None
 
 
-def _is_users(owner: Optimizer | Schedule) -> bool:
-    """Whether it is not a packaged one."""
+def _needs_check(owner: Optimizer | Schedule) -> bool:
     if isinstance(owner, Schedule):
         return owner.name not in schedules.names()
-    return isinstance(owner, UserOptimizer)
+    return isinstance(owner, Routed) or is_users(owner)
 
 
 def _check_optimizer(combination: Combination) -> None:
     optimizer = combination.optimizer
-    assert isinstance(optimizer, UserOptimizer)
     values = optimizer.arguments_in(combination.values(0.5))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

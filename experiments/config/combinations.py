@@ -12,7 +12,7 @@ from experiments.config.grid import Grid, load_workload
 from experiments.config.load import KEY_HINT, holds_key
 from experiments.config.points import HandPicked, Point
 from experiments.config.schema import ExperimentFile
-from experiments.config.tuning import Search
+from experiments.config.tuning import Search, check_domain
 from experiments.optimizers import Optimizer
 from experiments.plan import Value
 from experiments.schedules import Schedule
@@ -62,6 +62,11 @@ def combinations(file: ExperimentFile) -> tuple[list[Combination], Search]:
             points: tuple[Point, ...] = ()
             if picked is not None:
                 points, entries = picked.of(optimizer, schedule, entries)
+            for name in optimizer.domains.keys() & entries.keys():
+                path = (
+                    ("search", name) if name in tuned.general else ("search", optimizer.label, name)
+                )
+                check_domain(entries[name], optimizer.domains[name], None, path, file.places)
             space = {n: e for n, e in entries.items() if isinstance(e, Dimension)}
             fixed = {n: e for n, e in entries.items() if not isinstance(e, Dimension)}
             fields = {**swept, **{n: e for n, e in fixed.items() if n in grid.fields}}

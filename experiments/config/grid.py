@@ -14,7 +14,7 @@ from experiments.config.schema import ExperimentFile
 from experiments.config.yaml_lines import Path, dotted
 from experiments.errors import ExperimentError, nearest
 from experiments.identity import canonical, optimizer_identity, schedule_identity
-from experiments.optimizers import Optimizer
+from experiments.optimizers import Optimizer, routed
 from experiments.plan import Precision
 from experiments.schedules import Schedule
 from experiments.techniques import SETTINGS
@@ -150,6 +150,8 @@ def _values(file: ExperimentFile, key: str, value: Any) -> Sequence[Any]:
         raise file.error(path, f"grid.{key} is an empty list", "leave the key out")
     if key == "technique":
         return values
+    if key == "optimizer":
+        values = [_optimizer_text(file, i, item) for i, item in enumerate(values)]
     seen: set[str] = set()
     for i, item in enumerate(values):
         message = f"grid.{key}: {item!r} is not a value"
@@ -163,6 +165,16 @@ def _values(file: ExperimentFile, key: str, value: Any) -> Sequence[Any]:
             raise file.error((*path, i), f"grid.{key}: {item!r} is given twice", "keep one")
         seen.add(text)
     return values
+
+
+def _optimizer_text(file: ExperimentFile, position: int, value: Any) -> Any:
+    """A mapping of parameters' names to optimizers as the name that loads it."""
+    if not isinstance(value, Mapping):
+        return value
+    try:
+        return routed.text_of(value)
+    except ExperimentError as error:
+        raise file.error(("grid", "optimizer", position), str(error), error.hint) from None
 
 
 def _load(
@@ -198,6 +210,8 @@ def _check_labels(file: ExperimentFile, grid: Grid) -> None:
         same = identities.setdefault(canonical(identity), owner)
         namesake = labels.setdefault(label, owner)
         hint = f"give it another name: {name} as {label}-2"
+        if isinstance(owner, routed.Routed) and owner.named:
+            hint = f"give it another name in its mapping: as: {label}-2"
         if same is not owner:
             message, hint = f"{label} is {same.label}, which is in the grid already", "keep one"
         elif namesake is not owner:

@@ -229,7 +229,9 @@ def enlarge(
 
 def _extended(plan: StudyPlan, name: str, dimension: Dimension, side: Side) -> Dimension | None:
     whole = dimension.scale == "integer"
-    domain = domain_of(name, dimension.bounds[0], plan.schedule.domains, whole=whole)
+    of_optimizer = optimizers.get(plan.study.optimizer, plan.study.workload.base).domains
+    domains = {**of_optimizer, **plan.schedule.domains}
+    domain = domain_of(name, dimension.bounds[0], domains, whole=whole)
     grown = dimension.extended(side, domain)
     return grown if grown is not None and _allowed(plan, name, grown) else None
 

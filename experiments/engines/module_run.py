@@ -12,6 +12,7 @@ from experiments.engines.base import gather
 from experiments.engines.metric_sums import MetricSums, chunks
 from experiments.engines.randomness import RandomDraws, refuse_random_numbers
 from experiments.optimizers.groups import Rates, parameter_options
+from experiments.optimizers.schedule_free import evaluated_weights
 from experiments.plan import Trial
 from experiments.training.batch_order import BatchOrder
 from experiments.training.study_context import StudyContext
@@ -134,6 +135,10 @@ class ModuleRun:
 
     def evaluate(self, split: str, chunk: int) -> dict[str, float]:
         """The metrics on a whole split, at most ``chunk`` examples at a time."""
+        with evaluated_weights(self.optimizer):
+            return self._metrics(split, chunk)
+
+    def _metrics(self, split: str, chunk: int) -> dict[str, float]:
         context, data = self.context, self.context.splits[split]
         sums, trained = MetricSums(1, context.device), self._set_measured_weights()
         self.model.eval()

@@ -124,7 +124,7 @@ def choose(context: StudyContext, trials: Sequence[Trial]) -> Kind:
 
 def preferred(context: StudyContext, trial: Trial) -> Kind:
     """The faster engine by the rule, whether the workload can be stacked or not."""
-    if context.study.trials < LEAST_MODELS:
+    if context.study.trials < LEAST_MODELS or not context.optimizer.stacks:
         return "module"
     model = context.model(trial)
     limits = LIMITS.get(context.device.type, LIMITS["cuda"])

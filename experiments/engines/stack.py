@@ -23,12 +23,10 @@ from torch.fx.experimental.proxy_tensor import make_fx
 import workloads
 from experiments.engines.randomness import ExampleRandomness, RandomDraws
 from experiments.identity import technique_identity
-from experiments.optimizers.base import ParameterSlice
+from experiments.optimizers.base import ALIGNMENT, ParameterSlice
 from experiments.training.study_context import StudyContext
 from workloads import Batch
 
-_BORDER = 64
-"""Alignment in bytes of a parameter's first number in every row."""
 _Trace = tuple[Callable[..., Any], dict[str, int | None]]
 """A traced function, and the counts of the metrics it returns (``None``: one value an example)."""
 _TRACES = 64
@@ -91,10 +89,9 @@ class Stack:
     @property
     def offsets(self) -> list[int]:
         """The offset of each parameter in a row, and the end of the last one."""
-        border = _BORDER // 4
         ends = [0]
         for shape in self.shapes:
-            ends.append(ends[-1] + -(-shape.numel() // border) * border)
+            ends.append(ends[-1] + -(-shape.numel() // ALIGNMENT) * ALIGNMENT)
         return ends
 
     @property
@@ -103,7 +100,8 @@ class Stack:
         places = zip(self.names, self.offsets, self.shapes, strict=False)
         return [ParameterSlice(*place) for place in places if place[0] in self.trainable]
 
-    def _views(self, of: Tensor) -> dict[str, Tensor]:
+    def views_of(self, of: Tensor) -> dict[str, Tensor]:
+        """The parts of ``(models, size)`` by parameter, ``(models, *shape)``."""
         views = {}
         for name, shape, start in zip(self.names, self.shapes, self.offsets, strict=False):
             flat = of[:, start : start + shape.numel()]
@@ -113,12 +111,12 @@ class Stack:
     @property
     def views(self) -> dict[str, Tensor]:
         """Parameters by name, ``(width, *shape)``, sharing memory with ``weights``."""
-        return self._views(self.weights)
+        return self.views_of(self.weights)
 
     @property
     def gradient_views(self) -> dict[str, Tensor]:
         """Gradients by name, sharing memory with ``gradient``."""
-        return self._views(self.gradient)
+        return self.views_of(self.gradient)
 
     def keep(self, rows: Tensor) -> None:
         """Go on with ``rows`` (int64 indices)."""
@@ -132,7 +130,7 @@ class Stack:
 
     def cut(self, rows: Tensor) -> dict[str, Tensor]:
         """A copy of the parameters of ``rows`` by name, ``(rows, *shape)``, laid out as here."""
-        return self._views(self.weights[rows])
+        return self.views_of(self.weights[rows])
 
 
 class _Loss(nn.Module):

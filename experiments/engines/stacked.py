@@ -154,9 +154,13 @@ class StackedEngine(Engine):
         width, views = width_of(len(evaluated_rows)), None
         if width < self.stack.width:  # a few of them: a narrow stack costs as much less
             picked = [*evaluated_rows, *[evaluated_rows[-1]] * (width - len(evaluated_rows))]
-            views = self.techniques.evaluated(torch.tensor(picked, device=self.context.device))
-        elif self.context.techniques.define("evaluated"):
-            views = self.techniques.evaluated(torch.arange(width, device=self.context.device))
+            where = torch.tensor(picked, device=self.context.device)
+            views = self.techniques.evaluated(where, self.update.evaluated(where))
+        else:
+            where = torch.arange(width, device=self.context.device)
+            weights = self.update.evaluated(where)
+            if weights is not None or self.context.techniques.define("evaluated"):
+                views = self.techniques.evaluated(where, weights)
         sums = MetricSums(self.stack.width if views is None else width, self.context.device)
         for indices in chunks(layout.share(len(data)), self.chunk):
             batch = data.fetch(indices, training=False)
