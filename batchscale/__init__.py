@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from results.errors import ResultsError as ResultsError
     from results.targets.target import Target as Target
     from workloads import Classification as Classification
+    from workloads import GeneratedSplit as GeneratedSplit
     from workloads import LanguageModel as LanguageModel
     from workloads import TokenStream as TokenStream
     from workloads import Workload as Workload
@@ -62,6 +63,7 @@ _HOMES = {
     "Schedule": "experiments.schedules:Schedule",
     "Technique": "experiments.techniques:Technique",
     "Classification": "workloads:Classification",
+    "GeneratedSplit": "workloads:GeneratedSplit",
     "LanguageModel": "workloads:LanguageModel",
     "TokenStream": "workloads:TokenStream",
     "Workload": "workloads:Workload",
@@ -74,6 +76,7 @@ _HOMES = {
 __all__ = [
     "Classification",
     "ExperimentError",
+    "GeneratedSplit",
     "LanguageModel",
     "ParallelLayout",
     "ResultsError",

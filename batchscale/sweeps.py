@@ -85,7 +85,7 @@ def plan(
                 "recorded": trials.get(study.id, 0),
                 "budget_steps": study.budget_steps,
                 "most_steps": steps,
-                "most_examples": steps * study.batch_size,
+                "most_examples": study.trials * study.batches.examples(study.budget_steps),
                 "engine": cost.engine,
                 "memory": cost.memory,
                 "evaluation_share": cost.evaluation_share,

@@ -14,6 +14,7 @@ from benchmarks import (
     demo,
     engines,
     published,
+    reader,
     report,
     scale,
     search,
@@ -42,6 +43,7 @@ PARTS: dict[str, Callable[[], list[dict[str, object]]]] = {
     "tuners": tuners.rows,
     "scale": scale.rows,
     "published": published.rows,
+    "reader": reader.rows,
     "report": report.rows,
     "gpu": on_a_gpu,
 }

@@ -18,7 +18,7 @@ from experiments.engines.module import ModuleEngine
 from experiments.engines.selection import choose
 from experiments.engines.stacked import StackedEngine
 from experiments.optimizers import get
-from experiments.plan import Pack, Study, Trial, WorkloadRef
+from experiments.plan import Outcome, Pack, Study, Trial, WorkloadRef
 from experiments.training.pack_training import Training
 from experiments.training.study_context import StudyContext
 from results.targets.target import Target
@@ -166,11 +166,11 @@ def evaluation_row(batch_size: int, budget_steps: int) -> dict[str, object]:
     """The share of evaluations in a pack that trains to its budget on the usual grid."""
     of = study("adamw", batch_size, budget_steps=budget_steps)
     pack = Pack(id="pack", study=of, trials=tuple(trial(i) for i in range(MODELS)), engine="auto")
-    training = Training(pack)
-    for _ in training.run():
-        pass
-    clock = training.loop.clock
-    share = clock.evaluation / (clock.train + clock.evaluation + clock.other)
+    events = [event for each in Training(pack).run() for event in each]
+    end = [event for event in events if isinstance(event, Outcome)][-1]
+    share = end.evaluation_seconds / (
+        end.train_seconds + end.evaluation_seconds + end.other_seconds
+    )
     return {
         "what": f"{WORKLOAD}, batch {batch_size}, {budget_steps} steps: evaluations' share of a "
         "pack's seconds",

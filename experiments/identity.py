@@ -111,6 +111,7 @@ def study_identity(
     technique: Mapping[str, Any],
     batch_size: int,
     evaluation_ratio: float,
+    repeat_data: bool = True,
 ) -> dict[str, Any]:
     """The description of a study that the ids of studies and trials hash.
 
@@ -119,6 +120,7 @@ def study_identity(
         optimizer: ``optimizer_identity`` of it.
         schedule: ``schedule_identity`` of it.
         technique: ``technique_identity`` of it, with ``precision``.
+        repeat_data: part of it only where data are not repeated.
     """
     rest = {name: value for name, value in technique.items() if name != "precision"}
     return {
@@ -130,6 +132,7 @@ def study_identity(
         "precision": technique.get("precision", "float32"),
         "batch_size": batch_size,
         "evaluation": {"grid": "geometric", "ratio": evaluation_ratio},
+        **({} if repeat_data else {"repeat_data": False}),
     }
 
 

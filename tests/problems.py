@@ -64,6 +64,9 @@ def trials(of: Study, count: int, *, seed: int = 0, **fixed: Any) -> tuple[Trial
         if "decay_steps" in schedules.get(of.schedule, of.workload.base).arguments:
             values |= {"decay_steps": int(draw.integers(5, 40)), "end_factor": 0.1}
             values |= {"warmup_steps": int(draw.integers(0, 5))}
+        for name in schedules.get(of.schedule, of.workload.base).required:
+            if name not in values:
+                values[name] = int(draw.integers(5, 40))
         found.append(
             Trial(
                 id=f"trial-{seed}-{index}",

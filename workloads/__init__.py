@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from workloads.base import Batch, Classification, Workload
     from workloads.data import data_root
     from workloads.errors import WorkloadError
+    from workloads.generated.split import GeneratedSplit
     from workloads.registry import names
     from workloads.text.language_model import LanguageModel
     from workloads.text.tokens import TokenStream
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _HOME = {
     "Batch": "workloads.base",
     "Classification": "workloads.base",
+    "GeneratedSplit": "workloads.generated.split",
     "LanguageModel": "workloads.text.language_model",
     "TokenStream": "workloads.text.tokens",
     "Workload": "workloads.base",
@@ -34,6 +36,7 @@ _HOME = {
 __all__ = [
     "Batch",
     "Classification",
+    "GeneratedSplit",
     "LanguageModel",
     "TokenStream",
     "Workload",

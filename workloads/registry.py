@@ -26,7 +26,7 @@ class Entry(NamedTuple):
 
 
 def read(folder: Path) -> dict[str, Entry]:
-    """The workloads that the files of a folder define, by name."""
+    """The workloads that the files of a folder, and of those inside it, define, by name."""
     files = []
     for path in sorted(folder.rglob("*.py")):
         source = path.read_text(encoding="utf-8")

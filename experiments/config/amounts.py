@@ -95,12 +95,21 @@ def _doubling(low: int, high: int, text: str) -> list[int]:
     return sizes
 
 
-def with_full(sizes: Sequence[BatchSize], train_size: int) -> list[int]:
+def with_full(sizes: Sequence[BatchSize], train_size: int | None) -> list[int]:
     """The sizes with ``full`` as the training set, in ascending order.
 
+    Args:
+        train_size: examples of the training set; ``None`` if it has no end.
+
     Raises:
-        AmountError: a size over the training set, or ``full`` beside its own number.
+        AmountError: a size over the training set, or ``full`` beside its own number, or of a
+            training set without end.
     """
+    if train_size is None:
+        if FULL in sizes:
+            message = "batch size full is the whole training set, and the training data have no end"
+            raise AmountError(message, "name the largest batch size")
+        return sorted(int(size) for size in sizes)
     numbers: set[int] = set()
     for size in sizes:
         number = train_size if isinstance(size, str) else size
@@ -148,12 +157,18 @@ class Budget:
             raise AmountError(f"budget {text!r} is zero", _BUDGET_EXAMPLE)
         return cls(**parts)
 
-    def in_steps(self, batch_size: int, train_size: int) -> int:
+    def in_steps(self, batch_size: int, train_size: int | None) -> int:
         """Steps of ``batch_size`` examples each, rounded down (0 if it is less than one).
 
         An epoch is ``train_size // batch_size`` steps, since its last short batch is dropped.
+
+        Raises:
+            AmountError: epochs of a training set without end (``train_size`` is ``None``).
         """
-        epoch = train_size // batch_size
+        if train_size is None and self.epochs:
+            message = f"budget {self} has epochs, and the training data have no end"
+            raise AmountError(message, "steps and examples: 2000 steps + 1000000 examples")
+        epoch = (train_size or 0) // batch_size
         total = self.epochs * epoch + self.steps + self.examples / batch_size
         return total.numerator // total.denominator
 

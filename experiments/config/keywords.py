@@ -17,7 +17,7 @@ from workloads import Workload
 from workloads.registry import packaged_name
 
 _GRID = ("batch_size", "optimizer")
-_EITHER = ("schedule", "technique", "precision", "ghost_batch")
+_EITHER = ("schedule", "technique", "rule", "precision", "ghost_batch")
 """A list of values goes below ``grid``, a single value beside it."""
 
 

@@ -81,8 +81,9 @@ class Search:
         for layer in layers:
             for name, entry in layer.items():
                 if name in legal:
-                    # A length is a share or a number of steps, not both.
-                    entries.pop(schedule.counterpart(name) or "", None)
+                    # A length is a share or a number of steps, examples or tokens: one of them.
+                    for form in schedule.other_forms(name):
+                        entries.pop(form, None)
                     entries[name] = entry
         used = {n: entry for n, entry in entries.items() if optimizer.uses(n, entries)}
         return dict(sorted(used.items()))

@@ -30,7 +30,7 @@ from experiments.identity import optimizer_identity, technique_identity
 from experiments.plan import Trial
 from experiments.training.splits import sampled
 from experiments.training.study_context import StudyContext
-from workloads.checks import check_metrics, check_per_example
+from workloads.checks import check_metrics, check_outputs, check_per_example
 from workloads.ghost import has_batch_norm
 
 Kind = Literal["module", "stacked"]
@@ -140,7 +140,7 @@ def preferred(context: StudyContext, trial: Trial) -> Kind:
     if sum(p.numel() for p in model.parameters()) > limits.parameters:
         return "module"
     arithmetic = Arithmetic.of(context, model)
-    work = arithmetic.multiply_adds * context.study.batch_size
+    work = arithmetic.multiply_adds * context.study.mean_batch_size
     limit = limits.with_attention if arithmetic.attention else limits.multiply_adds
     return "module" if work > limit * arithmetic.products else "stacked"
 
@@ -167,6 +167,7 @@ def stackable(context: StudyContext, trials: Sequence[Trial]) -> str | None:
         json.dumps(technique, sort_keys=True),
         optimizer,
         study.batch_size,
+        study.ramp,
         study.layout,
         context.device,
     )
@@ -213,3 +214,4 @@ def check_contract(context: StudyContext, trial: Trial) -> None:
         loss = context.techniques_of(trial).loss(workload, model, batch)
         check_per_example(loss, count, "loss", workload)
         check_metrics(workload.metrics(output, batch), count, workload)
+        check_outputs(output, batch, workload)

@@ -21,6 +21,7 @@ from torch.func import functional_call, grad, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import workloads
+from experiments.engines.metric_sums import OUTPUTS
 from experiments.engines.randomness import ExampleRandomness, RandomDraws
 from experiments.engines.sequence_functions import SequenceFunctions
 from experiments.identity import technique_identity
@@ -149,8 +150,10 @@ class _Loss(nn.Module):
 class _Metrics(_Loss):
     def forward(self, batch: Batch) -> Any:
         with self.context.autocast():
-            output = self.context.workload.forward(self.model, batch)
-            return self.context.workload.metrics(output, batch)
+            workload = self.context.workload
+            output = workload.forward(self.model, batch)
+            metrics = workload.metrics(output, batch)
+            return {**metrics, OUTPUTS: output} if workload.measures_split else metrics
 
 
 class StackedStep:
@@ -166,6 +169,7 @@ class StackedStep:
         self._graphs: dict[Any, _Trace] = {}
         self._counts: dict[str, int | None] = {}
         self._owner = object()
+        self._batch_size = context.study.batch_size
 
     def _views(self) -> tuple[dict[str, Tensor], list[Tensor]]:
         """Weights by name and the trainable gradients, made again when the stack has moved."""
@@ -178,7 +182,14 @@ class StackedStep:
             )
         return self._cached_views[1], self._cached_views[2]
 
-    def add_gradient(self, batch: Batch, random: Batch = (), *, first: bool = False) -> Tensor:
+    def add_gradient(
+        self,
+        batch: Batch,
+        random: Batch = (),
+        batch_size: int | None = None,
+        *,
+        first: bool = False,
+    ) -> Tensor:
         """Add each model's gradient of (its loss sum / the global batch) to the stack's.
 
         Args:
@@ -186,14 +197,14 @@ class StackedStep:
             batch: ``(models, examples, …)`` each.
             random: where the models draw random numbers, their keys ``(models,)`` and the place of
                 the first example in the global batch, int64.
+            batch_size: examples of the global batch; the study's unless given.
 
         Returns:
             Each model's loss sum, ``(models,)``.
         """
         views, into = self._views()
+        self._batch_size = batch_size or self.context.study.batch_size
         if batch[0].shape[1] == 0:
-            if first:
-                self.stack.gradient.zero_()
             return torch.zeros(self.stack.width, device=self.context.device)
         graph, _ = self._graph("gradient", self._gradient, views, (*random, *batch))
         *gradients, total = graph(*views.values(), *random, *batch)
@@ -210,7 +221,7 @@ class StackedStep:
         named = {f"model.{k}": v for k, v in (trained | frozen).items()}
         with self._drawing(len(batch[0]), *random), SequenceFunctions():
             total = functional_call(self.loss, named, (batch,)).sum()
-        return total / self.context.study.batch_size, total
+        return total / self._batch_size, total
 
     def _drawing(
         self, examples: int, key: Tensor | None = None, start: Tensor | None = None
@@ -238,7 +249,8 @@ class StackedStep:
             views: the models' parameters (``Stack.cut``); those of the whole stack unless given.
 
         Returns:
-            Per metric ``(models, examples)`` values, or a pair of ``(models,)`` sums and a count.
+            Per metric ``(models, examples)`` values, or a pair of ``(models,)`` sums and a count;
+            and the models' outputs, where the workload has metrics of a whole split.
         """
         views = self._views()[0] if views is None else views
         self.base.eval()
@@ -275,7 +287,8 @@ class StackedStep:
     ) -> _Trace:
         """``function`` traced for these shapes: from this process's store if it has it."""
         shapes = tuple((x.shape, x.dtype) for x in batch)
-        local_key = (what, len(next(iter(views.values()))), shapes)
+        size = self._batch_size if what == "gradient" else None
+        local_key = (what, len(next(iter(views.values()))), shapes, size)
         if local_key in self._graphs:
             return self._graphs[local_key]
         study = self.context.study
@@ -285,7 +298,6 @@ class StackedStep:
             *local_key,
             owner,
             json.dumps(workloads.identity(self.context.workload), sort_keys=True),
-            study.batch_size,
             json.dumps(technique_identity(study.technique, study.workload.base), sort_keys=True),
             self.context.device,
             self.context.dtype,

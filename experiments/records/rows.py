@@ -37,7 +37,7 @@ def study_columns(study: Study, workload: Workload) -> dict[str, Any]:
         "technique": study.technique_by_label,
         "example_unit": workload.example_unit,
         "tokens_per_example": workload.tokens_per_example,
-        "fields": dict(workload.fields),
+        "fields": workload.fields_of_identity(stated=study.workload.fields),
         "trials_wanted": study.trials,
         "refine_ratio": study.refine,
         **{name: getattr(study, name) for name in _OF_THE_STUDY},

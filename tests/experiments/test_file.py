@@ -177,7 +177,7 @@ def test_grid_of_training_algorithms(tmp_path):
 
 
 def without_a_download(name: str) -> bool:
-    of_files = name.startswith("lm-") and not name.endswith("-small")
+    of_files = name.startswith("lm-") and not name.endswith(("-small", "-tiny"))
     return not of_files and "mnist" not in name and "cifar" not in name
 
 
@@ -217,7 +217,7 @@ def test_the_resolved_file_of_ones_own(tmp_path, settings):
 
 def test_the_resolved_file_says_every_key(tmp_path):
     said = yaml.safe_load(own(tmp_path).to_yaml())
-    unset = {"layout", "micro_batch", "ghost_batch", "files", "points", "technique"}
+    unset = {"layout", "micro_batch", "ghost_batch", "files", "points", "technique", "rule"}
     assert set(said) == set(Experiment.model_fields) - unset
     assert said["search"]["momentum"]["momentum"] == dict(get("momentum").space)["momentum"]
 

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments import parallel
+from experiments.batch_sizes import BatchSizes
 from experiments.config.compile import load
 from experiments.engines import make_engine, stackable
 from experiments.errors import ExperimentError
@@ -207,6 +208,13 @@ def test_two_workers_give_what_one_gives(own, tmp_path: Path, monkeypatch) -> No
         budget_steps=15,
     )
     jobs.append((normed, trials(normed, 2), "module"))
+    sizes = BatchSizes.growing(24, 16, [(5, 48), (11, 96)])
+    growing = replace(normed, ramp=sizes, budget_steps=sizes.budget_steps or 1, schedule="linear")
+    jobs.append((growing, trials(growing, 2), "module"))
+    for kind in ("module", "stacked"):
+        sizes = BatchSizes.growing(21, 16, [(5, 49), (11, 70)])
+        of = study(precision="float64", batch_size=21, ramp=sizes, budget_steps=sizes.budget_steps)
+        jobs.append((of, trials(of, 3), kind))
     check_against_one_worker(jobs, tmp_path, monkeypatch)
 
 

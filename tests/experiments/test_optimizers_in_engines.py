@@ -48,8 +48,11 @@ def test_each_optimizer_trains_with_each_schedule(optimizer: str, schedule: str)
         assert largest_difference(module.weights(row), stacked.weights(row)) < 1e-9
     assert largest_difference(start, module.weights(1)) > 1e-6
     factors = schedules.get(schedule).factor_of(pack[1].metaparameters)
-    same = factors(0) == factors(1) == 1
-    assert same == (largest_difference(constant.weights(1), stacked.weights(1)) == 0)
+    moved = largest_difference(constant.weights(1), stacked.weights(1))
+    if optimizer == "soap":  # its first step only begins the averages; the second has factors(1)
+        assert (factors(1) == 1) == (moved == 0)
+    else:
+        assert (factors(0) == factors(1) == 1) == (moved == 0)
 
 
 @pytest.mark.parametrize("name", optimizers.names())
@@ -169,9 +172,10 @@ def test_evaluations_measure_the_average(users: WorkloadRef, optimizer: str) -> 
         expected = loss(average, row)
         assert expected != pytest.approx(loss(module.weights(row), row), rel=1e-4)
         for trained in (module, stacked):
+            assert largest_difference(trained.measured(row), average) < 1e-9
             for rows in (None, [row]):
-                found = trained.evaluate("validation", rows)[row if rows is None else 0]
-                assert found["cross_entropy"] == pytest.approx(expected, rel=1e-9)
+                measured = trained.evaluate("validation", rows)[row if rows is None else 0]
+                assert measured["cross_entropy"] == pytest.approx(expected, rel=1e-9)
 
 
 def test_no_other_optimizer_has_an_average() -> None:

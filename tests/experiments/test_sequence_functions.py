@@ -87,6 +87,7 @@ def test_values_and_gradients_are_those_of_torch(case: str) -> None:
         total.backward()
         assert torch.allclose(values[row], made, rtol=1e-12, atol=1e-12)
         for ours, x in zip(gradients, given, strict=True):
+            assert x.grad is not None
             assert torch.allclose(ours[row], x.grad, rtol=1e-11, atol=1e-11)
 
 
@@ -96,11 +97,11 @@ def _engine(workload: WorkloadRef | str, target: str) -> StackedEngine:
 
 
 def _operations(engine: StackedEngine) -> Counter[str]:
-    graphs = [graph for graph, _ in engine.stepper._graphs.values()]
-    return Counter(str(node.target) for g in graphs for node in g.__self__.graph.nodes)
+    traces: list[Any] = [graph for graph, _ in engine.stepper._graphs.values()]
+    return Counter(str(node.target) for trace in traces for node in trace.__self__.graph.nodes)
 
 
-def test_attention_of_all_models_is_one_call(tmp_path: Any) -> None:
+def test_a_layer_calls_attention_once_for_all_models(tmp_path: Any) -> None:
     (tmp_path / "text.txt").write_text("sphinx of black quartz judge my vow\n" * 40)
     fields = {"text": "file:text.txt", "layers": 2, "width": 8, "heads": 2, "context": 6}
     ref = WorkloadRef(spec="lm-transformer", fields=fields, base=str(tmp_path))

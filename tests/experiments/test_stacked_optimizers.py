@@ -242,7 +242,7 @@ def test_vectors_keep_the_size_of_their_update_in_lars_and_lamb() -> None:
 @pytest.mark.parametrize("name", STACKED)
 def test_blocks_of_columns_change_no_bit(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """An elementwise update in blocks of 16 columns is that of all columns at once."""
-    optimizer, found = optimizers.get(name), []
+    optimizer, ends = optimizers.get(name), []
     for block in (1, base._BLOCK):
         monkeypatch.setattr(base, "_BLOCK", block)
         values, stack = _draws(optimizer, 3), _stack(3, torch.float32)
@@ -250,7 +250,7 @@ def test_blocks_of_columns_change_no_bit(name: str, monkeypatch: pytest.MonkeyPa
         for step in range(5):
             _gradients(stack, step)
             update.step(_rates(values, step))
-        found.append((stack.weights, update.state()))
-    (weights, state), (others, theirs) = found
+        ends.append((stack.weights, update.state()))
+    (weights, state), (others, theirs) = ends
     assert torch.equal(weights, others)
     assert all(torch.equal(value, theirs[n]) for n, value in state.items())

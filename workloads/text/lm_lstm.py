@@ -19,7 +19,7 @@ PACKAGED = {
     "lm-lstm": ("LMLSTM", "LSTM of two layers, a language model on any text"),
 }
 """Name -> class and what it is (``workloads.registry``)."""
-PLACE = 8
+PLACE = 32
 
 
 class _Layer(nn.Module):

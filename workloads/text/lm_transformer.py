@@ -16,7 +16,7 @@ PACKAGED = {
     "lm-transformer": ("LMTransformer", "decoder Transformer, a language model on any text"),
 }
 """Name -> class and what it is (``workloads.registry``)."""
-PLACE = 7
+PLACE = 31
 
 _ROTARY_BASE = 10_000.0
 

@@ -37,7 +37,7 @@ def identity(workload: Workload) -> dict[str, Any]:
             parts.append(part)
         if pinned is not None:
             break
-    description = {"name": workload.name, "fields": workload.fields}
+    description = {"name": workload.name, "fields": workload.fields_of_identity()}
     if (fingerprint := workload.data_fingerprint) is not None:
         description["data"] = fingerprint
     if type(workload).__dict__.get("version") is not None:

@@ -1,0 +1,84 @@
+"""The packaged sweep of a ramp and a rule, smaller: what is recorded, trained again and drawn."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import batchscale as bs
+from batchscale.run import Run
+from experiments.config.compile import load
+from tests.batchscale.conftest import Command
+
+SMALL = [
+    "trials=4",
+    "budget=60 steps",
+    "grid.batch_size.from=[32, 64]",
+    "target=validation_error < 0.3",
+]
+RULE = "learning_rate sqrt, from 64"
+RAMP = "2x at 0.25, 4x at 0.5"
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    root = tmp_path_factory.mktemp("swept") / "runs"
+    return bs.sweep("digits-rules", results=root, address="none", overrides=SMALL)
+
+
+def test_examples_are_counted_truly(swept: Run) -> None:
+    trials = swept.trials
+    technique = trials["technique"].map(json.loads)
+    ramp, rule = (
+        technique.map(lambda each, key=key: each.get(key, "")) for key in ("ramp", "rule")
+    )
+    assert set(ramp) == {"", RAMP}
+    assert set(rule) == {"", RULE}
+    sizes = {
+        (plan.study.batch_size, plan.study.technique.get("ramp", "")): plan.study.batches
+        for plan in load("digits-rules", SMALL).plans()
+    }
+    measured = swept.measurements.groupby("trial")
+    for row in trials.assign(ramp=ramp).to_dict("records"):
+        of_study = sizes[row["batch_size"], row["ramp"]]
+        assert row["examples_run"] == of_study.examples(row["steps_run"])
+        evaluations = measured.get_group(row["trial"])
+        assert [of_study.examples(step) for step in evaluations["step"]] == [
+            *evaluations["examples"]
+        ]
+    grown = trials[(ramp == RAMP) & (trials["steps_run"] > 20)]
+    assert (grown["examples_run"] > grown["steps_run"] * grown["batch_size"]).all()
+
+
+def test_a_recorded_trial_with_a_ramp_is_equal_again(swept: Run) -> None:
+    trials = swept.trials
+    longest = trials[trials["technique"].str.contains("ramp")].nlargest(1, "steps_run")
+    assert bs.rerun(longest["trial"].iloc[0], results=swept.results.root).equal
+
+
+def test_the_sweep_is_complete_and_nothing_is_trained_again(swept: Run) -> None:
+    again = bs.sweep("digits-rules", results=swept.results.root, address="none", overrides=SMALL)
+    assert again.summary is not None
+    assert again.summary.trained == 0
+
+
+def test_the_cost_of_the_rule_is_a_figure_and_a_table(
+    swept: Run, command: Command, tmp_path: Path
+) -> None:
+    answer = command("plot", "rules", str(swept.results.root), "-o", str(tmp_path / "rules.png"))
+    assert answer.status == 0, answer.err
+    table = pd.read_csv(tmp_path / "rules.csv")
+    assert set(table["rule"]) == {RULE}
+    assert sorted(table["batch_size"]) == [32, 32, 64, 64]
+    trials = swept.trials.assign(ramp=swept.trials["technique"].str.contains("ramp"))
+    for ramped, rows in table.groupby(table["curve"].str.contains("ramp")):
+        of_ramp = trials[trials["ramp"] == ramped]
+        by_rule = of_ramp[of_ramp["technique"].str.contains("rule")].set_index("index")
+        base = by_rule[by_rule["batch_size"] == 64]["steps_to_target"]
+        there = by_rule[by_rule["batch_size"] == 32]["steps_to_target"]
+        best = base.sort_values(kind="stable").index[0]
+        (steps,) = rows[rows["batch_size"] == 32]["steps"]
+        assert steps == there[best]
