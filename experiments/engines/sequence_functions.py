@@ -4,7 +4,8 @@
 own, and computes a normalized input again for its gradient. While ``SequenceFunctions`` is
 entered, ``linear``, ``layer_norm`` and ``scaled_dot_product_attention`` on sequences, and
 ``cross_entropy`` after them, are replaced by functions that fold the models into the batch, where
-an operation has no weights, or into the batch of a matrix product. Inputs without a sequence dimension, (examples, features), are left to ``vmap``.
+an operation has no weights, or into the batch of a matrix product. Inputs without a sequence
+dimension, (examples, features), are left to ``vmap``.
 
 On a CPU a model's numbers do not depend on the other models: each of these kernels treats the
 entries of its batch one after the other, in the same way.
