@@ -142,6 +142,8 @@ def preferred(context: StudyContext, trial: Trial) -> Kind:
     arithmetic = Arithmetic.of(context, model)
     work = arithmetic.multiply_adds * context.study.mean_batch_size
     limit = limits.with_attention if arithmetic.attention else limits.multiply_adds
+    if arithmetic.attention and context.optimizer.multiplies_matrices:
+        limit *= 2
     return "module" if work > limit * arithmetic.products else "stacked"
 
 

@@ -180,6 +180,8 @@ class Optimizer(abc.ABC):
     """Legal values of arguments where they are narrower than the usual ones."""
     stacks = True
     """Whether a stack of models gains from it; else the module engine is chosen."""
+    multiplies_matrices = False
+    """Whether its update is made of matrix products, which gain from a stack by themselves."""
     scope = "any parameter"
     """What it can train, in words."""
 
