@@ -73,8 +73,12 @@ def test_whether_it_stacks_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize(
     ("optimizer", "batch_size", "kind"),
-    [("adamw", 8, "stacked"), ("adamw", 16, "module"), ("muon", 16, "stacked")]
-    + [("muon", 32, "module")],
+    [
+        ("adamw", 8, "stacked"),
+        ("adamw", 16, "module"),
+        ("muon", 16, "stacked"),
+        ("muon", 32, "module"),
+    ],
 )
 def test_language_models_are_stacked_up_to_larger_batches(
     optimizer: str, batch_size: int, kind: str
