@@ -88,12 +88,22 @@ def steps_an_epoch(batch_size: float, train: float) -> int:
     return int(train // batch_size)
 
 
+def grows(trials: pd.DataFrame) -> bool:
+    """Whether the batch size of any of them grows during training."""
+    return "batch_sizes" in trials and bool(trials["batch_sizes"].notna().any())
+
+
 def steps_within(trials: pd.DataFrame, limit: Limit) -> NDArray[np.float64]:
     """The last step of each trial within ``limit``, by its batch size and training set; (n,).
 
     Raises:
         ResultsError: the limit is in epochs, and the size of a training set is not recorded.
     """
+    if limit.unit != "steps" and grows(trials):
+        raise ResultsError(
+            f"{limit}: the batch size of some of these trials grows during training",
+            hint='give it in steps: --under "5000 steps"; or --where "ramp IS NULL"',
+        )
     sizes = trials["batch_size"].to_numpy(dtype=float)
     recorded = "train_examples" in trials
     train = trials["train_examples"] if recorded else pd.Series(np.nan, trials.index)

@@ -16,6 +16,8 @@ from analysis.fit.knee import (
     BATCH,
     BEND,
     BEND_ITSELF,
+    BY_EXAMPLES,
+    GROWS,
     QUANTITIES,
     SLOPE,
     SLOPE_ITSELF,
@@ -31,7 +33,6 @@ from results.targets.target import Target
 
 LACK_OF_FIT = 0.05
 """Level of the lack-of-fit test below which repeated runs are one point a batch size."""
-
 
 FEW_BEYOND = 2
 """Points beyond a sharp knee up to which a note says how few they are. Simulated with one search
@@ -121,6 +122,7 @@ class Regimes:
     definition: str | None = None
     """The definition of ``defined``, a critical batch size: ``definitions``."""
     defined: Interval | None = None
+    grows: bool = False  # as Curve.grows
 
     @property
     def fitted_over(self) -> tuple[int, int]:
@@ -199,15 +201,19 @@ def regimes(
     best = _best(answer.fitted, level)
     logs = answer.value, answer.low, answer.high
     intervals = {name: Interval.of_logs(*(each[name][0] for each in logs)) for name in QUANTITIES}
+    if curve.grows:
+        intervals |= dict.fromkeys(BY_EXAMPLES, Interval())
     compared = forms(answer.fitted.data, level=level)
     notes = _notes(curve, answer.fitted, intervals, level, lack)
     if (form_note := sentence(compared)) is not None:
         notes.append(form_note)
+    if curve.grows:
+        notes.append(GROWS)
     notes += curve.notes
     if curve.coarse is not None:
         notes += _coarse_notes(curve.coarse, intervals, tolerance, level)
     by_other = None
-    if other is not None:
+    if other is not None and not curve.grows:  # both definitions count examples as B·S
         sizes, steps = np.rint(np.exp(points[0][0])), np.exp(points[1][0])
         value, low, high = definitions.critical_batch_size(other, sizes, steps, level=level)
         by_other = Interval(value=value, low=low, high=high)
@@ -231,6 +237,7 @@ def regimes(
         notes=tuple(notes),
         definition=definition,
         defined=by_other,
+        grows=curve.grows,
     )
 
 
@@ -316,7 +323,7 @@ def _notes(
     if any(len(point.runs) > 1 for point in curve.points):
         notes.append("every run is a point of its own: nothing is minimized over")
     perfect = intervals["perfect_scaling_until"]
-    if perfect.value is None and perfect.low is None and not data.sloped[0]:
+    if (perfect.value, perfect.low) == (None, None) and not (data.sloped[0] or curve.grows):
         notes.append("the smallest batch size is beyond perfect scaling already, or may be")
     if lack is not None and lack < LACK_OF_FIT:
         notes.append(

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.curves.curve import Curve
-from analysis.curves.limits import Limit, steps_an_epoch
+from analysis.curves.limits import Limit, grows, steps_an_epoch
 
 _SERIES = 4
 _RATIO = 4.0
@@ -18,6 +18,8 @@ _RATIO = 4.0
 def series(trials: pd.DataFrame) -> list[Limit]:
     """Budgets of steps, then of epochs (of examples where the training set's size is not known),
     smallest first; the largest is the one that every batch size was trained for."""
+    if grows(trials):  # then examples are no function of steps and the batch size
+        return _series(trials, "steps")
     return [*_series(trials, "steps"), *_series(trials, _second_unit(trials))]
 
 
