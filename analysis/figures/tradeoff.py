@@ -77,7 +77,8 @@ def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) 
     Along the fitted frontier the batch size grows from the right end of the plateau of examples
     to that of steps: its asymptotes are the least examples E_min (vertical) and the least steps
     S_min (level), dashed where their intervals are known. The large mark is the critical batch
-    size: at k = 1 it costs twice the least of both. Grey lines have equal batch sizes.
+    size: at k = 1 it costs twice the least of both. Grey lines have equal batch sizes. A
+    diamond is the batch size of fewest examples, where smaller ones need more.
     """
     panels = facets(data.pairs)
     if not any(point.steps for curve in data.curves for point in curve.points):
@@ -133,6 +134,7 @@ def _draw_panel(ax: Axes, pairs: Pairs, styles: Sequence[CurveStyle]) -> None:
     for (curve, fit), style in zip(pairs, styles, strict=True):
         if fit is not None:
             _draw_frontier(ax, fit, style, grows=curve.grows)
+            marks.best_batch_size(ax, fit, style, over_examples=True)
         left_out = set(fit.left_out) if fit else set()
         for size, examples, steps in _hits(curve):
             hollow = size in left_out
@@ -152,6 +154,8 @@ def _draw_panel(ax: Axes, pairs: Pairs, styles: Sequence[CurveStyle]) -> None:
         for (_, fit), style, name in zip(pairs, styles, names, strict=True)
     ]  # fmt: skip
     columns = legends.columns_above(curve_names(pairs), width, _FULL)
+    if any(fit is not None and fit.best_batch_size is not None for _, fit in pairs):
+        columns = columns or 2  # the curve rises into the corner of the legend
     if len(pairs) > 1 and columns:
         legends.under_title(ax, handles, columns)
     elif len(pairs) > 1:
@@ -328,6 +332,7 @@ def _add_legend(ax: Axes, pairs: Pairs, *, given: bool) -> None:
             entry("critical batch size", marker="o", markersize=7, markerfacecolor=ground(),
                   markeredgecolor=faint(), markeredgewidth=1.3)
         )  # fmt: skip
+    handles += marks.best_batch_size_entry(fits)
     if any(f.min_steps.value is not None or f.min_examples.value is not None for f in fits):
         text = f"least steps, least {examples_name(pairs)}"
         handles.append(entry(text, color=faint(), linewidth=0.7, linestyle=PERFECT_DASHES))

@@ -7,8 +7,8 @@ from typing import Any
 
 from analysis.curves.points import Point
 from analysis.fit.comparisons import Comparison, ratio_text
+from analysis.fit.interval import Interval
 from analysis.fit.knee import COLUMNS
-from analysis.fit.regimes import Interval
 from analysis.formatting import interval, short, units
 from analysis.report.panels import View
 from analysis.report.series import compact, metaparameters
