@@ -93,6 +93,10 @@ def plan(
             }
         )
     table = pd.DataFrame(rows)
+    each = [columns["tokens_per_example"] for columns in studies.columns]
+    if all(each):
+        for name, counted in (("batch_size", "batch_tokens"), ("most_examples", "most_tokens")):
+            table.insert(list(table.columns).index(name) + 1, counted, table[name] * each)
     table.attrs["device"] = device
     table.attrs["example_unit"] = studies.columns[0]["example_unit"]
     return table

@@ -20,6 +20,7 @@ from benchmarks import (
     search,
     selection,
     sweeps,
+    transformer,
     tuners,
 )
 from benchmarks.page import PAGE, table, write
@@ -36,6 +37,7 @@ PARTS: dict[str, Callable[[], list[dict[str, object]]]] = {
     "demo": demo.rows,
     "engines": engines.rows,
     "selection": selection.rows,
+    "transformer": transformer.rows,
     "sweeps": sweeps.rows,
     "search": search.rows,
     "tuners": tuners.rows,

@@ -7,6 +7,8 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from results.batch_phases import examples
+
 
 @dataclass(frozen=True, kw_only=True)
 class BatchSizes:
@@ -89,11 +91,7 @@ class BatchSizes:
 
     def examples(self, step: int) -> int:
         """Examples seen before ``step``."""
-        ends = (*self.starts[1:], step)
-        steps = (
-            max(0, min(end, step) - start) for start, end in zip(self.starts, ends, strict=True)
-        )
-        return sum(size * count for size, count in zip(self.sizes, steps, strict=True))
+        return int(examples(self.starts, self.sizes, step))
 
     def mean_size(self, steps: int) -> float:
         """Examples a step, on the average of the first ``steps``."""

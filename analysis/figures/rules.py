@@ -20,6 +20,7 @@ from matplotlib.axes import Axes
 from analysis.curves.curve import Curve
 from analysis.curves.groups import labels
 from analysis.curves.points import Point
+from analysis.curves.units import RECORDED
 from analysis.figure_data import FigureData
 from analysis.figures.drawing.colours import faint, ink
 from analysis.figures.drawing.legends import entry, shared_legend
@@ -200,9 +201,11 @@ def _transferred(curve: Curve, trials: pd.DataFrame) -> dict[int, Interval]:
         for size, study in studies.items()
         if study is not None
     }
-    if base not in rows:
+    recorded = RECORDED if RECORDED in trials else "batch_size"
+    of_base = [of_size for of_size in rows.values() if of_size[recorded].eq(base).any()]
+    if not of_base:
         return {}
-    steps = rows[base]["steps_to_target"].dropna().astype(float)
+    steps = of_base[0]["steps_to_target"].dropna().astype(float)
     best = steps.sort_values(kind="stable").index[:_BEST].tolist()
     return {size: _of_rows(of_size, best) for size, of_size in rows.items()}
 

@@ -10,11 +10,13 @@ from typing import Any
 
 import torch
 
+import workloads
 from experiments import schedules, techniques
 from experiments.batch_sizes import BatchSizes
+from experiments.config.amounts import TOKENS, AmountError, SizeInUnit, in_examples
 from experiments.config.combinations import Combination
 from experiments.config.schema import ExperimentFile
-from experiments.config.yaml_lines import Path
+from experiments.config.yaml_lines import Path, dotted
 from experiments.errors import ExperimentError, nearest
 from experiments.optimizers import Optimizer
 from experiments.optimizers.routed import Routed
@@ -101,7 +103,8 @@ def check_metric(
 
 def check_training_algorithms(file: ExperimentFile, combinations: Sequence[Combination]) -> None:
     """Each optimizer and schedule of a user's file, each optimizer of some parameters alone, and
-    each of a user's workload with parameter groups must work.
+    each of a user's workload with parameter groups must work; and at most one of a technique and
+    the optimizer gives evaluations other weights than those that are trained.
 
     An optimizer takes three steps on a new model, with metaparameters from the middle of its space:
     it must take the parameters of the workload's model, and go on from its saved state as if it had
@@ -111,6 +114,7 @@ def check_training_algorithms(file: ExperimentFile, combinations: Sequence[Combi
     Raises:
         ExperimentError: it does not. What a user's own code raises passes unchanged.
     """
+    _check_averages(file, combinations)
     for key, check in (("optimizer", _check_optimizer), ("schedule", _check_schedule)):
         names = list(dict.fromkeys(getattr(c, key).name for c in combinations))
         checked: set[tuple[str, str]] = set()
@@ -127,7 +131,7 @@ def check_training_algorithms(file: ExperimentFile, combinations: Sequence[Combi
                 raise file.error(path, str(error), error.hint) from None
 
 
-def check_averages(file: ExperimentFile, combinations: Sequence[Combination]) -> None:
+def _check_averages(file: ExperimentFile, combinations: Sequence[Combination]) -> None:
     """Evaluations measure one average of the weights, the optimizer's or a technique's.
 
     Raises:
@@ -258,3 +262,51 @@ def ramp_of(
         )
     except ExperimentError as error:
         raise file.error(("grid", "batch_size", "ramp"), str(error), error.hint) from None
+
+
+def sizes_in_examples(file: ExperimentFile, combination: Combination) -> list[int | str]:
+    """The batch sizes of the grid in examples of a combination's workload; ``full`` stays.
+
+    Raises:
+        ExperimentError: one in tokens is no whole number of examples, or examples have no tokens;
+            one in sequences, and examples are none.
+    """
+    workload = combination.workload
+    try:
+        return in_examples(file.batch_sizes, workload.tokens_per_example, workload.example_unit)
+    except AmountError as error:
+        path = (*file.sizes_path, error.position)
+        raise file.error(path, f"{dotted(file.sizes_path)}: {error}", error.hint) from None
+
+
+def check_units(file: ExperimentFile, combination: Combination) -> None:
+    """Amounts in tokens need a workload with a known number of them, the same in every trial.
+
+    Raises:
+        ExperimentError: it has none, or it depends on a tuned field; a rule's base is not among
+            the sizes; as ``sizes_in_examples``.
+    """
+    sizes, workload = sizes_in_examples(file, combination), combination.workload
+    if combination.rule is not None:
+        try:
+            combination.rule.check_base(sizes)
+        except ExperimentError as error:
+            raise file.error(file.path_of("rule"), str(error), error.hint) from None
+    try:
+        file.parsed_budget.check_tokens(workload.tokens_per_example)
+    except AmountError as error:
+        raise file.error(("budget",), str(error), error.hint) from None
+    if file.parsed_budget.tokens:
+        path: Path = ("budget",)
+    elif any(isinstance(size, SizeInUnit) and size.unit == TOKENS for size in file.batch_sizes):
+        path = file.sizes_path
+    else:
+        return
+    for name in workload.fields.keys() & combination.space.keys():
+        for value in combination.space[name].levels(2):
+            other = workloads.load(file.workload, {**combination.fields, name: value}, file.base)
+            if other.tokens_per_example != workload.tokens_per_example:
+                message = (
+                    f"the tokens of a {workload.example_unit} depend on {name}, which is tuned"
+                )
+                raise file.error(path, message, f"put {name} into the grid, or count in examples")

@@ -18,12 +18,13 @@ from experiments.config import load as reading
 from experiments.config import yaml_lines
 from experiments.config.amounts import LARGEST_BUDGET, AmountError, with_full
 from experiments.config.checks import (
-    check_averages,
     check_directions,
     check_metric,
     check_tokens,
     check_training_algorithms,
+    check_units,
     ramp_of,
+    sizes_in_examples,
 )
 from experiments.config.combinations import Combination, combinations
 from experiments.config.grid import BESIDE
@@ -37,6 +38,7 @@ from experiments.training import evaluation_grid
 from experiments.training.streams import check_stream
 from results.counts import count
 from results.targets.target import Target
+from workloads import Workload
 from workloads.checks import check_splits, length_of
 
 __all__ = ["Experiment", "StudyPlan", "from_keywords", "load", "parse"]
@@ -64,9 +66,10 @@ class Experiment(ExperimentFile):
         experiment = super().checked(data, places, base)
         experiment._combinations, experiment._search = combinations(experiment)
         _ = experiment.batch_sizes, experiment.parsed_budget
+        for combination in experiment.combinations:
+            check_units(experiment, combination)
         workload = experiment.combinations[0].workload
         check_directions(experiment, experiment.targets, workload)
-        check_averages(experiment, experiment.combinations)
         return experiment
 
     @property
@@ -118,7 +121,7 @@ class Experiment(ExperimentFile):
                 sizes[key] = length_of(data["train"])
             plans += [
                 self._plan(combination, batch_size, sizes[key], source)
-                for batch_size in self._sizes_in(sizes[key])
+                for batch_size in self._sizes_in(sizes[key], combination)
             ]
         return plans
 
@@ -131,9 +134,9 @@ class Experiment(ExperimentFile):
         data = self.model_dump(exclude_none=True, exclude={"keep", "files", *in_grid})
         if self.points is not None:  # their number, where the file has no `trials`
             data["trials"] = max(map(self._trials, self.combinations))
-        sizes = self.batch_sizes
+        sizes = [size if isinstance(size, int) else str(size) for size in self.batch_sizes]
         fields = self.combinations[0].workload.fields
-        written: Any = sizes[0] if len(sizes) == 1 else list(sizes)
+        written: Any = sizes[0] if len(sizes) == 1 else sizes
         if isinstance(self.grid["batch_size"], Mapping):
             written = {**self.grid["batch_size"], "from": written}
         data |= {
@@ -149,9 +152,9 @@ class Experiment(ExperimentFile):
             data["files"] = list(self.files)
         return yaml_lines.write(data)
 
-    def _sizes_in(self, train_size: int | None) -> list[int]:
+    def _sizes_in(self, train_size: int | None, combination: Combination) -> list[int]:
         try:
-            return with_full(self.batch_sizes, train_size)
+            return with_full(sizes_in_examples(self, combination), train_size)
         except AmountError as error:
             raise self.error(("grid", "batch_size"), str(error), error.hint) from None
 
@@ -165,9 +168,9 @@ class Experiment(ExperimentFile):
             return table.size or self.trials
         return self.trials
 
-    def _budget_steps(self, batch_size: int, train_size: int | None) -> int:
+    def _budget_steps(self, batch_size: int, train_size: int | None, workload: Workload) -> int:
         try:
-            steps = self.parsed_budget.in_steps(batch_size, train_size)
+            steps = self.parsed_budget.in_steps(batch_size, train_size, workload.tokens_per_example)
         except AmountError as error:
             raise self.error(("budget",), str(error), error.hint) from None
         if steps < 1:
@@ -203,7 +206,7 @@ class Experiment(ExperimentFile):
     def _plan(
         self, combination: Combination, batch_size: int, train_size: int | None, source: str | None
     ) -> StudyPlan:
-        budget_steps = self._budget_steps(batch_size, train_size)
+        budget_steps = self._budget_steps(batch_size, train_size, combination.workload)
         ghost = combination.technique.get("ghost_batch")
         if ghost is not None and batch_size % int(ghost):
             raise self.error(
@@ -216,7 +219,7 @@ class Experiment(ExperimentFile):
         described = self._identity(combination, batch_size, source, ramp)
         rule, table_of = combination.rule, None
         if rule is not None and rule.transfers:  # the points of the base, without the rule
-            base_steps = self._budget_steps(rule.base, train_size)
+            base_steps = self._budget_steps(rule.base, train_size, combination.workload)
             base_ramp = ramp_of(self, combination, rule.base, base_steps, train_size)
             plain = replace(combination, rule=None, technique=_without_rule(combination.technique))
             table_of = identity.study_id(self._identity(plain, rule.base, source, base_ramp))

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, get_args
 
 import workloads
 from experiments import optimizers, schedules, techniques
+from experiments.config.amounts import SizeInUnit
 from experiments.config.schema import ExperimentFile
 from experiments.config.yaml_lines import Path, dotted
 from experiments.errors import ExperimentError, nearest
@@ -101,9 +102,11 @@ class Grid:
     def _check_rules(self, file: ExperimentFile) -> None:
         """A rule needs the base among the batch sizes, and optimizers with its metaparameters."""
         path = file.path_of("rule")
+        sizes = [size for size in file.batch_sizes if not isinstance(size, SizeInUnit)]
+        known = sizes if len(sizes) == len(file.batch_sizes) else None
         for rule in filter(None, self.rules):
             try:
-                rule.check(file.batch_sizes, self.optimizers, file.search_method)
+                rule.check(known, self.optimizers, file.search_method)
             except ExperimentError as error:
                 where = (*path, self.rules.index(rule))
                 raise file.error(where, str(error), error.hint) from None

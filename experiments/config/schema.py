@@ -149,7 +149,7 @@ class ExperimentFile(BaseModel):
 
     @functools.cached_property
     def batch_sizes(self) -> tuple[BatchSize, ...]:
-        """As written: integers, and ``full`` for the training set."""
+        """As written: integers, sizes in a unit, and ``full`` for the training set."""
         if "batch_size" not in self.grid:
             message = "grid has no batch_size"
             raise self.error(("grid",), message, "for example: batch_size: 8..4096")
@@ -163,12 +163,19 @@ class ExperimentFile(BaseModel):
             if _FROM not in sizes:
                 message = "grid.batch_size has no from: the batch sizes of the first step"
                 raise self.error(path, message, "for example: {from: 16..64, ramp: …}")
-            sizes, path = sizes[_FROM], (*path, _FROM)
+            sizes = sizes[_FROM]
         try:
             return batch_sizes(sizes)
         except AmountError as error:
+            path = self.sizes_path
             where = (*path, error.position)
             raise self.error(where, f"{dotted(path)}: {error}", error.hint) from None
+
+    @property
+    def sizes_path(self) -> Path:
+        """The place of the batch sizes."""
+        ramped = isinstance(self.grid["batch_size"], Mapping)
+        return ("grid", "batch_size", _FROM) if ramped else ("grid", "batch_size")
 
     @property
     def ramps(self) -> tuple[Any, ...]:
@@ -179,7 +186,7 @@ class ExperimentFile(BaseModel):
 
     @functools.cached_property
     def parsed_budget(self) -> Budget:
-        """The budget as a sum of epochs, steps and examples."""
+        """The budget as a sum of epochs, steps, examples and tokens."""
         try:
             return Budget.parse(self.budget)
         except AmountError as error:

@@ -4,7 +4,7 @@ The choice must not be a matter of timing: the engines round differently, so tha
 would get other steps to target for the same command. It is a rule on the shapes and the kind of
 device. Stacking saves what an operation costs besides its arithmetic; where the arithmetic of one
 is large, or a model's weights do not stay in the cache, it saves nothing. ``LIMITS`` rests on
-``python -m benchmarks selection``.
+``python -m benchmarks selection transformer``.
 """
 
 from __future__ import annotations
@@ -46,12 +46,14 @@ class Limits:
     multiply_adds: int
     """Average multiply-adds of a matrix product in one model's forward pass on one global batch."""
     parameters: int
+    with_attention: int
+    """As ``multiply_adds``, for a model with attention, whose products are many and small."""
 
 
 LIMITS: Mapping[str, Limits] = {
-    "cpu": Limits(multiply_adds=2**22, parameters=2**17),
+    "cpu": Limits(multiply_adds=2**22, parameters=2**17, with_attention=2**23),
     # Not measured: a small model leaves a GPU idle up to far more work.
-    "cuda": Limits(multiply_adds=2**28, parameters=2**22),
+    "cuda": Limits(multiply_adds=2**28, parameters=2**22, with_attention=2**28),
 }
 
 
@@ -62,6 +64,8 @@ class Arithmetic:
     products: int
     multiply_adds: float
     """Multiply-adds of all of them, per example."""
+    attention: bool
+    """Whether there is attention among them."""
 
     @classmethod
     def of(cls, context: StudyContext, model: nn.Module) -> Arithmetic:
@@ -69,7 +73,11 @@ class Arithmetic:
         batch = context.small_batch()
         with torch.random.fork_rng(), torch.no_grad(), _Counter() as counter:
             context.workload.forward(model, batch)
-        return cls(products=counter.products, multiply_adds=counter.flops / 2 / len(batch[0]))
+        return cls(
+            products=counter.products,
+            multiply_adds=counter.flops / 2 / len(batch[0]),
+            attention=counter.attention,
+        )
 
 
 class _Counter(TorchDispatchMode):
@@ -77,13 +85,14 @@ class _Counter(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.products, self.flops = 0, 0
+        self.products, self.flops, self.attention = 0, 0, False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         count = flop_registry.get(func.overloadpacket)
         if count is not None:
             self.products += 1
+            self.attention |= "attention" in func.overloadpacket.__name__
             self.flops += count(*args, **(kwargs or {}), out_val=result)
         return result
 
@@ -132,7 +141,10 @@ def preferred(context: StudyContext, trial: Trial) -> Kind:
         return "module"
     arithmetic = Arithmetic.of(context, model)
     work = arithmetic.multiply_adds * context.study.mean_batch_size
-    return "module" if work > limits.multiply_adds * arithmetic.products else "stacked"
+    limit = limits.with_attention if arithmetic.attention else limits.multiply_adds
+    if arithmetic.attention and context.optimizer.multiplies_matrices:
+        limit *= 2
+    return "module" if work > limit * arithmetic.products else "stacked"
 
 
 def stackable(context: StudyContext, trials: Sequence[Trial]) -> str | None:

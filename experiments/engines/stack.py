@@ -23,6 +23,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 import workloads
 from experiments.engines.metric_sums import OUTPUTS
 from experiments.engines.randomness import ExampleRandomness, RandomDraws
+from experiments.engines.sequence_functions import SequenceFunctions
 from experiments.identity import technique_identity
 from experiments.optimizers.base import ALIGNMENT, ParameterSlice
 from experiments.training.study_context import StudyContext
@@ -182,11 +183,17 @@ class StackedStep:
         return self._cached_views[1], self._cached_views[2]
 
     def add_gradient(
-        self, batch: Batch, random: Batch = (), batch_size: int | None = None
+        self,
+        batch: Batch,
+        random: Batch = (),
+        batch_size: int | None = None,
+        *,
+        first: bool = False,
     ) -> Tensor:
         """Add each model's gradient of (its loss sum / the global batch) to the stack's.
 
         Args:
+            first: the gradient is the stack's: what that was is overwritten.
             batch: ``(models, examples, …)`` each.
             random: where the models draw random numbers, their keys ``(models,)`` and the place of
                 the first example in the global batch, int64.
@@ -201,7 +208,10 @@ class StackedStep:
             return torch.zeros(self.stack.width, device=self.context.device)
         graph, _ = self._graph("gradient", self._gradient, views, (*random, *batch))
         *gradients, total = graph(*views.values(), *random, *batch)
-        torch._foreach_add_(into, gradients)
+        if first:
+            torch._foreach_copy_(into, gradients)
+        else:
+            torch._foreach_add_(into, gradients)
         loss_sums: Tensor = total
         return loss_sums
 
@@ -209,7 +219,7 @@ class StackedStep:
         self, trained: dict[str, Tensor], frozen: dict[str, Tensor], batch: Batch, random: Batch
     ) -> Any:
         named = {f"model.{k}": v for k, v in (trained | frozen).items()}
-        with self._drawing(len(batch[0]), *random):
+        with self._drawing(len(batch[0]), *random), SequenceFunctions():
             total = functional_call(self.loss, named, (batch,)).sum()
         return total / self._batch_size, total
 
@@ -258,7 +268,10 @@ class StackedStep:
 
         def of_model(*parameters: Tensor) -> list[Tensor]:
             named = zip(self.stack.names, parameters, strict=True)
-            metrics = functional_call(self.measured, {f"model.{k}": v for k, v in named}, (batch,))
+            with SequenceFunctions():
+                metrics = functional_call(
+                    self.measured, {f"model.{k}": v for k, v in named}, (batch,)
+                )
             # What is not a tensor, a count, leaves here: it is the same for every model.
             self._counts = {
                 name: int(value[1]) if isinstance(value, tuple) else None

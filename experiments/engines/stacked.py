@@ -106,13 +106,14 @@ class StackedEngine(Engine):
         has_techniques = context.techniques.define("gradient", "after_step")
         for done, batch in self._batches(steps, sources):
             examples = batch[0].shape[1]
-            self.stack.gradient.zero_()
+            if examples == 0:
+                self.stack.gradient.zero_()
             for low in range(0, examples, self.micro):
                 part = batch
                 if examples > self.micro:
                     part = tuple(x[:, low : low + self.micro] for x in batch)
                 random = self._random(done, low, self._steps[sources[0]])
-                self.loss_sum.add_(self.stepper.add_gradient(part, random, size))
+                self.loss_sum.add_(self.stepper.add_gradient(part, random, size, first=low == 0))
             context.layout.reduce_gradients([self.stack.gradient])
             if has_techniques:
                 steps_made = torch.tensor(

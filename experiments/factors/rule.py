@@ -85,18 +85,21 @@ class Rule:
         return "learning_rate" in dict(self.kinds)
 
     def check(
-        self, batch_sizes: Sequence[int | str], optimizers: Sequence[Optimizer], method: str
+        self,
+        batch_sizes: Sequence[int | str] | None,
+        optimizers: Sequence[Optimizer],
+        method: str,
     ) -> None:
         """
+        Args:
+            batch_sizes: in examples; ``None`` where they are not yet known (``check_base``).
+
         Raises:
             ExperimentError: the base is not among the batch sizes; an optimizer has no such
                 metaparameter; a method of search whose table depends on results.
         """
-        if self.base not in batch_sizes:
-            raise ExperimentError(
-                f"rule {self}: {self.base} is not among the batch sizes of the grid",
-                hint=f"add {self.base}: what is best there is taken elsewhere",
-            )
+        if batch_sizes is not None:
+            self.check_base(batch_sizes)
         for name, optimizer in ((n, o) for n, _ in self.kinds for o in optimizers):
             if name not in optimizer.arguments:
                 message = f"rule {self}: optimizer {optimizer.label} has no {name}"
@@ -106,6 +109,17 @@ class Rule:
                 f"rule {self}: method {method} draws points by results, so that batch sizes share "
                 "no table",
                 hint="method: sobol, random, grid or points",
+            )
+
+    def check_base(self, batch_sizes: Sequence[int | str]) -> None:
+        """
+        Raises:
+            ExperimentError: the base is not among the batch sizes.
+        """
+        if self.base not in batch_sizes:
+            raise ExperimentError(
+                f"rule {self}: {self.base} is not among the batch sizes of the grid",
+                hint=f"add {self.base}: what is best there is taken elsewhere",
             )
 
     def applied(

@@ -57,7 +57,7 @@ class _StackedAdam(ElementwiseUpdate):
         state["power1"].mul_(state["beta1"])
         state["power2"].mul_(state["beta2"])
         return {
-            "shrinkage": 1 - learning_rate * self.values["weight_decay"],
+            **(self.shrinkage(learning_rate) if self.decays and self.decoupled else {}),
             "size": learning_rate / (1 - state["power1"]).to(dtype),
             "root": (1 - state["power2"]).sqrt_().to(dtype),
         }
@@ -71,7 +71,7 @@ class _StackedAdam(ElementwiseUpdate):
         values: Mapping[str, Tensor],
     ) -> None:
         if self.decays and self.decoupled:
-            weights.mul_(values["shrinkage"])
+            self.shrink(weights, scratch, values)
         elif self.decays:
             gradient.add_(torch.mul(weights, values["weight_decay"], out=scratch))
         mean, square = state["mean"], state["square"]

@@ -118,6 +118,23 @@ class ElementwiseUpdate(StackedUpdate):
                 {n: v if v.shape[1] == 1 else v[:, block] for n, v in values.items()},
             )
 
+    def shrinkage(self, learning_rate: Tensor) -> dict[str, Tensor]:
+        """What ``shrink`` needs of ``begin``: columns alone, since a pass over all weights that is
+        not done in blocks takes longer than the rest of the step."""
+        decay = self.values["weight_decay"]
+        if learning_rate.shape[1] == decay.shape[1] == 1:
+            return {"shrinkage": 1 - learning_rate * decay}
+        return {"decayed_rate": learning_rate}
+
+    @staticmethod
+    def shrink(weights: Tensor, scratch: Tensor, values: Mapping[str, Tensor]) -> None:
+        """weights <- (1 - learning rate · weight_decay) weights, for some columns."""
+        if "shrinkage" in values:
+            weights.mul_(values["shrinkage"])
+        else:
+            torch.mul(values["decayed_rate"], values["weight_decay"], out=scratch)
+            weights.mul_(scratch.neg_().add_(1))
+
     @abc.abstractmethod
     def begin(self, learning_rate: Tensor) -> dict[str, Tensor]:
         """The values of this step, ``(models, 1)`` or ``(models, size)``; called once a step."""
@@ -163,6 +180,8 @@ class Optimizer(abc.ABC):
     """Legal values of arguments where they are narrower than the usual ones."""
     stacks = True
     """Whether a stack of models gains from it; else the module engine is chosen."""
+    multiplies_matrices = False
+    """Whether its update is made of matrix products, which gain from a stack by themselves."""
     scope = "any parameter"
     """What it can train, in words."""
 

@@ -142,6 +142,7 @@ class Muon(Routed):
     """Hidden matrices are orthogonalized; AdamW trains vectors, embeddings and the output layer."""
 
     name = "muon"
+    multiplies_matrices = True
 
     def __init__(self) -> None:
         super().__init__([("*", _Matrices()), ("*", AdamW())], named=False)

@@ -37,8 +37,8 @@ class _StackedSign(ElementwiseUpdate):
         self.state = {"mean": torch.zeros_like(like)}
 
     def begin(self, learning_rate: Tensor) -> dict[str, Tensor]:
-        shrinkage = 1 - learning_rate * self.values["weight_decay"]
-        return {"learning_rate": learning_rate, "shrinkage": shrinkage}
+        shrinkage = self.shrinkage(learning_rate) if self.decays else {}
+        return {"learning_rate": learning_rate, **shrinkage}
 
 
 class _StackedLion(_StackedSign):
@@ -51,7 +51,7 @@ class _StackedLion(_StackedSign):
         values: Mapping[str, Tensor],
     ) -> None:
         if self.decays:
-            weights.mul_(values["shrinkage"])
+            self.shrink(weights, scratch, values)
         mean = state["mean"]
         torch.mul(gradient, values["1-beta1"], out=scratch)
         scratch.add_(mean * values["beta1"])
@@ -69,7 +69,7 @@ class _StackedSignum(_StackedSign):
         values: Mapping[str, Tensor],
     ) -> None:
         if self.decays:
-            weights.mul_(values["shrinkage"])
+            self.shrink(weights, scratch, values)
         mean = state["mean"].mul_(values["momentum"]).add_(gradient.mul_(values["1-momentum"]))
         weights.sub_(torch.sign(mean, out=scratch).mul_(values["learning_rate"]))
 

@@ -88,3 +88,15 @@ def test_without_a_rule_or_a_free_search_there_is_nothing_to_draw(
     assert caught.value.hint
     with pytest.raises(ResultsError, match="have no free search beside them"):
         figures.draw("rules", data.only("technique LIKE '%rule%'"))
+
+
+def test_notes_say_which_trial_is_a_point_of_a_rule(data: FigureData) -> None:
+    """The best at 128 is row 4 (40 steps), which nothing chooses; the transferred one takes 75."""
+    notes = {}
+    for curve in data.curves:
+        text = str(curve.group["technique"])
+        rule = next((name for name in (TRANSFER, HALF_LIFE) if name in text), "")
+        notes[rule] = [note for note in curve.notes if "a rule gives the learning rate" in note]
+        if rule == TRANSFER:
+            assert {point.batch_size: point.steps for point in curve.points}[128] == 40
+    assert {rule: len(each) for rule, each in notes.items()} == {TRANSFER: 1, HALF_LIFE: 0, "": 0}

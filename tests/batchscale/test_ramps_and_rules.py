@@ -9,8 +9,12 @@ import pandas as pd
 import pytest
 
 import batchscale as bs
+from analysis import curves
 from batchscale.run import Run
 from experiments.config.compile import load
+from experiments.records.status import trial_cost
+from experiments.scheduling import rounds
+from results.batch_phases import BatchPhases
 from tests.batchscale.conftest import Command
 
 SMALL = [
@@ -49,8 +53,30 @@ def test_examples_are_counted_truly(swept: Run) -> None:
         assert [of_study.examples(step) for step in evaluations["step"]] == [
             *evaluations["examples"]
         ]
+        phases = BatchPhases.of(row["batch_sizes"])
+        assert (phases is not None) == (row["ramp"] == RAMP)
+        if phases is not None:
+            assert phases.examples(row["steps_run"]) == row["examples_run"]
+            assert phases.schedule_steps == 60
     grown = trials[(ramp == RAMP) & (trials["steps_run"] > 20)]
     assert (grown["examples_run"] > grown["steps_run"] * grown["batch_size"]).all()
+
+
+def test_the_cost_of_a_study_is_that_of_its_mean_batch_size(swept: Run) -> None:
+    plans = {plan.study.id: plan.study for plan in load("digits-rules", SMALL).plans()}
+    costs = {row["study"]: trial_cost(dict(row)) for _, row in swept.studies.iterrows()}
+    assert costs == {
+        name: rounds.trial_cost(study.budget_steps, study.mean_batch_size)
+        for name, study in plans.items()
+    }
+
+
+def test_examples_to_target_are_those_of_all_phases(swept: Run) -> None:
+    ran = dict(zip(swept.trials["trial"], swept.trials["examples_run"], strict=True))
+    ramped = [curve for curve in curves(swept.trials) if curve.grows]
+    assert len(ramped) == 2
+    for point in (point for curve in ramped for point in curve.points):
+        assert point.examples == ran[point.trial]
 
 
 def test_a_recorded_trial_with_a_ramp_is_equal_again(swept: Run) -> None:

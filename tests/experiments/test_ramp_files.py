@@ -137,3 +137,11 @@ def test_keys_of_the_batch_size_are_checked(tmp_path: Path) -> None:
     assert caught.value.hint == "did you mean 'ramp'?"
     with pytest.raises(ExperimentError, match=r"grid\.batch_size has no from"):
         own(tmp_path, text_of("none").replace("    from: [16, 64]\n", ""))
+
+
+def test_a_training_set_without_end_has_no_ramp(tmp_path: Path) -> None:
+    text = text_of("{double_at: [0.5]}").replace("digits-softmax", "teacher")
+    with pytest.raises(ExperimentError, match="read in sequence, or has no end") as caught:
+        own(tmp_path, text).plans()
+    assert "my.yaml:5:" in str(caught.value)
+    assert caught.value.hint == "a batch size grows over a training set of known size alone"
