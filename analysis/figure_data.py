@@ -16,16 +16,19 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
-from analysis.curves.curve import Curve, curves
+from analysis.curves.curve import Curve, curves, is_baseline
+from analysis.curves.final_losses import FINAL, FinalLosses, final_losses
 from analysis.curves.groups import COLUMNS
-from analysis.curves.limits import Limit, within
+from analysis.curves.iso_loss import iso_loss_curves
+from analysis.curves.limits import Limit, check_limits, within
 from analysis.curves.samples import PRESENT, sample
+from analysis.curves.units import TOKENS, check_unit, in_unit, known_in_unit, tokens_of
 from analysis.fit.regimes import Regimes, TooFewBatchSizesError, regimes
-from results.errors import ResultsError
+from results.errors import ResultsError, nearest
 from results.reader import Results
 from results.reader import open as open_results
 from results.targets.evaluations import Evaluations
-from results.targets.target import Target
+from results.targets.target import Target, lower_is_better
 
 T = TypeVar("T")
 Progress = Callable[[str], object]
@@ -59,12 +62,19 @@ class Query:
     """A further definition of the critical batch size: ``analysis.fit.definitions``."""
     under: Sequence[Limit] = ()
     """Budgets at which trials are cut; all of them apply to a curve of steps."""
+    unit: str | None = None
+    """What batch sizes and data are counted in: ``analysis.curves.units``; ``None``: examples."""
+    read: str | None = None
+    """``final``: runs count with the loss at the end of their budget, and curves are those at equal
+    loss, the target (``analysis.curves.iso_loss``). Else trials count with their steps to it."""
 
 
 class FigureData:
     """The results that a query selects, and the quantities computed from them."""
 
     def __init__(self, query: Query, *, progress: Progress | None = None) -> None:
+        check_unit(query.unit)
+        check_limits(query.under, query.unit)
         self.query = query
         self.progress = progress
         self._computed: dict[Callable[[FigureData], Any], Any] = {}
@@ -99,15 +109,16 @@ class FigureData:
 
     @cached_property
     def studies(self) -> pd.DataFrame:
-        """One row a study of all sources."""
-        return _concatenate(source.studies for source in self.opened)
+        """One row a study of all sources, in the unit of the query."""
+        return known_in_unit(_concatenate(s.studies for s in self.opened), self.query.unit)
 
     @cached_property
     def recorded(self) -> pd.DataFrame:
-        """One row a trial of all sources, as their experiments list the studies.
+        """One row a trial of all sources, as their experiments list the studies, in the unit of the
+        query.
 
         Raises:
-            ResultsError: no trial is left.
+            ResultsError: no trial is left, or one that does not have the unit.
         """
         trials = _concatenate(source.trials for source in self.opened)
         if trials.empty and self.query.where is not None:
@@ -115,7 +126,8 @@ class FigureData:
         # As their experiments list the studies, not as the trials happened to end.
         places: dict[Any, int] = {study: i for i, study in enumerate(self.studies["study"])}
         order = trials["study"].map(places).fillna(len(places))
-        return trials.loc[order.sort_values(kind="stable").index].reset_index(drop=True)
+        trials = trials.loc[order.sort_values(kind="stable").index].reset_index(drop=True)
+        return in_unit(trials, self.query.unit)
 
     @cached_property
     def trials(self) -> pd.DataFrame:
@@ -131,6 +143,31 @@ class FigureData:
             scope=self.query.search,
             estimator=self.query.estimator,
         ).trials
+
+    @cached_property
+    def final_losses(self) -> list[FinalLosses]:
+        """The best final losses of each curve at each batch size and budget.
+
+        Without a target in the query the metric is that of the recorded targets, or the only one.
+
+        Raises:
+            ResultsError: several metrics, and none is named; or no run that ended at its budget.
+        """
+        query = self.query
+        where = query.where
+        sources = [each if where is None else each.where(where) for each in self.sources]
+        if not sources:
+            raise ResultsError("no final loss to draw")
+        trials = in_unit(_concatenate(source.trials for source in sources), query.unit)
+        goal = _goal(trials, Evaluations(sources)) if query.target is None else query.target
+        return final_losses(
+            trials,
+            Evaluations(sources),
+            Target.parse(goal) if isinstance(goal, str) else goal,
+            studies=known_in_unit(_concatenate(source.studies for source in sources), query.unit),
+            by=query.by,
+            search=query.search,
+        )
 
     @property
     def evaluations(self) -> Evaluations:
@@ -151,6 +188,13 @@ class FigureData:
         query = self.query
         if not query.sources:
             raise ResultsError("no curve to draw")
+        if query.read is not None:
+            return self._at_equal_loss()
+        if self.recorded["role"].eq(FINAL).all():
+            raise ResultsError(
+                "these are final losses at several budgets, not steps to a target",
+                hint='read them as such: --read final --target "METRIC < VALUE"',
+            )
         return curves(
             within(self.recorded, query.under),
             studies=self.studies,
@@ -160,6 +204,37 @@ class FigureData:
             estimator=query.estimator,
             search=query.search,
         )
+
+    def _at_equal_loss(self) -> list[Curve]:
+        query = self.query
+        if query.read != FINAL:
+            raise ResultsError(
+                f"results cannot be read as {query.read!r}",
+                hint=nearest(query.read or "", [FINAL], "--read final: losses at the end of runs"),
+            )
+        if query.target is None:
+            values = [point.value for each in self.final_losses for point in each.points]
+            metric = self.final_losses[0].metric
+            raise ResultsError(
+                "final losses need the loss at which batch sizes are compared",
+                hint=f'--target "{metric} < VALUE": final values are {min(values):.4g} to '
+                f"{max(values):.4g}",
+            )
+        if query.under:
+            raise ResultsError(
+                "final losses cannot be cut at smaller budgets", hint="leave out --under"
+            )
+        made = iso_loss_curves(self.final_losses, Target.parse(query.target))
+        baseline = query.baseline
+        if baseline is None:
+            return made
+        first = [curve for curve in made if is_baseline(curve, baseline)]
+        if not first:
+            raise ResultsError(
+                f"no curve is called {baseline!r}",
+                hint=f"curves: {', '.join(curve.label for curve in made)}",
+            )
+        return first + [curve for curve in made if curve not in first]
 
     @cached_property
     def fits(self) -> list[Regimes | TooFewBatchSizesError]:
@@ -202,7 +277,11 @@ class FigureData:
         if any(source.root == "published" for source in self.sources):
             return []
         packaged = open_results("published").at_goals()
-        return curves(packaged.trials, studies=packaged.studies)
+        unit = self.query.unit
+        trials = packaged.trials
+        if unit == TOKENS:  # of image models there are none
+            trials = in_unit(trials[tokens_of(trials).notna()], unit)
+        return curves(trials, studies=known_in_unit(packaged.studies, unit))
 
     def at(self, target: str | Target) -> FigureData:
         """The same results at another target.
@@ -248,8 +327,25 @@ class FigureData:
         return value
 
 
+def _goal(trials: pd.DataFrame, evaluations: Evaluations) -> Target:
+    """The metric of final losses, with a value that is not used."""
+    recorded = trials[["target_metric", "lower_is_better"]].dropna().drop_duplicates()
+    if len(recorded) == 1:
+        metric, lower = recorded.iloc[0]
+        return Target(metric=str(metric), value=0.0, lower_is_better=bool(lower))
+    measured = [str(name) for name in recorded["target_metric"]] or evaluations.metrics()
+    if len(measured) != 1:
+        raise ResultsError(
+            f"these runs have {'several metrics' if measured else 'no measurements'}",
+            hint=f"name one in --target: {', '.join(measured)}" if measured else None,
+        )
+    return Target(metric=measured[0], value=0.0, lower_is_better=lower_is_better(measured[0]))
+
+
 def _select(source: Results, query: Query) -> Results:
     where, target = query.where, query.target
+    if query.read is not None:
+        return source if where is None else source.where(where)
     first = where is not None and not any(name in where.lower() for name in _CHANGED_BY_A_TARGET)
     if first and where is not None:
         # The same rows either way, and trials that are left out need not have the metric.

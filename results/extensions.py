@@ -1,8 +1,9 @@
 """Importers and exporters: each is a file, and its function's signature has its options.
 
 The importer ``csv`` is the function ``import_csv`` of ``results/imports/csv.py``; the first line of
-that file describes it. A user's is any function, which ``batchscale`` finds as ``file.py:Name``. An
-option is a keyword-only parameter with a type and a description::
+that file describes it; ``step-law`` is ``step_law.py``. A user's is any function, which
+``batchscale`` finds as ``file.py:Name``. An option is a keyword-only parameter with a type and a
+description::
 
     def import_csv(path, results, *, name: Annotated[str | None, "The experiment's name."] = None):
 """
@@ -133,7 +134,9 @@ class Registry:
         """Each name with one line that describes it."""
         files = sorted((Path(__file__).parent / f"{self.verb}s").glob("[!_]*.py"))
         return {
-            file.stem: (ast.get_docstring(ast.parse(file.read_text("utf-8"))) or "")
+            file.stem.replace("_", "-"): (
+                ast.get_docstring(ast.parse(file.read_text("utf-8"))) or ""
+            )
             .partition("\n\n")[0]
             .replace("\n", " ")
             .rstrip(".")
@@ -152,8 +155,9 @@ class Registry:
                 f"there is no {self.verb} of {name!r}",
                 hint=nearest(name, names, f"one of {', '.join(names)}; or file.py:Name"),
             )
-        module = import_module(f"results.{self.verb}s.{name}")
-        return Extension(self.verb, name, getattr(module, f"{self.verb}_{name}"))
+        stem = name.replace("-", "_")
+        module = import_module(f"results.{self.verb}s.{stem}")
+        return Extension(self.verb, name, getattr(module, f"{self.verb}_{stem}"))
 
 
 IMPORTS, EXPORTS = Registry("import"), Registry("export")

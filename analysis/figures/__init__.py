@@ -122,6 +122,8 @@ def get(name: str) -> FigureKind:
         ResultsError: there is no such figure.
     """
     packaged = files()
+    if name not in packaged and name.replace("-", "_") in packaged:
+        name = name.replace("-", "_")  # as a command writes words: optimal-batch
     if name not in packaged:
         raise ResultsError(
             f"no figure is called {name!r}",

@@ -64,6 +64,12 @@ QUANTITIES: Mapping[str, int] = {
     "min_examples": MIN_EXAMPLES,
 }
 """The five quantities of a curve and the kind of each, in the order of ``regimes --json``."""
+BY_EXAMPLES = ("perfect_scaling_until", "min_examples")
+"""Quantities that rest on examples to target being B·S."""
+GROWS = (
+    "the batch size grows during training: every batch size here is that of the first step, and "
+    "examples to target are not B·S, so that perfect_scaling_until and min_examples are not given"
+)
 BATCH_SIZES = tuple(QUANTITIES)[:3]
 """The quantities that are batch sizes, and so must lie among the tested ones."""
 COLUMNS = tuple(tuple(QUANTITIES)[place] for place in (0, 2, 1, 3, 4))

@@ -41,6 +41,8 @@ def regime_spans(regimes: Regimes) -> list[RegimeSpan]:
         RegimeSpan(1, end, start, apart),
         RegimeSpan(2, start, last, maximal.reached),
     ]
+    if regimes.grows:  # where perfect scaling ends, and diminishing returns begin, is not known
+        spans = spans[2:]
     return [span for span in spans if span.high > span.low * (1 + 1e-9)]
 
 

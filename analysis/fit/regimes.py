@@ -17,6 +17,8 @@ from analysis.fit.knee import (
     BATCH,
     BEND,
     BEND_ITSELF,
+    BY_EXAMPLES,
+    GROWS,
     QUANTITIES,
     SLOPE,
     SLOPE_ITSELF,
@@ -83,6 +85,7 @@ class Regimes:
     (``analysis.fit.penalty``): perfect scaling is then measured from it. None where they do not."""
     small_batch_penalty: float | None = None
     """Then: fitted examples at the smallest batch size over the fewest."""
+    grows: bool = False  # as Curve.grows
 
     @property
     def fitted_over(self) -> tuple[int, int]:
@@ -168,7 +171,7 @@ def regimes(
         points = x[None], means[None], np.ones((1, len(x)))
         answer = estimate(*points, tolerance=tolerance, level=level)
     tested = penalty(answer.fitted.data, level=level)
-    penalized = bool(tested.flagged[0])
+    penalized = bool(tested.flagged[0]) and not curve.grows
     if penalized and not answer.fitted.data.sloped[0]:
         answer = estimate(*points, tolerance=tolerance, level=level, steep=tested.flagged)
     best = _best(answer.fitted, level)
@@ -182,6 +185,8 @@ def regimes(
         )
         intervals["perfect_scaling_until"] = until
         factor = float(tested.factor[0])
+    if curve.grows:
+        intervals |= dict.fromkeys(BY_EXAMPLES, Interval())
     compared = forms(answer.fitted.data, level=level)
     notes = _notes(curve, answer.fitted, intervals, lack)
     if best_size is not None and factor is not None:
@@ -190,11 +195,13 @@ def regimes(
         notes.insert(0 if answer.fitted.data.bent[0] else 1, _slope_note(answer.fitted, level))
     if (form_note := sentence(compared)) is not None:
         notes.append(form_note)
+    if curve.grows:
+        notes.append(GROWS)
     notes += curve.notes
     if curve.coarse is not None:
         notes += _coarse_notes(curve.coarse, intervals, tolerance, level)
     by_other = None
-    if other is not None:
+    if other is not None and not curve.grows:  # both definitions count examples as B·S
         sizes, steps = np.rint(np.exp(points[0][0])), np.exp(points[1][0])
         value, low, high = definitions.critical_batch_size(other, sizes, steps, level=level)
         by_other = Interval(value=value, low=low, high=high)
@@ -220,6 +227,7 @@ def regimes(
         defined=by_other,
         best_batch_size=best_size,
         small_batch_penalty=factor,
+        grows=curve.grows,
     )
 
 
@@ -300,7 +308,7 @@ def _notes(
     if any(len(point.runs) > 1 for point in curve.points):
         notes.append("every run is a point of its own: nothing is minimized over")
     perfect = intervals["perfect_scaling_until"]
-    if perfect.value is None and perfect.low is None and not data.sloped[0]:
+    if (perfect.value, perfect.low) == (None, None) and not (data.sloped[0] or curve.grows):
         notes.append("the smallest batch size is beyond perfect scaling already, or may be")
     if lack is not None and lack < LACK_OF_FIT:
         notes.append(

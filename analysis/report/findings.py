@@ -26,6 +26,7 @@ _ESTIMATORS = {
     "minimum": "best of {} at each batch size",
     "best_of_10": "expected best of 10 of {} at each batch size",
     "median_of_searches": "median best of {} at each batch size",
+    "iso_loss": "at equal loss, best of at least {} at each budget",
 }
 
 

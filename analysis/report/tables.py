@@ -106,7 +106,7 @@ def _point(point: Point) -> list[Cell]:
         steps,
         _number(point.last_miss),
         (ends, bar[0] if bar else None),
-        _number(None if point.steps is None else point.steps * point.batch_size),
+        _number(point.examples),
         _whole(point.trials),
         _whole(point.hits),
         ("" if share is None or point.runs else f"{share:.0%}", share),

@@ -79,6 +79,23 @@ Search = Annotated[
         help="Which searches of a study count: the latest, or all recorded ones.",
     ),
 ]
+Unit = Annotated[
+    str | None,
+    typer.Option(
+        "--unit",
+        metavar="tokens|sequences|examples",
+        help="What batch sizes and data are counted in. Default: examples, as recorded.",
+    ),
+]
+Read = Annotated[
+    str | None,
+    typer.Option(
+        "--read",
+        metavar="final",
+        help="final: compare batch sizes at the loss of --target, by the losses at the end of runs "
+        "with several budgets.",
+    ),
+]
 Device = Annotated[
     str | None, typer.Option("--device", help="cpu or cuda. Default: a GPU if there is one.")
 ]
@@ -96,13 +113,15 @@ def _query(
     tolerance: Tolerance = 0.2,
     estimator: Estimator = None,
     search: Search = "present",
+    unit: Unit = None,
+    read: Read = None,
 ) -> Query:
     """The options that make a query, each declared once."""
     from analysis.figure_data import Query
 
     return Query(
         sources=sources, target=target, where=where, by=columns(by), baseline=baseline,
-        tolerance=tolerance, estimator=estimator, search=search,
+        tolerance=tolerance, estimator=estimator, search=search, unit=unit, read=read,
     )  # fmt: skip
 
 

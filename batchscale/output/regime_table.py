@@ -27,6 +27,7 @@ _POINTS = {
     "minimum": ", each point the best of N",
     "best_of_10": ", each point the expected best of 10 of N",
     "median_of_searches": ", each point the median of several bests of N",
+    "iso_loss": ", each point interpolated between budgets, of best losses of at least N",
 }
 
 Curve = Mapping[str, Any]

@@ -26,7 +26,8 @@ _COUNTS = {
 }
 """Number columns and their least values; all are finite."""
 _TEXTS: Mapping[str, tuple[str, ...]] = {
-    "role": ("search", "extension", "repeat", "transfer"),  # transfer: in older files alone
+    # final: a run of others measured at its end alone; transfer: in older files alone
+    "role": ("search", "extension", "repeat", "final", "transfer"),
     "status": ("COMPLETE", "INFEASIBLE", "INCOMPLETE"),
 }
 _RANGES = ("log", "linear", "integer", "reverse_log")

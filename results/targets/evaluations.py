@@ -67,6 +67,20 @@ class Evaluations:
         """Whether a metric has its own column; others are in JSON text and slow to read."""
         return metric in METRIC_COLUMNS
 
+    def metrics(self) -> list[str]:
+        """The names of the metrics that were measured.
+
+        Raises:
+            ResultsError: a broken file.
+        """
+        names: dict[str, None] = {}
+        for source in self._sources:
+            files = source.source.measurements(source.experiments)
+            with reading(f"{source.root}/measurements"):
+                batches = files.to_batches(columns=[*METRIC_COLUMNS, "metrics"])
+                names |= dict.fromkeys(measured_metrics(batches))
+        return [*names]
+
     def of(self, trials: Sequence[str], metric: str | None = None) -> Iterator[Batch]:
         """The evaluations of ``trials``, by their places there, and with the values of ``metric``.
 

@@ -13,6 +13,13 @@ _PATTERN = re.compile(
     r"^\s*([A-Za-z_]\w*)\s*([<>])\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*$"
 )
 
+_HIGHER = ("accuracy", "precision", "recall", "auc", "bleu", "f1", "score")
+
+
+def lower_is_better(metric: str) -> bool:
+    """The better direction of a metric of which its name alone is given."""
+    return not any(name in metric for name in _HIGHER)
+
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Target:

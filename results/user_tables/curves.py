@@ -2,7 +2,9 @@
 
 Either points, ``batch_size`` and ``steps`` (which need not be whole; repeated rows at a batch size
 are repeated runs), or whole curves, ``batch_size``, ``step`` and metrics, with an optional ``run``
-that distinguishes runs of one batch size; their steps to a target come with ``with_target``.
+that distinguishes runs of one batch size; their steps to a target come with ``with_target``. Or
+final losses: ``batch_size``, ``examples`` or ``tokens`` (the budget), and metrics: each row is a
+run of its own, measured once, at its end (``analysis.curves.final_losses`` reads them).
 
 A further column that a trials table has (``optimizer``, ``model``, ``dataset``, ``learning_rate``,
 …) is that column; ``target`` is "METRIC < VALUE". Any other goes to the workload's ``fields``,
@@ -24,7 +26,7 @@ import pyarrow as pa
 from results.errors import ResultsError
 from results.schema import GROUP_COLUMNS, METAPARAMETERS, SPLITS, TRIALS, json_text, table
 from results.storage.source import Memory
-from results.targets.target import Target
+from results.targets.target import Target, lower_is_better
 from results.user_tables.table_file import TableFile
 
 _TARGET = ("target_metric", "target_value", "lower_is_better")
@@ -34,7 +36,7 @@ _COLUMNS = (
     *_TARGET,
     *("seed", "precision", "device", "engine", "world_size", "last_miss", "train_examples"),
 )
-_HIGHER = ("accuracy", "precision", "recall", "auc", "bleu", "f1", "score")
+_LOWER = ("loss", "error", "entropy", "perplexity")
 
 
 def read(path: Path) -> Memory:
@@ -54,7 +56,9 @@ def read_table(file: TableFile) -> Memory:
         ResultsError: as ``read``.
     """
     file.require("batch_size")
-    if not file.has("step"):
+    budget = next((name for name in ("examples", "tokens") if file.has(name)), None)
+    final = budget is not None and not file.has("step") and not file.has("steps")
+    if not file.has("step") and not final:
         file.require("steps")
     rows = pd.DataFrame({"batch_size": file.numbers("batch_size", least=1, whole=True)})
     for name in _COLUMNS:
@@ -62,6 +66,8 @@ def read_table(file: TableFile) -> Memory:
             rows[name] = _column(file, name)
     if file.has("target"):
         _targets(file, rows)
+    if final:
+        return _final_losses(file, rows, str(budget))
     if file.has("steps"):
         rows["steps"] = file.numbers("steps", above=0)
         _refuse_overflow(file, rows, "steps")
@@ -88,6 +94,62 @@ def _points(file: TableFile, rows: pd.DataFrame) -> Memory:
         where = file.places[at].replace(" ", "-")
         trials.append(_trial(file, where, row, {**extra[at], **ends}))
     return _memory(trials, [])
+
+
+def _final_losses(file: TableFile, rows: pd.DataFrame, budget: str) -> Memory:
+    """Each row a run that was measured at the end of its budget alone.
+
+    ``examples`` are in units of the batch size. ``tokens`` are so too, unless a column
+    ``tokens_per_example`` says how many tokens one of the batch's examples has.
+    """
+    given = file.numbers(budget, above=0)
+    each = rows.get("tokens_per_example")
+    if budget == "tokens" and each is None:
+        rows["tokens_per_example"] = 1
+        if "example_unit" not in rows:
+            rows["example_unit"] = "token"
+    elif budget == "tokens" and each is not None:
+        for at, tokens in enumerate(each):
+            if pd.isna(tokens) or tokens < 1:
+                raise file.fail(at, "tokens_per_example must be a whole number of at least 1")
+        given = [total / tokens for total, tokens in zip(given, each, strict=True)]
+    others = [name for name in file.columns if name not in {*rows, "target", "examples", "tokens"}]
+    metrics = [name for name in others if _is_metric(name)]
+    if not metrics:
+        raise ResultsError(
+            f"{file.path} has no metric besides {budget}",
+            hint="a column with the loss at the end of each run: loss, or validation_loss",
+        )
+    values = {name: file.numbers(name, empty=True) for name in metrics}
+    extra = _fields(file, rows, skip={*metrics, "examples", "tokens", "run", "target"})
+    trials, points = [], []
+    for at, row in enumerate(_records(rows)):
+        examples, size = float(given[at] or 0.0), row["batch_size"]
+        if examples < size:
+            raise file.fail(at, f"{budget} is {examples:g}, less than one batch of {size:g}")
+        if examples >= 2.0**63:
+            raise file.fail(at, f"{budget} is {examples:g}, which is beyond 64 bits")
+        measured = {name: values[name][at] for name in metrics}
+        ended = all(value is not None and abs(value) < float("inf") for value in measured.values())
+        steps = round(examples / size)
+        ends = {"steps_run": steps, "examples_run": round(examples), "role": "final"}
+        why = {} if ended else {"status": "INFEASIBLE"}
+        stop = {"stop_reason": "budget" if ended else "diverged"}
+        where = file.places[at].replace(" ", "-")
+        trial = {**_trial(file, where, row, {**extra[at], **ends}), **ends, **stop, **why}
+        trials.append(trial)
+        keys = {key: trial[key] for key in ("experiment", "study", "trial", "run")}
+        metric = {name: v for name, v in measured.items() if v is not None and not pd.isna(v)}
+        points.append({**keys, "step": steps, "examples": round(examples), "metrics": metric})
+    return _memory(trials, points)
+
+
+def _is_metric(name: str) -> bool:
+    """Whether a column of final losses is a metric, and not a property of the model."""
+    split = name.startswith(tuple(f"{split}_" for split in SPLITS))
+    return (
+        split or any(part in name.lower() for part in _LOWER) or not lower_is_better(name.lower())
+    )
 
 
 def _whole_curves(file: TableFile, rows: pd.DataFrame) -> Memory:
@@ -227,7 +289,7 @@ def _trial(
     used = {name: row[name] for name in METAPARAMETERS if name in row}
     metric = str(trial.get("target_metric", ""))
     if metric and "lower_is_better" not in trial:
-        trial["lower_is_better"] = not any(name in metric for name in _HIGHER)
+        trial["lower_is_better"] = lower_is_better(metric)
     return {
         **trial,
         "study": study_of(trial),

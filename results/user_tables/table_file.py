@@ -22,7 +22,10 @@ from results.errors import ResultsError, escaped, nearest
 from results.storage.location import ERRORS, line_of
 from results.storage.masking import masked
 
-_NEEDED = "needed: batch_size and steps; or, for whole curves, batch_size, step and a metric"
+_NEEDED = (
+    "needed: batch_size and steps; or, for whole curves, batch_size, step and a metric; or, for "
+    "final losses, batch_size, examples (or tokens) and a loss"
+)
 
 
 @dataclass(frozen=True, kw_only=True)

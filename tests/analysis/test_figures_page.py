@@ -25,6 +25,7 @@ from analysis.figures.drawing.style import PALETTE, curve_style
 from results.errors import ResultsError
 from tests.analysis.legible import faults
 from tests.analysis.measured import measured
+from tests.analysis.ruled import ruled
 
 Make = Callable[..., pd.DataFrame]
 pytestmark = pytest.mark.usefixtures("closed_figures")
@@ -47,8 +48,11 @@ def published() -> FigureData:
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", OURS)
-def test_everything_can_be_read_at_every_width(small: FigureData, name: str, width: str) -> None:
-    figure = figures.draw(name, small, width=width).get_figure(root=True)
+def test_everything_can_be_read_at_every_width(
+    small: FigureData, name: str, width: str, tmp_path: Path
+) -> None:
+    data = ruled(tmp_path / "ruled") if name == "rules" else small
+    figure = figures.draw(name, data, width=width).get_figure(root=True)
     assert figure is not None
     assert faults(figure) == []
     assert figure.get_size_inches()[0] == pytest.approx(WIDTHS[width])

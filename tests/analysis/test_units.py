@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from matplotlib.text import Text
@@ -17,6 +18,7 @@ from batchscale.output.regime_table import regimes as table
 from tests.analysis import gallery
 from tests.analysis.gallery import Row
 from tests.analysis.measured import measured
+from tests.analysis.ruled import ruled
 
 pytestmark = pytest.mark.usefixtures("closed_figures")
 PAPER = [name for name in figures.names() if name.startswith("shallue-")]
@@ -78,11 +80,13 @@ def written(name: str, material: FigureData) -> str:
 
 @pytest.mark.parametrize("name", OURS)
 def test_our_figures_count_in_it(
-    name: str, ours: Callable[[Callable[[Row], Row]], FigureData]
+    name: str, ours: Callable[[Callable[[Row], Row]], FigureData], tmp_path: Path
 ) -> None:
-    said = written(name, ours(images))
+    said = written(name, ruled(tmp_path / "ruled", images) if name == "rules" else ours(images))
     assert "examples" not in said
-    if name not in WITHOUT:
+    if name == "rules":
+        assert "images" in said
+    elif name not in WITHOUT:
         assert "images" in said
         assert "examples" in written(name, ours(mixed))
 

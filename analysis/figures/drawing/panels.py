@@ -29,6 +29,7 @@ _ESTIMATORS = {
     "minimum": "best of {}",
     "best_of_10": "best of 10 of {}",
     "median_of_searches": "median best of {}",
+    "iso_loss": "at equal loss, best of {}",
 }
 
 

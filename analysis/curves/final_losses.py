@@ -1,0 +1,249 @@
+"""Final losses at several budgets: the least at each batch size and budget, over learning rates.
+
+A run counts with its last evaluation, and with the examples that it was trained on until then: its
+budget D. Runs that ended before their budget (at a target, dominated, diverged) do not count.
+Budgets that differ by rounding alone, as whole numbers of steps at several batch sizes do, are one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from analysis.curves.curve import prepared
+from analysis.curves.groups import grouping, labels
+from analysis.curves.points import SEARCH_ROLES
+from analysis.curves.runs import number
+from analysis.curves.samples import sample
+from analysis.formatting import unit
+from results.errors import ResultsError
+from results.storage.dataset import retrying
+from results.targets.evaluations import Evaluations
+from results.targets.target import Target
+
+Numbers = NDArray[np.float64]
+Rows = NDArray[np.intp]
+
+SAME = 1.02
+"""Budgets up to this factor above the least of them are one budget."""
+FINAL = "final"
+"""How a query reads final losses; and the role of runs that were measured at their end alone."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinalLoss:
+    """The best final value at one batch size and budget."""
+
+    batch_size: int
+    budget: float
+    """The budget that it belongs to in examples: the median over batch sizes."""
+    examples: float
+    """The examples of these runs themselves."""
+    value: float
+    """The least loss over metaparameters; of several seeds of one configuration their mean."""
+    configurations: int
+    """The number of configurations (learning rates) that it is the best of."""
+    learning_rate: float | None = None
+    edge: bool = False
+    """Whether that learning rate is the least or the largest of three or more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinalLosses:
+    """The final losses of one workload and training algorithm, over batch sizes and budgets."""
+
+    group: Mapping[str, Any]
+    label: str
+    metric: str
+    lower_is_better: bool
+    points: tuple[FinalLoss, ...]
+    """By budget, then by batch size."""
+    example_unit: str = "example"
+    tokens_per_example: float | None = None
+    """None where it is not recorded, or not one number."""
+    studies: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def budgets(self) -> list[float]:
+        return sorted({point.budget for point in self.points})
+
+    @property
+    def batch_sizes(self) -> list[int]:
+        return sorted({point.batch_size for point in self.points})
+
+    def cost(self, value: float) -> float:
+        """The value with the sign for which less is better."""
+        return value if self.lower_is_better else -value
+
+
+def final_losses(
+    trials: pd.DataFrame,
+    evaluations: Evaluations,
+    goal: Target,
+    *,
+    studies: pd.DataFrame | None = None,
+    by: Sequence[str] | None = None,
+    search: str = "present",
+) -> list[FinalLosses]:
+    """The final losses of each curve of ``trials``.
+
+    Args:
+        trials: rows with the columns of the trials table, whatever targets they record.
+        evaluations: their measurements.
+        goal: names the metric and its better direction; its value is not used.
+        studies, by, search: as of ``analysis.curves.curves``.
+
+    Raises:
+        ResultsError: no run ended at its budget with a value of the metric.
+    """
+    if trials.empty:
+        raise ResultsError("no trials to read final losses of", hint="see batchscale status")
+    wide, note = prepared(trials, by)
+    frame = wide.frame.assign(
+        target_metric=goal.metric, target_value=goal.value, lower_is_better=goal.lower_is_better
+    )
+    frame = sample(frame, studies, scope=search).trials.reset_index(drop=True)
+    frame["search"] = None  # several search methods of one batch size are one set of runs here
+    wide = type(wide)(frame=frame, fields=wide.fields, technique=wide.technique)
+    ended = _ended(frame)
+    last, value = _last(frame["trial"].tolist(), evaluations, goal.metric)
+    counted = ended & np.isfinite(value) & (last > 0)
+    if not counted.any():
+        raise _nothing(frame, ended, goal)
+    parts = [
+        (group, rows[counted[rows]]) for group, rows in grouping(wide, by).split(frame)
+    ]  # fmt: skip
+    parts = [(group, rows) for group, rows in parts if len(rows)]
+    texts = labels([group for group, _ in parts])
+    run = frame["steps_run"].to_numpy(dtype=float, na_value=np.nan)
+    whole = frame["examples_run"].to_numpy(dtype=float, na_value=np.nan)
+    size = frame["batch_size"].to_numpy(dtype=float)
+    examples = np.where((run == last) & (whole > 0), whole, last * size)
+    notes = [] if note is None else [note]
+    if left_out := int((~counted).sum()):
+        notes.append(f"{left_out} of {len(frame)} runs have no final value and do not count")
+    return [
+        _of_group(frame, rows, examples, value, group, text, goal, tuple(notes))
+        for (group, rows), text in zip(parts, texts, strict=True)
+    ]
+
+
+def _ended(trials: pd.DataFrame) -> NDArray[np.bool_]:
+    """Whether each trial was trained to its budget."""
+    none = pd.Series(None, index=trials.index, dtype=object)
+    ran_on = trials.get("stop_at_target", none).isin([False])
+    at_target = trials["stop_reason"].eq("target") & ~ran_on
+    cut = trials["stop_reason"].isin(["dominated", "diverged", "error", "interrupted"]) | at_target
+    ended: NDArray[np.bool_] = (trials["status"].eq("COMPLETE") & ~cut).to_numpy(dtype=bool)
+    return ended
+
+
+def _last(trials: list[str], evaluations: Evaluations, metric: str) -> tuple[Numbers, Numbers]:
+    """The last evaluated step of each trial and the metric there, NaN without one; (n,) each."""
+
+    def read() -> tuple[Numbers, Numbers]:
+        last, value = np.full(len(trials), -1.0), np.full(len(trials), np.nan)
+        for batch in evaluations.of(trials, metric):
+            assert batch.value is not None
+            place, order = batch.by_row(batch.trial), np.argsort(batch.step, kind="stable")
+            order = order[~np.isnan(batch.value[order])]
+            order = order[batch.step[order] > last[place[order]]]
+            # The steps ascend: of several rows of a trial the last is assigned last.
+            last[place[order]], value[place[order]] = batch.step[order], batch.value[order]
+        return last, value
+
+    return retrying(read)
+
+
+def _nothing(trials: pd.DataFrame, ended: NDArray[np.bool_], goal: Target) -> ResultsError:
+    if not ended.any() and trials["stop_reason"].eq("target").any():
+        return ResultsError(
+            "these runs ended at their target, not at a budget: they have no final losses",
+            hint="sweep with stop_at_target: false, at several budgets",
+        )
+    return ResultsError(
+        f"no run that ended at its budget has a value of {goal.metric}",
+        hint="name the metric that was measured in --target",
+    )
+
+
+def _of_group(
+    frame: pd.DataFrame,
+    rows: Rows,
+    examples: Numbers,
+    value: Numbers,
+    group: dict[str, Any],
+    text: str,
+    goal: Target,
+    notes: tuple[str, ...],
+) -> FinalLosses:
+    # The repeats of a search's best trial are selected runs: they are not minimized over.
+    role = frame["role"].to_numpy(object)[rows]
+    search = np.isin(role, SEARCH_ROLES)
+    rows = rows[search] if search.any() else rows
+    cells = frame.loc[rows, ["batch_size", "metaparameters", "learning_rate"]].assign(
+        examples=examples[rows], value=value[rows], budget=_budgets(examples[rows])
+    )
+    cells["metaparameters"] = [str(each) for each in cells["metaparameters"]]
+    keys = ["budget", "batch_size", "metaparameters"]
+    each = cells.groupby(keys, sort=True, as_index=False).agg(
+        value=("value", "mean"), examples=("examples", "median"),
+        learning_rate=("learning_rate", "first"),
+    )  # fmt: skip
+    sign = 1.0 if goal.lower_is_better else -1.0
+    points = []
+    for _, part in each.groupby(["budget", "batch_size"], sort=True):
+        best = part.iloc[int((sign * part["value"]).to_numpy().argmin())]
+        rates = pd.to_numeric(part["learning_rate"]).dropna().unique()
+        rate = number(best["learning_rate"])
+        points.append(
+            FinalLoss(
+                batch_size=int(best["batch_size"]),
+                budget=float(best["budget"]),
+                examples=float(best["examples"]),
+                value=float(best["value"]),
+                configurations=len(part),
+                learning_rate=rate,
+                edge=len(rates) > 2 and rate is not None and rate in (min(rates), max(rates)),
+            )
+        )
+    tokens = frame.loc[rows, "tokens_per_example"].dropna().unique()
+    return FinalLosses(
+        group=group,
+        label=text if text != "steps to target" else goal.metric,
+        metric=goal.metric,
+        lower_is_better=goal.lower_is_better,
+        points=tuple(points),
+        example_unit=unit(frame["example_unit"].to_numpy(object)[rows]),
+        tokens_per_example=float(tokens[0]) if len(tokens) == 1 and tokens[0] > 0 else None,
+        studies=tuple(dict.fromkeys(s for s in frame.loc[rows, "study"] if isinstance(s, str))),
+        notes=(*notes, *_edges(points)),
+    )
+
+
+def _budgets(examples: Numbers) -> Numbers:
+    """The budget that each number of examples belongs to: the median of those alike; (n,)."""
+    order = np.argsort(examples, kind="stable")
+    budgets = np.empty_like(examples)
+    start = 0
+    for end in range(1, len(order) + 1):
+        if end == len(order) or examples[order[end]] > SAME * examples[order[start]]:
+            budgets[order[start:end]] = np.median(examples[order[start:end]])
+            start = end
+    return budgets
+
+
+def _edges(points: Sequence[FinalLoss]) -> list[str]:
+    edges = [point for point in points if point.edge]
+    if not edges:
+        return []
+    return [
+        f"the best learning rate is the least or the largest that was tried at {len(edges)} of "
+        f"{len(points)} batch sizes and budgets: a loss there may be too high"
+    ]

@@ -1,0 +1,151 @@
+"""The batch size of least loss at fixed budgets, with its power law"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from analysis.figure_data import FigureData
+from analysis.figures.drawing.colours import faint, ink, visible
+from analysis.figures.drawing.legends import entry, shared_legend
+from analysis.figures.drawing.page import COLUMN, Page, mark, stroke
+from analysis.figures.drawing.style import CurveStyle, curve_style, grid, log10_axis, tiles
+from analysis.fit.optimal_batch import OptimalBatch, Optimum, optimal_batch
+from analysis.formatting import interval
+from results.errors import ResultsError
+
+
+def draw(
+    data: FigureData,
+    *,
+    ax: Axes | None = None,
+    page: Page | None = None,
+) -> Axes:
+    """B_opt(D) of each curve: a point a budget with its 90 % interval, and the law with its band.
+
+    An arrow points to where an interval is open, a hollow mark is the best tested batch size where
+    the optimum lies outside of them.
+    """
+    made = _made(data)
+    (main,) = tiles(ax, page, 1, "curve", 2.3, need=COLUMN)
+    budgets = np.array([each.budget for optimal in made for each in optimal.optima])
+    low, high = budgets.min() / 1.3, budgets.max() * 1.3
+    grid(main)
+    handles = []
+    for place, optimal in enumerate(made):
+        style = curve_style(place)
+        colour = visible(style.colour)
+        if optimal.band is not None:
+            x = np.geomspace(low, high, 100)
+            at, under, over = optimal.law(x)
+            main.fill_between(x, under, over, color=colour, alpha=0.18, linewidth=0, zorder=1)
+            main.plot(x, at, color=colour, linewidth=stroke(1.1), linestyle=style.line, zorder=2)
+        for each in optimal.optima:
+            _draw_optimum(main, each, style)
+        handles.append(
+            entry(
+                _name(optimal, len(made)), color=colour, marker=style.marker, linestyle=style.line,
+                linewidth=1.1, markersize=4.5,
+            )
+        )  # fmt: skip
+    main.set(xscale="log", yscale="log", xlim=(low, high))
+    sizes = [size for optimal in made for each in optimal.optima for size in _extent(each)]
+    bottom, top = min(sizes) / 1.6, max(sizes) * 1.6
+    main.set_ylim(bottom, top)
+    log10_axis(main.xaxis, low, high)
+    log10_axis(main.yaxis, bottom, top)
+    units = {optimal.unit for optimal in made}
+    text = units.pop() if len(units) == 1 else "examples"
+    main.set_xlabel(f"budget D ({text})")
+    main.set_ylabel(f"batch size of least loss ({text})")
+    shared_legend(
+        [main], handles, None if ax is None else {"loc": "upper left"},
+        ncols=1, fontsize="small", handlelength=2.4,
+    )  # fmt: skip
+    return main
+
+
+def numbers(data: FigureData) -> pd.DataFrame:
+    """A row a curve and budget: the optimum with its interval, and the law of its curve."""
+    rows = []
+    for optimal in _made(data):
+        law: dict[str, float | None] = {}
+        for name in ("exponent", "coefficient"):
+            each = getattr(optimal, name)
+            law |= {name: each.value, f"{name}_low": each.low, f"{name}_high": each.high}
+        for each in optimal.optima:
+            at, under, over = (np.array([np.nan]),) * 3
+            if optimal.band is not None:
+                at, under, over = optimal.law([each.budget])
+            rows.append(
+                {
+                    "curve": optimal.label,
+                    "metric": optimal.metric,
+                    "unit": optimal.unit,
+                    "budget": each.budget,
+                    "optimal_batch_size": each.batch_size.value,
+                    "low": each.batch_size.low,
+                    "high": each.batch_size.high,
+                    "best_tested": each.best,
+                    "loss": each.loss,
+                    "tested": len(each.tested),
+                    "counted": len(each.counted),
+                    "law": float(at[0]),
+                    "law_low": float(under[0]),
+                    "law_high": float(over[0]),
+                    **law,
+                    "scatter": optimal.scatter,
+                    "noise": optimal.noise,
+                    "notes": "; ".join(optimal.notes),
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def _made(data: FigureData) -> list[OptimalBatch]:
+    finals = data.final_losses
+    made = [optimal_batch(final) for final in finals]
+    drawn = [optimal for optimal in made if optimal.optima]
+    if not drawn:
+        most = max(len(final.batch_sizes) for final in finals)
+        raise ResultsError(
+            f"no budget has final losses at three batch sizes (at most {most} in a curve)",
+            hint="a batch size of least loss needs runs at several batch sizes with equal budgets; "
+            "do columns other than the learning rate differ in each run?",
+        )
+    return drawn
+
+
+def _name(optimal: OptimalBatch, count: int) -> str:
+    law = "no law"
+    if optimal.exponent.value is not None:
+        exponent = interval(*optimal.exponent.ends, number="{:.2f}".format)
+        law = f"{optimal.coefficient.value:.2g} · D^{exponent}"
+    return law if count == 1 else f"{optimal.label}: {law}"
+
+
+def _extent(each: Optimum) -> Sequence[float]:
+    ends = [end for end in each.batch_size.ends if end is not None]
+    return [*ends, each.best]
+
+
+def _draw_optimum(ax: Axes, each: Optimum, style: CurveStyle) -> None:
+    value, low, high = each.batch_size.ends
+    colour = visible(style.colour)
+    at = each.best if value is None else value
+    ends = (min(at, at if low is None else low), max(at, at if high is None else high))
+    ax.plot([each.budget] * 2, ends, color=colour, linewidth=stroke(1.0), zorder=3)
+    for end, known, caret in ((ends[0], low, "v"), (ends[1], high, "^")):
+        if known is None:
+            ax.plot(
+                each.budget, end * (0.86 if caret == "v" else 1.16), marker=caret,
+                color=faint(), markersize=mark(3.5), linestyle="none", zorder=3,
+            )  # fmt: skip
+    ax.plot(
+        each.budget, at, marker=style.marker, markersize=mark(4.5), linestyle="none", zorder=4,
+        color=colour, markerfacecolor="none" if value is None else colour,
+        markeredgecolor=colour if value is None else ink(), markeredgewidth=stroke(0.6),
+    )  # fmt: skip

@@ -1,0 +1,215 @@
+"""histories of Weights & Biases runs: a CSV or Parquet file a run, or a folder of them
+
+Columns are ``_step``, metrics (``train/loss``, ``val/accuracy``; val, valid and eval are
+validation) and the run's configuration (``config.batch_size``, or columns that are constant in a
+run). ``run.history()`` of W&B returns 500 sampled rows: steps to a target from them would be wrong,
+and such a file is refused. ``run.scan_history()`` and the history artifact are complete.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any
+
+from results.errors import ResultsError
+from results.extensions import Option
+from results.imports import Imported
+from results.imports.support.runs import Run, commit_runs, needed, size_of
+from results.schema import METAPARAMETERS, SPLITS
+from results.storage.location import Location
+from results.user_tables.table_file import TableFile
+
+SAMPLES = 500
+"""The rows that ``run.history()`` returns of a longer run."""
+_SPLITS = {"val": "validation", "valid": "validation", "eval": "validation", "dev": "validation"}
+_RUNS = ("run_id", "_run", "run", "run_name")
+_CONFIG = ("config.", "config/", "config_")
+_NAMES = {"lr": "learning_rate", "bs": "batch_size", "optim": "optimizer", "wd": "weight_decay"}
+_TEXTS = ("optimizer", "schedule", "model", "dataset", "workload")
+
+
+def import_wandb(
+    path: Path,
+    results: str | Path | Location,
+    *,
+    columns: Annotated[
+        Mapping[str, str] | None,
+        Option(
+            help="A column of the files under its name here: --map batch_size=config.bs --map "
+            "validation_loss=val/nll.",
+            flag="--map",
+            metavar="NAME=THEIRS",
+        ),
+    ] = None,
+    step: Annotated[
+        str | None, "The column of training steps, if log calls are not steps; else _step."
+    ] = None,
+    complete: Annotated[
+        bool | None, "The histories are complete, though their steps are irregular."
+    ] = None,
+    name: Annotated[str | None, "The experiment that the runs become; the file's name."] = None,
+) -> Imported:
+    """Import the histories of W&B runs into ``results``.
+
+    Raises:
+        ResultsError: a history is sampled, a column is missing, or a row that cannot be placed,
+            with its line; nothing is written.
+    """
+    files = _files(path)
+    runs: list[Run] = []
+    for file in files:
+        table = TableFile.read(file)
+        present = {new: old for new, old in (columns or {}).items() if table.has(old)}
+        if columns and not present:
+            present = dict(columns)  # refused by `renamed`, which names the nearest
+        table = table.renamed(present)
+        needed(table, step or "_step")
+        for run, rows in _by_run(table):
+            runs.append(_run(table, run, rows, step or "_step", checked=not complete))
+    names = [run.name for run in runs]
+    if double := next((each for each in names if names.count(each) > 1), None):
+        raise ResultsError(f"two runs are called {double!r}", hint="one file for each run")
+    return commit_runs(
+        results,
+        runs,
+        experiment=name or path.stem,
+        source={"notes": "histories of Weights & Biases"},
+        files=files,
+        options=(sorted((columns or {}).items()), step),
+    )
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    files = sorted(each for each in path.iterdir() if each.suffix.lower() in (".csv", ".parquet"))
+    if not files:
+        raise ResultsError(
+            f"{path} holds no .csv or .parquet file",
+            hint="a file for each run: pandas.DataFrame(run.scan_history()).to_parquet(FILE)",
+        )
+    return files
+
+
+def _by_run(table: TableFile) -> list[tuple[str, list[int]]]:
+    column = next((name for name in _RUNS if table.has(name)), None)
+    stem = table.path.stem
+    if column is None:
+        return [(stem, list(range(len(table.places))))]
+    rows: dict[str, list[int]] = {}
+    for row, cell in enumerate(table.columns[column]):
+        rows.setdefault(str(cell), []).append(row)
+    return [(f"{stem}-{run}".replace("/", "-"), each) for run, each in rows.items()]
+
+
+def _run(table: TableFile, name: str, rows: list[int], step: str, *, checked: bool) -> Run:
+    numbers = table.numbers(step, least=0, whole=True)
+    logged = table.numbers("_step", least=0, whole=True) if table.has("_step") else numbers
+    ascending = sorted(rows, key=lambda row: (logged[row] or 0, row))
+    if checked:
+        _refuse_sampled(table, name, [int(logged[row] or 0) for row in ascending])
+    config = _config(table, rows, {step, "_step"})
+    if "batch_size" not in config:
+        raise ResultsError(
+            f"{table.path} line 1: no column batch_size or config.batch_size that is constant in "
+            f"run {name}",
+            hint=f"name it: --map batch_size=THEIRS, of {', '.join(table.columns)}",
+        )
+    try:
+        size = float(config["batch_size"])
+    except (TypeError, ValueError) as error:
+        raise table.fail(
+            rows[0], f"batch_size is {config['batch_size']!r}, not a number"
+        ) from error
+    by_step: dict[int, dict[str, float]] = {}
+    metrics = {theirs: ours for theirs in table.columns if (ours := _metric(theirs))}
+    if not metrics:
+        raise ResultsError(
+            f"{table.path} line 1: no column of a metric, as train/loss or val/loss",
+            hint=f"name it: --map validation_loss=THEIRS, of {', '.join(table.columns)}",
+        )
+    for theirs, ours in metrics.items():
+        values = table.numbers(theirs, empty=True)
+        for row in ascending:
+            value = values[row]
+            if value is not None and not math.isnan(value):
+                by_step.setdefault(int(numbers[row] or 0), {})[ours] = value
+    last = max(int(numbers[row] or 0) for row in rows)
+    used = {
+        key: float(value)
+        for key, value in config.items()
+        if key in METAPARAMETERS and _is_number(value)
+    }
+    fields = {k: v for k, v in config.items() if k not in {*used, *_TEXTS, "batch_size"}}
+    return Run(
+        name=name,
+        batch_size=size_of(table, rows[0], size),
+        measurements=sorted(by_step.items()),
+        steps_run=last,
+        ended=all(math.isfinite(v) for each in by_step.values() for v in each.values()),
+        columns={
+            "workload": str(config.get("workload", "wandb")),
+            **{key: str(config[key]) for key in _TEXTS[:-1] if key in config},
+            "fields": fields or None,
+        },
+        metaparameters=used,
+    )
+
+
+def _refuse_sampled(table: TableFile, name: str, steps: Sequence[int]) -> None:
+    """Refuse a history whose gaps no logging interval explains.
+
+    A complete one is logged every k steps, or at growing distances; a sample of it is not. Exactly
+    500 rows of uneven gaps are a sample; of another length it takes more uneven gaps than even.
+    """
+    gaps = [after - before for before, after in pairwise(steps) if after > before]
+    # Growing distances, rounded to whole steps, fall by one at most.
+    growing = all(after >= before - max(1, 0.05 * before) for before, after in pairwise(gaps))
+    if len(gaps) < 20 or growing:
+        return
+    usual = Counter(gaps).most_common(1)[0][1]
+    uneven = 1 - usual / len(gaps)
+    if (len(steps) == SAMPLES and uneven > 0) or uneven > 0.5:
+        raise ResultsError(
+            f"{table.path}: the history of {name} is sampled: {len(steps)} rows up to _step "
+            f"{steps[-1]}, {uneven:.0%} of the gaps uneven",
+            hint="export all rows: pandas.DataFrame(run.scan_history()), or the run's history "
+            "artifact; run.history() returns a sample. If it is complete: --complete",
+        )
+
+
+def _metric(column: str) -> str | None:
+    """``val/loss`` and ``val_loss`` are ``validation_loss``; None for what is no metric."""
+    for mark in ("/", "_", "."):
+        split, _, metric = column.partition(mark)
+        split = _SPLITS.get(split, split)
+        if split in SPLITS and metric:
+            return f"{split}_{metric}".replace("/", "_").replace(".", "_")
+    return None
+
+
+def _config(table: TableFile, rows: Sequence[int], skip: set[str]) -> dict[str, Any]:
+    """What is constant in a run: configuration columns, and others that are no metric."""
+    config: dict[str, Any] = {}
+    for column, cells in table.columns.items():
+        if column in skip or column in _RUNS or column.startswith("_") or _metric(column):
+            continue
+        values = {str(cells[row]): cells[row] for row in rows if cells[row] is not None}
+        short = column
+        for prefix in _CONFIG:
+            short = short.removeprefix(prefix)
+        given = short != column or column in {*_TEXTS, *METAPARAMETERS, *_NAMES, "batch_size"}
+        if given and len(values) == 1:
+            config[_NAMES.get(short, short)] = next(iter(values.values()))
+    return config
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        return math.isfinite(float(value)) and not isinstance(value, bool)
+    except (TypeError, ValueError):
+        return False
