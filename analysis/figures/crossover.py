@@ -18,6 +18,7 @@ from analysis.figures.drawing import legends, marks
 from analysis.figures.drawing.colours import faint, ground, ink, tint, visible
 from analysis.figures.drawing.legends import entry, shared_legend
 from analysis.figures.drawing.page import Page, mark, stroke
+from analysis.figures.drawing.panels import curve_names
 from analysis.figures.drawing.style import (
     BLUE,
     grid,
@@ -134,5 +135,6 @@ def _draw_pair(ax: Axes, pair: Pair) -> None:
     width, _ = inches(ax)
     log2_axis(ax.xaxis, x[0], x[-1], most=6)
     log10_axis(ax.yaxis, low, high, most=5)
-    title = fitted(f"{crossover.first} / {crossover.second}", within(width, "small"), lines=2)
+    names = curve_names([(first, None), (second, None)])
+    title = fitted(" / ".join(names), within(width, "small"), lines=2)
     ax.set_title(title, color=faint(), fontsize="small", pad=3)

@@ -31,6 +31,7 @@ from analysis.fit.lack_of_fit import LACK_OF_FIT, lack_of_fit
 from analysis.fit.least_squares import constrained, ends, limit
 from analysis.fit.penalty import penalty
 from analysis.formatting import interval as text_of
+from analysis.formatting import units
 from results.counts import count
 from results.errors import ResultsError
 from results.targets.target import Target
@@ -80,12 +81,12 @@ class Regimes:
     definition: str | None = None
     """The definition of ``defined``, a critical batch size: ``definitions``."""
     defined: Interval | None = None
+    grows: bool = False  # as Curve.grows
     best_batch_size: Interval | None = None
     """The batch size of fewest examples, where examples rise again at small batch sizes
     (``analysis.fit.penalty``): perfect scaling is then measured from it. None where they do not."""
     small_batch_penalty: float | None = None
     """Then: fitted examples at the smallest batch size over the fewest."""
-    grows: bool = False  # as Curve.grows
 
     @property
     def fitted_over(self) -> tuple[int, int]:
@@ -177,6 +178,8 @@ def regimes(
     best = _best(answer.fitted, level)
     logs = answer.value, answer.low, answer.high
     intervals = {name: Interval.of_logs(*(each[name][0] for each in logs)) for name in QUANTITIES}
+    if curve.grows:
+        intervals |= dict.fromkeys(BY_EXAMPLES, Interval())
     best_size, factor = None, None
     if penalized:
         until, best_size = (
@@ -185,12 +188,10 @@ def regimes(
         )
         intervals["perfect_scaling_until"] = until
         factor = float(tested.factor[0])
-    if curve.grows:
-        intervals |= dict.fromkeys(BY_EXAMPLES, Interval())
     compared = forms(answer.fitted.data, level=level)
     notes = _notes(curve, answer.fitted, intervals, lack)
     if best_size is not None and factor is not None:
-        notes = [_penalty_note(answer.fitted, best_size, factor), *notes]
+        notes = [_penalty_note(curve, answer.fitted, best_size, factor), *notes]
     elif answer.fitted.data.sloped[0]:
         notes.insert(0 if answer.fitted.data.bent[0] else 1, _slope_note(answer.fitted, level))
     if (form_note := sentence(compared)) is not None:
@@ -225,9 +226,9 @@ def regimes(
         notes=tuple(notes),
         definition=definition,
         defined=by_other,
+        grows=curve.grows,
         best_batch_size=best_size,
         small_batch_penalty=factor,
-        grows=curve.grows,
     )
 
 
@@ -326,11 +327,11 @@ def _slope_note(answer: Fitted, level: float) -> str:
     )
 
 
-def _penalty_note(answer: Fitted, best: Interval, factor: float) -> str:
+def _penalty_note(curve: Curve, answer: Fitted, best: Interval, factor: float) -> str:
     first = float(np.exp(answer.data.tested.first[0]))
     return (
         f"a small-batch penalty: batch size {first:,.4g} needs {factor:.2f} times the fewest "
-        f"examples, which batch size {text_of(*best.ends)} needs; perfect scaling is measured "
+        f"{units([curve.example_unit])}, which batch size {text_of(*best.ends)} needs; perfect scaling is measured "
         "from there"
     )
 

@@ -17,8 +17,7 @@ from analysis import figures
 from analysis.figure_data import FigureData
 from analysis.figures.drawing import colours
 from analysis.figures.drawing.page import Page
-from tests.analysis.measured import measured
-from tests.analysis.ruled import ruled
+from tests.analysis.measured import OTHER_DATA, measured
 
 pytestmark = pytest.mark.usefixtures("closed_figures")
 OURS = [name for name in figures.names() if not name.startswith("shallue-")]
@@ -69,7 +68,7 @@ def behind_of(text: Text, figure: Figure) -> Any:
 def test_text_and_lines_are_visible_on_dark_paper(
     small: FigureData, name: str, tmp_path: Path
 ) -> None:
-    data = ruled(tmp_path / "ruled") if name == "rules" else small
+    data = OTHER_DATA[name](tmp_path / "made") if name in OTHER_DATA else small
     figure = figures.draw(name, data, style="dark_background").get_figure(root=True)
     assert isinstance(figure, Figure)
     figure.draw_without_rendering()

@@ -24,8 +24,7 @@ from analysis.figures.drawing import page
 from analysis.figures.drawing.style import PALETTE, curve_style
 from results.errors import ResultsError
 from tests.analysis.legible import faults
-from tests.analysis.measured import measured
-from tests.analysis.ruled import ruled
+from tests.analysis.measured import OTHER_DATA, measured
 
 Make = Callable[..., pd.DataFrame]
 pytestmark = pytest.mark.usefixtures("closed_figures")
@@ -51,7 +50,7 @@ def published() -> FigureData:
 def test_everything_can_be_read_at_every_width(
     small: FigureData, name: str, width: str, tmp_path: Path
 ) -> None:
-    data = ruled(tmp_path / "ruled") if name == "rules" else small
+    data = OTHER_DATA[name](tmp_path / "made") if name in OTHER_DATA else small
     figure = figures.draw(name, data, width=width).get_figure(root=True)
     assert figure is not None
     assert faults(figure) == []

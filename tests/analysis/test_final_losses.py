@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import batchscale as bs
+from analysis import figures
 from analysis.curves.final_losses import final_losses
 from analysis.curves.iso_loss import iso_loss_curves, noise
 from analysis.figure_data import FigureData, Query
@@ -21,6 +22,7 @@ from results.store import Store
 from results.targets.evaluations import Evaluations
 from results.targets.target import Target
 from tests.analysis import loss_surfaces as made
+from tests.analysis.reference import hold
 from tests.results import synthetic
 
 SIZES = [2**i for i in range(4, 14)]
@@ -270,6 +272,10 @@ def test_runs_that_ended_at_their_target_have_no_final_loss(tmp_path: Path) -> N
     assert len(final.points) == 2
     synthetic.write(tmp_path)
     assert Store(tmp_path)
+
+
+def test_numbers_of_the_figure_do_not_change_silently(tmp_path: Path) -> None:
+    hold("optimal_batch", figures.numbers("optimal_batch", made.finals(tmp_path)))
 
 
 def test_the_figure_and_its_numbers(file: Path, tmp_path: Path) -> None:

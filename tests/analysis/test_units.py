@@ -17,8 +17,7 @@ from analysis.report.payload import payload
 from batchscale.output.regime_table import regimes as table
 from tests.analysis import gallery
 from tests.analysis.gallery import Row
-from tests.analysis.measured import measured
-from tests.analysis.ruled import ruled
+from tests.analysis.measured import OTHER_DATA, measured
 
 pytestmark = pytest.mark.usefixtures("closed_figures")
 PAPER = [name for name in figures.names() if name.startswith("shallue-")]
@@ -82,9 +81,10 @@ def written(name: str, material: FigureData) -> str:
 def test_our_figures_count_in_it(
     name: str, ours: Callable[[Callable[[Row], Row]], FigureData], tmp_path: Path
 ) -> None:
-    said = written(name, ruled(tmp_path / "ruled", images) if name == "rules" else ours(images))
+    data = OTHER_DATA[name](tmp_path / "made", images) if name in OTHER_DATA else ours(images)
+    said = written(name, data)
     assert "examples" not in said
-    if name == "rules":
+    if name in OTHER_DATA:
         assert "images" in said
     elif name not in WITHOUT:
         assert "images" in said
