@@ -331,8 +331,8 @@ def _penalty_note(curve: Curve, answer: Fitted, best: Interval, factor: float) -
     first = float(np.exp(answer.data.tested.first[0]))
     return (
         f"a small-batch penalty: batch size {first:,.4g} needs {factor:.2f} times the fewest "
-        f"{units([curve.example_unit])}, which batch size {text_of(*best.ends)} needs; perfect scaling is measured "
-        "from there"
+        f"{units([curve.example_unit])}, which batch size {text_of(*best.ends)} needs; perfect "
+        "scaling is measured from there"
     )
 
 

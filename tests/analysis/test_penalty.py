@@ -138,7 +138,7 @@ def test_the_figures_mark_the_fewest_examples(name: str, plain_curve: Plain) -> 
         figure = ax.get_figure(root=True)
         assert isinstance(figure, Figure)
         assert faults(figure) == []
-        said = " ".join(text.get_text() for text in figure.findobj(Text))  # type: ignore[attr-defined]
+        said = " ".join(text.get_text() for text in figure.findobj(Text))
         assert ("fewest images" in said) == (params is STEEP)
         return sum(line.get_marker() == "D" for line in ax.lines)
 
