@@ -21,6 +21,7 @@ from analysis.curves.points import SEARCH_ROLES
 from analysis.curves.runs import number
 from analysis.curves.samples import sample
 from analysis.formatting import unit
+from results.counts import agreeing, count
 from results.errors import ResultsError
 from results.storage.dataset import retrying
 from results.targets.evaluations import Evaluations
@@ -127,7 +128,8 @@ def final_losses(
     examples = np.where((run == last) & (whole > 0), whole, last * size)
     notes = [] if note is None else [note]
     if left_out := int((~counted).sum()):
-        notes.append(f"{left_out} of {len(frame)} runs have no final value and do not count")
+        runs = f"{left_out} of {count(len(frame), 'run')}"
+        notes.append(f"{runs} {agreeing(left_out, 'have')} no final value: left out")
     return [
         _of_group(frame, rows, examples, value, group, text, goal, tuple(notes))
         for (group, rows), text in zip(parts, texts, strict=True)
@@ -244,6 +246,6 @@ def _edges(points: Sequence[FinalLoss]) -> list[str]:
     if not edges:
         return []
     return [
-        f"the best learning rate is the least or the largest that was tried at {len(edges)} of "
-        f"{len(points)} batch sizes and budgets: a loss there may be too high"
+        "the best learning rate is the least or the largest that was tried at "
+        f"{count(len(edges), 'pair')} of batch size and budget: a loss there may be too high"
     ]

@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
+from results.counts import count
 from results.errors import ResultsError
 from results.extensions import Option
 from results.imports import Imported
@@ -175,8 +176,8 @@ def _refuse_sampled(table: TableFile, name: str, steps: Sequence[int]) -> None:
     uneven = 1 - usual / len(gaps)
     if (len(steps) == SAMPLES and uneven > 0) or uneven > 0.5:
         raise ResultsError(
-            f"{table.path}: the history of {name} is sampled: {len(steps)} rows up to _step "
-            f"{steps[-1]}, {uneven:.0%} of the gaps uneven",
+            f"{table.path}: the history of {name} is sampled: {count(len(steps), 'row')} up to "
+            f"_step {steps[-1]}, {uneven:.0%} of the gaps uneven",
             hint="export all rows: pandas.DataFrame(run.scan_history()), or the run's history "
             "artifact; run.history() returns a sample. If it is complete: --complete",
         )

@@ -213,7 +213,7 @@ def test_diverged_runs_do_not_count(tmp_path: Path) -> None:
     path.write_text("batch_size,examples,learning_rate,loss\n8,64,1,nan\n8,64,2,3\n8,128,1,2\n")
     (final,) = FigureData(Query(sources=[path])).final_losses
     assert [point.value for point in final.points] == [3, 2]
-    assert final.notes == ("1 of 3 runs have no final value and do not count",)
+    assert final.notes == ("1 of 3 runs has no final value: left out",)
 
 
 def _trials(**columns: object) -> pd.DataFrame:
