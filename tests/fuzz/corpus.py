@@ -133,6 +133,14 @@ CSV_FILES = {
     "two columns of one name": _with("steps", "3"),
     "a target of two points": _with("target", "validation_error < 1.2.3"),
     "an infinite target": _with("target", "validation_error < 1e999"),
+    "final losses of examples beyond 64 bits": "batch_size,examples,loss\n8,1e300,1\n8,64,2\n",
+    "final losses that are infinite": "batch_size,examples,loss\n8,64,inf\n8,128,1e308\n",
+    "final losses of huge batches": "batch_size,examples,loss\n1e18,1e18,1\n1e18,9e18,2\n",
+    "final losses of tokens of no examples": "batch_size,tokens,tokens_per_example,loss\n8,64,,1\n",
+    "final losses that are equal": "batch_size,examples,loss\n"
+    + "".join(f"{b},{d},1\n" for b in (8, 16, 32, 64) for d in (64, 128, 256, 512)),
+    "final losses that rise": "batch_size,examples,loss\n"
+    + "".join(f"{b},{d},{b * d / 9e3}\n" for b in (8, 16, 32, 64) for d in (64, 128, 256, 512)),
     "nothing but a header": "batch_size,steps",
     "nothing": "",
 }

@@ -13,6 +13,7 @@ import random
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,7 @@ COLUMNS = [
     *("group", "label", "number", "index", "x" * 300, "fields.width", "technique.x", "None"),
 ]
 ENDS = ["\n"] * 8 + ["\r", "\r\n", "\n\n", "\u2028", "\x0b"]
+KINDS = ("step-law", "algoperf", "wandb")
 SIZES = (1, 7, 10**6, 2**40, 10**15, 2**62, 2**63 - 1)
 
 
@@ -63,6 +65,9 @@ def csv_file(draw: random.Random) -> bytes:
     """Points or whole curves, with odd columns and cells."""
     curves = draw.random() < 0.35
     names = ["batch_size", *(["step", "validation_error"] if curves else ["steps"])]
+    if draw.random() < 0.2:
+        names[1] = draw.choice(["examples", "tokens"])
+        names += ["loss"][: 0 if curves else 1]
     names += draw.sample(COLUMNS, draw.choice([0, 1, 1, 2, 3]))
     sizes = [2**k for k in range(draw.randint(1, 7))]
     if draw.random() < 0.1:
@@ -166,6 +171,23 @@ def use(file: Path, number: int, folder: Path) -> Iterator[Outcome]:
         bs.take_in("csv", file, results=folder / "runs", name=f"n{number % 5}")
         bs.open(folder / "runs").query("SELECT * FROM trials")
 
+    def final() -> None:
+        bs.regimes(file, read="final", target=target or "loss < 1")
+
+    def optimal() -> None:
+        bs.plot("optimal_batch", file, target=target, output=folder / "optimal.svg")
+        plt.close("all")
+
+    def of_kind(kind: str) -> None:
+        columns = {"N": "steps", "D": "examples", "lr": "loss", "bs": "batch_size"}
+        columns = {} if kind != "step-law" else columns
+        wandb = {"_step": "steps", "validation_loss": "validation_error"}
+        bs.take_in(
+            kind, file, results=folder / f"{kind}", name="n",
+            columns=wandb if kind == "wandb" else columns,
+        )  # fmt: skip
+        bs.open(folder / f"{kind}").query("SELECT * FROM trials")
+
     def plot() -> None:
         bs.plot("steps", file, target=target, output=folder / "steps.svg")
         plt.close("all")
@@ -179,6 +201,11 @@ def use(file: Path, number: int, folder: Path) -> Iterator[Outcome]:
     yield outcome(f"{number} frames", frames)
     yield outcome(f"{number} regimes", regimes)
     yield outcome(f"{number} import", taken_in)
+    yield outcome(f"{number} final", final)
+    if number % 6 == 2:
+        yield outcome(f"{number} optimal", optimal)
+    for kind in KINDS:
+        yield outcome(f"{number} import {kind}", partial(of_kind, kind))
     for every, place, more in ((6, 1, plot), (12, 3, page), (12, 9, exported)):
         if number % every == place:
             yield outcome(f"{number} {more.__name__}", more)
