@@ -9,8 +9,9 @@ from analysis.curves.estimators import EstimatorError
 from analysis.curves.points import Point
 from analysis.fit import definitions
 from analysis.fit.comparisons import Comparison, compare
+from analysis.fit.interval import Interval
 from analysis.fit.laws import Law, laws
-from analysis.fit.regimes import Interval, Regimes, TooFewBatchSizesError, regimes
+from analysis.fit.regimes import Regimes, TooFewBatchSizesError, regimes
 
 __all__ = [
     "Comparison",

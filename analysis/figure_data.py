@@ -20,8 +20,9 @@ from analysis.curves.curve import Curve, curves, is_baseline
 from analysis.curves.final_losses import FINAL, FinalLosses, final_losses
 from analysis.curves.groups import COLUMNS
 from analysis.curves.iso_loss import iso_loss_curves
-from analysis.curves.limits import Limit, within
+from analysis.curves.limits import Limit, check_limits, within
 from analysis.curves.samples import PRESENT, sample
+from analysis.curves.units import TOKENS, check_unit, in_unit, known_in_unit, tokens_of
 from analysis.fit.regimes import Regimes, TooFewBatchSizesError, regimes
 from results.errors import ResultsError, nearest
 from results.reader import Results
@@ -61,6 +62,8 @@ class Query:
     """A further definition of the critical batch size: ``analysis.fit.definitions``."""
     under: Sequence[Limit] = ()
     """Budgets at which trials are cut; all of them apply to a curve of steps."""
+    unit: str | None = None
+    """What batch sizes and data are counted in: ``analysis.curves.units``; ``None``: examples."""
     read: str | None = None
     """``final``: runs count with the loss at the end of their budget, and curves are those at equal
     loss, the target (``analysis.curves.iso_loss``). Else trials count with their steps to it."""
@@ -70,6 +73,8 @@ class FigureData:
     """The results that a query selects, and the quantities computed from them."""
 
     def __init__(self, query: Query, *, progress: Progress | None = None) -> None:
+        check_unit(query.unit)
+        check_limits(query.under, query.unit)
         self.query = query
         self.progress = progress
         self._computed: dict[Callable[[FigureData], Any], Any] = {}
@@ -104,15 +109,16 @@ class FigureData:
 
     @cached_property
     def studies(self) -> pd.DataFrame:
-        """One row a study of all sources."""
-        return _concatenate(source.studies for source in self.opened)
+        """One row a study of all sources, in the unit of the query."""
+        return known_in_unit(_concatenate(s.studies for s in self.opened), self.query.unit)
 
     @cached_property
     def recorded(self) -> pd.DataFrame:
-        """One row a trial of all sources, as their experiments list the studies.
+        """One row a trial of all sources, as their experiments list the studies, in the unit of the
+        query.
 
         Raises:
-            ResultsError: no trial is left.
+            ResultsError: no trial is left, or one that does not have the unit.
         """
         trials = _concatenate(source.trials for source in self.opened)
         if trials.empty and self.query.where is not None:
@@ -120,7 +126,8 @@ class FigureData:
         # As their experiments list the studies, not as the trials happened to end.
         places: dict[Any, int] = {study: i for i, study in enumerate(self.studies["study"])}
         order = trials["study"].map(places).fillna(len(places))
-        return trials.loc[order.sort_values(kind="stable").index].reset_index(drop=True)
+        trials = trials.loc[order.sort_values(kind="stable").index].reset_index(drop=True)
+        return in_unit(trials, self.query.unit)
 
     @cached_property
     def trials(self) -> pd.DataFrame:
@@ -151,13 +158,13 @@ class FigureData:
         sources = [each if where is None else each.where(where) for each in self.sources]
         if not sources:
             raise ResultsError("no final loss to draw")
-        trials = _concatenate(source.trials for source in sources)
+        trials = in_unit(_concatenate(source.trials for source in sources), query.unit)
         goal = _goal(trials, Evaluations(sources)) if query.target is None else query.target
         return final_losses(
             trials,
             Evaluations(sources),
             Target.parse(goal) if isinstance(goal, str) else goal,
-            studies=_concatenate(source.studies for source in sources),
+            studies=known_in_unit(_concatenate(source.studies for source in sources), query.unit),
             by=query.by,
             search=query.search,
         )
@@ -270,7 +277,11 @@ class FigureData:
         if any(source.root == "published" for source in self.sources):
             return []
         packaged = open_results("published").at_goals()
-        return curves(packaged.trials, studies=packaged.studies)
+        unit = self.query.unit
+        trials = packaged.trials
+        if unit == TOKENS:  # of image models there are none
+            trials = in_unit(trials[tokens_of(trials).notna()], unit)
+        return curves(trials, studies=known_in_unit(packaged.studies, unit))
 
     def at(self, target: str | Target) -> FigureData:
         """The same results at another target.

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from results.errors import ResultsError as ResultsError
     from results.targets.target import Target as Target
     from workloads import Classification as Classification
+    from workloads import GeneratedSplit as GeneratedSplit
+    from workloads import LanguageModel as LanguageModel
+    from workloads import TokenStream as TokenStream
     from workloads import Workload as Workload
     from workloads.errors import WorkloadError as WorkloadError
 
@@ -60,6 +63,9 @@ _HOMES = {
     "Schedule": "experiments.schedules:Schedule",
     "Technique": "experiments.techniques:Technique",
     "Classification": "workloads:Classification",
+    "GeneratedSplit": "workloads:GeneratedSplit",
+    "LanguageModel": "workloads:LanguageModel",
+    "TokenStream": "workloads:TokenStream",
     "Workload": "workloads:Workload",
     "Target": "results.targets.target:Target",
     "ExperimentError": "experiments.errors:ExperimentError",
@@ -70,12 +76,15 @@ _HOMES = {
 __all__ = [
     "Classification",
     "ExperimentError",
+    "GeneratedSplit",
+    "LanguageModel",
     "ParallelLayout",
     "ResultsError",
     "Run",
     "Schedule",
     "Target",
     "Technique",
+    "TokenStream",
     "Workload",
     "WorkloadError",
     "check",

@@ -36,6 +36,7 @@ def regimes(
     tolerance: float = 0.2,
     estimator: str | None = None,
     search: str = "present",
+    unit: str | None = None,
     read: str | None = None,
     definition: str | None = None,
     law: str | None = None,
@@ -56,6 +57,8 @@ def regimes(
             ``median_of_searches``; by default as the trials' column says.
         search: ``present``: of each study the trials of its latest search count; ``all``: those
             of every search, whatever its space, method or seed.
+        unit: what batch sizes and data are counted in: ``examples`` (the default), ``sequences`` or
+            ``tokens``, by the trials' ``tokens_per_example``.
         read: ``final``: batch sizes are compared at the loss of ``target``, by the losses at the
             end of runs with several budgets (docs/results.md).
         definition: add the critical batch size by another definition, ``zhang2024`` or
@@ -65,7 +68,8 @@ def regimes(
     """
     query = Query(
         sources=_opened(sources), target=target, where=where, by=by, baseline=baseline,
-        tolerance=tolerance, estimator=estimator, search=search, read=read, definition=definition,
+        tolerance=tolerance, estimator=estimator, search=search, unit=unit, read=read,
+        definition=definition,
     )  # fmt: skip
     return answers.regimes(query, law=law)
 
@@ -81,6 +85,7 @@ def laws(
     tolerance: float = 0.2,
     estimator: str | None = None,
     search: str = "present",
+    unit: str | None = None,
     read: str | None = None,
     definition: str | None = None,
 ) -> list[dict[str, Any]]:
@@ -100,7 +105,8 @@ def laws(
     """
     query = Query(
         sources=_opened(sources), target=target, where=where, by=by, tolerance=tolerance,
-        estimator=estimator, search=search, read=read, definition=definition,
+        estimator=estimator, search=search, unit=unit, read=read,
+        definition=definition,
     )  # fmt: skip
     return answers.laws(query, against, quantity=quantity, sizes=sizes)
 
@@ -115,6 +121,7 @@ def plot(
     tolerance: float = 0.2,
     estimator: str | None = None,
     search: str = "present",
+    unit: str | None = None,
     read: str | None = None,
     under: Sequence[str] | None = None,
     width: str | float | None = None,
@@ -127,9 +134,9 @@ def plot(
 
     Args:
         figure: a name that ``list("figures")`` has, ``file.py:function``, or a function.
-        sources: as of ``regimes``, likewise ``target`` … ``search``.
-        under: budgets, ``["5000 steps", "10 epochs"]``: only what trials reached within them
-            counts.
+        sources: as of ``regimes``, likewise ``target`` … ``unit``.
+        under: budgets, ``["5000 steps", "10 epochs", "1e8 tokens"]``: only what trials reached
+            within them counts.
         width: ``column`` (3.4 inches), ``two-columns`` (7), ``slide`` (10, with larger type) or
             inches; else one column, or two where the figure needs them.
         style: a matplotlib style sheet's file or name: what it sets overrides the packaged style,
@@ -140,7 +147,7 @@ def plot(
     """
     query = Query(
         sources=_opened(sources), target=target, where=where, by=by, baseline=baseline,
-        tolerance=tolerance, estimator=estimator, search=search, read=read,
+        tolerance=tolerance, estimator=estimator, search=search, unit=unit, read=read,
         under=answers.limits(under),
     )  # fmt: skip
     return answers.plot(
@@ -158,6 +165,7 @@ def report(
     tolerance: float = 0.2,
     estimator: str | None = None,
     search: str = "present",
+    unit: str | None = None,
     read: str | None = None,
     title: str | None = None,
     output: str | Path = "report.html",
@@ -176,7 +184,7 @@ def report(
     """
     query = Query(
         sources=_opened(sources), target=target, where=where, by=by, baseline=baseline,
-        tolerance=tolerance, estimator=estimator, search=search, read=read,
+        tolerance=tolerance, estimator=estimator, search=search, unit=unit, read=read,
     )  # fmt: skip
     return answers.report(query, output, title=title)
 
@@ -193,6 +201,7 @@ def serve(
     tolerance: float = 0.2,
     estimator: str | None = None,
     search: str = "present",
+    unit: str | None = None,
     read: str | None = None,
     on_ready: Callable[[str], None] | None = None,
     say: Callable[[str], None] | None = None,
@@ -218,7 +227,8 @@ def serve(
 
     query = Query(
         sources=[source or default_results()], target=target, where=where, by=by,
-        baseline=baseline, tolerance=tolerance, estimator=estimator, search=search, read=read,
+        baseline=baseline, tolerance=tolerance, estimator=estimator, search=search,
+        unit=unit, read=read,
     )  # fmt: skip
     with LiveReport(query, host=host, port=port, say=say) as service:
         if on_ready is not None:

@@ -78,7 +78,7 @@ def _fitted(query: Query, progress: Progress | None) -> FigureData:
 
 def _unfitted(curve: analysis.Curve, query: Query, error: Exception) -> dict[str, Any]:
     from analysis.fit.knee import QUANTITIES
-    from analysis.fit.regimes import defined
+    from analysis.fit.regimes import defined, penalized
 
     unknown = {"value": None, "low": None, "high": None}
     return {
@@ -96,6 +96,7 @@ def _unfitted(curve: analysis.Curve, query: Query, error: Exception) -> dict[str
         "points": curve.tabulate(),
         "best": None,
         "forms": [],
+        **penalized(None, None),
         "notes": [str(error), *curve.notes],
     }
 

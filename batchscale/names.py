@@ -22,7 +22,11 @@ def listed(kind: str) -> dict[str, str]:
 def _optimizers() -> dict[str, str]:
     from experiments.optimizers import get, names
 
-    return {name: _space(get(name).space) for name in names()}
+    no_gain = "; trains by the module engine: no gain from stacking"
+    return {
+        name: _space(optimizer.space) + ("" if optimizer.stacks else no_gain)
+        for name, optimizer in ((name, get(name)) for name in names())
+    }
 
 
 def _schedules() -> dict[str, str]:

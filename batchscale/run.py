@@ -25,6 +25,7 @@ class QueryOptions(TypedDict, total=False):
     tolerance: float
     estimator: str | None
     search: str
+    unit: str | None
 
 
 class Run:

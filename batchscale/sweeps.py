@@ -85,7 +85,7 @@ def plan(
                 "recorded": trials.get(study.id, 0),
                 "budget_steps": study.budget_steps,
                 "most_steps": steps,
-                "most_examples": steps * study.batch_size,
+                "most_examples": study.trials * study.batches.examples(study.budget_steps),
                 "engine": cost.engine,
                 "memory": cost.memory,
                 "evaluation_share": cost.evaluation_share,
@@ -93,6 +93,10 @@ def plan(
             }
         )
     table = pd.DataFrame(rows)
+    each = [columns["tokens_per_example"] for columns in studies.columns]
+    if all(each):
+        for name, counted in (("batch_size", "batch_tokens"), ("most_examples", "most_tokens")):
+            table.insert(list(table.columns).index(name) + 1, counted, table[name] * each)
     table.attrs["device"] = device
     table.attrs["example_unit"] = studies.columns[0]["example_unit"]
     return table

@@ -14,11 +14,13 @@ from benchmarks import (
     demo,
     engines,
     published,
+    reader,
     report,
     scale,
     search,
     selection,
     sweeps,
+    transformer,
     tuners,
 )
 from benchmarks.page import PAGE, table, write
@@ -35,11 +37,13 @@ PARTS: dict[str, Callable[[], list[dict[str, object]]]] = {
     "demo": demo.rows,
     "engines": engines.rows,
     "selection": selection.rows,
+    "transformer": transformer.rows,
     "sweeps": sweeps.rows,
     "search": search.rows,
     "tuners": tuners.rows,
     "scale": scale.rows,
     "published": published.rows,
+    "reader": reader.rows,
     "report": report.rows,
     "gpu": on_a_gpu,
 }

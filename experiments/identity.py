@@ -17,6 +17,7 @@ from typing import Any
 
 from experiments.errors import ExperimentError
 from experiments.optimizers import Optimizer
+from experiments.optimizers.routed import Routed
 from experiments.schedules import Schedule
 from workloads.user_code.fingerprint import file_hash
 
@@ -66,9 +67,13 @@ def digest(value: Any) -> str:
     return hashlib.sha256(canonical(value).encode()).hexdigest()[:_DIGITS]
 
 
-def optimizer_identity(optimizer: Optimizer, base: str | None) -> dict[str, str]:
+def optimizer_identity(optimizer: Optimizer, base: str | None) -> dict[str, Any]:
     """The name of a registered optimizer; of a user's one the name without its folder, and the
-    hash of its syntax tree and of those of the local modules that it imports."""
+    hash of its syntax tree and of those of the local modules that it imports; of a mapping its
+    patterns in their order, with the identities of their optimizers."""
+    if isinstance(optimizer, Routed) and optimizer.named:
+        rules = [[p, optimizer_identity(rule, base)] for p, rule in optimizer.routes]
+        return {"routes": rules}
     return _of_file(optimizer.name, base) or {"name": optimizer.name}
 
 
@@ -106,6 +111,7 @@ def study_identity(
     technique: Mapping[str, Any],
     batch_size: int,
     evaluation_ratio: float,
+    repeat_data: bool = True,
 ) -> dict[str, Any]:
     """The description of a study that the ids of studies and trials hash.
 
@@ -114,6 +120,7 @@ def study_identity(
         optimizer: ``optimizer_identity`` of it.
         schedule: ``schedule_identity`` of it.
         technique: ``technique_identity`` of it, with ``precision``.
+        repeat_data: part of it only where data are not repeated.
     """
     rest = {name: value for name, value in technique.items() if name != "precision"}
     return {
@@ -125,6 +132,7 @@ def study_identity(
         "precision": technique.get("precision", "float32"),
         "batch_size": batch_size,
         "evaluation": {"grid": "geometric", "ratio": evaluation_ratio},
+        **({} if repeat_data else {"repeat_data": False}),
     }
 
 

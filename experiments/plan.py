@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from experiments.batch_sizes import BatchSizes
 from results.optimizers import class_name
 from results.targets.target import Target
 
@@ -59,14 +60,20 @@ class Study:
     schedule_name: str | None = None
     """The schedule's display name; ``None`` for the name of its class."""
     technique: Mapping[str, Any] = field(default_factory=dict)
-    """``precision``, ``ghost_batch``, and techniques by what loads them, with their arguments:
-    part of the training algorithm, not tuned."""
+    """``precision``, ``ghost_batch``, ``ramp``, ``rule``, and techniques by what loads them, with
+    their arguments: part of the training algorithm, not tuned."""
     batch_size: int
+    """Examples of the first step, and of every step where there is no ramp."""
+    ramp: BatchSizes | None = None
+    """The batch size at each step, where it grows."""
     trials: int
     """Feasible trials wanted."""
     budget_steps: int
+    repeat_data: bool = True
+    """Whether a trial may see an example more than once."""
     train_examples: int | None = None
-    """Examples of the training split, which make an epoch; ``None`` if they were not counted."""
+    """Examples of the training split, which make an epoch; ``None`` if it has no end, or they were
+    not counted."""
     targets: tuple[Target, ...]
     """Easiest first, all of one metric; the last one is recorded with the trial."""
     stop_at_target: bool = True
@@ -100,6 +107,21 @@ class Study:
     def schedule_label(self) -> str:
         """The schedule in tables, figures and messages."""
         return self.schedule_name or class_name(self.schedule)
+
+    @property
+    def batches(self) -> BatchSizes:
+        """The batch size at each step."""
+        return self.ramp or BatchSizes.constant(self.batch_size)
+
+    @property
+    def schedule_steps(self) -> int:
+        """The budget in steps of ``batch_size`` examples, of which lengths are shares."""
+        return (self.ramp and self.ramp.schedule_steps) or self.budget_steps
+
+    @property
+    def mean_batch_size(self) -> float:
+        """Examples a step, on the average of the budget."""
+        return self.batches.mean_size(self.budget_steps)
 
     @property
     def technique_by_label(self) -> dict[str, Any]:

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from results.errors import ResultsError, nearest
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 VERSION_KEY = b"batchscale.schema"
 TABLE_KEY = b"batchscale.table"
 REPLACES_KEY = b"batchscale.replaces"
@@ -55,6 +55,7 @@ _GROUP: dict[str, pa.DataType] = {
 _PLAN: dict[str, pa.DataType] = {
     "trials_wanted": _COUNT,
     "budget_steps": _COUNT,
+    "batch_sizes": _TEXT,  # JSON: phases of a ramp (results.batch_phases); null: one for all steps
     "train_examples": _COUNT,  # size of the training split: an epoch
     "evaluation_ratio": _NUMBER,
     "keep": _COUNT,

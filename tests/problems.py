@@ -15,6 +15,7 @@ from experiments.plan import Layout, Measurement, Outcome, Pack, Study, Trial, W
 from experiments.training.pack_training import Training
 from experiments.training.study_context import StudyContext
 from results.targets.target import Target
+from workloads import TokenStream
 
 OPTIMIZERS = ["sgd", "momentum", "nesterov", "adam", "adamw"]
 SCHEDULES = schedules.names()
@@ -63,6 +64,9 @@ def trials(of: Study, count: int, *, seed: int = 0, **fixed: Any) -> tuple[Trial
         if "decay_steps" in schedules.get(of.schedule, of.workload.base).arguments:
             values |= {"decay_steps": int(draw.integers(5, 40)), "end_factor": 0.1}
             values |= {"warmup_steps": int(draw.integers(0, 5))}
+        for name in schedules.get(of.schedule, of.workload.base).required:
+            if name not in values:
+                values[name] = int(draw.integers(5, 40))
         found.append(
             Trial(
                 id=f"trial-{seed}-{index}",
@@ -74,7 +78,9 @@ def trials(of: Study, count: int, *, seed: int = 0, **fixed: Any) -> tuple[Trial
     return tuple(found)
 
 
-def tensors(split: tuple[torch.Tensor, ...] | Dataset[Any]) -> tuple[torch.Tensor, ...]:
+def tensors(
+    split: tuple[torch.Tensor, ...] | TokenStream | Dataset[Any],
+) -> tuple[torch.Tensor, ...]:
     """A split that is a tuple of tensors."""
     assert isinstance(split, tuple)
     return split

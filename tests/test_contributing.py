@@ -16,7 +16,7 @@ from tests.batchscale.blocks import ROOT, Block, blocks
 PACKAGES = ("batchscale", "workloads", "experiments", "results", "analysis")
 LISTED = {
     "experiments/optimizers/sign_sgd.py": ("optimizers", "sign-sgd"),
-    "experiments/schedules/inverse_sqrt.py": ("schedules", "inverse-sqrt"),
+    "experiments/schedules/inverse_time.py": ("schedules", "inverse-time"),
     "experiments/techniques/centralize.py": ("techniques", "centralize"),
     "analysis/figures/examples.py": ("figures", "examples"),
     "results/imports/jsonl.py": ("imports", "jsonl"),

@@ -6,13 +6,14 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from validation import coverage, goldens, outside, overlay, quadratic, searches
+from validation import coverage, goldens, outside, overlay, penalty, quadratic, searches
 from validation.page import PAGE, write
 
 PARTS: dict[str, Callable[[int | None], str]] = {
     "coverage": coverage.section,
     "outside": outside.section,
     "searches": searches.section,
+    "penalty": penalty.section,
     "exact": quadratic.section,
     "goldens": goldens.section,
     "overlay": overlay.section,

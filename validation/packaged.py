@@ -9,7 +9,8 @@ import pandas as pd
 import results
 from analysis import curves, regimes
 from analysis.curves.curve import Curve
-from analysis.fit.regimes import Interval, Regimes, TooFewBatchSizesError
+from analysis.fit.interval import Interval
+from analysis.fit.regimes import Regimes, TooFewBatchSizesError
 from results.storage.location import PACKAGED
 
 Located = tuple[Curve, Regimes]

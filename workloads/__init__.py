@@ -12,13 +12,19 @@ if TYPE_CHECKING:
     from workloads.base import Batch, Classification, Workload
     from workloads.data import data_root
     from workloads.errors import WorkloadError
+    from workloads.generated.split import GeneratedSplit
     from workloads.registry import names
+    from workloads.text.language_model import LanguageModel
+    from workloads.text.tokens import TokenStream
     from workloads.user_code.fingerprint import identity
     from workloads.user_code.loading import load
 
 _HOME = {
     "Batch": "workloads.base",
     "Classification": "workloads.base",
+    "GeneratedSplit": "workloads.generated.split",
+    "LanguageModel": "workloads.text.language_model",
+    "TokenStream": "workloads.text.tokens",
     "Workload": "workloads.base",
     "WorkloadError": "workloads.errors",
     "data_root": "workloads.data",
@@ -30,6 +36,9 @@ _HOME = {
 __all__ = [
     "Batch",
     "Classification",
+    "GeneratedSplit",
+    "LanguageModel",
+    "TokenStream",
     "Workload",
     "WorkloadError",
     "data_root",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, dataclass_transform, get_origin, get_type_hints
 
 import torch
@@ -16,6 +17,7 @@ from torch.utils.data import Dataset
 
 from workloads.errors import WorkloadError, nearest
 from workloads.registry import name_of
+from workloads.text.tokens import TokenStream
 
 Batch = tuple[Tensor, ...]
 """Tensors whose leading dimension is the examples."""
@@ -51,6 +53,11 @@ class Workload(metaclass=_WorkloadType):
     """The model's name in results; by default the class name."""
     example_unit: ClassVar[str] = "example"
     tokens_per_example: ClassVar[int | None] = None
+    """Tokens in an example of text. As any of these facts it may be a property: where the length of
+    a sequence is a field, it is what the field says."""
+    added_fields: ClassVar[frozenset[str]] = frozenset()
+    """Fields that a packaged workload got after trials of it had been recorded: at its default such
+    a field is not in the identity, and those trials count."""
     version: ClassVar[str | None] = None
     """Pins the identity of this very class: its file is not hashed, and may be edited freely."""
 
@@ -86,11 +93,34 @@ class Workload(metaclass=_WorkloadType):
         """All fields with their values, as JSON has them."""
         return {f.name: _plain(getattr(self, f.name)) for f in dataclasses.fields(self)}
 
-    def data(self) -> Mapping[str, Batch | Dataset[Any]]:
+    def fields_of_identity(self, stated: Iterable[str] = ()) -> dict[str, Any]:
+        """``fields`` without ``added_fields`` at their defaults, except for those in ``stated``."""
+        defaults = {f.name: f.default for f in dataclasses.fields(self)}
+        left_out = {
+            name
+            for name in self.added_fields.difference(stated)
+            if name in defaults and getattr(self, name) == defaults[name]
+        }
+        return {name: value for name, value in self.fields.items() if name not in left_out}
+
+    @property
+    def experiment_folder(self) -> Path:
+        """The folder that relative paths in fields start from: that of the experiment file."""
+        return Path(self.__dict__.get("_experiment_folder", "."))
+
+    @property
+    def data_fingerprint(self) -> str | None:
+        """A hash of the data, where they can change while the code stays the same (a text of the
+        user's): part of a trial's identity. ``None``: the name and the fields say it all."""
+        return None
+
+    def data(self) -> Mapping[str, Batch | TokenStream | Dataset[Any]]:
         """The splits ``"train"``, ``"validation"`` and perhaps ``"test"``.
 
-        A split is a tuple of tensors with one leading dimension (put on the device whole) or a
-        map-style Dataset of such tuples without it (streamed). The caller changes none of them.
+        A split is a tuple of tensors with one leading dimension (put on the device whole), a
+        ``TokenStream`` (one long text, windows of which are the examples), or a map-style Dataset
+        of tuples (streamed). ``"train"`` may also be an IterableDataset, or a GeneratedSplit. The
+        caller changes none of them.
         """
         raise WorkloadError(f"workload {self.name} has no method data(self)")
 
@@ -125,8 +155,9 @@ class Workload(metaclass=_WorkloadType):
         """Options of some parameters: pattern of names -> metaparameters of the optimizer.
 
         ``{"*.bias": {"weight_decay": 0}}``: no decay for biases. ``learning_rate_factor``
-        multiplies the learning rate. Of several patterns that match, the first counts; an option
-        that the optimizer does not have is passed over.
+        multiplies the learning rate; ``hidden`` is False for embeddings and the output layer, which
+        muon leaves to AdamW. Of several patterns that match, the first counts; an option that the
+        optimizer does not have is passed over.
         """
         return {}
 
@@ -145,6 +176,24 @@ class Workload(metaclass=_WorkloadType):
     ) -> Mapping[str, Tensor | tuple[Tensor | float, int]]:
         """Out-of-sample metrics: shape (B,), one value an example, or (sum, count), not a mean."""
         raise WorkloadError(f"workload {self.name} has no method metrics(self, output, batch)")
+
+    @property
+    def measures_split(self) -> bool:
+        """Whether ``split_metrics`` is defined."""
+        return type(self).split_metrics is not Workload.split_metrics
+
+    def split_metrics(
+        self,
+        outputs: Tensor,  # noqa: ARG002
+        targets: Tensor,  # noqa: ARG002
+    ) -> Mapping[str, float]:
+        """Metrics of a whole split that are no mean over examples, such as average precision.
+
+        Args:
+            outputs: those of ``forward`` for the whole split, shape (N, …), on the CPU.
+            targets: ``batch[1]`` of the whole split, shape (N, …), on the CPU.
+        """
+        return {}
 
 
 class Classification(Workload):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -12,6 +12,8 @@ from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 from workloads.base import Batch, Workload
 from workloads.errors import WorkloadError, nearest
+from workloads.generated.split import GeneratedSplit
+from workloads.text.tokens import TokenStream
 
 SPLITS = ("train", "validation", "test")
 _LOWER = ("error", "loss", "cross_entropy", "entropy", "perplexity", "mse", "mae", "rmse")
@@ -45,12 +47,13 @@ def check_target(target: str, place: str) -> None:
         )
 
 
-def check_splits(data: Any, workload: Workload) -> dict[str, Batch | Dataset[Any]]:
+def check_splits(data: Any, workload: Workload) -> dict[str, Batch | TokenStream | Dataset[Any]]:
     """What ``workload.data()`` returned, checked; a TensorDataset becomes its tensors.
 
     Raises:
         WorkloadError: not a mapping, no train split or none for the target, an unknown split, or
-            one that is empty, ragged, or neither tensors nor a map-style Dataset.
+            one that is empty, ragged, or neither tensors nor a map-style Dataset. The train split
+            alone may be a GeneratedSplit or an IterableDataset.
     """
     if not isinstance(data, Mapping):
         raise WorkloadError(
@@ -72,15 +75,31 @@ def check_splits(data: Any, workload: Workload) -> dict[str, Batch | Dataset[Any
     return {split: _split(data[split], split, workload.name) for split in SPLITS if split in data}
 
 
-def _split(value: Any, split: str, name: str) -> Batch | Dataset[Any]:
+def length_of(data: Any) -> int | None:
+    """Examples of a split; ``None`` of one that has no end, or no known length."""
+    if isinstance(data, tuple):
+        return len(data[0])
+    if isinstance(data, GeneratedSplit):
+        return None
+    try:
+        return len(data)
+    except (TypeError, NotImplementedError):
+        return None
+
+
+def _split(value: Any, split: str, name: str) -> Batch | TokenStream | Dataset[Any]:
     place = f"split {split!r} of {name}"
+    if isinstance(value, GeneratedSplit | IterableDataset):
+        return _endless_or_iterable(value, split, place)
     if isinstance(value, TensorDataset):
         value = value.tensors
+    if isinstance(value, TokenStream):
+        return _stream(value, place)
     if isinstance(value, list):
         value = tuple(value)
     if isinstance(value, tuple):
         return _tensors(value, place)
-    if isinstance(value, IterableDataset) or not (
+    if not (
         hasattr(value, "__len__") and hasattr(value, "__getitem__") and not torch.is_tensor(value)
     ):
         raise WorkloadError(
@@ -91,6 +110,60 @@ def _split(value: Any, split: str, name: str) -> Batch | Dataset[Any]:
         raise WorkloadError(f"{place} is empty")
     dataset: Dataset[Any] = value
     return dataset
+
+
+_TOKEN_TYPES = (torch.uint8, torch.uint16, torch.int32, torch.int64)
+
+
+def _stream(value: TokenStream, place: str) -> TokenStream:
+    tokens = value.tokens
+    if not torch.is_tensor(tokens) or tokens.dim() != 1 or tokens.dtype not in _TOKEN_TYPES:
+        kind = f"{tokens.dtype}, {tokens.dim()}-D" if torch.is_tensor(tokens) else None
+        raise WorkloadError(
+            f"{place}: its tokens are {kind or f'a {type(tokens).__name__}'}",
+            hint="give one long tensor of token ids: uint8, uint16, int32 or int64",
+        )
+    if value.context < 1 or len(value) == 0:
+        raise WorkloadError(
+            f"{place} has {len(tokens):,} tokens, too few for a context of {value.context:,} and "
+            "the token that follows it",
+            hint="a shorter context, or more text",
+        )
+    return value
+
+
+def _endless_or_iterable(
+    value: GeneratedSplit | IterableDataset[Any], split: str, place: str
+) -> Batch | Dataset[Any]:
+    if split != "train":
+        raise WorkloadError(
+            f"{place} is a {type(value).__name__}: evaluation needs a split with an end",
+            hint="give a fixed sample of it as tensors, or a map-style Dataset",
+        )
+    if isinstance(value, IterableDataset):
+        if length_of(value) == 0:
+            raise WorkloadError(f"{place} is empty")
+        return value
+    several = value.examples(torch.arange(3))
+    if not isinstance(several, tuple):
+        raise WorkloadError(
+            f"{place}: examples() returned a {type(several).__name__}",
+            hint="return a tuple of tensors, (x, y)",
+        )
+    if len(_tensors(several, place)[0]) != 3:
+        raise WorkloadError(
+            f"{place}: examples() returned {len(several[0])} for 3 indices",
+            hint="the leading dimension of each tensor is that of the indices",
+        )
+    alone = value.examples(torch.tensor([1]))
+    for i, (whole, part) in enumerate(zip(several, alone, strict=True)):
+        if whole[1].shape != part[0].shape or not torch.allclose(whole[1], part[0], equal_nan=True):
+            raise WorkloadError(
+                f"{place}: part {i} of an example depends on more than its index",
+                hint="compute everything from the indices: torch's generators go on from call to "
+                "call",
+            )
+    return value
 
 
 def _tensors(value: tuple[Any, ...], place: str) -> Batch:
@@ -150,6 +223,48 @@ def check_metrics(metrics: Any, batch_size: int, workload: Workload) -> None:
             _check_sum(name, value, workload)
         else:
             check_per_example(value, batch_size, f"metric {name!r}", workload)
+
+
+def check_outputs(output: Any, batch: Batch, workload: Workload) -> None:
+    """Where a workload has metrics of a whole split: its outputs and targets can be gathered.
+
+    Raises:
+        WorkloadError: the output is not one tensor with a row an example, or there is no target.
+    """
+    if not workload.measures_split:
+        return
+    if not torch.is_tensor(output) or output.shape[:1] != batch[0].shape[:1]:
+        got = f"shape {tuple(output.shape)}" if torch.is_tensor(output) else type(output).__name__
+        raise WorkloadError(
+            f"forward() of {workload.name} returned {got} for {len(batch[0])} examples, of which "
+            "split_metrics cannot be computed",
+            hint="return one tensor with a row for each example",
+        )
+    if len(batch) < 2:
+        raise WorkloadError(
+            f"batches of {workload.name} have no targets, which split_metrics needs",
+            hint="give (x, y)",
+        )
+    check_split_metrics(workload.split_metrics(output.cpu(), batch[1].cpu()), (), workload)
+
+
+def check_split_metrics(metrics: Any, others: Iterable[str], workload: Workload) -> None:
+    """``metrics`` must be a mapping of names, none of which is in ``others``, to numbers.
+
+    Raises:
+        WorkloadError: it is not.
+    """
+    place = f"split_metrics() of {workload.name}"
+    if not isinstance(metrics, Mapping):
+        raise WorkloadError(f"{place} returned a {type(metrics).__name__}", hint="return a dict")
+    for name, value in metrics.items():
+        if not isinstance(name, str) or not name.isidentifier() or name in set(others):
+            problem = "also a metric of metrics()" if name in set(others) else "not a metric's name"
+            raise WorkloadError(f"{place}: {name!r} is {problem}")
+        if not isinstance(value, (int, float)) and getattr(value, "shape", None) != ():
+            raise WorkloadError(
+                f"{place}: {name!r} is a {type(value).__name__}", hint="return one number"
+            )
 
 
 def _check_sum(name: str, value: tuple[Any, ...], workload: Workload) -> None:

@@ -2,7 +2,7 @@
 
 Of each training set the last 5,000 examples of a fixed permutation (numpy's frozen
 ``RandomState(0)``) are the validation split: 55,000 / 5,000 / 10,000 for MNIST and Fashion-MNIST,
-45,000 / 5,000 / 10,000 for CIFAR-10, as Shallue et al. 2019 have them.
+45,000 / 5,000 / 10,000 for CIFAR-10 and CIFAR-100, as Shallue et al. 2019 have them.
 """
 
 from __future__ import annotations
@@ -61,6 +61,13 @@ IMAGE_SETS = {
         ("cifar-10-python.tar.gz",),
         "https://www.cs.toronto.edu/~kriz/",
     ),
+    "cifar100": ImageSet(
+        "CIFAR100",
+        "cifar-100-python",
+        ("train", "test", "meta"),
+        ("cifar-100-python.tar.gz",),
+        "https://www.cs.toronto.edu/~kriz/",
+    ),
 }
 
 
@@ -113,13 +120,13 @@ def _read(name: str, root: Path, *, train: bool) -> tuple[Tensor, Tensor]:
     import torch
 
     try:
-        with warnings.catch_warnings():  # CIFAR-10's pickles hold what newer numpy warns of
+        with warnings.catch_warnings():  # CIFAR's pickles hold what newer numpy warns of
             warnings.simplefilter("ignore")
-            source = _torchvision(name)(root, train=train, download=False)
+            source = _dataset(name)(root, train=train, download=False)
     except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError) as error:
         folder = root / IMAGE_SETS[name].folder
         raise WorkloadError(
-            f"data set {name} in {folder} cannot be read: {_first_line(error)}",
+            f"data set {name} in {folder} cannot be read: {first_line(error)}",
             hint=f"remove {folder} to have it downloaded again",
         ) from error
     x = torch.as_tensor(source.data)
@@ -131,7 +138,7 @@ def _download(name: str, root: Path) -> None:
     wanted = IMAGE_SETS[name]
     hint = f"put {', '.join(wanted.files)} there, or set BATCHSCALE_DATA to a root that has them"
     problem = f"data set {name} is not in {root / wanted.folder}"
-    dataset = _torchvision(name)
+    dataset = _dataset(name)
     packed = all((root / archive).is_file() for archive in wanted.archives)
     if not packed and not reachable(wanted.url):
         raise WorkloadError(f"{problem}, and {wanted.url} does not answer", hint=hint)
@@ -142,22 +149,31 @@ def _download(name: str, root: Path) -> None:
                 dataset(root, download=True)
     except (OSError, RuntimeError) as error:
         raise WorkloadError(
-            f"{problem}, and its download failed: {_first_line(error)}", hint=hint
+            f"{problem}, and its download failed: {first_line(error)}", hint=hint
         ) from error
 
 
-def _torchvision(name: str) -> Any:
+def _dataset(name: str) -> Any:
+    return getattr(torchvision_module("datasets"), IMAGE_SETS[name].cls)
+
+
+def torchvision_module(name: str) -> Any:
+    """``torchvision.<name>``.
+
+    Raises:
+        WorkloadError: it does not import beside this torch.
+    """
     try:
-        from torchvision import datasets
+        return __import__(f"torchvision.{name}", None, None, ["*"])
     except (ImportError, OSError, RuntimeError) as error:
         import torch
 
         raise WorkloadError(
-            f"torchvision does not import beside torch {torch.__version__}: {_first_line(error)}",
+            f"torchvision does not import beside torch {torch.__version__}: {first_line(error)}",
             hint="install both from one index: a CPU-only torch and the default torchvision differ",
         ) from error
-    return getattr(datasets, IMAGE_SETS[name].cls)
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text, or its kind where it has none."""
     return (str(error).splitlines() or [type(error).__name__])[0]

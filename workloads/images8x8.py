@@ -14,10 +14,11 @@ from pydantic import Field
 from torch import nn
 from torch.nn import functional as F
 
-from workloads.base import Batch, Classification
+from workloads.base import Batch
 from workloads.data import images
 from workloads.digits import splits
 from workloads.fc import perceptron
+from workloads.images.base import ImageClassification
 
 PACKAGED = {
     "digits-fc": ("DigitsFC", "ReLU MLP of the given `widths` on scikit-learn's digits"),
@@ -37,9 +38,10 @@ def pooled(name: str) -> dict[str, Batch]:
     }
 
 
-class _Images8x8FC(Classification):
+class _Images8x8FC(ImageClassification):
     """``widths`` are those of the hidden layers; ``subset`` is how many of the training examples
-    are used (the first ones of the split, which is in random order), by default all."""
+    are used (the first ones of the split, which is in random order, after ``train_share`` and
+    ``classes``), by default all."""
 
     model_name = "fc"
     version = "1"
@@ -48,9 +50,10 @@ class _Images8x8FC(Classification):
 
     def model(self) -> nn.Module:
         """A new model."""
-        return perceptron(64, self.widths)
+        return perceptron(64, self.widths, self.outputs)
 
     def _with_subset(self, splits: Mapping[str, Batch]) -> Mapping[str, Batch]:
+        splits = self.subsets(splits)
         if self.subset is None:
             return splits
         return {**splits, "train": tuple(part[: self.subset] for part in splits["train"])}

@@ -1,8 +1,9 @@
 """The packaged workloads by name. Nothing is imported until one is loaded.
 
-A workload is one file of this folder. Its constant ``PACKAGED`` names the workloads that it
-defines, each with its class and what it is in one line, and ``PLACE`` is the position of the file
-in lists. Both are read from the source: listing the names imports neither torch nor a data library.
+A workload is one file of this folder, or of a folder in it. Its constant ``PACKAGED`` names the
+workloads that it defines, each with its class and what it is in one line, and ``PLACE`` is the
+position of the file in lists. Both are read from the source: listing the names imports neither
+torch nor a data library.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ class Entry(NamedTuple):
 
 
 def read(folder: Path) -> dict[str, Entry]:
-    """The workloads that the files of a folder define, by name."""
+    """The workloads that the files of a folder, and of those inside it, define, by name."""
     files = []
-    for path in sorted(folder.glob("*.py")):
+    for path in sorted(folder.rglob("*.py")):
         source = path.read_text(encoding="utf-8")
         if "PACKAGED = {" in source and "PACKAGED" in (constants := _constants(source)):
-            files.append((constants.get("PLACE", 100), path.stem, constants["PACKAGED"]))
+            module = ".".join(path.relative_to(folder).with_suffix("").parts)
+            files.append((constants.get("PLACE", 100), module, constants["PACKAGED"]))
     return {
         name: Entry(f"workloads.{module}", cls, summary)
         for _, module, packaged in sorted(files, key=lambda file: file[:2])

@@ -1,25 +1,22 @@
-"""ResNet-8 on CIFAR-10: He et al. 2016, section 4.2, with n = 1 and without batch norm."""
+"""ResNet-8 on CIFAR: He et al. 2016, section 4.2, with n = 1 and without batch norm."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import Annotated
 
-import torch
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from workloads.base import Batch, Classification
-from workloads.data import images
+from workloads.errors import WorkloadError
+from workloads.images.cifar import CIFAR
 
 PACKAGED = {
     "cifar10-resnet8": ("CIFAR10ResNet8", "ResNet-8 without batch norm on CIFAR-10"),
+    "cifar100-resnet8": ("CIFAR100ResNet8", "ResNet-8 without batch norm on CIFAR-100"),
 }
 """Name -> class and what it is (``workloads.registry``)."""
 PLACE = 5
-
-_MEAN = (0.4914, 0.4822, 0.4465)
-_DEVIATION = (0.2470, 0.2435, 0.2616)
-_PAD = 4
 
 
 class _Block(nn.Module):
@@ -41,47 +38,41 @@ class _Block(nn.Module):
         return F.relu(x + y)
 
 
-class CIFAR10ResNet8(Classification):
-    """Widths 16, 32 and 64, biases, global average pooling: 75,050 parameters."""
+class _ResNet8(CIFAR):
+    """Stages of ``width``, 2 ``width`` and 4 ``width`` channels; ``depth`` is 6n + 2 layers."""
 
-    target = "validation_error < 0.30"
-    dataset = "cifar10"
     model_name = "resnet8"
     version = "1"
-    augmented: bool = False
-    """Whether training images are shifted by up to 4 pixels and mirrored at random."""
-
-    def data(self) -> Mapping[str, Batch]:
-        """45,000 / 5,000 / 10,000 examples: x uint8 (N, 3, 32, 32), y int64 (N,)."""
-        return images("cifar10")
-
-    def transform(self, batch: Batch, *, training: bool) -> Batch:  # noqa: ARG002
-        """Each channel with mean 0 and deviation 1 over the training set, shape (B, 3, 32, 32)."""
-        x = batch[0].float() / 255
-        mean = torch.tensor(_MEAN, device=x.device).view(3, 1, 1)
-        deviation = torch.tensor(_DEVIATION, device=x.device).view(3, 1, 1)
-        return (x - mean) / deviation, *batch[1:]
-
-    @property
-    def augments(self) -> bool:
-        """The value of the field ``augmented``."""
-        return self.augmented
-
-    def augment(self, batch: Batch, generator: torch.Generator) -> Batch:
-        """A random window of the zero-padded image, mirrored with probability 1/2."""
-        return (_shift_and_mirror(batch[0], generator), *batch[1:]) if self.augmented else batch
+    added_fields = CIFAR.added_fields | {"width", "depth"}
+    width: Annotated[int, Field(ge=1)] = 16
+    depth: Annotated[int, Field(ge=8)] = 8
 
     def model(self) -> nn.Module:
-        """A new model, with the initialization of He et al. 2015 and zero biases."""
+        """A new model, with the initialization of He et al. 2015 and zero biases.
+
+        Raises:
+            WorkloadError: the depth is not 6n + 2.
+        """
+        blocks, rest = divmod(self.depth - 2, 6)
+        if rest:
+            raise WorkloadError(
+                f"depth {self.depth} of {self.name} is not 6n + 2",
+                hint=f"choose {6 * blocks + 2} or {6 * blocks + 8}",
+            )
+        stages: list[nn.Module] = []
+        before = self.width
+        for stage in range(3):
+            channels = self.width * 2**stage
+            for block in range(blocks):
+                stages.append(_Block(before, channels, 2 if stage and not block else 1))
+                before = channels
         network = nn.Sequential(
-            nn.Conv2d(3, 16, 3, padding=1),
+            nn.Conv2d(3, self.width, 3, padding=1),
             nn.ReLU(),
-            _Block(16, 16, 1),
-            _Block(16, 32, 2),
-            _Block(32, 64, 2),
+            *stages,
             nn.AdaptiveAvgPool2d(1),
             nn.Flatten(),
-            nn.Linear(64, 10),
+            nn.Linear(before, self.outputs),
         )
         for module in network.modules():
             if isinstance(module, (nn.Conv2d, nn.Linear)):
@@ -93,14 +84,18 @@ class CIFAR10ResNet8(Classification):
         return network
 
 
-def _shift_and_mirror(x: Tensor, generator: torch.Generator) -> Tensor:
-    """``x``, (B, C, H, W), each image in a window of its own. Three numbers an image are drawn."""
-    examples, _, height, width = x.shape
-    drawn = torch.rand(examples, 3, generator=generator, device=generator.device).to(x.device)
-    offset = (drawn[:, :2] * (2 * _PAD + 1)).long()
-    rows = offset[:, :1] + torch.arange(height, device=x.device)
-    columns = torch.arange(width, device=x.device).expand(examples, width)
-    columns = torch.where(drawn[:, 2:] < 0.5, columns.flip(1), columns) + offset[:, 1:]
-    padded = F.pad(x, (_PAD, _PAD, _PAD, _PAD))
-    picked = padded.gather(2, rows[:, None, :, None].expand(-1, x.shape[1], -1, padded.shape[3]))
-    return picked.gather(3, columns[:, None, None, :].expand(-1, x.shape[1], height, -1))
+class CIFAR10ResNet8(_ResNet8):
+    """Widths 16, 32 and 64, biases, global average pooling: 75,050 parameters."""
+
+    target = "validation_error < 0.30"
+    dataset = "cifar10"
+    version = "1"
+
+
+class CIFAR100ResNet8(_ResNet8):
+    """The same with 100 outputs: 80,900 parameters. The target is this project's."""
+
+    target = "validation_error < 0.65"
+    dataset = "cifar100"
+    dataset_classes = 100
+    version = "1"

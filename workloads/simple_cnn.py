@@ -12,8 +12,9 @@ from typing import Annotated
 from pydantic import Field
 from torch import nn
 
-from workloads.base import Batch, Classification
+from workloads.base import Batch
 from workloads.data import images
+from workloads.images.base import ImageClassification
 
 PACKAGED = {
     "mnist-simple-cnn": ("MNISTSimpleCNN", "two-layer CNN on MNIST"),
@@ -23,7 +24,7 @@ PACKAGED = {
 PLACE = 4
 
 
-class _SimpleCNN(Classification):
+class _SimpleCNN(ImageClassification):
     model_name = "simple-cnn"
     version = "1"
     scale: Annotated[float, Field(gt=0)] = 1.0
@@ -31,7 +32,7 @@ class _SimpleCNN(Classification):
 
     def data(self) -> Mapping[str, Batch]:
         """55,000 / 5,000 / 10,000 examples: x uint8 (N, 1, 28, 28), y int64 (N,)."""
-        return images(self.dataset)
+        return self.subsets(images(self.dataset))
 
     def transform(self, batch: Batch, *, training: bool) -> Batch:  # noqa: ARG002
         """Pixels in [0, 1], shape (B, 1, 28, 28)."""
@@ -50,7 +51,7 @@ class _SimpleCNN(Classification):
             nn.Flatten(),
             nn.Linear(second * 7 * 7, dense),
             nn.ReLU(),
-            nn.Linear(dense, 10),
+            nn.Linear(dense, self.outputs),
         )
 
 

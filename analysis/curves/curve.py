@@ -77,6 +77,11 @@ class Curve:
         the source does not say how many examples an epoch has."""
         return any(point.steps is not None and point.steps < 1 for point in self.points)
 
+    @property
+    def grows(self) -> bool:
+        """Whether the batch size of a point grew during training: then B·S is not its examples."""
+        return any(point.phases is not None for point in self.points)
+
     def to_fit(self) -> tuple[np.ndarray, np.ndarray]:
         """Batch sizes and bracket middles in steps, one for each point of the fit; (n,) each."""
         pairs = [(point.batch_size, steps) for point in self.points for steps in point.middles]
@@ -267,7 +272,7 @@ def _curve(
         waiting = _not_run(group, by_size, studies)
         if waiting:
             notes.append(f"not run yet: {sizes(waiting)}")
-    notes += _censored(by_size)
+    notes += _transferred(runs, search) + _censored(by_size)
     ratios = runs.rows["evaluation_ratio"][rows]
     return Curve(
         group=group,
@@ -305,6 +310,17 @@ def _not_run(group: Mapping[str, Any], points: list[Point], studies: pd.DataFram
             of_curve &= cells.isna() if value is None else cells.astype(object) == value
     tested = {point.batch_size for point in points}
     return sorted(set(map(int, studies.loc[of_curve, "batch_size"])) - tested)
+
+
+def _transferred(runs: Runs, rows: Rows) -> list[str]:
+    """A note where a rule gives the learning rate: its studies have a best trial of their own."""
+    rules = runs.rows["rule"][rows] if "rule" in runs.rows else ()
+    if not any(isinstance(rule, str) and rule.startswith("learning_rate ") for rule in rules):
+        return []
+    return [
+        "a rule gives the learning rate: each point is the best trial of its own study, which may "
+        "not be the point that is best at the base; plot rules has the steps of that one"
+    ]
 
 
 def _censored(points: Sequence[Point]) -> list[str]:

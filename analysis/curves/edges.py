@@ -16,6 +16,7 @@ import pandas as pd
 
 from analysis.curves.runs import Rows, Runs, number, parameters
 from analysis.formatting import sizes
+from results.batch_phases import BatchPhases
 from results.storage.values import mapping
 
 MARGIN = 0.05
@@ -135,7 +136,8 @@ def of_best(
         runs.steps[hits].tolist(), [parameters(text) for text in runs.rows["metaparameters"][hits]]
     )
     place = rows[runs.rows["trial"][rows] == trial][0]
-    budget = number(runs.rows["budget_steps"][place])
+    phases = BatchPhases.of(runs.rows["batch_sizes"][place])
+    budget = phases.schedule_steps if phases else number(runs.rows["budget_steps"][place])
     return tuple(edge(space, best, near, budget_steps=budget))
 
 

@@ -1,4 +1,5 @@
-"""Budgets under which results are compared: "5000 steps", "10 epochs", "1e6 examples".
+"""Budgets under which results are compared: "5000 steps", "10 epochs", "1e6 examples", "1e8
+tokens".
 
 A search that trained on past its target has the result of every smaller budget too. An epoch is
 defined as in the budget of an experiment: ``train_examples // batch_size`` steps, since the last
@@ -19,16 +20,17 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.curves.runs import numeric
+from analysis.curves.units import EXAMPLES, TOKENS, in_unit
 from results.errors import ResultsError, nearest
 
-UNITS = ("steps", "epochs", "examples")
+UNITS = ("steps", "epochs", "examples", "tokens")
 _EXAMPLE = 'for example: --under "5000 steps" --under "10 epochs"'
 _PATTERN = re.compile(r"^\s*(\d[\d,_]*(?:\.\d*)?|\.\d+)((?:[eE][-+]?\d+)?)\s*([A-Za-z]*)\s*$")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limit:
-    """A limit in steps, epochs of the training set, or examples."""
+    """A limit in steps, epochs of the training set, examples or tokens."""
 
     amount: Fraction
     unit: str
@@ -36,7 +38,7 @@ class Limit:
 
     @classmethod
     def parse(cls, text: str | Limit) -> Limit:
-        """Read ``"5000 steps"``, ``"10 epochs"`` or ``"1e6 examples"``.
+        """Read ``"5000 steps"``, ``"10 epochs"``, ``"1e6 examples"`` or ``"1e8 tokens"``.
 
         Raises:
             ResultsError: the text is none of these.
@@ -61,13 +63,14 @@ class Limit:
     def steps(
         self, batch_size: NDArray[np.float64], train: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """The last step within it; (n,) of batch sizes and of examples in the training set.
+        """The last step within it; (n,) of batch sizes (in tokens, for a limit in tokens) and of
+        examples in the training set.
 
         NaN where it is in epochs and the training set's size is NaN.
         """
 
         def last(size: float, examples: float) -> float:
-            if self.unit == "examples":
+            if self.unit in ("examples", "tokens"):
                 return float(self.amount / Fraction(size) // 1)
             if self.unit == "steps":
                 return float(self.amount // 1)
@@ -83,18 +86,43 @@ class Limit:
         return f"{amount} {self.unit[:-1] if self.amount == 1 else self.unit}"
 
 
+def check_limits(limits: Sequence[Limit], unit: str | None) -> None:
+    """Batch sizes in tokens are not those of a budget in examples.
+
+    Raises:
+        ResultsError: there is such a budget.
+    """
+    for limit in limits:
+        if unit == TOKENS and limit.unit == EXAMPLES:
+            message = f"a budget of {limit}, and the unit is tokens"
+            raise ResultsError(message, hint='give it in tokens: --under "1e6 tokens"')
+
+
 def steps_an_epoch(batch_size: float, train: float) -> int:
     """Whole batches in a training set of ``train`` examples."""
     return int(train // batch_size)
+
+
+def grows(trials: pd.DataFrame) -> bool:
+    """Whether the batch size of any of them grows during training."""
+    return "batch_sizes" in trials and bool(trials["batch_sizes"].notna().any())
 
 
 def steps_within(trials: pd.DataFrame, limit: Limit) -> NDArray[np.float64]:
     """The last step of each trial within ``limit``, by its batch size and training set; (n,).
 
     Raises:
-        ResultsError: the limit is in epochs, and the size of a training set is not recorded.
+        ResultsError: the limit is in epochs, and the size of a training set is not recorded; or it
+            is in tokens, and the tokens of an example are not.
     """
+    if limit.unit != "steps" and grows(trials):
+        raise ResultsError(
+            f"{limit}: the batch size of some of these trials grows during training",
+            hint='give it in steps: --under "5000 steps"; or --where "ramp IS NULL"',
+        )
     sizes = trials["batch_size"].to_numpy(dtype=float)
+    if limit.unit == "tokens":
+        sizes = in_unit(trials, TOKENS)["batch_size"].to_numpy(dtype=float)
     recorded = "train_examples" in trials
     train = trials["train_examples"] if recorded else pd.Series(np.nan, trials.index)
     steps = limit.steps(sizes, pd.to_numeric(train).to_numpy(dtype=float, na_value=np.nan))

@@ -32,6 +32,7 @@ from analysis.curves.runs import (
     parameters,
 )
 from analysis.curves.samples import Search
+from results.batch_phases import BatchPhases
 
 SEARCH_ROLES = ("search", "extension")
 """Roles of the trials that are minimized over."""
@@ -145,12 +146,21 @@ class Point:
     """The best configuration, trained again with fresh seeds."""
     edges: tuple[Edge, ...] = ()
     """Tuned dimensions whose optimum sits on the edge of its search space, or near it."""
+    phases: BatchPhases | None = None
+    """Of the trial at the minimum, or of the runs, where the batch size grew during training."""
     trial_outcomes: tuple[TrialOutcome, ...] = field(default=(), compare=False, repr=False)
     """Each trial that ran, those beyond the N too."""
 
     @property
     def censored(self) -> bool:
         return self.steps is None
+
+    @property
+    def examples(self) -> float | None:
+        """Examples to target: B·S, or those of all phases where the batch size grew."""
+        if self.steps is None:
+            return None
+        return self.phases.examples(self.steps) if self.phases else self.steps * self.batch_size
 
     @property
     def bar(self) -> tuple[float, float] | None:
@@ -246,6 +256,7 @@ def _of_best(runs: Runs, sample: OrderStatistics, over: Sequence[str]) -> dict[s
         "study": row["study"] if isinstance(row["study"], str) else None,
         "learning_rate": number(row["learning_rate"]),
         "effective_learning_rate": number(row["effective_learning_rate"]),
+        "phases": BatchPhases.of(row.get("batch_sizes")),
     }
     plain, effective = runs.rows["learning_rate"], runs.rows["effective_learning_rate"]
     rates = [
@@ -276,6 +287,7 @@ def of_runs(runs: Runs, batch_size: int, rows: Rows) -> Point:
         ran=len(rows),
         runs=tuple(sorted(steps)),
         middles=tuple(estimators.middles(runs.steps[hit], runs.last_miss[hit]).tolist()),
+        phases=BatchPhases.of(runs.rows["batch_sizes"][rows[0]]) if len(rows) else None,
         trial_outcomes=runs.outcomes(rows),
     )
 
@@ -317,7 +329,7 @@ def tabulate(point: Point) -> dict[str, Any]:
         "last_miss": point.last_miss,
         "refined_steps": point.refined,
         "refined_last_miss": point.refined_last_miss,
-        "examples": None if point.steps is None else point.steps * point.batch_size,
+        "examples": point.examples,
         "trials": point.trials,
         "enlarged": point.enlarged,
         "hits": point.hits,

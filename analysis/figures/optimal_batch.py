@@ -13,11 +13,9 @@ from analysis.figures.drawing.colours import faint, ink, visible
 from analysis.figures.drawing.legends import entry, shared_legend
 from analysis.figures.drawing.page import COLUMN, Page, mark, stroke
 from analysis.figures.drawing.style import CurveStyle, curve_style, grid, log10_axis, tiles
-from analysis.fit.optimal_batch import OptimalBatch, Optimum, optimal_batches
+from analysis.fit.optimal_batch import OptimalBatch, Optimum, optimal_batch
 from analysis.formatting import interval
 from results.errors import ResultsError
-
-_UNITS = ("tokens", "examples")
 
 
 def draw(
@@ -25,15 +23,13 @@ def draw(
     *,
     ax: Axes | None = None,
     page: Page | None = None,
-    unit: str | None = None,
 ) -> Axes:
     """B_opt(D) of each curve: a point a budget with its 90 % interval, and the law with its band.
 
     An arrow points to where an interval is open, a hollow mark is the best tested batch size where
-    the optimum lies outside of them. ``unit``: tokens or examples; tokens where all runs record how
-    many tokens an example has.
+    the optimum lies outside of them.
     """
-    made = _made(data, unit)
+    made = _made(data)
     (main,) = tiles(ax, page, 1, "curve", 2.3, need=COLUMN)
     budgets = np.array([each.budget for optimal in made for each in optimal.optima])
     low, high = budgets.min() / 1.3, budgets.max() * 1.3
@@ -72,10 +68,10 @@ def draw(
     return main
 
 
-def numbers(data: FigureData, *, unit: str | None = None) -> pd.DataFrame:
+def numbers(data: FigureData) -> pd.DataFrame:
     """A row a curve and budget: the optimum with its interval, and the law of its curve."""
     rows = []
-    for optimal in _made(data, unit):
+    for optimal in _made(data):
         law: dict[str, float | None] = {}
         for name in ("exponent", "coefficient"):
             each = getattr(optimal, name)
@@ -109,16 +105,9 @@ def numbers(data: FigureData, *, unit: str | None = None) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _made(data: FigureData, unit: str | None) -> list[OptimalBatch]:
-    if unit not in (None, *_UNITS):
-        raise ResultsError(f"there is no unit {unit!r}", hint=f"one of {', '.join(_UNITS)}")
+def _made(data: FigureData) -> list[OptimalBatch]:
     finals = data.final_losses
-    if unit == "tokens" and any(final.tokens_per_example is None for final in finals):
-        raise ResultsError(
-            "these runs do not record how many tokens an example has",
-            hint="draw it in examples, or add a column tokens_per_example",
-        )
-    made = optimal_batches(finals, tokens=None if unit is None else unit == "tokens")
+    made = [optimal_batch(final) for final in finals]
     drawn = [optimal for optimal in made if optimal.optima]
     if not drawn:
         most = max(len(final.batch_sizes) for final in finals)

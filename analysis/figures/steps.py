@@ -63,7 +63,8 @@ def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) 
     Points are the fewest steps to target with the error bar of a best of N; lines the fitted
     knees; dashed lines perfect scaling, fitted over its range. Beneath, a strip for each curve has
     its regimes (hatched where merely bounded), the intervals of their ends and the critical batch
-    size with its interval. A single curve is shaded in its panel instead.
+    size with its interval. A single curve is shaded in its panel instead. A diamond on the curve
+    is the batch size of fewest examples, where smaller ones need more.
     """
     panels = facets(data.pairs)
     # A training algorithm has the same style in every panel.
@@ -187,6 +188,7 @@ def _draw_panel(
     for place, ((curve, fit), style) in enumerate(zip(pairs, styles, strict=True)):
         if fit is not None:
             _draw_fit(ax, curve, fit, style)
+            marks.best_batch_size(ax, fit, style)
         marks.points(ax, curve, fit, style, place=place)
     marks.censored(ax, curves, styles, ax.get_ylim()[1] / 1.5)
     ax.set_ylabel(axis_to_target("steps", pairs))

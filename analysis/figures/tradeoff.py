@@ -58,6 +58,9 @@ _FULL = 4
 _OPAQUE: dict[str, Any] = {"frameon": True, "framealpha": 1, "edgecolor": "none", "fancybox": False}
 """A legend that hides what is behind it."""
 
+_Hit = tuple[int, float, float]
+"""A batch size, its examples and its steps to target."""
+
 Places = tuple[tuple[float, float], ...]
 _AROUND: Places = (
     (1, -1), (-1, 1), (-1, -1), (1, 1), (1.8, -1.5), (-1.8, 1.5), (-1.8, -1.5), (1.8, 1.5),
@@ -74,7 +77,8 @@ def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) 
     Along the fitted frontier the batch size grows from the right end of the plateau of examples
     to that of steps: its asymptotes are the least examples E_min (vertical) and the least steps
     S_min (level), dashed where their intervals are known. The large mark is the critical batch
-    size: at k = 1 it costs twice the least of both. Grey lines have equal batch sizes.
+    size: at k = 1 it costs twice the least of both. Grey lines have equal batch sizes. A
+    diamond is the batch size of fewest examples, where smaller ones need more.
     """
     panels = facets(data.pairs)
     if not any(point.steps for curve in data.curves for point in curve.points):
@@ -110,9 +114,9 @@ def numbers(data: FigureData) -> pd.DataFrame:
                 "curve": curve.label,
                 "target": None if curve.target is None else str(curve.target),
                 "batch_size": curve.batch_sizes,
-                "examples": steps * sizes,
+                "examples": np.array([point.examples or np.nan for point in curve.points]),
                 "steps": steps,
-                "fitted_examples": sizes * fit.steps(sizes) if fit else np.nan,
+                "fitted_examples": sizes * fit.steps(sizes) if fit and not curve.grows else np.nan,
                 "fitted_steps": fit.steps(sizes) if fit else np.nan,
             }
         )
@@ -129,12 +133,13 @@ def _draw_panel(ax: Axes, pairs: Pairs, styles: Sequence[CurveStyle]) -> None:
     grid(ax)
     for (curve, fit), style in zip(pairs, styles, strict=True):
         if fit is not None:
-            _draw_frontier(ax, fit, style)
+            _draw_frontier(ax, fit, style, grows=curve.grows)
+            marks.best_batch_size(ax, fit, style, over_examples=True)
         left_out = set(fit.left_out) if fit else set()
-        for size, steps in _hits(curve):
+        for size, examples, steps in _hits(curve):
             hollow = size in left_out
             ax.plot(
-                [steps * size], [steps], marker=style.marker, color=style.colour,
+                [examples], [steps], marker=style.marker, color=style.colour,
                 markerfacecolor=ground() if hollow else style.colour,
                 markeredgecolor=style.colour if hollow else ground(), markersize=mark(3.6),
                 markeredgewidth=stroke(0.8 if hollow else 0.4), zorder=5,
@@ -149,6 +154,8 @@ def _draw_panel(ax: Axes, pairs: Pairs, styles: Sequence[CurveStyle]) -> None:
         for (_, fit), style, name in zip(pairs, styles, names, strict=True)
     ]  # fmt: skip
     columns = legends.columns_above(curve_names(pairs), width, _FULL)
+    if any(fit is not None and fit.best_batch_size is not None for _, fit in pairs):
+        columns = columns or 2  # the curve rises into the corner of the legend
     if len(pairs) > 1 and columns:
         legends.under_title(ax, handles, columns)
     elif len(pairs) > 1:
@@ -158,8 +165,8 @@ def _draw_panel(ax: Axes, pairs: Pairs, styles: Sequence[CurveStyle]) -> None:
 
 def _set_limits(ax: Axes, pairs: Pairs) -> None:
     hits = [hit for curve, _ in pairs for hit in _hits(curve)]
-    steps = [steps for _, steps in hits]
-    examples = [size * steps for size, steps in hits]
+    steps = [steps for _, _, steps in hits]
+    examples = [examples for _, examples, _ in hits]
     # Space at the left and below for the asymptotes, which lie beyond all points.
     least = [f.min_steps.value for _, f in pairs if f and f.min_steps.value]
     fewest = [f.min_examples.value for _, f in pairs if f and f.min_examples.value]
@@ -186,24 +193,30 @@ def _draw_equal_sizes(ax: Axes, pairs: Pairs) -> list[tuple[float, float, float]
     return lines
 
 
-def _draw_frontier(ax: Axes, fit: Regimes, style: CurveStyle) -> None:
-    sizes = np.geomspace(*fit.fitted_over, 256)
-    steps = fit.steps(sizes)
-    ax.plot(sizes * steps, steps, color=style.colour, linestyle=style.line, zorder=4)
+def _draw_frontier(ax: Axes, fit: Regimes, style: CurveStyle, *, grows: bool) -> None:
+    """The fitted curve and its asymptotes; of batch sizes that grow only the least steps, since
+    their examples are not those of the fit."""
+    if not grows:
+        sizes = np.geomspace(*fit.fitted_over, 256)
+        steps = fit.steps(sizes)
+        ax.plot(sizes * steps, steps, color=style.colour, linestyle=style.line, zorder=4)
     dashes: Any = {"color": style.colour, "linewidth": stroke(0.7), "linestyle": PERFECT_DASHES}
     if fit.min_steps.value is not None:
         ax.axhline(fit.min_steps.value, zorder=2, **dashes)
     if fit.min_examples.value is not None:
         ax.axvline(fit.min_examples.value, zorder=2, **dashes)
-    for critical, at in _critical(fit):
+    for critical, _, at in [] if grows else _critical(fit):
         ax.plot([critical * at], [at], marker=style.marker, markersize=mark(7.5), color=ground(),
                 markeredgecolor=style.colour, markeredgewidth=stroke(1.3), zorder=6)  # fmt: skip
 
 
-def _critical(fit: Regimes | None) -> list[tuple[float, float]]:
-    """The critical batch size and the steps there; empty where it is not known."""
+def _critical(fit: Regimes | None) -> list[tuple[float, float, float]]:
+    """The critical batch size, and examples and steps there; empty where it is not known."""
     critical = fit.critical_batch_size.value if fit else None
-    return [] if fit is None or critical is None else [(critical, float(fit.steps([critical])[0]))]
+    if fit is None or critical is None:
+        return []
+    steps = float(fit.steps([critical])[0])
+    return [(critical, critical * steps, steps)]
 
 
 def _annotate_panel(ax: Axes, pairs: Pairs) -> None:
@@ -211,25 +224,26 @@ def _annotate_panel(ax: Axes, pairs: Pairs) -> None:
     they fit; in axes of several curves the critical ones alone."""
     occupied: list[np.ndarray] = []
     for curve, fit in pairs:
-        occupied += [_pixels(ax, *place) for place in (*_hits(curve), *_critical(fit))]
-    for _, fit in pairs:
-        for critical, steps in _critical(fit):
+        critical_places = [] if curve.grows else _critical(fit)
+        occupied += [_pixels(ax, *place) for _, *place in (*_hits(curve), *critical_places)]
+    for curve, fit in pairs:
+        for critical, examples, steps in [] if curve.grows else _critical(fit):
             rounded = float(f"{critical:.2g}" if critical < 100 else f"{critical:.3g}")
-            _annotate(ax, critical, steps, plain(rounded), occupied, _AROUND, bold=True)
+            _annotate(ax, examples, steps, plain(rounded), occupied, _AROUND, bold=True)
     lines = _draw_equal_sizes(ax, pairs)
     if len(pairs) == 1:
-        for size, steps in _spread(_hits(pairs[0][0])):
-            _annotate(ax, size, steps, plain(size), occupied, _BESIDE)
+        for size, examples, steps in _spread(_hits(pairs[0][0])):
+            _annotate(ax, examples, steps, plain(size), occupied, _BESIDE)
         return
     occupied += _asymptotes(ax, pairs)
     for equal, first, last in lines:
         for steps in np.geomspace(first, last, 9):
             text = f"B = {plain(equal)}"
-            if _annotate(ax, equal, steps, text, occupied, _ALONG, colour=faint()):
+            if _annotate(ax, equal * steps, steps, text, occupied, _ALONG, colour=faint()):
                 break
 
 
-def _spread(hits: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
+def _spread(hits: Sequence[_Hit]) -> list[_Hit]:
     """The ends first, then those between, halving the gaps."""
     order = [0, len(hits) - 1]
     step = len(hits)
@@ -239,9 +253,10 @@ def _spread(hits: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
     return [hits[i] for i in dict.fromkeys(order)]
 
 
-def _hits(curve: Curve) -> list[tuple[int, float]]:
-    """Batch sizes that reached the target, and their steps."""
-    return [(point.batch_size, point.steps) for point in curve.points if point.steps]
+def _hits(curve: Curve) -> list[_Hit]:
+    """Batch sizes that reached the target, with their examples and steps."""
+    points = [point for point in curve.points if point.steps]
+    return [(point.batch_size, point.examples or 0.0, point.steps or 0.0) for point in points]
 
 
 def _asymptotes(ax: Axes, pairs: Pairs) -> list[np.ndarray]:
@@ -254,13 +269,13 @@ def _asymptotes(ax: Axes, pairs: Pairs) -> list[np.ndarray]:
     ]
 
 
-def _pixels(ax: Axes, size: float, steps: float) -> np.ndarray:
-    return np.asarray(ax.transData.transform((size * steps, steps)))
+def _pixels(ax: Axes, examples: float, steps: float) -> np.ndarray:
+    return np.asarray(ax.transData.transform((examples, steps)))
 
 
 def _annotate(
     ax: Axes,
-    size: float,
+    examples: float,
     steps: float,
     text: str,
     occupied: list[np.ndarray],
@@ -274,7 +289,7 @@ def _annotate(
     boxes = [legend.get_window_extent() for legend in ax.findobj(Legend)]
     line = 6.7 * unit() * point
     width = 0.58 * line * len(text) * (1.12 if bold else 1)
-    at = _pixels(ax, size, steps)
+    at = _pixels(ax, examples, steps)
     gap = (5.5 if bold else 3.5) * unit() * point
     space = np.array([width, line]) / 2
     margin = 2.5 * point * unit()
@@ -288,7 +303,7 @@ def _annotate(
         if near or not inside or any(_covers(box, middle, space) for box in boxes):
             continue
         ax.annotate(
-            text, (size * steps, steps), xytext=(middle - at) / point, ha="center", va="center",
+            text, (examples, steps), xytext=(middle - at) / point, ha="center", va="center",
             textcoords="offset points", fontsize="small", zorder=7, color=colour or ink(),
             fontweight="bold" if bold else "normal",
             path_effects=[withStroke(linewidth=stroke(1.8), foreground=ground())],
@@ -312,11 +327,12 @@ def _add_legend(ax: Axes, pairs: Pairs, *, given: bool) -> None:
             marks.left_out_entry(markersize=3.6, color=faint(), markerfacecolor=ground(),
                                  markeredgewidth=0.8)
         )  # fmt: skip
-    if any(fit.critical_batch_size.value is not None for fit in fits):
+    if any(fit.critical_batch_size.value is not None for fit in fits if not fit.grows):
         handles.append(
             entry("critical batch size", marker="o", markersize=7, markerfacecolor=ground(),
                   markeredgecolor=faint(), markeredgewidth=1.3)
         )  # fmt: skip
+    handles += marks.best_batch_size_entry(fits)
     if any(f.min_steps.value is not None or f.min_examples.value is not None for f in fits):
         text = f"least steps, least {examples_name(pairs)}"
         handles.append(entry(text, color=faint(), linewidth=0.7, linestyle=PERFECT_DASHES))

@@ -25,8 +25,9 @@ from typing import Any
 import numpy as np
 
 from analysis.curves.curve import Curve, is_baseline
+from analysis.fit.interval import Interval
 from analysis.fit.knee import QUANTITIES, Array
-from analysis.fit.regimes import Interval, Regimes
+from analysis.fit.regimes import Regimes
 from analysis.formatting import interval as text_of
 from results.counts import count
 

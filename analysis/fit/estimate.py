@@ -60,10 +60,19 @@ class Estimate:
     high: dict[str, Array]
 
 
-def fitted(x: Array, y: Array, weight: Array, *, tolerance: float, level: float) -> Fitted:
+def fitted(
+    x: Array,
+    y: Array,
+    weight: Array,
+    *,
+    tolerance: float,
+    level: float,
+    steep: Mask | None = None,
+) -> Fitted:
     """Fit every row of log batch sizes ``x`` and log steps ``y`` (R, n) where ``weight`` is 1.
 
-    A row needs three distinct batch sizes at least; with fewer than five k is 1.
+    A row needs three distinct batch sizes at least; with fewer than five k is 1. In rows of
+    ``steep`` (R,) a is free whatever its interval.
     """
     count = _distinct(x, weight)
     sloped = np.zeros(len(x), dtype=bool)
@@ -75,6 +84,8 @@ def fitted(x: Array, y: Array, weight: Array, *, tolerance: float, level: float)
     straight = fit(data)
     params, sse = straight[0].copy(), straight[1].copy()
     rows = _sloped(data, params, sse, level)
+    if steep is not None:
+        rows = np.union1d(rows, np.flatnonzero(steep))
     if len(rows):
         sloped = sloped.copy()
         sloped[rows] = True
@@ -83,9 +94,17 @@ def fitted(x: Array, y: Array, weight: Array, *, tolerance: float, level: float)
     return Fitted(data=data, params=params, sse=sse, straight=straight, left_out=left_out)
 
 
-def estimate(x: Array, y: Array, weight: Array, *, tolerance: float, level: float) -> Estimate:
+def estimate(
+    x: Array,
+    y: Array,
+    weight: Array,
+    *,
+    tolerance: float,
+    level: float,
+    steep: Mask | None = None,
+) -> Estimate:
     """``fitted``, and each quantity with its interval."""
-    curves = fitted(x, y, weight, tolerance=tolerance, level=level)
+    curves = fitted(x, y, weight, tolerance=tolerance, level=level, steep=steep)
     straight = replace(curves.data, sloped=np.zeros(len(x), dtype=bool))
     value, low, high = _intervals(straight, *curves.straight, level)
     sloped = curves.data.sloped

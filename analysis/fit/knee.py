@@ -38,6 +38,9 @@ FREE = -1
 CRITICAL, MIN_STEPS, MIN_EXAMPLES, PERFECT, MAXIMAL, ONSET, SLOPE_ITSELF, BEND_ITSELF = range(8)
 """Kinds of quantity. ONSET is where E passes (1 + tolerance) S_min B_crit: the end of perfect
 scaling if E's asymptote, rather than the least E tested, is the yardstick."""
+BEST, UNTIL = 8, 9
+"""Kinds for curves with a > 1, of which E has a minimum: the batch size where it lies, and the
+larger one at which E is 1 + tolerance times it (``turn``, ``until``)."""
 
 _GIVEN_UP = {
     CRITICAL: BATCH,
@@ -48,6 +51,8 @@ _GIVEN_UP = {
     ONSET: BATCH,
     SLOPE_ITSELF: SLOPE,
     BEND_ITSELF: BEND,
+    BEST: BATCH,
+    UNTIL: BATCH,
 }
 """The parameter that each kind gives up."""
 
@@ -59,6 +64,12 @@ QUANTITIES: Mapping[str, int] = {
     "min_examples": MIN_EXAMPLES,
 }
 """The five quantities of a curve and the kind of each, in the order of ``regimes --json``."""
+BY_EXAMPLES = ("perfect_scaling_until", "min_examples")
+"""Quantities that rest on examples to target being B·S."""
+GROWS = (
+    "the batch size grows during training: every batch size here is that of the first step, and "
+    "examples to target are not B·S, so that perfect_scaling_until and min_examples are not given"
+)
 BATCH_SIZES = tuple(QUANTITIES)[:3]
 """The quantities that are batch sizes, and so must lie among the tested ones."""
 COLUMNS = tuple(tuple(QUANTITIES)[place] for place in (0, 2, 1, 3, 4))
@@ -128,6 +139,57 @@ def least_examples_at(params: Array, first: Array, last: Array) -> Array:
     return np.where(a > 1.0, np.clip(turn, first, last), first)
 
 
+STEEPEST_FLAT = 1.0 + 1e-4
+"""Least slope for which the minimum of E is computed: as a falls to 1 it moves to batch size 0."""
+
+
+def turn(params: Array) -> tuple[Array, Array]:
+    """Where B·S is least, in log B above log B_crit, for a > 1; (...), and its derivatives by the
+    four parameters, (..., 4).
+
+    d log E / d log B = 1 - a sigmoid(a k (log B_crit - log B)) is 0 at log(a - 1) / (a k).
+    """
+    a, k = np.maximum(params[..., SLOPE], STEEPEST_FLAT), np.exp(params[..., BEND])
+    at = np.log(a - 1.0) / (a * k)
+    by = np.zeros_like(params)
+    by[..., BEND] = -at
+    by[..., SLOPE] = 1.0 / ((a - 1.0) * a * k) - at / a
+    return at, by
+
+
+def until(params: Array, tolerance: float) -> tuple[Array, Array]:
+    """The batch size above ``turn`` at which B·S is 1 + tolerance times its least, at most B_crit,
+    in log B above log B_crit; (...), and its derivatives as ``turn`` has them."""
+    a, k = np.maximum(params[..., SLOPE], STEEPEST_FLAT), np.exp(params[..., BEND])
+    least, _ = turn(params)
+
+    def examples(u: Array) -> tuple[Array, Array]:
+        """log E / (S_min B_crit), and its derivative by u."""
+        return u + np.logaddexp(0.0, -a * k * u) / k, 1.0 - a * sigmoid(-a * k * u)
+
+    goal = examples(least)[0] + np.log1p(tolerance)
+    # log E is convex and above u: Newton's method from u = goal falls to the solution.
+    at = goal
+    for _ in range(40):
+        over, rate = examples(at)
+        step = (over - goal) / np.maximum(rate, 1e-9)
+        at = np.maximum(at - step, least)
+        if np.max(np.abs(step), initial=0.0) < 1e-12:
+            break
+    _, rate = examples(at)
+    capped = at >= 0.0
+
+    def changes(u: Array) -> tuple[Array, Array]:
+        """Derivatives of log E by log k and by a."""
+        share = sigmoid(-a * k * u)
+        return -a * u * share - np.logaddexp(0.0, -a * k * u) / k, -u * share
+
+    by = np.zeros_like(params)
+    for place, here, there in zip((BEND, SLOPE), changes(at), changes(least), strict=True):
+        by[..., place] = np.where(capped, 0.0, (there - here) / np.maximum(rate, 1e-9))
+    return np.where(capped, 0.0, at), by
+
+
 @dataclass(frozen=True, kw_only=True)
 class Range:
     """The tested range of each row: logs of the smallest and largest batch size, and tolerance."""
@@ -158,6 +220,10 @@ def value(kind: int, params: Array, tested: Range, sloped: Mask) -> Array:
         return params[:, BATCH] + half
     if kind == ONSET:
         return params[:, BATCH] - half
+    if kind == BEST:
+        return np.asarray(params[:, BATCH] + turn(params)[0])
+    if kind == UNTIL:
+        return np.asarray(params[:, BATCH] + until(params, tested.tolerance)[0])
     if kind == PERFECT:
         # B^k = (1 + tolerance)^k (B_first^k + B_crit^k) - B_crit^k, never beyond B_crit.
         k = np.exp(params[:, BEND])
@@ -201,6 +267,9 @@ def _constraint(
         by[:, STEPS] = 0.0
         rest = where + fitted[:, 0] - params[:, STEPS]
         return at - np.where(sloped, rest, params[:, BATCH]), by
+    if kind in (BEST, UNTIL):
+        above, rates = turn(params) if kind == BEST else until(params, tested.tolerance)
+        return at - above, -rates
     if kind not in (MAXIMAL, ONSET, PERFECT):
         return at, by
     over, over_by_bend, half = excess(params, tested.tolerance)

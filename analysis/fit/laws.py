@@ -21,8 +21,9 @@ import numpy as np
 
 from analysis.curves.curve import Curve
 from analysis.curves.groups import ALGORITHM
+from analysis.fit.interval import Interval
 from analysis.fit.knee import QUANTITIES, Array
-from analysis.fit.regimes import Interval, Regimes
+from analysis.fit.regimes import Regimes
 from analysis.formatting import interval as text_of
 from results.counts import count
 from results.errors import ResultsError, nearest

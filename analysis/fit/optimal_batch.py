@@ -21,7 +21,7 @@ from analysis.fit.knee import Array
 from analysis.fit.laws import LEAST, line
 from analysis.fit.regimes import Interval
 from analysis.formatting import interval as text_of
-from results.counts import agreeing, count
+from results.counts import agreeing, count, plural
 
 WITHIN = np.log(4.0) * (1 + 1e-9)
 """The distance in log B from the vertex up to which batch sizes count."""
@@ -117,25 +117,10 @@ class _Parabola:
         return self.center + float(low), self.center + float(high)
 
 
-def optimal_batches(
-    finals: Sequence[FinalLosses], *, tokens: bool | None = None, level: float = 0.9
-) -> list[OptimalBatch]:
-    """The optimal batch size of each of ``finals`` at each budget.
-
-    Args:
-        tokens: whether to count in tokens, not in examples; by default where all finals say how
-            many tokens an example has.
-    """
-    known = all(final.tokens_per_example is not None for final in finals)
-    return [optimal_batch(final, tokens=known if tokens is None else tokens, level=level)
-            for final in finals]  # fmt: skip
-
-
-def optimal_batch(final: FinalLosses, *, tokens: bool = False, level: float = 0.9) -> OptimalBatch:
-    """The optimal batch size of one workload and training algorithm: see ``optimal_batches``."""
+def optimal_batch(final: FinalLosses, *, level: float = 0.9) -> OptimalBatch:
+    """The optimal batch size of one workload and training algorithm at each budget."""
     from scipy.special import stdtrit
 
-    each = float(final.tokens_per_example or 1.0) if tokens else 1.0
     by_budget = {budget: [p for p in final.points if p.budget == budget]
                  for budget in final.budgets}  # fmt: skip
     fits = {
@@ -149,13 +134,13 @@ def optimal_batch(final: FinalLosses, *, tokens: bool = False, level: float = 0.
     optima, few = [], 0
     for budget, points in by_budget.items():
         if budget in fits:
-            optima.append(_optimum(final, budget, points, fits[budget], variance, quantile, each))
+            optima.append(_optimum(final, budget, points, fits[budget], variance, quantile))
         else:
             few += 1
     notes = list(final.notes)
     if few:
         notes.append(
-            f"{count(few, 'budget')} {agreeing(few, 'has')} fewer than three batch sizes: left out"
+            f"{count(few, 'budget')} {agreeing(few, 'have')} fewer than three batch sizes: left out"
         )
     outside = [each for each in optima if not each.batch_size.reached]
     if outside:
@@ -176,7 +161,7 @@ def optimal_batch(final: FinalLosses, *, tokens: bool = False, level: float = 0.
         group=final.group,
         label=final.label,
         metric=final.metric,
-        unit="tokens" if tokens else f"{final.example_unit}s",
+        unit=plural(final.example_unit),
         optima=tuple(optima),
         exponent=exponent,
         coefficient=coefficient,
@@ -222,7 +207,6 @@ def _optimum(
     fit: _Parabola,
     variance: float,
     quantile: float,
-    each: float,
 ) -> Optimum:
     tested = [float(point.batch_size) for point in points]
     value, low, high = fit.vertex, -np.inf, np.inf
@@ -234,12 +218,12 @@ def _optimum(
         logs = [logs[0], np.nan, np.nan]
     at = int(np.argmin(_costs(final, points)))
     return Optimum(
-        budget=budget * each,
-        batch_size=Interval.of_logs(*(log + np.log(each) for log in logs)),
-        best=tested[at] * each,
+        budget=budget,
+        batch_size=Interval.of_logs(*logs),
+        best=tested[at],
         loss=points[at].value,
-        tested=tuple(size * each for size in tested),
-        counted=tuple(np.array(tested)[fit.counted] * each),
+        tested=tuple(tested),
+        counted=tuple(np.array(tested)[fit.counted]),
     )
 
 

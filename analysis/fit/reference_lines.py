@@ -26,18 +26,23 @@ class RegimeSpan:
 
 
 def regime_spans(regimes: Regimes) -> list[RegimeSpan]:
-    """The regimes of a curve over the batch sizes that reached the target; none of no width."""
+    """The regimes of a curve over the batch sizes that reached the target; none of no width.
+    Perfect scaling begins at the best batch size of a curve with a small-batch penalty."""
     first, last = map(float, regimes.fitted_over)
     perfect, maximal = regimes.perfect_scaling_until, regimes.maximal_parallelism_from
     end = first if perfect.nearest is None else perfect.nearest
     start = last if maximal.nearest is None else maximal.nearest
     # Whether batch sizes of neither regime lie between the two, whatever else is open.
     apart = perfect.high is not None and maximal.low is not None and perfect.high <= maximal.low
+    best = regimes.best_batch_size
+    begin = first if best is None or best.nearest is None else min(best.nearest, end)
     spans = [
-        RegimeSpan(0, first, end, perfect.reached),
+        RegimeSpan(0, begin, end, perfect.reached),
         RegimeSpan(1, end, start, apart),
         RegimeSpan(2, start, last, maximal.reached),
     ]
+    if regimes.grows:  # where perfect scaling ends, and diminishing returns begin, is not known
+        spans = spans[2:]
     return [span for span in spans if span.high > span.low * (1 + 1e-9)]
 
 
@@ -45,10 +50,13 @@ def perfect_examples(curve: Curve, regimes: Regimes | None) -> float | None:
     """Examples to target under perfect scaling: the mean of log B·S over its range.
 
     A line through the smallest batch size would depend on the luck of one point. None where no
-    range of perfect scaling is known.
+    range of perfect scaling is known. With a small-batch penalty: the fewest fitted examples.
     """
     if regimes is None:
         return None
+    best = regimes.best_batch_size
+    if best is not None and best.value is not None:
+        return float(best.value * regimes.steps([best.value])[0])
     until = regimes.perfect_scaling_until
     end = until.value if until.value is not None else until.low
     if end is None:

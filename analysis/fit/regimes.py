@@ -12,10 +12,13 @@ from analysis.curves.curve import Curve
 from analysis.fit import definitions
 from analysis.fit.estimate import BENT_FROM, Fitted, estimate, fitted
 from analysis.fit.forms import Form, forms, sentence
+from analysis.fit.interval import Interval
 from analysis.fit.knee import (
     BATCH,
     BEND,
     BEND_ITSELF,
+    BY_EXAMPLES,
+    GROWS,
     QUANTITIES,
     SLOPE,
     SLOPE_ITSELF,
@@ -24,14 +27,13 @@ from analysis.fit.knee import (
     log_steps,
     sharp,
 )
-from analysis.fit.least_squares import constrained, ends, limit, residuals
+from analysis.fit.lack_of_fit import LACK_OF_FIT, lack_of_fit
+from analysis.fit.least_squares import constrained, ends, limit
+from analysis.fit.penalty import penalty
+from analysis.formatting import interval as text_of
 from results.counts import count
 from results.errors import ResultsError
 from results.targets.target import Target
-
-LACK_OF_FIT = 0.05
-"""Level of the lack-of-fit test below which repeated runs are one point a batch size."""
-
 
 FEW_BEYOND = 2
 """Points beyond a sharp knee up to which a note says how few they are. Simulated with one search
@@ -42,49 +44,6 @@ the curves with one and two points there, in about 75 % with three or four
 
 class TooFewBatchSizesError(ResultsError):
     """A curve needs three distinct batch sizes at which the target was reached."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Interval:
-    """A quantity in its own units: batch sizes and min_examples in examples, min_steps in steps.
-
-    ``value`` is None where it is unknown or lies outside the tested batch sizes, ``low`` and
-    ``high`` where that end is open.
-    """
-
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
-
-    @classmethod
-    def of_logs(cls, *logs: float) -> Interval:
-        """Of natural logs of value, low and high; what is not finite is None."""
-        value, low, high = (float(np.exp(x)) if np.isfinite(x) else None for x in logs)
-        return cls(value=value, low=low, high=high)
-
-    @property
-    def ends(self) -> tuple[float | None, float | None, float | None]:
-        """Value, low and high."""
-        return self.value, self.low, self.high
-
-    @property
-    def nearest(self) -> float | None:
-        """The value; else the bound that is known."""
-        return next((end for end in self.ends if end is not None), None)
-
-    @property
-    def reached(self) -> bool:
-        """Both ends are given: the regime was seen, not merely bounded."""
-        return self.low is not None and self.high is not None
-
-    def holds(self, value: float) -> bool:
-        return not (
-            (self.low is not None and value < self.low)
-            or (self.high is not None and value > self.high)
-        )
-
-    def to_dict(self) -> dict[str, float | None]:
-        return {"value": self.value, "low": self.low, "high": self.high}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +80,12 @@ class Regimes:
     definition: str | None = None
     """The definition of ``defined``, a critical batch size: ``definitions``."""
     defined: Interval | None = None
+    grows: bool = False  # as Curve.grows
+    best_batch_size: Interval | None = None
+    """The batch size of fewest examples, where examples rise again at small batch sizes
+    (``analysis.fit.penalty``): perfect scaling is then measured from it. None where they do not."""
+    small_batch_penalty: float | None = None
+    """Then: fitted examples at the smallest batch size over the fewest."""
 
     @property
     def fitted_over(self) -> tuple[int, int]:
@@ -153,6 +118,7 @@ class Regimes:
             "points": [dict(point) for point in self.points],
             "best": dict(self.best),
             "forms": [form.to_dict() for form in self.forms],
+            **penalized(self.best_batch_size, self.small_batch_penalty),
             "notes": list(self.notes),
         }
 
@@ -162,6 +128,14 @@ def defined(definition: str | None, interval: Interval | None) -> dict[str, Any]
     if definition is None:
         return {}
     return {definitions.PREFIX + definition: (interval or Interval()).to_dict()}
+
+
+def penalized(best: Interval | None, factor: float | None) -> dict[str, Any]:
+    """A small-batch penalty as ``to_dict`` has it; nulls without one."""
+    return {
+        "best_batch_size": (best or Interval()).to_dict(),
+        "small_batch_penalty": factor,
+    }
 
 
 def regimes(
@@ -188,7 +162,7 @@ def regimes(
         raise ResultsError(f"level {level:g} is not between 0 and 1", hint="try 0.9")
     points = _logs(curve)
     answer = estimate(*points, tolerance=tolerance, level=level)
-    lack = _lack_of_fit(answer.fitted)
+    lack = lack_of_fit(answer.fitted)
     if lack is not None and lack < LACK_OF_FIT:
         # What runs of a batch size share would count as often as there are runs: one point a batch
         # size, the mean log steps of its runs.
@@ -196,18 +170,38 @@ def regimes(
         means = np.bincount(which, points[1][0]) / counts
         points = x[None], means[None], np.ones((1, len(x)))
         answer = estimate(*points, tolerance=tolerance, level=level)
+    tested = penalty(answer.fitted.data, level=level)
+    penalized = bool(tested.flagged[0]) and not curve.grows
+    if penalized and not answer.fitted.data.sloped[0]:
+        answer = estimate(*points, tolerance=tolerance, level=level, steep=tested.flagged)
     best = _best(answer.fitted, level)
     logs = answer.value, answer.low, answer.high
     intervals = {name: Interval.of_logs(*(each[name][0] for each in logs)) for name in QUANTITIES}
+    if curve.grows:
+        intervals |= dict.fromkeys(BY_EXAMPLES, Interval())
+    best_size, factor = None, None
+    if penalized:
+        until, best_size = (
+            Interval.of_logs(*(float(end[0]) for end in each))
+            for each in (tested.until, tested.best)
+        )
+        intervals["perfect_scaling_until"] = until
+        factor = float(tested.factor[0])
     compared = forms(answer.fitted.data, level=level)
-    notes = _notes(curve, answer.fitted, intervals, level, lack)
+    notes = _notes(curve, answer.fitted, intervals, lack)
+    if best_size is not None and factor is not None:
+        notes = [_penalty_note(answer.fitted, best_size, factor), *notes]
+    elif answer.fitted.data.sloped[0]:
+        notes.insert(0 if answer.fitted.data.bent[0] else 1, _slope_note(answer.fitted, level))
     if (form_note := sentence(compared)) is not None:
         notes.append(form_note)
+    if curve.grows:
+        notes.append(GROWS)
     notes += curve.notes
     if curve.coarse is not None:
         notes += _coarse_notes(curve.coarse, intervals, tolerance, level)
     by_other = None
-    if other is not None:
+    if other is not None and not curve.grows:  # both definitions count examples as B·S
         sizes, steps = np.rint(np.exp(points[0][0])), np.exp(points[1][0])
         value, low, high = definitions.critical_batch_size(other, sizes, steps, level=level)
         by_other = Interval(value=value, low=low, high=high)
@@ -231,6 +225,9 @@ def regimes(
         notes=tuple(notes),
         definition=definition,
         defined=by_other,
+        grows=curve.grows,
+        best_batch_size=best_size,
+        small_batch_penalty=factor,
     )
 
 
@@ -283,7 +280,6 @@ def _notes(
     curve: Curve,
     answer: Fitted,
     intervals: Mapping[str, Interval],
-    level: float,
     lack: float | None,
 ) -> list[str]:
     """The notes that follow from the fit alone."""
@@ -295,14 +291,10 @@ def _notes(
             f"k is fixed at 1: {count(few, 'distinct batch size', 'do')} not show the bend of the "
             f"knee (that takes {BENT_FROM}), and the intervals hold only if it is 1"
         )
-    if data.sloped[0]:
-        low, high = _slope(answer, level)
-        notes.append(
-            f"no perfect scaling at small batches: steps fall as B^-{params[0, SLOPE]:.2f} "
-            f"[{low:.2f}, {high:.2f}]"
-        )
-    elif intervals["critical_batch_size"].value is not None and sharp(
-        float(np.exp(params[0, BEND])), data.tolerance
+    if (
+        not data.sloped[0]
+        and intervals["critical_batch_size"].value is not None
+        and (sharp(float(np.exp(params[0, BEND])), data.tolerance))
     ):
         notes.append("sharp knee: no diminishing-returns region at this tolerance")
     on_plateau = _few_beyond(answer, intervals)
@@ -316,7 +308,7 @@ def _notes(
     if any(len(point.runs) > 1 for point in curve.points):
         notes.append("every run is a point of its own: nothing is minimized over")
     perfect = intervals["perfect_scaling_until"]
-    if perfect.value is None and perfect.low is None and not data.sloped[0]:
+    if (perfect.value, perfect.low) == (None, None) and not (data.sloped[0] or curve.grows):
         notes.append("the smallest batch size is beyond perfect scaling already, or may be")
     if lack is not None and lack < LACK_OF_FIT:
         notes.append(
@@ -324,6 +316,23 @@ def _notes(
             f"(p = {lack:.2g}), so that the mean of a batch size's runs is one point"
         )
     return notes
+
+
+def _slope_note(answer: Fitted, level: float) -> str:
+    low, high = _slope(answer, level)
+    return (
+        f"no perfect scaling at small batches: steps fall as B^-{answer.params[0, SLOPE]:.2f} "
+        f"[{low:.2f}, {high:.2f}]"
+    )
+
+
+def _penalty_note(answer: Fitted, best: Interval, factor: float) -> str:
+    first = float(np.exp(answer.data.tested.first[0]))
+    return (
+        f"a small-batch penalty: batch size {first:,.4g} needs {factor:.2f} times the fewest "
+        f"examples, which batch size {text_of(*best.ends)} needs; perfect scaling is measured "
+        "from there"
+    )
 
 
 def _few_beyond(answer: Fitted, intervals: Mapping[str, Interval]) -> str | None:
@@ -353,28 +362,6 @@ def _slope(answer: Fitted, level: float) -> tuple[float, float]:
         return bound if np.isnan(at[0]) else float(at[0])
 
     return end(SLOPES[0]), end(SLOPES[1])
-
-
-def _lack_of_fit(answer: Fitted) -> float | None:
-    """The level of the F test of the curve against the scatter of repeated runs (Draper & Smith,
-    §2.1); None without repeats, or with too few batch sizes to tell."""
-    from scipy.special import fdtrc  # a third of a second to import: not at start
-
-    data = answer.data
-    used = data.weight[0] > 0
-    x, off = data.x[0][used], residuals(data, answer.params)[0][used]
-    _, which = np.unique(x, return_inverse=True)
-    counts = np.bincount(which)
-    pure_spare = len(x) - len(counts)
-    fit_spare = len(counts) - int(data.parameters[0])
-    if pure_spare < 1 or fit_spare < 1:
-        return None
-    means = np.bincount(which, off) / counts
-    pure = float(np.square(off - means[which]).sum())
-    lack = float((counts * means**2).sum())
-    if pure <= 0:
-        return None
-    return float(fdtrc(fit_spare, pure_spare, (lack / fit_spare) / (pure / pure_spare)))
 
 
 def _coarse_notes(

@@ -7,7 +7,8 @@ from typing import Any
 
 from analysis.curves.curve import Curve
 from analysis.fit.comparisons import Comparison, compare
-from analysis.fit.regimes import Interval, Regimes, too_few
+from analysis.fit.interval import Interval
+from analysis.fit.regimes import Regimes, too_few
 from analysis.formatting import interval, units
 from analysis.report.panels import View
 from results.counts import count

@@ -40,6 +40,7 @@ def series(curve: Curve, regimes: Regimes | None, style: int) -> dict[str, Any]:
         "estimator": curve.named,
         "units": units([curve.example_unit]),
         "relative": curve.relative,
+        "grows": curve.grows,
         "points": columns([_point(point, point.batch_size in left_out) for point in curve.points]),
         **_located(curve, regimes),
         "search": _search(curve, regimes),
@@ -48,9 +49,11 @@ def series(curve: Curve, regimes: Regimes | None, style: int) -> dict[str, Any]:
 
 def _point(point: Point, left_out: bool) -> dict[str, Any]:
     row = tabulate(point)
-    del row["examples"]  # batch size times steps: the page multiplies
+    del row["examples"]  # the page counts them, of other steps too
+    phases = point.phases
     return {
         **row,
+        "phases": None if phases is None else [list(phases.starts), list(phases.sizes)],
         "trial": point.trial,
         "best": metaparameters(point) or None,
         "rates_low": min(point.rates, default=None),

@@ -7,8 +7,8 @@ from typing import Any
 
 from analysis.curves.points import Point
 from analysis.fit.comparisons import Comparison, ratio_text
+from analysis.fit.interval import Interval
 from analysis.fit.knee import COLUMNS
-from analysis.fit.regimes import Interval
 from analysis.formatting import interval, short, units
 from analysis.report.panels import View
 from analysis.report.series import compact, metaparameters
@@ -106,7 +106,7 @@ def _point(point: Point) -> list[Cell]:
         steps,
         _number(point.last_miss),
         (ends, bar[0] if bar else None),
-        _number(None if point.steps is None else point.steps * point.batch_size),
+        _number(point.examples),
         _whole(point.trials),
         _whole(point.hits),
         ("" if share is None or point.runs else f"{share:.0%}", share),

@@ -71,8 +71,8 @@ def plot(
         typer.Option(
             "--under",
             metavar="BUDGET",
-            help='What trials reached within a budget: "5000 steps", "10 epochs", "1e6 examples". '
-            "Repeat it for several budgets.",
+            help='What trials reached within a budget: "5000 steps", "10 epochs", "1e6 examples", '
+            '"1e8 tokens". Repeat it for several budgets.',
         ),
     ] = None,
     option: Annotated[

@@ -79,6 +79,14 @@ Search = Annotated[
         help="Which searches of a study count: the latest, or all recorded ones.",
     ),
 ]
+Unit = Annotated[
+    str | None,
+    typer.Option(
+        "--unit",
+        metavar="tokens|sequences|examples",
+        help="What batch sizes and data are counted in. Default: examples, as recorded.",
+    ),
+]
 Read = Annotated[
     str | None,
     typer.Option(
@@ -105,6 +113,7 @@ def _query(
     tolerance: Tolerance = 0.2,
     estimator: Estimator = None,
     search: Search = "present",
+    unit: Unit = None,
     read: Read = None,
 ) -> Query:
     """The options that make a query, each declared once."""
@@ -112,7 +121,7 @@ def _query(
 
     return Query(
         sources=sources, target=target, where=where, by=columns(by), baseline=baseline,
-        tolerance=tolerance, estimator=estimator, search=search, read=read,
+        tolerance=tolerance, estimator=estimator, search=search, unit=unit, read=read,
     )  # fmt: skip
 
 

@@ -97,7 +97,7 @@ def status(source: Source = None, format: Fmt = "table", json: Json = False) -> 
 
 
 _FIXED_COLUMNS = (
-    *("optimizer", "batch_size", "trials", "recorded", "budget_steps"),
+    *("optimizer", "batch_size", "batch_tokens", "trials", "recorded", "budget_steps"),
     *("most_steps", "most_examples", "memory", "at_most"),
 )
 """Columns that a plan's table has even if all studies have the same value."""
@@ -112,6 +112,9 @@ def _plan(studies: pd.DataFrame, format: Format) -> str:
     hours = float(studies["worker_hours"].sum())
     evaluating = float((studies["worker_hours"] * studies["evaluation_share"]).sum())
     table = studies.drop(columns=["worker_hours", "evaluation_share"])
+    of_tokens = ""
+    if "most_tokens" in table:
+        of_tokens = f" ({count(int(table.pop('most_tokens').sum()), 'token')})"
     table["memory"] = [_mebibytes(size) for size in studies["memory"]]
     table["at_most"] = [clock(hours * 3600) for hours in studies["worker_hours"]]
     # As text: a field may be a list.
@@ -130,10 +133,10 @@ def _plan(studies: pd.DataFrame, format: Format) -> str:
         f"{text}\n{count(len(studies), 'study')}, {count(wanted, 'feasible trial')} wanted, "
         f"{count(recorded, 'trial')} recorded"
         f"{f'; {all_of}' if all_of else ''}\n"
-        f"at most {count(steps, 'step')}, {count(examples, example)}, {hours:.2g} {unit} on this "
-        f"machine ({clock(hours * 3600)} on one worker, {evaluating / hours:.0%} of it for "
-        "evaluations), if every trial ran its whole budget; stopping at the target and dominated "
-        "stopping make it less\n"
+        f"at most {count(steps, 'step')}, {count(examples, example)}{of_tokens}, "
+        f"{hours:.2g} {unit} on this machine ({clock(hours * 3600)} on one worker, "
+        f"{evaluating / hours:.0%} of it for evaluations), if every trial ran its whole budget; "
+        "stopping at the target and dominated stopping make it less\n"
     )
 
 

@@ -63,9 +63,11 @@ class Tally:
     steps: int = 0
     """Steps of all trials of this run together."""
     examples: int = 0
+    tokens: int = 0
+    """Of studies whose workload has tokens."""
     began: float = 0.0
-    _marks: deque[tuple[float, int, int]] = field(default_factory=deque)
-    """Seconds, steps and examples in the last while."""
+    _marks: deque[tuple[float, int, int, int]] = field(default_factory=deque)
+    """Seconds, steps, examples and tokens in the last while."""
 
     def __post_init__(self) -> None:
         self.began = self.clock()
@@ -108,14 +110,16 @@ class Tally:
         self.at[event.pack] = event
         study = self.studies.get(event.study)
         self.steps += taken
-        self.examples += taken * (study.planned.batch_size if study else 0)
+        examples = taken * (study.planned.batch_size if study else 0)
+        self.examples += examples
+        self.tokens += examples * ((study and study.planned.tokens_per_example) or 0)
         self._mark()
 
     def _mark(self) -> None:
         now = self.clock()
         while len(self._marks) > 1 and self._marks[1][0] <= now - _RATE_SECONDS:
             self._marks.popleft()
-        self._marks.append((now, self.steps, self.examples))
+        self._marks.append((now, self.steps, self.examples, self.tokens))
 
     def _finish(self, event: events.TrialFinished) -> None:
         outcome = event.outcome
@@ -152,7 +156,7 @@ class Tally:
         """Of all trials together, over the last ``_RATE_SECONDS``."""
         if not self._marks:
             return 0.0
-        first, now = self._marks[0], (self.clock(), self.steps, self.examples)
+        first, now = self._marks[0], (self.clock(), self.steps, self.examples, self.tokens)
         seconds = now[0] - first[0]
         return (now[column] - first[column]) / seconds if seconds > 0 else 0.0
 
@@ -165,9 +169,8 @@ class Tally:
         unit = units.pop() if len(units) == 1 else "example"
         steps, examples = self._per_second(1), self._per_second(2)
         speed = [f"{_number(steps)} steps/s", f"{_number(examples)} {unit}s/s"]
-        tokens = {plan.tokens_per_example for plan in plans}
-        if len(tokens) == 1 and (each := tokens.pop()):
-            speed.append(f"{_number(each * examples)} tokens/s")
+        if all(plan.tokens_per_example for plan in plans):
+            speed.append(f"{_number(self._per_second(3))} tokens/s")
         return speed
 
 

@@ -12,7 +12,10 @@ from batchscale.output.tables import Format, as_json, render, text
 
 _DEFINED = "critical_batch_size_"
 """Begins the column of a further definition."""
+_BEST = "best_batch_size"
+"""The column of curves with a small-batch penalty."""
 _OTHERS = {
+    *(_BEST, "small_batch_penalty"),
     *("against", "law", "level", "tolerance", "batch_sizes", "trials", "target"),
     *("example_unit", "censored", "estimator", "points", "best", "forms", "notes"),
 }
@@ -46,7 +49,8 @@ def regimes(curves: Sequence[Curve], format: Format) -> str:
         if name in _ALWAYS or len({text(curve.get(name)) for curve in curves}) > 1
     ]
     unit = units(curve["example_unit"] for curve in curves)
-    rows = [_row(curve, columns, unit) for curve in curves]
+    penalized = any(curve.get("small_batch_penalty") is not None for curve in curves)
+    rows = [_row(curve, columns, unit, penalized) for curve in curves]
     targets = {curve["target"] for curve in curves}
     if len(targets) > 1:
         rows = [{"target": text(c["target"]), **row} for c, row in zip(curves, rows, strict=True)]
@@ -98,23 +102,26 @@ def _pair(name: str, value: Any) -> str:
     return f"{name.replace('_', ' ')} {text(value)}" if text(value) else ""
 
 
-def _row(curve: Curve, columns: Sequence[str], unit: str) -> dict[str, str]:
+def _row(curve: Curve, columns: Sequence[str], unit: str, penalized: bool) -> dict[str, str]:
+    """``penalized``: whether any curve of the table has a small-batch penalty."""
     sizes = curve["batch_sizes"]
     row = {
         **{name: _cell(curve, name) for name in columns},
         "batch_sizes": f"{text(min(sizes))}–{text(max(sizes))} ({len(sizes)})" if sizes else "",
         "N": text(curve["trials"]),
     }
-    for name in _quantities(curve):
+    for name in [*([_BEST] if penalized else []), *_quantities(curve)]:
         title = f"min_{unit}" if name == "min_examples" else name
         row[title] = interval(*(curve[name][end] for end in ("value", "low", "high")))
+    if penalized and curve.get("small_batch_penalty") is None:
+        row[_BEST] = ""
     return row
 
 
 def _flat(curve: Curve) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in curve.items():
-        if name in _quantities(curve):
+        if name in (_BEST, *_quantities(curve)):
             flat |= {
                 name: value["value"],
                 f"{name}_low": value["low"],

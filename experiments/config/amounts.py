@@ -1,30 +1,78 @@
-"""Amounts in an experiment file: batch sizes, ``8..4096``; budgets, ``50 epochs + 2000 steps``."""
+"""Amounts in an experiment file: batch sizes, ``8..4096``; budgets, ``50 epochs + 2000 steps``.
+
+Both may be in tokens: ``4096..262144 tokens``, ``2e7 tokens``.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from results.counts import count
+from results.counts import count, plural
 
 FULL = "full"
 """The whole training set as one batch."""
 
-BatchSize = int | str
 
+@dataclass(frozen=True)
+class SizeInUnit:
+    """A batch size in ``tokens`` or ``sequences``, before the workload gives its examples."""
+
+    amount: int
+    unit: str
+    position: int = field(default=0, compare=False)
+    """Which item of a list it is from, for errors."""
+
+    def __str__(self) -> str:
+        return f"{self.amount} {self.unit}"
+
+    def examples(self, tokens_per_example: int | None, example_unit: str) -> int:
+        """The same batch size in examples of a workload.
+
+        Raises:
+            AmountError: its examples have no tokens, or are no sequences; no whole number of them.
+        """
+        several = plural(example_unit)
+        if self.unit == SEQUENCES:
+            if example_unit != "sequence":
+                message = (
+                    f"batch size {self} is in sequences, and the workload's data are {several}"
+                )
+                raise AmountError(message, f"write {self.amount}", self.position)
+            return self.amount
+        if not tokens_per_example:
+            message = f"batch size {self} is in tokens, and the workload has no tokens_per_example"
+            raise AmountError(message, _NO_TOKENS, self.position)
+        whole, rest = divmod(self.amount, tokens_per_example)
+        if rest:
+            nearest = max(1, whole + (2 * rest > tokens_per_example)) * tokens_per_example
+            raise AmountError(
+                f"batch size {self} is no whole number of {several}: "
+                f"{count(tokens_per_example, 'token')} each",
+                f"the nearest that is: {nearest} tokens",
+                self.position,
+            )
+        return whole
+
+
+BatchSize = int | str | SizeInUnit
+
+TOKENS, SEQUENCES = "tokens", "sequences"
+_NO_TOKENS = "set it on the class: tokens_per_example = 64; or count in examples"
 _RANGE = re.compile(r"(-?\d{1,18})\s*\.\.\s*(-?\d{1,18})")
 _WHOLE = re.compile(r"-?\d{1,18}")
+_IN_UNIT = re.compile(r"(.*\S)\s+(tokens?|sequences?)", re.DOTALL)
 _LARGEST_BATCH = 10**18
 _TERM = re.compile(r"\s*(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+)\s*([A-Za-z]+)\s*")
 LARGEST_BUDGET = 10**12
 """Largest number of each unit."""
 _LONGEST_NUMBER = 40
 _LARGEST_EXPONENT = 20
-_UNITS = ("epochs", "steps", "examples")
-_BUDGET_EXAMPLE = "for example: 50 epochs + 2000 steps (also: examples)"
+_UNITS = ("epochs", "steps", "examples", TOKENS)
+_BUDGET_EXAMPLE = "for example: 50 epochs + 2000 steps (also: examples, tokens)"
 
 
 class AmountError(ValueError):
@@ -38,20 +86,23 @@ class AmountError(ValueError):
 
 
 def batch_sizes(value: Any) -> tuple[BatchSize, ...]:
-    """Integers and ``full``, in the order given; whether they fit the data is not known here.
+    """Integers, sizes in a unit and ``full``, in the order given; whether they fit the data is not
+    known here.
 
     Args:
-        value: ``8``, ``"8..4096"``, ``"1..1024, full"``, or a list of such.
+        value: ``8``, ``"8..4096"``, ``"1..1024, full"``, ``"4096..65536 tokens"``, or a list of
+            such.
 
     Raises:
-        AmountError: an item is none of these, a size below 1, a reversed range, a repetition.
+        AmountError: an item is none of these, a size below 1, a reversed range, a repetition;
+            some sizes have a unit and others none.
     """
     items = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
     sizes: dict[BatchSize, None] = {}
     for position, item in enumerate(items):
         parts = [p.strip() for p in item.split(",")] if isinstance(item, str) else [item]
         try:
-            for size in [size for part in parts for size in _sizes(part)]:
+            for size in [size for part in parts for size in _in_unit(part, position)]:
                 if size in sizes:
                     raise AmountError(f"batch size {size} is given twice", "keep one")
                 sizes[size] = None
@@ -60,17 +111,33 @@ def batch_sizes(value: Any) -> tuple[BatchSize, ...]:
             raise
     if not sizes:
         raise AmountError("no batch sizes", "for example: 8..4096")
+    units = [size for size in sizes if isinstance(size, SizeInUnit)]
+    plain = [size for size in sizes if isinstance(size, int)]
+    if units and plain:
+        message = f"batch size {units[0]} has a unit, and {plain[0]} has none"
+        raise AmountError(message, "give each a unit: [4096 tokens, 8192 tokens]")
     return tuple(sizes)
 
 
-def _sizes(item: Any) -> list[BatchSize]:
+def _in_unit(item: Any, position: int) -> Sequence[BatchSize]:
+    """The sizes of an item, each with the unit that the item ends in."""
+    match = _IN_UNIT.fullmatch(item) if isinstance(item, str) else None
+    if match is None:
+        return _sizes(item)
+    if match[1] == FULL:
+        raise AmountError(f"{item!r} is not a batch size", "write full, without a unit")
+    unit = match[2].rstrip("s") + "s"
+    return [SizeInUnit(int(size), unit, position) for size in _sizes(match[1])]
+
+
+def _sizes(item: Any) -> list[int | str]:
     if isinstance(item, bool) or not isinstance(item, (int, float, str)):
         raise AmountError(f"{item!r} is not a batch size", "for example: 8..4096, or [8, 32, full]")
     if isinstance(item, str):
         if item == FULL:
             return [FULL]
         if match := _RANGE.fullmatch(item):
-            return list(_doubling(int(match[1]), int(match[2]), item))
+            return [*_doubling(int(match[1]), int(match[2]), item)]
         if not _WHOLE.fullmatch(item):
             raise AmountError(f"{item!r} is not a batch size", "for example: 8..4096, 64 or full")
     elif isinstance(item, float) and not item.is_integer():
@@ -95,12 +162,42 @@ def _doubling(low: int, high: int, text: str) -> list[int]:
     return sizes
 
 
-def with_full(sizes: Sequence[BatchSize], train_size: int) -> list[int]:
-    """The sizes with ``full`` as the training set, in ascending order.
+def in_examples(
+    sizes: Sequence[BatchSize], tokens_per_example: int | None, example_unit: str
+) -> list[int | str]:
+    """The sizes in examples of a workload; ``full`` stays.
 
     Raises:
-        AmountError: a size over the training set, or ``full`` beside its own number.
+        AmountError: as ``SizeInUnit.examples``; two sizes are the same number of examples.
     """
+    written: dict[int | str, BatchSize] = {}
+    for size in sizes:
+        if not isinstance(size, SizeInUnit):
+            written[size] = size
+            continue
+        number = size.examples(tokens_per_example, example_unit)
+        if number in written:
+            message = f"batch size {size} is given twice: {written[number]} is the same"
+            raise AmountError(message, "keep one", size.position)
+        written[number] = size
+    return list(written)
+
+
+def with_full(sizes: Sequence[int | str], train_size: int | None) -> list[int]:
+    """The sizes with ``full`` as the training set, in ascending order.
+
+    Args:
+        train_size: examples of the training set; ``None`` if it has no end.
+
+    Raises:
+        AmountError: a size over the training set, or ``full`` beside its own number, or of a
+            training set without end.
+    """
+    if train_size is None:
+        if FULL in sizes:
+            message = "batch size full is the whole training set, and the training data have no end"
+            raise AmountError(message, "name the largest batch size")
+        return sorted(int(size) for size in sizes)
     numbers: set[int] = set()
     for size in sizes:
         number = train_size if isinstance(size, str) else size
@@ -123,10 +220,12 @@ class Budget:
     epochs: Fraction = Fraction(0)
     steps: Fraction = Fraction(0)
     examples: Fraction = Fraction(0)
+    tokens: Fraction = Fraction(0)
 
     @classmethod
     def parse(cls, text: object) -> Budget:
-        """Read ``"50 epochs + 2000 steps"``; the units are epochs, steps and examples.
+        """Read ``"50 epochs + 2000 steps"``; the units are epochs, steps, examples and
+        tokens.
 
         Raises:
             AmountError: the text is something else, or the sum is zero.
@@ -137,7 +236,7 @@ class Budget:
         for term in text.split("+") if isinstance(text, str) else [""]:
             match = _TERM.fullmatch(term)
             if not match:
-                message = f"budget {text!r} is not a sum of epochs, steps and examples"
+                message = f"budget {text!r} is not a sum of epochs, steps, examples and tokens"
                 raise AmountError(message, _BUDGET_EXAMPLE)
             unit = match[2].lower().rstrip("s") + "s"
             if unit not in parts:
@@ -148,14 +247,35 @@ class Budget:
             raise AmountError(f"budget {text!r} is zero", _BUDGET_EXAMPLE)
         return cls(**parts)
 
-    def in_steps(self, batch_size: int, train_size: int) -> int:
+    def in_steps(
+        self, batch_size: int, train_size: int | None, tokens_per_example: int | None = None
+    ) -> int:
         """Steps of ``batch_size`` examples each, rounded down (0 if it is less than one).
 
         An epoch is ``train_size // batch_size`` steps, since its last short batch is dropped.
+
+        Raises:
+            AmountError: epochs of a training set without end (``train_size`` is ``None``); tokens
+                of examples that have none.
         """
-        epoch = train_size // batch_size
-        total = self.epochs * epoch + self.steps + self.examples / batch_size
+        self.check_tokens(tokens_per_example)
+        if train_size is None and self.epochs:
+            message = f"budget {self} has epochs, and the training data have no end"
+            raise AmountError(message, "steps and examples: 2000 steps + 1000000 examples")
+        epoch = (train_size or 0) // batch_size
+        examples = self.examples + (self.tokens / tokens_per_example if tokens_per_example else 0)
+        total = self.epochs * epoch + self.steps + examples / batch_size
         return total.numerator // total.denominator
+
+    def check_tokens(self, tokens_per_example: int | None) -> None:
+        """Tokens must be those of examples that have them.
+
+        Raises:
+            AmountError: they are not.
+        """
+        if self.tokens and not tokens_per_example:
+            message = f"budget {self} has tokens, and the workload has no tokens_per_example"
+            raise AmountError(message, _NO_TOKENS)
 
     def __str__(self) -> str:
         """As an experiment file writes it; ``parse`` gives the same budget back."""

@@ -1,4 +1,5 @@
-"""Checks before anything is trained: targets and their metric, a user's optimizers, schedules."""
+"""Checks before anything is trained: targets and their metric, a user's optimizers, schedules,
+lengths in tokens, batch sizes that grow."""
 
 from __future__ import annotations
 
@@ -9,19 +10,28 @@ from typing import Any
 
 import torch
 
+import workloads
 from experiments import schedules
+from experiments.batch_sizes import BatchSizes
+from experiments.config.amounts import TOKENS, AmountError, SizeInUnit, in_examples
 from experiments.config.combinations import Combination
 from experiments.config.schema import ExperimentFile
-from experiments.config.yaml_lines import Path
+from experiments.config.yaml_lines import Path, dotted
 from experiments.errors import ExperimentError, nearest
 from experiments.optimizers import Optimizer
-from experiments.optimizers.trial_run import OptimizerRun
-from experiments.optimizers.user_optimizer import UserOptimizer
+from experiments.optimizers.routed import Routed
+from experiments.optimizers.trial_run import OptimizerRun, is_users
 from experiments.schedules import Schedule
 from experiments.training.splits import Split
 from results.targets.target import Target
 from workloads import Workload, WorkloadError
-from workloads.checks import check_metrics, check_target, target_metric
+from workloads.checks import (
+    check_metrics,
+    check_outputs,
+    check_target,
+    length_of,
+    target_metric,
+)
 
 _STEPS = 100
 """Steps of a small budget; a schedule must give a factor at each of them."""
@@ -64,6 +74,9 @@ def check_metric(
     """
     path = file.target_path(target)
     split, _, metric = target.metric.partition("_")
+    if split == "train" and length_of(data["train"]) is None:
+        message = f"target {target.metric}: the training split of {workload.name} has no end"
+        raise file.error(path, message, "name a metric of validation or test")
     if split not in data:
         message = f"target {target.metric}: workload {workload.name} has no split {split!r}"
         raise file.error(path, message, f"it has {', '.join(data)}")
@@ -74,16 +87,23 @@ def check_metric(
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         # Seed the model: if it fails for some weights only, the check must not depend on chance.
         torch.manual_seed(0)
-        metrics = workload.metrics(workload.forward(workload.model().eval(), batch), batch)
+        output = workload.forward(workload.model().eval(), batch)
+        metrics = workload.metrics(output, batch)
     check_metrics(metrics, 1, workload)
-    if metric not in metrics:
+    check_outputs(output, batch, workload)
+    names = {
+        *metrics,
+        *(workload.split_metrics(output, batch[1]) if workload.measures_split else ()),
+    }
+    if metric not in names:
         message = f"target {target.metric}: workload {workload.name} has no metric {metric!r}"
-        hint = nearest(target.metric, [f"{split}_{name}" for name in metrics])
+        hint = nearest(target.metric, [f"{split}_{name}" for name in names])
         raise file.error(path, message, hint)
 
 
 def check_training_algorithms(file: ExperimentFile, combinations: Sequence[Combination]) -> None:
-    """Each optimizer and schedule of a user's file must work.
+    """Each optimizer and schedule of a user's file, and each optimizer of some parameters alone,
+    must work.
 
     An optimizer takes three steps on a new model, with metaparameters from the middle of its space:
     it must take the parameters of the workload's model, and go on from its saved state as if it had
@@ -99,7 +119,7 @@ def check_training_algorithms(file: ExperimentFile, combinations: Sequence[Combi
         for combination in combinations:
             owner = getattr(combination, key)
             pair = owner.name, combination.optimizer.name  # the values differ between optimizers
-            if pair in checked or not _is_users(owner):
+            if pair in checked or not _needs_check(owner):
                 continue
             checked.add(pair)
             try:
@@ -109,16 +129,14 @@ def check_training_algorithms(file: ExperimentFile, combinations: Sequence[Combi
                 raise file.error(path, str(error), error.hint) from None
 
 
-def _is_users(owner: Optimizer | Schedule) -> bool:
-    """Whether it is not a packaged one."""
+def _needs_check(owner: Optimizer | Schedule) -> bool:
     if isinstance(owner, Schedule):
         return owner.name not in schedules.names()
-    return isinstance(owner, UserOptimizer)
+    return isinstance(owner, Routed) or is_users(owner)
 
 
 def _check_optimizer(combination: Combination) -> None:
     optimizer = combination.optimizer
-    assert isinstance(optimizer, UserOptimizer)
     values = optimizer.arguments_in(combination.values(0.5))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -145,10 +163,10 @@ def _check_schedule(combination: Combination) -> None:
     schedule = combination.schedule
     for u in (0.5, 0.0, 1.0):
         arguments = {n: v for n, v in combination.values(u).items() if n in schedule.arguments}
-        resolved = schedule.resolve(arguments, _STEPS)
+        resolved = schedule.resolve(arguments, _STEPS, batch_size=1, tokens_per_example=1)
         for name in schedule.required:
             if name not in resolved:
-                short = schedule.counterpart(name) or name
+                short = next(iter(schedule.other_forms(name)), name)
                 raise ExperimentError(
                     f"schedule {schedule.label} needs a value of {short}",
                     hint=f"in an experiment: search: {{{short}: …}}; or a space, or a default in "
@@ -163,3 +181,105 @@ def _check_schedule(combination: Combination) -> None:
                     f"{_STEPS} with {values or 'no arguments'}",
                     hint="return a number from 0 on: what the learning rate is multiplied by",
                 )
+
+
+def check_tokens(file: ExperimentFile, combination: Combination) -> None:
+    """Lengths may be in tokens where an example of the workload has tokens.
+
+    Raises:
+        ExperimentError: one is, and it has none; with the place of the length.
+    """
+    schedule, workload = combination.schedule, combination.workload
+    sections = {key: value for key, value in file.search.items() if isinstance(value, Mapping)}
+    for name in (*combination.space, *combination.fixed):
+        if name not in schedule.amounts:
+            continue
+        try:
+            schedule.amount_of_step(name, 1, workload.tokens_per_example)
+        except ExperimentError as error:
+            keys = (schedule.name, schedule.label, combination.optimizer.name)
+            inner = [key for key in keys if name in sections.get(key, ())]
+            raise file.error(("search", *inner[:1], name), str(error), error.hint) from None
+
+
+def ramp_of(
+    file: ExperimentFile,
+    combination: Combination,
+    batch_size: int,
+    budget_steps: int,
+    train_size: int | None,
+) -> BatchSizes | None:
+    """The batch size at each step of a study, where it grows.
+
+    Raises:
+        ExperimentError: a ramp that the study cannot have; with its place.
+    """
+    if combination.ramp is None:
+        return None
+    if train_size is None:
+        message = "ramp: the training set is read in sequence, or has no end"
+        hint = "a batch size grows over a training set of known size alone"
+        raise file.error(("grid", "batch_size", "ramp"), message, hint)
+    schedule, tokens = combination.schedule, combination.workload.tokens_per_example
+    fixed = {n: v for n, v in combination.fixed.items() if n in schedule.arguments}
+    ghost = combination.technique.get("ghost_batch")
+    try:
+        return combination.ramp.resolve(
+            batch_size,
+            budget_steps,
+            examples=train_size,
+            ghost_batch=None if ghost is None else int(ghost),
+            schedule=schedule,
+            arguments=schedule.resolve(fixed, budget_steps, batch_size, tokens),
+            tuned=[name for name in combination.space if name in schedule.arguments],
+        )
+    except ExperimentError as error:
+        raise file.error(("grid", "batch_size", "ramp"), str(error), error.hint) from None
+
+
+def sizes_in_examples(file: ExperimentFile, combination: Combination) -> list[int | str]:
+    """The batch sizes of the grid in examples of a combination's workload; ``full`` stays.
+
+    Raises:
+        ExperimentError: one in tokens is no whole number of examples, or examples have no tokens;
+            one in sequences, and examples are none.
+    """
+    workload = combination.workload
+    try:
+        return in_examples(file.batch_sizes, workload.tokens_per_example, workload.example_unit)
+    except AmountError as error:
+        path = (*file.sizes_path, error.position)
+        raise file.error(path, f"{dotted(file.sizes_path)}: {error}", error.hint) from None
+
+
+def check_units(file: ExperimentFile, combination: Combination) -> None:
+    """Amounts in tokens need a workload with a known number of them, the same in every trial.
+
+    Raises:
+        ExperimentError: it has none, or it depends on a tuned field; a rule's base is not among
+            the sizes; as ``sizes_in_examples``.
+    """
+    sizes, workload = sizes_in_examples(file, combination), combination.workload
+    if combination.rule is not None:
+        try:
+            combination.rule.check_base(sizes)
+        except ExperimentError as error:
+            raise file.error(file.path_of("rule"), str(error), error.hint) from None
+    try:
+        file.parsed_budget.check_tokens(workload.tokens_per_example)
+    except AmountError as error:
+        raise file.error(("budget",), str(error), error.hint) from None
+    if file.parsed_budget.tokens:
+        path: Path = ("budget",)
+    elif any(isinstance(size, SizeInUnit) and size.unit == TOKENS for size in file.batch_sizes):
+        path = file.sizes_path
+    else:
+        return
+    for name in workload.fields.keys() & combination.space.keys():
+        for value in combination.space[name].levels(2):
+            other = workloads.load(file.workload, {**combination.fields, name: value}, file.base)
+            if other.tokens_per_example != workload.tokens_per_example:
+                message = (
+                    f"the tokens of a {workload.example_unit} depend on {name}, which is tuned"
+                )
+                raise file.error(path, message, f"put {name} into the grid, or count in examples")

@@ -12,7 +12,9 @@ from experiments.config.grid import Grid, load_workload
 from experiments.config.load import KEY_HINT, holds_key
 from experiments.config.points import HandPicked, Point
 from experiments.config.schema import ExperimentFile
-from experiments.config.tuning import Search
+from experiments.config.tuning import Search, check_domain
+from experiments.factors.ramp import Ramp
+from experiments.factors.rule import Rule
 from experiments.optimizers import Optimizer
 from experiments.plan import Value
 from experiments.schedules import Schedule
@@ -32,6 +34,10 @@ class Combination:
     technique: Mapping[str, Any]
     space: Mapping[str, Dimension]
     fixed: Mapping[str, Value]
+    ramp: Ramp | None = None
+    """How the batch size grows; also in ``technique``, as text."""
+    rule: Rule | None = None
+    """What derives metaparameters from another batch size's; also in ``technique``, as text."""
     points: tuple[Point, ...] = ()
     """Rows of the search that are chosen by hand."""
 
@@ -55,13 +61,21 @@ def combinations(file: ExperimentFile) -> tuple[list[Combination], Search]:
     result = []
     for values in itertools.product(*grid.swept.values()):
         swept = dict(zip(grid.swept, values, strict=True))
-        for schedule, technique, optimizer in itertools.product(
-            grid.schedules, grid.techniques, grid.optimizers
+        for schedule, technique, ramp, rule, optimizer in itertools.product(
+            grid.schedules, grid.techniques, grid.ramps, grid.rules, grid.optimizers
         ):
+            factors = {
+                key: str(factor) for key, factor in (("ramp", ramp), ("rule", rule)) if factor
+            }
             entries = tuned.resolve(optimizer, schedule, grid.fields)
             points: tuple[Point, ...] = ()
             if picked is not None:
                 points, entries = picked.of(optimizer, schedule, entries)
+            for name in optimizer.domains.keys() & entries.keys():
+                path = (
+                    ("search", name) if name in tuned.general else ("search", optimizer.label, name)
+                )
+                check_domain(entries[name], optimizer.domains[name], None, path, file.places)
             space = {n: e for n, e in entries.items() if isinstance(e, Dimension)}
             fixed = {n: e for n, e in entries.items() if not isinstance(e, Dimension)}
             fields = {**swept, **{n: e for n, e in fixed.items() if n in grid.fields}}
@@ -71,7 +85,9 @@ def combinations(file: ExperimentFile) -> tuple[list[Combination], Search]:
                     fields=fields,
                     optimizer=optimizer,
                     schedule=schedule,
-                    technique=technique,
+                    technique={**technique, **factors},
+                    ramp=ramp,
+                    rule=rule,
                     space=space,
                     fixed={n: e for n, e in fixed.items() if n not in grid.fields},
                     points=points,

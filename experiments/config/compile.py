@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 from pydantic import PrivateAttr
+from torch.utils.data import IterableDataset
 
 import workloads
 from experiments import identity, parallel, search
+from experiments.batch_sizes import BatchSizes
 from experiments.config import load as reading
 from experiments.config import yaml_lines
 from experiments.config.amounts import LARGEST_BUDGET, AmountError, with_full
-from experiments.config.checks import check_directions, check_metric, check_training_algorithms
+from experiments.config.checks import (
+    check_directions,
+    check_metric,
+    check_tokens,
+    check_training_algorithms,
+    check_units,
+    ramp_of,
+    sizes_in_examples,
+)
 from experiments.config.combinations import Combination, combinations
 from experiments.config.grid import BESIDE
 from experiments.config.schema import ExperimentFile
@@ -24,9 +35,11 @@ from experiments.config.yaml_lines import Places
 from experiments.errors import ExperimentError
 from experiments.plan import Layout, Study, WorkloadRef
 from experiments.training import evaluation_grid
+from experiments.training.streams import check_stream
 from results.counts import count
 from results.targets.target import Target
-from workloads.checks import check_splits
+from workloads import Workload
+from workloads.checks import check_splits, length_of
 
 __all__ = ["Experiment", "StudyPlan", "from_keywords", "load", "parse"]
 
@@ -53,6 +66,8 @@ class Experiment(ExperimentFile):
         experiment = super().checked(data, places, base)
         experiment._combinations, experiment._search = combinations(experiment)
         _ = experiment.batch_sizes, experiment.parsed_budget
+        for combination in experiment.combinations:
+            check_units(experiment, combination)
         workload = experiment.combinations[0].workload
         check_directions(experiment, experiment.targets, workload)
         return experiment
@@ -91,7 +106,7 @@ class Experiment(ExperimentFile):
                 that does not take the model's parameters; a schedule that gives no factor.
             WorkloadError: the data cannot be loaded.
         """
-        sizes: dict[str, int] = {}
+        sizes: dict[str, int | None] = {}
         plans: list[StudyPlan] = []
         for combination in self.combinations:
             workload = combination.workload
@@ -101,11 +116,12 @@ class Experiment(ExperimentFile):
                 if not sizes:
                     check_metric(self, self.targets[-1], workload, data)
                     check_training_algorithms(self, self.combinations)
-                train = data["train"]
-                sizes[key] = len(train[0] if isinstance(train, tuple) else train)  # type: ignore[arg-type]
+                if isinstance(data["train"], IterableDataset):
+                    check_stream(data["train"], workload)
+                sizes[key] = length_of(data["train"])
             plans += [
                 self._plan(combination, batch_size, sizes[key], source)
-                for batch_size in self._sizes_in(sizes[key])
+                for batch_size in self._sizes_in(sizes[key], combination)
             ]
         return plans
 
@@ -118,10 +134,13 @@ class Experiment(ExperimentFile):
         data = self.model_dump(exclude_none=True, exclude={"keep", "files", *in_grid})
         if self.points is not None:  # their number, where the file has no `trials`
             data["trials"] = max(map(self._trials, self.combinations))
-        sizes = self.batch_sizes
+        sizes = [size if isinstance(size, int) else str(size) for size in self.batch_sizes]
         fields = self.combinations[0].workload.fields
+        written: Any = sizes[0] if len(sizes) == 1 else sizes
+        if isinstance(self.grid["batch_size"], Mapping):
+            written = {**self.grid["batch_size"], "from": written}
         data |= {
-            "grid": {**self.grid, "batch_size": sizes[0] if len(sizes) == 1 else list(sizes)},
+            "grid": {**self.grid, "batch_size": written},
             "search": self._search.written(optimizers, schedules, fields),
             "budget": str(self.parsed_budget),
             "target": [str(target) for target in self.targets],
@@ -133,9 +152,9 @@ class Experiment(ExperimentFile):
             data["files"] = list(self.files)
         return yaml_lines.write(data)
 
-    def _sizes_in(self, train_size: int) -> list[int]:
+    def _sizes_in(self, train_size: int | None, combination: Combination) -> list[int]:
         try:
-            return with_full(self.batch_sizes, train_size)
+            return with_full(sizes_in_examples(self, combination), train_size)
         except AmountError as error:
             raise self.error(("grid", "batch_size"), str(error), error.hint) from None
 
@@ -149,14 +168,18 @@ class Experiment(ExperimentFile):
             return table.size or self.trials
         return self.trials
 
-    def _budget_steps(self, batch_size: int, train_size: int) -> int:
-        steps = self.parsed_budget.in_steps(batch_size, train_size)
+    def _budget_steps(self, batch_size: int, train_size: int | None, workload: Workload) -> int:
+        try:
+            steps = self.parsed_budget.in_steps(batch_size, train_size, workload.tokens_per_example)
+        except AmountError as error:
+            raise self.error(("budget",), str(error), error.hint) from None
         if steps < 1:
             message = f"budget {self.budget} is less than one step at batch size {batch_size}"
             raise self.error(("budget",), message, "add steps: 50 epochs + 2000 steps")
         if steps > LARGEST_BUDGET:
             message = f"budget {self.budget} is {count(steps, 'step')} at batch size {batch_size}"
             raise self.error(("budget",), message, f"at most {LARGEST_BUDGET:,}")
+        self._check_repetition(steps, batch_size, train_size)
         ratio = self.evaluation_ratio
         if (evaluations := evaluation_grid.count(ratio, steps)) > _MOST_EVALUATIONS:
             usual = evaluation_grid.count(1.05, steps)
@@ -168,10 +191,22 @@ class Experiment(ExperimentFile):
             )
         return steps
 
+    def _check_repetition(self, steps: int, batch_size: int, train_size: int | None) -> None:
+        """Where data are not to be repeated, the budget is at most one pass."""
+        if self.repeat_data or train_size is None or steps <= train_size // batch_size:
+            return
+        raise self.error(
+            ("budget",),
+            f"budget {self.budget} is {count(steps, 'step')} at batch size {batch_size}, and one "
+            f"pass over the training set ({count(train_size, 'example')}) is "
+            f"{train_size // batch_size:,}",
+            "budget: 1 epoch, or repeat_data: true",
+        )
+
     def _plan(
-        self, combination: Combination, batch_size: int, train_size: int, source: str | None
+        self, combination: Combination, batch_size: int, train_size: int | None, source: str | None
     ) -> StudyPlan:
-        budget_steps = self._budget_steps(batch_size, train_size)
+        budget_steps = self._budget_steps(batch_size, train_size, combination.workload)
         ghost = combination.technique.get("ghost_batch")
         if ghost is not None and batch_size % int(ghost):
             raise self.error(
@@ -179,7 +214,15 @@ class Experiment(ExperimentFile):
                 f"ghost_batch {ghost} does not divide batch size {batch_size}",
                 "set a divisor, or leave that batch size out",
             )
-        described = self._identity(combination, batch_size, source)
+        check_tokens(self, combination)
+        ramp = ramp_of(self, combination, batch_size, budget_steps, train_size)
+        described = self._identity(combination, batch_size, source, ramp)
+        rule, table_of = combination.rule, None
+        if rule is not None and rule.transfers:  # the points of the base, without the rule
+            base_steps = self._budget_steps(rule.base, train_size, combination.workload)
+            base_ramp = ramp_of(self, combination, rule.base, base_steps, train_size)
+            plain = replace(combination, rule=None, technique=_without_rule(combination.technique))
+            table_of = identity.study_id(self._identity(plain, rule.base, source, base_ramp))
         optimizer, schedule = combination.optimizer, combination.schedule
         study = Study(
             id=identity.study_id(described),
@@ -191,17 +234,19 @@ class Experiment(ExperimentFile):
             schedule_name=schedule.display_name,
             technique=combination.technique,
             batch_size=batch_size,
+            ramp=ramp,
             trials=self._trials(combination),
-            budget_steps=budget_steps,
+            budget_steps=(ramp and ramp.budget_steps) or budget_steps,
+            repeat_data=self.repeat_data,
             train_examples=train_size,
             targets=self.targets,
             stop_at_target=self.stop_at_target,
-            keep=self.keep,
+            keep=None if table_of else self.keep,  # the best points of the base stay exact
             evaluation_ratio=self.evaluation_ratio,
             search=self.search_method,
             search_id=self._search_id(combination, budget_steps),
             search_seed=self.seed,
-            extend=self.extend,
+            extend=0 if table_of else self.extend,
             repeats=self.repeats,
             refine=self.refine_ratio,
             estimator=self.estimator,
@@ -215,6 +260,9 @@ class Experiment(ExperimentFile):
             space=combination.space,
             fixed=combination.fixed,
             points=combination.points,
+            tokens_per_example=combination.workload.tokens_per_example,
+            rule=rule,
+            table_of=table_of,
         )
 
     def _layout(self) -> Layout:
@@ -227,20 +275,31 @@ class Experiment(ExperimentFile):
         return Layout(name=name, workers=self.workers, micro_batch=self.micro_batch)
 
     def _identity(
-        self, combination: Combination, batch_size: int, source: str | None
+        self,
+        combination: Combination,
+        batch_size: int,
+        source: str | None,
+        ramp: BatchSizes | None,
     ) -> dict[str, Any]:
         workload = workloads.identity(combination.workload)
         untuned = {n: v for n, v in workload["fields"].items() if n not in combination.space}
         workload = {**workload, "fields": untuned}
         if source is not None and "source" in workload:
             workload["source"] = source
+        technique = identity.technique_identity(combination.technique, self.base)
+        if ramp is not None:  # its shares are of the budget, which identities do not hold
+            technique["ramp"] = {
+                "phases": list(zip(ramp.starts, ramp.sizes, strict=True)),
+                "replaces_decay": ramp.replaces_decay,
+            }
         return identity.study_identity(
             workload=workload,
             optimizer=identity.optimizer_identity(combination.optimizer, self.base),
             schedule=identity.schedule_identity(combination.schedule, self.base),
-            technique=identity.technique_identity(combination.technique, self.base),
+            technique=technique,
             batch_size=batch_size,
             evaluation_ratio=self.evaluation_ratio,
+            repeat_data=self.repeat_data,
         )
 
     def _search_id(self, combination: Combination, budget_steps: int) -> str:
@@ -259,6 +318,8 @@ class Experiment(ExperimentFile):
         }
         if method.rounds_up:
             described["trials"] = self._trials(combination)
+        if combination.rule is not None:
+            described["rule"] = str(combination.rule)
         shares = combination.schedule.shares.keys()
         if method.block or shares & {*combination.space, *combination.fixed}:
             described["budget_steps"] = budget_steps
@@ -266,6 +327,10 @@ class Experiment(ExperimentFile):
             described["target"] = str(self.targets[-1])
             described["keep"] = self.keep if self.stop_at_target else None
         return identity.digest(described)
+
+
+def _without_rule(technique: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in technique.items() if name != "rule"}
 
 
 def load(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> Experiment:

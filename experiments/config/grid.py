@@ -10,18 +10,21 @@ from typing import Any, TypeVar, get_args
 
 import workloads
 from experiments import optimizers, schedules, techniques
+from experiments.config.amounts import SizeInUnit
 from experiments.config.schema import ExperimentFile
 from experiments.config.yaml_lines import Path, dotted
 from experiments.errors import ExperimentError, nearest
+from experiments.factors.ramp import Ramp
+from experiments.factors.rule import Rule
 from experiments.identity import canonical, optimizer_identity, schedule_identity
-from experiments.optimizers import Optimizer
+from experiments.optimizers import Optimizer, routed
 from experiments.plan import Precision
 from experiments.schedules import Schedule
 from experiments.techniques import SETTINGS
 from results.counts import count
 from workloads import Workload, WorkloadError
 
-BESIDE = ("schedule", "technique", *SETTINGS)
+BESIDE = ("schedule", "technique", "rule", *SETTINGS)
 """Keys of the grid that may be beside it instead, with one value."""
 _KEYS = ("batch_size", "optimizer", *BESIDE)
 _MOST_STUDIES = 100_000
@@ -37,6 +40,8 @@ class Grid:
     schedules: Sequence[Schedule]
     techniques: Sequence[Mapping[str, Any]]
     """Each with its settings: precision and ghost batch."""
+    ramps: Sequence[Ramp | None]
+    rules: Sequence[Rule | None]
     fields: Sequence[str]
     """Names of all fields of the workload."""
     swept: Mapping[str, Sequence[Any]]
@@ -76,19 +81,35 @@ class Grid:
             optimizers=_load(file, "optimizer", axes["optimizer"], optimizers.get),
             schedules=_load(file, "schedule", axes.get("schedule", [file.schedule]), schedules.get),
             techniques=_techniques(file, axes),
+            ramps=_factors(file, ("grid", "batch_size", "ramp"), file.ramps, Ramp.parse),
+            rules=_factors(file, file.path_of("rule"), _rules(file, axes), Rule.parse),
             fields=fields,
             swept={key: values for key, values in axes.items() if key in fields},
         )
         _check_labels(file, grid)
         sizes = {key: len(values) for key, values in axes.items()}
         sizes["batch_size"] = len(file.batch_sizes)
+        sizes["ramp"] = len(grid.ramps)
         if (studies := math.prod(sizes.values())) > _MOST_STUDIES:
             product = " × ".join(f"{size:,} {key}" for key, size in sizes.items() if size > 1)
             message = f"the grid has {count(studies, 'study')}: {product}"
             hint = f"at most {_MOST_STUDIES:,}: sweep parts of it one after the other"
             raise file.error(("grid",), message, hint)
         grid._check_arguments(file)
+        grid._check_rules(file)
         return grid
+
+    def _check_rules(self, file: ExperimentFile) -> None:
+        """A rule needs the base among the batch sizes, and optimizers with its metaparameters."""
+        path = file.path_of("rule")
+        sizes = [size for size in file.batch_sizes if not isinstance(size, SizeInUnit)]
+        known = sizes if len(sizes) == len(file.batch_sizes) else None
+        for rule in filter(None, self.rules):
+            try:
+                rule.check(known, self.optimizers, file.search_method)
+            except ExperimentError as error:
+                where = (*path, self.rules.index(rule))
+                raise file.error(where, str(error), error.hint) from None
 
     def _check_arguments(self, file: ExperimentFile) -> None:
         """An argument must belong to one: the schedule, the optimizer or the workload."""
@@ -148,8 +169,10 @@ def _values(file: ExperimentFile, key: str, value: Any) -> Sequence[Any]:
     path: Path = ("grid", key)
     if not values:
         raise file.error(path, f"grid.{key} is an empty list", "leave the key out")
-    if key == "technique":
+    if key in ("technique", "rule"):
         return values
+    if key == "optimizer":
+        values = [_optimizer_text(file, i, item) for i, item in enumerate(values)]
     seen: set[str] = set()
     for i, item in enumerate(values):
         message = f"grid.{key}: {item!r} is not a value"
@@ -163,6 +186,16 @@ def _values(file: ExperimentFile, key: str, value: Any) -> Sequence[Any]:
             raise file.error((*path, i), f"grid.{key}: {item!r} is given twice", "keep one")
         seen.add(text)
     return values
+
+
+def _optimizer_text(file: ExperimentFile, position: int, value: Any) -> Any:
+    """A mapping of parameters' names to optimizers as the name that loads it."""
+    if not isinstance(value, Mapping):
+        return value
+    try:
+        return routed.text_of(value)
+    except ExperimentError as error:
+        raise file.error(("grid", "optimizer", position), str(error), error.hint) from None
 
 
 def _load(
@@ -198,6 +231,8 @@ def _check_labels(file: ExperimentFile, grid: Grid) -> None:
         same = identities.setdefault(canonical(identity), owner)
         namesake = labels.setdefault(label, owner)
         hint = f"give it another name: {name} as {label}-2"
+        if isinstance(owner, routed.Routed) and owner.named:
+            hint = f"give it another name in its mapping: as: {label}-2"
         if same is not owner:
             message, hint = f"{label} is {same.label}, which is in the grid already", "keep one"
         elif namesake is not owner:
@@ -240,6 +275,27 @@ def _techniques(file: ExperimentFile, axes: Mapping[str, Sequence[Any]]) -> list
         {**dict(zip(settings, combination, strict=True)), **each}
         for *combination, each in itertools.product(*settings.values(), arguments)
     ]
+
+
+def _rules(file: ExperimentFile, axes: Mapping[str, Sequence[Any]]) -> Sequence[Any]:
+    return axes.get("rule", ["none" if file.rule is None else file.rule])
+
+
+def _factors(
+    file: ExperimentFile, path: Path, values: Sequence[Any], parse: Callable[[Any], T]
+) -> list[T]:
+    """Ramps or rules, each of them once."""
+    factors: list[T] = []
+    for i, value in enumerate(values):
+        try:
+            factor = parse(value)
+        except ExperimentError as error:
+            raise file.error((*path, i), f"{dotted(path)}: {error}", error.hint) from None
+        if factor in factors:
+            message = f"{dotted(path)}: {value!r} is given twice"
+            raise file.error((*path, i), message, "keep one")
+        factors.append(factor)
+    return factors
 
 
 def _technique(file: ExperimentFile, path: Path, value: Any) -> dict[str, Any]:

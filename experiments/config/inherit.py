@@ -7,6 +7,7 @@ the paths of all files are relative to the folder of the one that is run.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from experiments.config import sources
 from experiments.config.yaml_lines import Path as KeyPath
 from experiments.config.yaml_lines import Places, read
 from experiments.errors import ExperimentError
+from experiments.optimizers import routed
 from experiments.search.space import SCALES
 from results.counts import count
 
@@ -25,6 +27,8 @@ _LONGEST_CHAIN = 20
 _DOTS = re.compile(r"\.(?!py:)")
 """Dots between keys: not the one in ``search.my_opt.py:Sophia.learning_rate``."""
 _LONGEST_QUOTE = 200
+_ROUTES = ("grid", "optimizer")
+"""Here a mapping is one optimizer; its patterns are not keys to merge."""
 
 
 def inherit(
@@ -115,8 +119,12 @@ def _labels(data: Mapping[str, Any]) -> set[str]:
     """What the optimizers of a file's grid are called."""
     grid = data.get("grid")
     value = grid.get("optimizer") if isinstance(grid, Mapping) else None
-    texts = value if isinstance(value, list) else [value]
-    return {optimizers.label(text) for text in texts if isinstance(text, str)}
+    labels = set()
+    for item in value if isinstance(value, list) else [value]:
+        with contextlib.suppress(ExperimentError):  # of a wrong one the grid's own check tells
+            text = routed.text_of(item) if isinstance(item, Mapping) else item
+            labels |= {optimizers.label(text)} if isinstance(text, str) else set()
+    return labels
 
 
 def _remove_sections(data: dict[str, Any], before: set[str]) -> None:
@@ -161,7 +169,12 @@ def _merge(
         if value is None and key in base:
             base_places.drop(here)
             del base[key]
-        elif isinstance(before, dict) and isinstance(value, Mapping) and not _range(before, value):
+        elif (
+            isinstance(before, dict)
+            and isinstance(value, Mapping)
+            and not _range(before, value)
+            and here != _ROUTES
+        ):
             base_places.put(here, places.at(here))
             _merge(before, value, here, base_places, places)
         else:

@@ -72,8 +72,12 @@ class HandPicked:
         path, points = self._lists[optimizer.name]
         given = [name for name in sorted({n for p in points for n in p}) if name in legal]
         tuned = [name for name, entry in entries.items() if isinstance(entry, Dimension)]
-        other = schedule.counterpart  # a length is given as a share or in steps
-        wanted = [*given, *(name for name in tuned if other(name) not in given)]
+
+        def is_given(name: str) -> bool:
+            """In another form: a length is a share or a number of steps, examples or tokens."""
+            return any(form in given for form in schedule.other_forms(name))
+
+        wanted = [*given, *(name for name in tuned if not is_given(name))]
         distinct: dict[str, Point] = {}
         for i, point in enumerate(points):
             if missing := [name for name in wanted if name not in point]:
@@ -84,7 +88,7 @@ class HandPicked:
                 raise self._file.error((*path, i), message, hint)
             row = {name: point[name] for name in given}
             distinct.setdefault(canonical(row), row)
-        rest = {n: e for n, e in entries.items() if n not in wanted and other(n) not in given}
+        rest = {n: e for n, e in entries.items() if n not in wanted and not is_given(n)}
         rows = tuple(distinct.values())
         of_points = {name: self._entry(name, rows) for name in given}
         return rows, dict(sorted({**rest, **of_points}.items()))

@@ -9,7 +9,7 @@ import functools
 import math
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -26,7 +26,7 @@ from pydantic import (
 
 from experiments import search
 from experiments.config.amounts import AmountError, BatchSize, Budget, batch_sizes
-from experiments.config.yaml_lines import Path, Places
+from experiments.config.yaml_lines import Path, Places, dotted
 from experiments.errors import ExperimentError, nearest
 from experiments.plan import Precision
 from results.counts import count
@@ -49,6 +49,8 @@ def _as_tuple(value: Any) -> Any:
 LONGEST_NAME = 200
 _MOST_TARGETS = 100
 _BEST_OF = 10
+_FROM, _RAMP = "from", "ramp"
+"""Keys of ``batch_size`` where the batch size grows."""
 _PERCENT = re.compile(r"(\d+\.?\d*|\.\d+)\s*%")
 _LARGEST = 2**63 - 1
 Whole = Annotated[StrictInt, BeforeValidator(_whole), Field(ge=-_LARGEST, le=_LARGEST)]
@@ -75,9 +77,13 @@ class ExperimentFile(BaseModel):
     schedule: StrictStr = "constant"
     technique: Any = None
     """A name, or names with their arguments: ``{clip: 1.0}``."""
+    rule: Any = None
+    """What derives metaparameters from another batch size's (``experiments.factors.rule``)."""
     trials: Annotated[Count, Field(le=1_000_000)] = 64
     """Feasible points of each study."""
     budget: Any = "50 epochs + 2000 steps"
+    repeat_data: StrictBool = True
+    """Whether a trial may see an example twice; if not, a budget is at most one pass."""
     target: Texts = ()
     """Empty: the workload's own."""
     stop_at_target: StrictBool = True
@@ -143,19 +149,44 @@ class ExperimentFile(BaseModel):
 
     @functools.cached_property
     def batch_sizes(self) -> tuple[BatchSize, ...]:
-        """As written: integers, and ``full`` for the training set."""
+        """As written: integers, sizes in a unit, and ``full`` for the training set."""
         if "batch_size" not in self.grid:
             message = "grid has no batch_size"
             raise self.error(("grid",), message, "for example: batch_size: 8..4096")
+        sizes = self.grid["batch_size"]
+        path: Path = ("grid", "batch_size")
+        if isinstance(sizes, Mapping):
+            for key in sizes:
+                if key not in (_FROM, _RAMP):
+                    hint = nearest(str(key), (_FROM, _RAMP))
+                    raise self.error((*path, key), f"unknown key {key!r} in grid.batch_size", hint)
+            if _FROM not in sizes:
+                message = "grid.batch_size has no from: the batch sizes of the first step"
+                raise self.error(path, message, "for example: {from: 16..64, ramp: …}")
+            sizes = sizes[_FROM]
         try:
-            return batch_sizes(self.grid["batch_size"])
+            return batch_sizes(sizes)
         except AmountError as error:
-            path = ("grid", "batch_size", error.position)
-            raise self.error(path, f"grid.batch_size: {error}", error.hint) from None
+            path = self.sizes_path
+            where = (*path, error.position)
+            raise self.error(where, f"{dotted(path)}: {error}", error.hint) from None
+
+    @property
+    def sizes_path(self) -> Path:
+        """The place of the batch sizes."""
+        ramped = isinstance(self.grid["batch_size"], Mapping)
+        return ("grid", "batch_size", _FROM) if ramped else ("grid", "batch_size")
+
+    @property
+    def ramps(self) -> tuple[Any, ...]:
+        """Batch-size schedules as written, ``none`` among them."""
+        sizes = self.grid.get("batch_size")
+        ramps = sizes.get(_RAMP, "none") if isinstance(sizes, Mapping) else "none"
+        return tuple(ramps) if isinstance(ramps, (list, tuple)) else (ramps,)
 
     @functools.cached_property
     def parsed_budget(self) -> Budget:
-        """The budget as a sum of epochs, steps and examples."""
+        """The budget as a sum of epochs, steps, examples and tokens."""
         try:
             return Budget.parse(self.budget)
         except AmountError as error:

@@ -15,6 +15,7 @@ from typing import Any
 
 import workloads
 from experiments import identity, optimizers, schedules
+from experiments.factors.rule import Rule
 from experiments.identity import TrialIds
 from experiments.plan import Role, Study, Trial, Value
 from experiments.schedules import Schedule
@@ -53,6 +54,12 @@ class StudyPlan:
     """Metaparameters of one value."""
     points: tuple[Mapping[str, Value], ...] = ()
     """The rows of the table, where they are given by hand."""
+    tokens_per_example: int | None = None
+    """The workload's, by which lengths in tokens become steps."""
+    rule: Rule | None = None
+    """What derives metaparameters from those of the table."""
+    table_of: str | None = None
+    """The id of the study whose table it is; ``None``: its own."""
 
     @property
     def max_rows(self) -> int:
@@ -63,7 +70,34 @@ class StudyPlan:
     @property
     def search_space(self) -> dict[str, Any]:
         """The tuned ranges, as an experiment file writes them."""
-        return {name: dimension.notation() for name, dimension in self.space.items()}
+        return self.notation(self.space)
+
+    def notation(self, space: Box) -> dict[str, Any]:
+        """Ranges as an experiment file writes them; lengths in examples or tokens are in steps, as
+        trials hold them."""
+        ranges = {
+            self.schedule.amounts.get(name, name): self._in_steps(name, dimension)
+            for name, dimension in space.items()
+        }
+        if self.rule is not None:
+            ranges = self.rule.ranges(ranges, self.study.batch_size)
+        return {name: dimension.notation() for name, dimension in ranges.items()}
+
+    def _in_steps(self, name: str, dimension: Dimension) -> Dimension:
+        if name not in self.schedule.amounts:
+            return dimension
+        step = self.schedule.amount_of_step(name, self.study.batch_size, self.tokens_per_example)
+        low, high = (end / step for end in dimension.bounds)
+        choices = tuple(float(value) / step for value in dimension.choices)
+        scale = "linear" if dimension.scale == "integer" else dimension.scale
+        return Dimension(scale=scale, bounds=(low, high), choices=choices)
+
+    def _resolve_lengths(self, values: Mapping[str, Value]) -> dict[str, Value]:
+        """Arguments of the schedule, lengths in steps."""
+        study = self.study
+        return self.schedule.resolve(
+            values, study.schedule_steps, study.batch_size, self.tokens_per_example
+        )
 
     def trials(self, start: int, stop: int, history: History = ()) -> list[Trial]:
         """Rows ``start`` … ``stop - 1`` of the table, fewer beyond ``max_rows``; role "search".
@@ -113,7 +147,7 @@ class StudyPlan:
 
         Args:
             sides: dimensions and the ends at which the optimum sits:
-                ``[("learning_rate", "low")]``.
+                ``[("learning_rate", "low")]``, named as in ``search_space``.
 
         Returns:
             ``None`` where none of them can be moved.
@@ -121,12 +155,15 @@ class StudyPlan:
         return enlarge(self, self.space, sides, number)
 
     def resolved(self, row: Mapping[str, Value]) -> dict[str, Value]:
-        """A row of the table and what is fixed, with shares of the budget in steps."""
+        """A row of the table and what is fixed, by the rule and with lengths in steps."""
         schedule = self.schedule
         values = {**self.fixed, **row}
+        if self.rule is not None:
+            optimizer = optimizers.get(self.study.optimizer, self.study.workload.base)
+            values = self.rule.applied(values, self.study.batch_size, optimizer.defaults)
         timed = {n: v for n, v in values.items() if n in schedule.arguments}
         rest = {n: v for n, v in values.items() if n not in schedule.arguments}
-        return dict(sorted({**rest, **schedule.resolve(timed, self.study.budget_steps)}.items()))
+        return dict(sorted({**rest, **self._resolve_lengths(timed)}.items()))
 
     def made(
         self, values: Mapping[str, Value], occurrence: int, *, index: int, point: str | None = None
@@ -147,7 +184,7 @@ class StudyPlan:
 
     @functools.cached_property
     def schedule(self) -> Schedule:
-        """The study's seed."""
+        """The study's schedule."""
         return schedules.get(self.study.schedule, self.study.workload.base)
 
     @functools.cached_property
@@ -156,7 +193,7 @@ class StudyPlan:
 
     @functools.cached_property
     def _table(self) -> Table:
-        study, seed = self.study, derive(self.seed, self.study.id, "search")
+        study, seed = self.study, derive(self.seed, self.table_of or self.study.id, "search")
         worst = 2.0 * study.budget_steps
         return table(study.search, self.space, seed, study.trials, self.points, worst=worst)
 
@@ -183,7 +220,7 @@ class Enlarged:
     @property
     def search_space(self) -> dict[str, Any]:
         """The tuned ranges, as an experiment file writes them."""
-        return {name: dimension.notation() for name, dimension in self.space.items()}
+        return self.plan.notation(self.space)
 
     def enlarged(self, sides: Sequence[tuple[str, Side]]) -> Enlarged | None:
         """The next enlargement; ``None`` if none of ``sides`` can be moved."""
@@ -205,7 +242,8 @@ def enlarge(
         KeyError: a side of what is not tuned.
     """
     box, moved = dict(space), []
-    for name, side in dict.fromkeys(sides):
+    by_notation = {plan.schedule.amounts.get(name, name): name for name in space}
+    for name, side in dict.fromkeys((by_notation[name], side) for name, side in sides):
         grown = _extended(plan, name, space[name], side)
         if grown is None:
             continue
@@ -229,7 +267,9 @@ def enlarge(
 
 def _extended(plan: StudyPlan, name: str, dimension: Dimension, side: Side) -> Dimension | None:
     whole = dimension.scale == "integer"
-    domain = domain_of(name, dimension.bounds[0], plan.schedule.domains, whole=whole)
+    of_optimizer = optimizers.get(plan.study.optimizer, plan.study.workload.base).domains
+    domains = {**of_optimizer, **plan.schedule.domains}
+    domain = domain_of(name, dimension.bounds[0], domains, whole=whole)
     grown = dimension.extended(side, domain)
     return grown if grown is not None and _allowed(plan, name, grown) else None
 

@@ -20,6 +20,7 @@ from experiments.config.grid import Grid
 from experiments.config.yaml_lines import Path, Places, dotted
 from experiments.errors import ExperimentError, nearest
 from experiments.optimizers import Optimizer
+from experiments.optimizers.routed import Routed
 from experiments.plan import Value
 from experiments.schedules import Schedule
 from experiments.search.domains import DOMAINS, Domain
@@ -80,10 +81,12 @@ class Search:
         for layer in layers:
             for name, entry in layer.items():
                 if name in legal:
-                    # A length is a share or a number of steps, not both.
-                    entries.pop(schedule.counterpart(name) or "", None)
+                    # A length is a share or a number of steps, examples or tokens: one of them.
+                    for form in schedule.other_forms(name):
+                        entries.pop(form, None)
                     entries[name] = entry
-        return dict(sorted(entries.items()))
+        used = {n: entry for n, entry in entries.items() if optimizer.uses(n, entries)}
+        return dict(sorted(used.items()))
 
     def check(self, grid: Grid, base: str | None, places: Places) -> None:
         """Every name must belong to something in the grid, and every value be legal for it.
@@ -129,7 +132,8 @@ class Search:
                 for name, entry in self.resolve(optimizer, schedule, fields).items()
                 if name in optimizer.arguments | fields
             }
-            parts[optimizer.name] = {**arguments, **self._of(optimizer)}
+            section = optimizer.label if isinstance(optimizer, Routed) else optimizer.name
+            parts[section] = {**arguments, **self._of(optimizer)}
         for schedule in plans:
             general = Search(general=self.general, sections={schedule.name: self._of(schedule)})
             entries = general.resolve(in_grid[0], schedule, ())
@@ -267,14 +271,20 @@ def check_value(
     for schedule in of_schedules:
         steps = schedule.shares.get(name)
         hint = f"{name} is a share of the budget; {steps} is in steps" if steps else None
-        _check_domain(entry, schedule.domains[name], hint, path, places)
-    if name in DOMAINS and not of_schedules:
-        _check_domain(entry, DOMAINS[name], None, path, places)
+        check_domain(entry, schedule.domains[name], hint, path, places)
+    usual = name.rpartition(".")[2]  # muon.learning_rate
+    if usual in DOMAINS and not of_schedules:
+        check_domain(entry, DOMAINS[usual], None, path, places)
 
 
-def _check_domain(
+def check_domain(
     entry: Entry, domain: Domain, hint: str | None, path: Path, places: Places
 ) -> None:
+    """A value, or both ends of a range, must be a number of ``domain``.
+
+    Raises:
+        ExperimentError: it is not.
+    """
     where = dotted(path)
     if not isinstance(entry, Dimension):
         values: Sequence[Value] = (entry,)

@@ -62,10 +62,15 @@ class Engine(abc.ABC):
     def weights(self, row: int) -> dict[str, Tensor]:
         """A copy of one trial's parameters and buffers by name."""
 
+    def close(self) -> None:
+        """End the processes that read data; training on starts new ones."""
+        for split in self.context.splits.values():
+            split.close()
+
     @abc.abstractmethod
     def measured(self, row: int) -> dict[str, Tensor]:
-        """A copy of the trained parameters of one trial as evaluations measure them: a technique
-        may average them."""
+        """As ``weights``, but as evaluations measure them: a technique or an optimizer may average
+        them."""
 
     @abc.abstractmethod
     def state(self) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""Metric sums: float64 sums with counts over a whole split, whatever the chunks and the ranks."""
+"""Metrics of a whole split, whatever the chunks and the ranks: float64 sums with counts, and what a
+workload computes of all outputs at once."""
 
 from __future__ import annotations
 
@@ -8,18 +9,56 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from workloads import Batch, Workload
+from workloads.checks import check_split_metrics
+
+OUTPUTS = "outputs of the examples"
+"""Key of outputs, ``(models, examples, …)``, beside metrics; no metric can have this name."""
+
 
 class MetricSums:
     """Adds up the metrics of chunks of a split, for ``models`` models at once."""
 
-    def __init__(self, models: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        models: int,
+        device: torch.device,
+        workload: Workload | None = None,
+        examples: int = 0,
+    ) -> None:
+        """
+        Args:
+            workload: whose ``split_metrics`` are computed, if it has any.
+            examples: of the whole split, on all ranks.
+        """
         self.models, self.device = models, device
+        self.workload, self.examples = workload, examples
+        self.outputs: list[tuple[Tensor, Tensor, Tensor]] = []
+        """Of each chunk: the places of its examples, each model's outputs, the targets."""
         self.sums: dict[str, Tensor] = {}
         self.counts: dict[str, int] = {}
 
-    def add(self, metrics: Mapping[str, Any], examples: int) -> None:
-        """Add a chunk: per metric ``(models, examples)`` values, or (``(models,)`` sum, count)."""
+    def add(
+        self,
+        metrics: Mapping[str, Any],
+        indices: Tensor | int,
+        batch: Batch | None = None,
+        output: Any = None,
+    ) -> None:
+        """Add a chunk: per metric ``(models, examples)`` values, or (``(models,)`` sum, count).
+
+        Args:
+            indices: its examples, or only their number where no outputs are gathered.
+            batch: the chunk itself, whose targets are gathered beside the outputs.
+            output: that of a single model, where it is not among the metrics.
+        """
+        if output is not None and self.workload is not None and self.workload.measures_split:
+            metrics = {**metrics, OUTPUTS: output.unsqueeze(0)}
+        examples = indices if isinstance(indices, int) else len(indices)
         for name, value in metrics.items():
+            if name == OUTPUTS and isinstance(indices, Tensor) and batch is not None:
+                self.outputs.append((indices, value, batch[1]))
+                continue
             if isinstance(value, tuple):
                 total, count = value
                 total = torch.as_tensor(total, device=self.device).to(torch.float64)
@@ -39,7 +78,28 @@ class MetricSums:
         )
         table = all_reduce(table.contiguous())
         means = (table[:, :-1] / table[:, -1:]).T.tolist()
-        return [dict(zip(names, row, strict=True)) for row in means]
+        whole = self._of_the_split(all_reduce)
+        return [
+            {**dict(zip(names, row, strict=True)), **of_model}
+            for row, of_model in zip(means, whole, strict=True)
+        ]
+
+    def _of_the_split(self, all_reduce: Callable[[Tensor], Tensor]) -> list[dict[str, float]]:
+        """Each model's ``split_metrics``: every rank has all outputs then, and the same numbers."""
+        if self.workload is None or not self.outputs:
+            return [{} for _ in range(self.models)]
+        _, outputs, targets = self.outputs[0]
+        whole_outputs = outputs.new_zeros(self.models, self.examples, *outputs.shape[2:])
+        whole_targets = targets.new_zeros(self.examples, *targets.shape[1:])
+        for indices, of_chunk, targets in self.outputs:
+            places = indices.to(self.device)
+            whole_outputs.index_copy_(1, places, of_chunk)
+            whole_targets.index_copy_(0, places, targets)
+        on_cpu = all_reduce(whole_outputs).cpu(), all_reduce(whole_targets).cpu()
+        metrics = [self.workload.split_metrics(of_model, on_cpu[1]) for of_model in on_cpu[0]]
+        for of_model in metrics:
+            check_split_metrics(of_model, self.sums, self.workload)
+        return [{name: float(value) for name, value in m.items()} for m in metrics]
 
 
 def chunks(part: slice, chunk: int) -> Iterator[Tensor]:

@@ -48,7 +48,7 @@ class ModuleEngine(Engine):
         key = json.dumps([context.tuned_fields(trial), techniques.tuned], sort_keys=True)
         if key not in self._draws:
             draws = RandomDraws.of(context, model, context.workload_of(trial), techniques)
-            if context.layout.data_ranks > 1 or context.study.batch_size > self.micro:
+            if context.layout.data_ranks > 1 or context.study.batches.largest > self.micro:
                 draws.refuse_parts(context)
             self._draws[key] = draws
         return self._draws[key]
@@ -95,9 +95,8 @@ class ModuleEngine(Engine):
 
     @torch.no_grad()
     def measured(self, row: int) -> dict[str, Tensor]:
-        run = self.runs[row]
-        measured = run.techniques.evaluated(run.trained_weights(), run.technique_state)
-        return dict(gather(measured))
+        with self.runs[row].measured_weights():
+            return self.weights(row)
 
     def state(self) -> dict[str, Any]:
         return {"runs": [gather(run.copy(), torch.device("cpu")) for run in self.runs]}

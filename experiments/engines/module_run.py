@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -12,8 +13,8 @@ from experiments.engines.base import gather
 from experiments.engines.metric_sums import MetricSums, chunks
 from experiments.engines.randomness import RandomDraws, refuse_random_numbers
 from experiments.optimizers.groups import Rates, parameter_options
+from experiments.optimizers.schedule_free import evaluated_weights
 from experiments.plan import Trial
-from experiments.training.batch_order import BatchOrder
 from experiments.training.study_context import StudyContext
 from workloads import Batch
 from workloads.checks import check_metrics, check_per_example
@@ -48,7 +49,7 @@ class ModuleRun:
         self.rates = Rates(self.optimizer, context.optimizer.name)
         self.technique_state = self.techniques.start(self.trained_weights())
         self.draws = draws_of(trial, self.model)
-        self.order = BatchOrder(trial.seed, len(context.train), context.study.batch_size)
+        self.order = context.order(trial)
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=context.device)
         """Running sum of all losses: once it is not finite, it never is again."""
         self.step = 0
@@ -59,8 +60,8 @@ class ModuleRun:
         constant, factor = context.schedule.is_constant(meta), context.schedule.factor_of(meta)
         normed, define = has_batch_norm(self.model), self.techniques.define
         changes_gradient, changes_weights = define("gradient"), define("after_step")
-        todo = range(self.step, self.step + steps)
-        for step, batch in context.train.batches(self.order, todo, context.part, self.trial.seed):
+        pieces, seed = context.study.batches.pieces(self.step, steps), self.trial.seed
+        for step, batch in context.train.batches_of(self.order, pieces, context.part, seed):
             if not constant:
                 self.rates.scale(factor(step))
             self._gradient(batch, step)
@@ -78,7 +79,7 @@ class ModuleRun:
     def _gradient(self, batch: Batch, step: int) -> None:
         """The gradient of the mean loss over the global batch, in ``.grad``."""
         self.optimizer.zero_grad()
-        context, size, first = self.context, len(batch[0]), self.context.part.start
+        context, size, first = self.context, len(batch[0]), self.context.part(step).start
         for low in range(0, size, self.micro_batch):
             part = batch
             if size > self.micro_batch:
@@ -92,7 +93,7 @@ class ModuleRun:
             if loss.dim() != 1 or len(loss) != examples:
                 check_per_example(loss, examples, "loss", self.workload)
             # The gradient of sum(loss) / batch size, without two more nodes in the graph.
-            loss.backward(self._shares(examples, loss.dtype))
+            loss.backward(self._shares(examples, context.study.batches.size(step), loss.dtype))
             self.loss_sum.add_(loss.detach().sum())
         if context.layout.ranks.size > 1:
             trained = [p for p in self.model.parameters() if p.requires_grad]
@@ -100,12 +101,11 @@ class ModuleRun:
                 p.grad = torch.zeros_like(p) if p.grad is None else p.grad
             context.layout.reduce_gradients([p.grad for p in trained if p.grad is not None])
 
-    def _shares(self, examples: int, dtype: torch.dtype) -> Tensor:
-        """The weight of each example's loss in the mean over the global batch, ``(examples,)``."""
-        key, device = (examples, dtype), self.context.device
+    def _shares(self, examples: int, whole: int, dtype: torch.dtype) -> Tensor:
+        """Each example's weight in the mean over a global batch of ``whole``, ``(examples,)``."""
+        key, device = (examples, whole, dtype), self.context.device
         if key not in self.cache:
-            share = 1 / self.context.study.batch_size
-            self.cache[key] = torch.full((examples,), share, dtype=dtype, device=device)
+            self.cache[key] = torch.full((examples,), 1 / whole, dtype=dtype, device=device)
         return self.cache[key]
 
     @torch.no_grad()
@@ -135,27 +135,30 @@ class ModuleRun:
     def evaluate(self, split: str, chunk: int) -> dict[str, float]:
         """The metrics on a whole split, at most ``chunk`` examples at a time."""
         context, data = self.context, self.context.splits[split]
-        sums, trained = MetricSums(1, context.device), self._set_measured_weights()
-        self.model.eval()
-        for indices in chunks(context.layout.share(len(data)), chunk):
-            batch = data.fetch(indices, training=False)
-            with context.autocast():
-                metrics = self.workload.metrics(self.workload.forward(self.model, batch), batch)
-            check_metrics(metrics, len(indices), self.workload)
-            sums.add(metrics, len(indices))
-        self.model.train()
-        for name, weight in trained.items():
-            self.model.get_parameter(name).data = weight
+        sums = MetricSums(1, context.device, self.workload, len(data))
+        with self.measured_weights():
+            self.model.eval()
+            for indices, batch in data.fetch_parts(chunks(context.layout.share(len(data)), chunk)):
+                with context.autocast():
+                    output = self.workload.forward(self.model, batch)
+                    metrics = self.workload.metrics(output, batch)
+                check_metrics(metrics, len(indices), self.workload)
+                sums.add(metrics, indices, batch, output)
+            self.model.train()
         return sums.means(context.layout.all_reduce)[0]
 
-    def _set_measured_weights(self) -> dict[str, Tensor]:
-        """Give the model the weights that are measured; return the trained ones if they differ."""
-        if not self.techniques.define("evaluated"):
-            return {}
-        trained = self.trained_weights()
-        for name, weight in self.techniques.evaluated(trained, self.technique_state).items():
-            self.model.get_parameter(name).data = weight
-        return trained
+    @contextmanager
+    def measured_weights(self) -> Iterator[None]:
+        """Within, the model has the weights that are measured: its own, or averages of them."""
+        with evaluated_weights(self.optimizer):
+            trained: dict[str, Tensor] = {}
+            if self.techniques.define("evaluated"):
+                trained = self.trained_weights()
+                for name, w in self.techniques.evaluated(trained, self.technique_state).items():
+                    self.model.get_parameter(name).data = w
+            yield
+            for name, weight in trained.items():
+                self.model.get_parameter(name).data = weight
 
     def copy(self) -> dict[str, Any]:
         """All that ``restore`` needs; the tensors are not copied."""
@@ -164,11 +167,13 @@ class ModuleRun:
             **self.context.layout.state(self.model, self.optimizer),
             "loss": self.loss_sum,
             "techniques": self.technique_state,
+            "order": self.order.state(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from ``state``."""
         self.step = state["step"]
+        self.order.load(state.get("order"), self.step)
         # An optimizer keeps what it is given and changes it in place.
         whole = {**state, "optimizer": gather(state["optimizer"])}
         self.context.layout.load(self.model, self.optimizer, whole)

@@ -9,8 +9,7 @@ import torch
 
 from experiments.engines.stack import Stack, width_of
 from experiments.engines.updates import make_update
-from experiments.optimizers.trial_run import GRADIENTS, OptimizerRun
-from experiments.optimizers.user_optimizer import UserOptimizer
+from experiments.optimizers.trial_run import GRADIENTS, OptimizerRun, is_users
 from experiments.plan import Trial
 from experiments.training.study_context import StudyContext
 
@@ -21,7 +20,7 @@ def unstackable_optimizer(context: StudyContext, trials: Sequence[Trial]) -> str
     Two models take two steps in a stack, whose rows change their places in between, and alone. What
     the optimizer raises alone is its own error, and passes unchanged.
     """
-    if not isinstance(context.optimizer, UserOptimizer):
+    if not is_users(context.optimizer):
         return None
     pack = [trials[0], trials[-1]]
     models = [context.model(trial) for trial in pack]

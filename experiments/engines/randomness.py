@@ -140,7 +140,7 @@ class RandomDraws:
             raise WorkloadError(
                 f"workload {context.workload.name} draws random numbers in its forward pass that "
                 f"depend on how a batch is divided ({self.unsupported}), and batch size "
-                f"{context.study.batch_size} is divided over workers or micro-batches",
+                f"{context.study.batches.largest} is divided over workers or micro-batches",
                 hint="use torch.nn.Dropout or torch.nn.functional.dropout there, which follow the "
                 "example; or one worker and a micro_batch of the whole batch",
             )

@@ -4,7 +4,7 @@ The choice must not be a matter of timing: the engines round differently, so tha
 would get other steps to target for the same command. It is a rule on the shapes and the kind of
 device. Stacking saves what an operation costs besides its arithmetic; where the arithmetic of one
 is large, or a model's weights do not stay in the cache, it saves nothing. ``LIMITS`` rests on
-``python -m benchmarks selection``.
+``python -m benchmarks selection transformer``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from experiments.identity import optimizer_identity, technique_identity
 from experiments.plan import Trial
 from experiments.training.splits import sampled
 from experiments.training.study_context import StudyContext
-from workloads.checks import check_metrics, check_per_example
+from workloads.checks import check_metrics, check_outputs, check_per_example
 from workloads.ghost import has_batch_norm
 
 Kind = Literal["module", "stacked"]
@@ -46,12 +46,14 @@ class Limits:
     multiply_adds: int
     """Average multiply-adds of a matrix product in one model's forward pass on one global batch."""
     parameters: int
+    with_attention: int
+    """As ``multiply_adds``, for a model with attention, whose products are many and small."""
 
 
 LIMITS: Mapping[str, Limits] = {
-    "cpu": Limits(multiply_adds=2**22, parameters=2**17),
+    "cpu": Limits(multiply_adds=2**22, parameters=2**17, with_attention=2**23),
     # Not measured: a small model leaves a GPU idle up to far more work.
-    "cuda": Limits(multiply_adds=2**28, parameters=2**22),
+    "cuda": Limits(multiply_adds=2**28, parameters=2**22, with_attention=2**28),
 }
 
 
@@ -62,6 +64,8 @@ class Arithmetic:
     products: int
     multiply_adds: float
     """Multiply-adds of all of them, per example."""
+    attention: bool
+    """Whether there is attention among them."""
 
     @classmethod
     def of(cls, context: StudyContext, model: nn.Module) -> Arithmetic:
@@ -69,7 +73,11 @@ class Arithmetic:
         batch = context.small_batch()
         with torch.random.fork_rng(), torch.no_grad(), _Counter() as counter:
             context.workload.forward(model, batch)
-        return cls(products=counter.products, multiply_adds=counter.flops / 2 / len(batch[0]))
+        return cls(
+            products=counter.products,
+            multiply_adds=counter.flops / 2 / len(batch[0]),
+            attention=counter.attention,
+        )
 
 
 class _Counter(TorchDispatchMode):
@@ -77,13 +85,14 @@ class _Counter(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.products, self.flops = 0, 0
+        self.products, self.flops, self.attention = 0, 0, False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         count = flop_registry.get(func.overloadpacket)
         if count is not None:
             self.products += 1
+            self.attention |= "attention" in func.overloadpacket.__name__
             self.flops += count(*args, **(kwargs or {}), out_val=result)
         return result
 
@@ -124,15 +133,18 @@ def choose(context: StudyContext, trials: Sequence[Trial]) -> Kind:
 
 def preferred(context: StudyContext, trial: Trial) -> Kind:
     """The faster engine by the rule, whether the workload can be stacked or not."""
-    if context.study.trials < LEAST_MODELS:
+    if context.study.trials < LEAST_MODELS or not context.optimizer.stacks:
         return "module"
     model = context.model(trial)
     limits = LIMITS.get(context.device.type, LIMITS["cuda"])
     if sum(p.numel() for p in model.parameters()) > limits.parameters:
         return "module"
     arithmetic = Arithmetic.of(context, model)
-    work = arithmetic.multiply_adds * context.study.batch_size
-    return "module" if work > limits.multiply_adds * arithmetic.products else "stacked"
+    work = arithmetic.multiply_adds * context.study.mean_batch_size
+    limit = limits.with_attention if arithmetic.attention else limits.multiply_adds
+    if arithmetic.attention and context.optimizer.multiplies_matrices:
+        limit *= 2
+    return "module" if work > limit * arithmetic.products else "stacked"
 
 
 def stackable(context: StudyContext, trials: Sequence[Trial]) -> str | None:
@@ -157,6 +169,7 @@ def stackable(context: StudyContext, trials: Sequence[Trial]) -> str | None:
         json.dumps(technique, sort_keys=True),
         optimizer,
         study.batch_size,
+        study.ramp,
         study.layout,
         context.device,
     )
@@ -203,3 +216,4 @@ def check_contract(context: StudyContext, trial: Trial) -> None:
         loss = context.techniques_of(trial).loss(workload, model, batch)
         check_per_example(loss, count, "loss", workload)
         check_metrics(workload.metrics(output, batch), count, workload)
+        check_outputs(output, batch, workload)

@@ -21,14 +21,14 @@ from torch.func import functional_call, grad, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import workloads
+from experiments.engines.metric_sums import OUTPUTS
 from experiments.engines.randomness import ExampleRandomness, RandomDraws
+from experiments.engines.sequence_functions import SequenceFunctions
 from experiments.identity import technique_identity
-from experiments.optimizers.base import ParameterSlice
+from experiments.optimizers.base import ALIGNMENT, ParameterSlice
 from experiments.training.study_context import StudyContext
 from workloads import Batch
 
-_BORDER = 64
-"""Alignment in bytes of a parameter's first number in every row."""
 _Trace = tuple[Callable[..., Any], dict[str, int | None]]
 """A traced function, and the counts of the metrics it returns (``None``: one value an example)."""
 _TRACES = 64
@@ -91,10 +91,9 @@ class Stack:
     @property
     def offsets(self) -> list[int]:
         """The offset of each parameter in a row, and the end of the last one."""
-        border = _BORDER // 4
         ends = [0]
         for shape in self.shapes:
-            ends.append(ends[-1] + -(-shape.numel() // border) * border)
+            ends.append(ends[-1] + -(-shape.numel() // ALIGNMENT) * ALIGNMENT)
         return ends
 
     @property
@@ -103,7 +102,8 @@ class Stack:
         places = zip(self.names, self.offsets, self.shapes, strict=False)
         return [ParameterSlice(*place) for place in places if place[0] in self.trainable]
 
-    def _views(self, of: Tensor) -> dict[str, Tensor]:
+    def views_of(self, of: Tensor) -> dict[str, Tensor]:
+        """The parts of ``(models, size)`` by parameter, ``(models, *shape)``."""
         views = {}
         for name, shape, start in zip(self.names, self.shapes, self.offsets, strict=False):
             flat = of[:, start : start + shape.numel()]
@@ -113,12 +113,12 @@ class Stack:
     @property
     def views(self) -> dict[str, Tensor]:
         """Parameters by name, ``(width, *shape)``, sharing memory with ``weights``."""
-        return self._views(self.weights)
+        return self.views_of(self.weights)
 
     @property
     def gradient_views(self) -> dict[str, Tensor]:
         """Gradients by name, sharing memory with ``gradient``."""
-        return self._views(self.gradient)
+        return self.views_of(self.gradient)
 
     def keep(self, rows: Tensor) -> None:
         """Go on with ``rows`` (int64 indices)."""
@@ -132,7 +132,7 @@ class Stack:
 
     def cut(self, rows: Tensor) -> dict[str, Tensor]:
         """A copy of the parameters of ``rows`` by name, ``(rows, *shape)``, laid out as here."""
-        return self._views(self.weights[rows])
+        return self.views_of(self.weights[rows])
 
 
 class _Loss(nn.Module):
@@ -150,8 +150,10 @@ class _Loss(nn.Module):
 class _Metrics(_Loss):
     def forward(self, batch: Batch) -> Any:
         with self.context.autocast():
-            output = self.context.workload.forward(self.model, batch)
-            return self.context.workload.metrics(output, batch)
+            workload = self.context.workload
+            output = workload.forward(self.model, batch)
+            metrics = workload.metrics(output, batch)
+            return {**metrics, OUTPUTS: output} if workload.measures_split else metrics
 
 
 class StackedStep:
@@ -167,6 +169,7 @@ class StackedStep:
         self._graphs: dict[Any, _Trace] = {}
         self._counts: dict[str, int | None] = {}
         self._owner = object()
+        self._batch_size = context.study.batch_size
 
     def _views(self) -> tuple[dict[str, Tensor], list[Tensor]]:
         """Weights by name and the trainable gradients, made again when the stack has moved."""
@@ -179,23 +182,36 @@ class StackedStep:
             )
         return self._cached_views[1], self._cached_views[2]
 
-    def add_gradient(self, batch: Batch, random: Batch = ()) -> Tensor:
+    def add_gradient(
+        self,
+        batch: Batch,
+        random: Batch = (),
+        batch_size: int | None = None,
+        *,
+        first: bool = False,
+    ) -> Tensor:
         """Add each model's gradient of (its loss sum / the global batch) to the stack's.
 
         Args:
+            first: the gradient is the stack's: what that was is overwritten.
             batch: ``(models, examples, …)`` each.
             random: where the models draw random numbers, their keys ``(models,)`` and the place of
                 the first example in the global batch, int64.
+            batch_size: examples of the global batch; the study's unless given.
 
         Returns:
             Each model's loss sum, ``(models,)``.
         """
         views, into = self._views()
+        self._batch_size = batch_size or self.context.study.batch_size
         if batch[0].shape[1] == 0:
             return torch.zeros(self.stack.width, device=self.context.device)
         graph, _ = self._graph("gradient", self._gradient, views, (*random, *batch))
         *gradients, total = graph(*views.values(), *random, *batch)
-        torch._foreach_add_(into, gradients)
+        if first:
+            torch._foreach_copy_(into, gradients)
+        else:
+            torch._foreach_add_(into, gradients)
         loss_sums: Tensor = total
         return loss_sums
 
@@ -203,9 +219,9 @@ class StackedStep:
         self, trained: dict[str, Tensor], frozen: dict[str, Tensor], batch: Batch, random: Batch
     ) -> Any:
         named = {f"model.{k}": v for k, v in (trained | frozen).items()}
-        with self._drawing(len(batch[0]), *random):
+        with self._drawing(len(batch[0]), *random), SequenceFunctions():
             total = functional_call(self.loss, named, (batch,)).sum()
-        return total / self.context.study.batch_size, total
+        return total / self._batch_size, total
 
     def _drawing(
         self, examples: int, key: Tensor | None = None, start: Tensor | None = None
@@ -233,7 +249,8 @@ class StackedStep:
             views: the models' parameters (``Stack.cut``); those of the whole stack unless given.
 
         Returns:
-            Per metric ``(models, examples)`` values, or a pair of ``(models,)`` sums and a count.
+            Per metric ``(models, examples)`` values, or a pair of ``(models,)`` sums and a count;
+            and the models' outputs, where the workload has metrics of a whole split.
         """
         views = self._views()[0] if views is None else views
         self.base.eval()
@@ -251,7 +268,10 @@ class StackedStep:
 
         def of_model(*parameters: Tensor) -> list[Tensor]:
             named = zip(self.stack.names, parameters, strict=True)
-            metrics = functional_call(self.measured, {f"model.{k}": v for k, v in named}, (batch,))
+            with SequenceFunctions():
+                metrics = functional_call(
+                    self.measured, {f"model.{k}": v for k, v in named}, (batch,)
+                )
             # What is not a tensor, a count, leaves here: it is the same for every model.
             self._counts = {
                 name: int(value[1]) if isinstance(value, tuple) else None
@@ -267,7 +287,8 @@ class StackedStep:
     ) -> _Trace:
         """``function`` traced for these shapes: from this process's store if it has it."""
         shapes = tuple((x.shape, x.dtype) for x in batch)
-        local_key = (what, len(next(iter(views.values()))), shapes)
+        size = self._batch_size if what == "gradient" else None
+        local_key = (what, len(next(iter(views.values()))), shapes, size)
         if local_key in self._graphs:
             return self._graphs[local_key]
         study = self.context.study
@@ -277,7 +298,6 @@ class StackedStep:
             *local_key,
             owner,
             json.dumps(workloads.identity(self.context.workload), sort_keys=True),
-            study.batch_size,
             json.dumps(technique_identity(study.technique, study.workload.base), sort_keys=True),
             self.context.device,
             self.context.dtype,

@@ -21,8 +21,9 @@ from experiments.engines.stack import Stack, StackedStep, width_of
 from experiments.engines.stacked_techniques import StackedTechniques
 from experiments.engines.updates import Update, make_update
 from experiments.plan import Trial
-from experiments.training.batch_order import BatchOrder
 from experiments.training.micro_batch import chunk_size, micro_batch
+from experiments.training.splits import Order
+from experiments.training.streams import ExampleStream
 from experiments.training.study_context import StudyContext
 from workloads import Batch
 
@@ -51,8 +52,8 @@ class StackedEngine(Engine):
         self.chunk = chunk_size(context, self.base, MODELS)
         # Rows up to the stack's width are the last trial again, their results unread.
         self._rows = [*trials, *[trials[-1]] * (self.stack.width - len(trials))]
-        orders = {t.id: self._order(t) for t in trials}
-        self._orders = [orders[t.id] for t in self._rows]
+        orders = {t.id: context.order(t) for t in trials}
+        self._orders: list[Order] = [orders[t.id] for t in self._rows]
         self._steps = [0] * self.stack.width
         self._ahead = 1
         self.update: Update = make_update(context, self._rows, self.stack)
@@ -61,29 +62,58 @@ class StackedEngine(Engine):
         )
         self.loss_sum = torch.zeros(self.stack.width, dtype=torch.float64, device=context.device)
 
-    def _order(self, trial: Trial) -> BatchOrder:
-        return BatchOrder(trial.seed, len(self.context.train), self.context.study.batch_size)
-
     @property
     def steps(self) -> list[int]:
         return self._steps[: len(self.trials)]
 
-    @torch.no_grad()
     def advance(self, steps: int) -> None:
+        ramp = self.context.study.ramp
+        if ramp is None:
+            self._advance(steps, range(self.stack.width))
+            return
+        while steps:
+            changes = [at for step in self.steps if (at := ramp.steps_to_change(step))]
+            taken = min([steps, *changes])
+            self._advance_each_size(taken, [ramp.size(step) for step in self.steps])
+            steps -= taken
+
+    def _advance_each_size(self, steps: int, sizes: Sequence[int]) -> None:
+        """Train each trial for steps of its batch size, ``sizes``.
+
+        Where trials at different steps have different ones, the whole stack is trained once for
+        each size; then the rows of other sizes, which have seen examples of one of this size, are
+        set back.
+        """
+        for size in dict.fromkeys(sizes):
+            first = sizes.index(size)
+            others = [row for row, of_row in enumerate(sizes) if of_row != size]
+            saved, orders = self.copy(others) if others else [], list(self._orders)
+            sources = [first if row in others else row for row in range(len(sizes))]
+            self._advance(steps, [*sources, *[first] * (self.stack.width - len(sizes))])
+            for row, state in zip(others, saved, strict=True):
+                self.restore(row, state)
+            self._orders = orders
+
+    @torch.no_grad()
+    def _advance(self, steps: int, sources: Sequence[int]) -> None:
+        """Take steps of one batch size; ``sources``: whose examples each row sees."""
         context = self.context
+        size = context.study.batches.size(self._steps[sources[0]])
         schedule = context.schedule
         constant = all(schedule.is_constant(t.metaparameters) for t in self._rows)
         factors = schedule.factors_of([t.metaparameters for t in self._rows])
         rates = self._rates()
         has_techniques = context.techniques.define("gradient", "after_step")
-        for done, batch in self._batches(steps):
+        for done, batch in self._batches(steps, sources):
             examples = batch[0].shape[1]
-            self.stack.gradient.zero_()
+            if examples == 0:
+                self.stack.gradient.zero_()
             for low in range(0, examples, self.micro):
                 part = batch
                 if examples > self.micro:
                     part = tuple(x[:, low : low + self.micro] for x in batch)
-                self.loss_sum.add_(self.stepper.add_gradient(part, self._random(done, low)))
+                random = self._random(done, low, self._steps[sources[0]])
+                self.loss_sum.add_(self.stepper.add_gradient(part, random, size, first=low == 0))
             context.layout.reduce_gradients([self.stack.gradient])
             if has_techniques:
                 steps_made = torch.tensor(
@@ -99,15 +129,18 @@ class StackedEngine(Engine):
                 self.techniques.after_step(steps_made)
         self._steps = [step + steps for step in self._steps]
 
-    def _random(self, done: int, low: int) -> Batch:
-        """The keys of a step's random numbers, for the part that begins at ``low``."""
+    def _random(self, done: int, low: int, step: int) -> Batch:
+        """The keys of a step's random numbers, for the part that begins at ``low``.
+
+        ``step``: the first of those taken now, of any row that sees its own examples.
+        """
         if not self.draws:
             return ()
         keys = [
             key_of(trial.seed, step + done)
             for step, trial in zip(self._steps, self._rows, strict=True)
         ]
-        start = (self.context.part.start or 0) + low
+        start = (self.context.part(step).start or 0) + low
         device = self.context.device
         return torch.tensor(keys, device=device), torch.tensor(start, device=device)
 
@@ -115,18 +148,22 @@ class StackedEngine(Engine):
         rates = [[float(t.metaparameters.get("learning_rate", 1.0))] for t in self._rows]
         return torch.tensor(rates, dtype=torch.float64, device=self.context.device)
 
-    def _batches(self, steps: int) -> Iterator[tuple[int, Batch]]:
+    def _batches(self, steps: int, sources: Sequence[int]) -> Iterator[tuple[int, Batch]]:
         """This rank's batches of the next steps, ``(models, share, …)``, counted from 0."""
-        split, part, width = self.context.train, self.context.part, self.stack.width
+        split, part = self.context.train, self.context.part(self._steps[sources[0]])
+        width, orders = self.stack.width, [self._orders[row] for row in sources]
+        rows, first = [self._rows[row] for row in sources], [self._steps[row] for row in sources]
         size = part.stop - part.start
-        if split.random:
+        if split.random or isinstance(orders[0], ExampleStream):
             for done in range(steps):
                 drawn = [
-                    split.fetch_random(order.batches(at, 1)[0], part, trial.seed, at)
-                    for order, trial, at in zip(
-                        self._orders, self._rows, [step + done for step in self._steps], strict=True
-                    )
+                    split.fetch_step(order, part, trial.seed, step + done)
+                    for order, trial, step in list(zip(orders, rows, first, strict=True))[
+                        : len(self.trials)
+                    ]
                 ]
+                # Rows behind the active trials are unread: a stream is not read for them.
+                drawn += drawn[-1:] * (width - len(drawn))
                 yield done, tuple(torch.stack(x) for x in zip(*drawn, strict=True))
             return
         done = 0
@@ -134,7 +171,8 @@ class StackedEngine(Engine):
             count = min(self._ahead, steps - done)
             drawn_indices = [
                 order.batches(step + done, count)[:, part]
-                for order, step in zip(self._orders, self._steps, strict=True)
+                for order, step in zip(orders, first, strict=True)
+                if not isinstance(order, ExampleStream)
             ]
             indices = torch.stack(drawn_indices, dim=1)  # (steps, models, share)
             batch = split.fetch(indices.reshape(-1), training=True)
@@ -154,13 +192,17 @@ class StackedEngine(Engine):
         width, views = width_of(len(evaluated_rows)), None
         if width < self.stack.width:  # a few of them: a narrow stack costs as much less
             picked = [*evaluated_rows, *[evaluated_rows[-1]] * (width - len(evaluated_rows))]
-            views = self.techniques.evaluated(torch.tensor(picked, device=self.context.device))
-        elif self.context.techniques.define("evaluated"):
-            views = self.techniques.evaluated(torch.arange(width, device=self.context.device))
-        sums = MetricSums(self.stack.width if views is None else width, self.context.device)
-        for indices in chunks(layout.share(len(data)), self.chunk):
-            batch = data.fetch(indices, training=False)
-            sums.add(self.stepper.metrics(batch, views), len(indices))
+            where = torch.tensor(picked, device=self.context.device)
+            views = self.techniques.evaluated(where, self.update.evaluated(where))
+        else:
+            where = torch.arange(width, device=self.context.device)
+            weights = self.update.evaluated(where)
+            if weights is not None or self.context.techniques.define("evaluated"):
+                views = self.techniques.evaluated(where, weights)
+        models = self.stack.width if views is None else width
+        sums = MetricSums(models, self.context.device, self.context.workload, len(data))
+        for indices, batch in data.fetch_parts(chunks(layout.share(len(data)), self.chunk)):
+            sums.add(self.stepper.metrics(batch, views), indices, batch)
         means = sums.means(layout.all_reduce)
         return (
             [means[row] for row in evaluated_rows]
@@ -193,7 +235,7 @@ class StackedEngine(Engine):
         self.loss_sum = torch.cat([self.loss_sum, self.loss_sum.new_zeros(len(trials))])
         self.trials += trials
         self._rows += trials
-        self._orders += [self._order(trial) for trial in trials]
+        self._orders += [self.context.order(trial) for trial in trials]
         self._steps += [0] * len(trials)
         self._pick([*range(active), *range(before, before + len(trials))], before)
 
@@ -233,6 +275,7 @@ class StackedEngine(Engine):
                 "loss": loss,
                 "update": update,
                 "techniques": self.techniques.copy(row),
+                "order": self._orders[row].state(),
             }
             for row, weights, loss, update in parts
         ]
@@ -241,7 +284,8 @@ class StackedEngine(Engine):
     def restore(self, row: int, state: Any) -> None:
         self._steps[row] = state["step"]
         # Rows that repeat this one stay where they are, and must not share its order.
-        self._orders[row] = self._order(self._rows[row])
+        self._orders[row] = self.context.order(self._rows[row])
+        self._orders[row].load(state.get("order"), state["step"])
         self.stack.weights[row].copy_(state["weights"])
         self.loss_sum[row].copy_(state["loss"])
         self.update.restore(row, state["update"])
@@ -253,8 +297,9 @@ class StackedEngine(Engine):
 
     @torch.no_grad()
     def measured(self, row: int) -> dict[str, Tensor]:
-        views = self.techniques.evaluated(torch.tensor([row], device=self.context.device))
-        return {name: view[0].clone() for name, view in views.items()}
+        where = torch.tensor([row], device=self.context.device)
+        views = self.techniques.evaluated(where, self.update.evaluated(where))
+        return {**self.weights(row), **{name: view[0].clone() for name, view in views.items()}}
 
     def state(self) -> dict[str, Any]:
         values = {
@@ -263,6 +308,7 @@ class StackedEngine(Engine):
             "update": self.update.state(),
             "loss": self.loss_sum,
             "techniques": self.techniques.state,
+            "orders": [order.state() for order in self._orders[: len(self.trials)]],
         }
         copied: dict[str, Any] = gather(values, torch.device("cpu"))
         return copied
@@ -270,6 +316,9 @@ class StackedEngine(Engine):
     @torch.no_grad()
     def load(self, state: dict[str, Any]) -> None:
         self._steps = list(state["steps"])
+        saved = state.get("orders", [None] * len(self.trials))
+        for order, of_order, step in zip(self._orders, saved, self._steps, strict=False):
+            order.load(of_order, step)
         self.stack.weights.copy_(state["weights"])
         self.update.load(state["update"])
         self.techniques.load(state.get("techniques", {}))

@@ -68,9 +68,12 @@ class StackedTechniques:
             changed, self.state = self._each(hook, weights, self.state, steps)
             _copy(weights, changed)
 
-    def evaluated(self, rows: Tensor) -> dict[str, Tensor]:
-        """The parameters of ``rows`` that are measured, laid out as those of the stack."""
-        views = self.stack.cut(rows)
+    def evaluated(self, rows: Tensor, weights: Tensor | None = None) -> dict[str, Tensor]:
+        """The parameters of ``rows`` that are measured, laid out as those of the stack.
+
+        ``weights``: the optimizer's, ``(rows, size)``, where it has others than the trained ones.
+        """
+        views = self.stack.cut(rows) if weights is None else self.stack.views_of(weights)
         if self.techniques.define("evaluated"):
             trained, state, arguments = (
                 self._trained(views),

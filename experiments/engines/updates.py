@@ -15,6 +15,7 @@ from experiments.engines.stack import Stack
 from experiments.optimizers import Optimizer, StackedUpdate
 from experiments.optimizers.base import RATE_FACTOR, Options
 from experiments.optimizers.groups import Rates, parameter_options
+from experiments.optimizers.schedule_free import averages, evaluated_weights
 from experiments.plan import Trial
 from experiments.schedules import Schedule
 from experiments.training.study_context import StudyContext
@@ -25,6 +26,9 @@ class Update(Protocol):
 
     def step(self, rates: Tensor) -> None:
         """One update; ``rates``: ``(width, 1)`` float64, the schedule's factor included."""
+
+    def evaluated(self, rows: Tensor) -> Tensor | None:
+        """The weights of ``rows`` that are measured, ``(rows, size)``; ``None`` for the trained."""
 
     def keep(self, rows: Tensor) -> None:
         """Keep only ``rows``, as the stack does."""
@@ -56,6 +60,10 @@ class FusedUpdate:
         if self.rate_factor is not None:
             rates = rates * self.rate_factor
         self.form.step(self.stack.weights, self.stack.gradient, rates.to(self.stack.weights.dtype))
+
+    def evaluated(self, rows: Tensor) -> Tensor | None:
+        weights = self.form.evaluated(self.stack.weights)
+        return None if weights is None else weights[rows]
 
     def keep(self, rows: Tensor) -> None:
         self.form.keep(rows)
@@ -145,6 +153,18 @@ class SeparateUpdate:
                 if model.rates is not None:
                     model.rates.scale(rate / model.base if model.base else 1.0)
                 model.torch.step()
+
+    def evaluated(self, rows: Tensor) -> Tensor | None:
+        if not averages(self.models[0].torch):
+            return None
+        weights = self.stack.weights[rows]
+        views = self.stack.views_of(weights)
+        for i, row in enumerate(rows.tolist()):
+            model = self.models[row]
+            with evaluated_weights(model.torch):
+                for name, parameter in model.parameters.items():
+                    views[name][i].copy_(parameter.data)
+        return weights
 
     def keep(self, rows: Tensor) -> None:
         picked = rows.tolist()

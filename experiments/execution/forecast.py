@@ -94,7 +94,7 @@ def _forecast(study: Study, costs: _Costs) -> Forecast:
     count = len(evaluation_steps(study.evaluation_ratio, study.budget_steps))
     sizes = packs(study)
     evaluation = sum(count * costs.evaluation(models) for models in sizes)
-    steps = sum(study.budget_steps * costs.step(study.batch_size, models) for models in sizes)
+    steps = sum(study.budget_steps * costs.step(study.mean_batch_size, models) for models in sizes)
     return Forecast(
         engine=costs.engine,
         seconds=steps + evaluation + costs.start * len(sizes),
@@ -122,7 +122,7 @@ class _Costs:
     evaluations: list[tuple[int, float]] = field(default_factory=list)
     """Models and seconds, of all evaluated splits."""
 
-    def step(self, batch_size: int, models: int) -> float:
+    def step(self, batch_size: float, models: int) -> float:
         """Seconds of a step of a pack."""
         rows = [self._terms(size, many) for size, many, _ in self.steps]
         return float(_fit(rows, [t for *_, t in self.steps]) @ self._terms(batch_size, models))
@@ -135,11 +135,11 @@ class _Costs:
     def memory(self, study: Study, models: int) -> int:
         """Bytes of a pack while it trains, its data included."""
         together = models if self.engine == "stacked" else 1
-        examples = min(study.batch_size, study.layout.micro_batch or self.at_once)
+        examples = min(study.batches.largest, study.layout.micro_batch or self.at_once)
         data = sum(split.nbytes for split in self.context.splits.values())
         return int(models * self.state + together * self.saved * examples + data)
 
-    def _terms(self, batch_size: int, models: int) -> np.ndarray:
+    def _terms(self, batch_size: float, models: int) -> np.ndarray:
         stacked = float(self.engine == "stacked")
         return np.array([stacked, models, models * batch_size], dtype=float)
 
@@ -216,7 +216,10 @@ class _Part:
         plan = next(p for p in self.plans if p.study.batch_size >= batch_size)
         # Alone here, whatever group will train it: its layout's communication is not in it.
         study = replace(
-            plan.study, batch_size=batch_size, layout=replace(plan.study.layout, workers=1)
+            plan.study,
+            batch_size=batch_size,
+            ramp=None,
+            layout=replace(plan.study.layout, workers=1),
         )
         parts = {name: split.head(_EXAMPLES) for name, split in self.context.splits.items()}
         parts["train"] = self.context.train

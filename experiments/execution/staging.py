@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from experiments.errors import ExperimentError
+from experiments.optimizers import routed
 from experiments.plan import Study
 from workloads.user_code.local_imports import PACKAGED, local_modules
 
@@ -46,7 +47,7 @@ class Staged:
         return replace(
             study,
             workload=ref,
-            optimizer=self.specs.get(study.optimizer, study.optimizer),
+            optimizer=routed.renamed(study.optimizer, self.specs),
             schedule=self.specs.get(study.schedule, study.schedule),
             technique={self.specs.get(name, name): v for name, v in study.technique.items()},
             layout=replace(study.layout, name=name and self.specs.get(name, name)),

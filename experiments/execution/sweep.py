@@ -22,6 +22,7 @@ from experiments.execution.failures import reproduce_command
 from experiments.execution.orphans import end_orphans
 from experiments.execution.signals import Interrupted, Stop
 from experiments.execution.worker import MakeTrainer, Pace, training
+from experiments.optimizers import routed
 from experiments.plan import Layout
 from experiments.records import amend, snapshots
 from experiments.records.no_target import no_target
@@ -311,7 +312,7 @@ class _Sweep:
             for study in (state.study for state in self.states)
             for spec in (
                 study.workload.spec,
-                study.optimizer,
+                *routed.specs(study.optimizer),
                 study.schedule,
                 *study.technique,
                 study.layout.name,

@@ -345,7 +345,7 @@ class _PackRun:
                         status="INCOMPLETE",
                         stop_reason="error",
                         steps_run=step,
-                        examples_run=step * pack.study.batch_size,
+                        examples_run=pack.study.batches.examples(step),
                         error=failure.traceback,
                     )
                 )

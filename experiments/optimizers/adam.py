@@ -1,7 +1,10 @@
-"""Adam (Kingma & Ba 2015) and AdamW (Loshchilov & Hutter 2019), in ``torch.optim``'s form.
+"""Adam (Kingma & Ba 2015), AdamW (Loshchilov & Hutter 2019), NAdam (Dozat 2016), in
+``torch.optim``'s form.
 
 m <- b1 m + (1-b1) g, v <- b2 v + (1-b2) g², w <- w - lr/(1-b1^t) · m / (√v/√(1-b2^t) + eps);
-AdamW first shrinks w by (1 - lr · weight_decay), Adam adds weight_decay · w to the gradient.
+AdamW first shrinks w by (1 - lr · weight_decay), the others add weight_decay · w to the gradient.
+NAdam, with n(t) = b1 (1 - 0.96^(t · momentum_decay) / 2) and p(t) = n(1) … n(t):
+w <- w - lr ((1 - n(t)) / (1 - p(t)) g + n(t+1) / (1 - p(t+1)) m) / (√(v / (1-b2^t)) + eps).
 """
 
 from __future__ import annotations
@@ -13,7 +16,9 @@ import torch
 from torch import Tensor
 
 from experiments.optimizers.base import (
+    ElementwiseUpdate,
     Optimizer,
+    PackagedOptimizer,
     ParameterSlice,
     StackedUpdate,
     columns,
@@ -24,7 +29,7 @@ from experiments.plan import Value
 _DEFAULTS = {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8}
 
 
-class _StackedAdam(StackedUpdate):
+class _StackedAdam(ElementwiseUpdate):
     def __init__(
         self,
         metaparameters: Sequence[Mapping[str, Value]],
@@ -47,21 +52,33 @@ class _StackedAdam(StackedUpdate):
             "power2": torch.ones_like(values["beta2"], device=like.device),
         }
 
-    def step(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
-        state, values = self.state, self.values
-        if self.decays and self.decoupled:
-            weights.mul_(1 - learning_rate * values["weight_decay"])
-        elif self.decays:
-            decay_into_gradient(weights, gradient, values["weight_decay"])
-        mean, square = state["mean"], state["square"]
-        mean.mul_(values["beta1"]).add_(gradient * values["1-beta1"])
-        square.mul_(values["beta2"]).add_(gradient.mul_(gradient).mul_(values["1-beta2"]))
+    def begin(self, learning_rate: Tensor) -> dict[str, Tensor]:
+        state, dtype = self.state, learning_rate.dtype
         state["power1"].mul_(state["beta1"])
         state["power2"].mul_(state["beta2"])
-        size = learning_rate / (1 - state["power1"]).to(weights.dtype)
-        root = (1 - state["power2"]).sqrt_().to(weights.dtype)
-        denominator = square.sqrt().div_(root).add_(values["epsilon"])
-        weights.sub_(torch.div(mean, denominator, out=denominator).mul_(size))
+        return {
+            **(self.shrinkage(learning_rate) if self.decays and self.decoupled else {}),
+            "size": learning_rate / (1 - state["power1"]).to(dtype),
+            "root": (1 - state["power2"]).sqrt_().to(dtype),
+        }
+
+    def update(
+        self,
+        weights: Tensor,
+        gradient: Tensor,
+        scratch: Tensor,
+        state: Mapping[str, Tensor],
+        values: Mapping[str, Tensor],
+    ) -> None:
+        if self.decays and self.decoupled:
+            self.shrink(weights, scratch, values)
+        elif self.decays:
+            gradient.add_(torch.mul(weights, values["weight_decay"], out=scratch))
+        mean, square = state["mean"], state["square"]
+        mean.mul_(values["beta1"]).add_(torch.mul(gradient, values["1-beta1"], out=scratch))
+        square.mul_(values["beta2"]).add_(gradient.mul_(gradient).mul_(values["1-beta2"]))
+        denominator = torch.sqrt(square, out=scratch).div_(values["root"]).add_(values["epsilon"])
+        weights.sub_(torch.div(mean, denominator, out=denominator).mul_(values["size"]))
 
 
 class Adam(Optimizer):
@@ -106,3 +123,75 @@ class AdamW(Adam):
     def __init__(self) -> None:
         super().__init__()
         self.space = {**self.space, "weight_decay": {"log": [1e-4, 1]}}
+
+
+_DECAY_BASE = 0.96
+
+
+class _StackedNAdam(StackedUpdate):
+    def __init__(
+        self,
+        metaparameters: Sequence[Mapping[str, Value]],
+        like: Tensor,
+        options: Mapping[str, Tensor],
+    ) -> None:
+        defaults = {**_DEFAULTS, "weight_decay": 0.0, "momentum_decay": 4e-3}
+        values = columns(metaparameters, defaults, options)
+        complement = {f"1-{b}": 1 - values[b] for b in ("beta1", "beta2")}
+        super().__init__({**values, **complement}, like)
+        # Powers as Adam's, in float64; Python's own power gives the same in every row.
+        ratio = values["momentum_decay"].apply_(lambda decay: _DECAY_BASE**decay)
+        product = torch.ones_like(values["beta1"] * ratio)
+        self.state = {
+            "mean": torch.zeros_like(like),
+            "square": torch.zeros_like(like),
+            "beta1": values["beta1"].to(like.device),
+            "beta2": values["beta2"].to(like.device),
+            "power2": torch.ones_like(values["beta2"], device=like.device),
+            "ratio": ratio.to(like.device),
+            "power": torch.ones_like(ratio, device=like.device),
+            # torch keeps it in the default type, whatever the parameters have.
+            "product": product.to(like.device, torch.get_default_dtype()),
+        }
+
+    def step(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
+        state, values, dtype = self.state, self.values, weights.dtype
+        if self.decays:
+            decay_into_gradient(weights, gradient, values["weight_decay"])
+        mean, square = state["mean"], state["square"]
+        mean.mul_(values["beta1"]).add_(gradient * values["1-beta1"])
+        square.mul_(values["beta2"]).add_((gradient * gradient).mul_(values["1-beta2"]))
+        state["power2"].mul_(state["beta2"])
+        power = state["power"].mul_(state["ratio"])
+        present = state["beta1"] * (1 - 0.5 * power)
+        following = state["beta1"] * (1 - 0.5 * (power * state["ratio"]))
+        product = state["product"].mul_(present.to(state["product"].dtype)).double()
+        of_gradient = learning_rate * (1 - present) / (1 - product)
+        of_mean = learning_rate * following / (1 - product * following)
+        denominator = square.div((1 - state["power2"]).to(dtype)).sqrt_().add_(values["epsilon"])
+        update = gradient.mul_(of_gradient.to(dtype)).add_(mean * of_mean.to(dtype))
+        weights.sub_(update.div_(denominator))
+
+
+class NAdam(PackagedOptimizer):
+    """Adam with Nesterov's momentum, which warms up; weight decay goes into the gradient."""
+
+    name = "nadam"
+    kind = torch.optim.NAdam
+    defaults: Mapping[str, Value] = {
+        "learning_rate": 2e-3,
+        **_DEFAULTS,
+        "weight_decay": 0.0,
+        "momentum_decay": 4e-3,
+    }
+    # Adam's, as in Choi et al. 2019 (arXiv:1910.05446): it contains Adam as a special case.
+    space: Mapping[str, Any] = {"learning_rate": {"log": [1e-4, 1]}}
+
+    def stacked(
+        self,
+        metaparameters: Sequence[Mapping[str, Value]],
+        like: Tensor,
+        options: Mapping[str, Tensor],
+        parameters: Sequence[ParameterSlice],  # noqa: ARG002 - every number is treated alike
+    ) -> StackedUpdate:
+        return _StackedNAdam(metaparameters, like, options)

@@ -8,14 +8,16 @@ updates many models at once: row ``i`` of every ``(models, parameters)`` tensor 
 from __future__ import annotations
 
 import abc
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from experiments.plan import Value
+from experiments.search.domains import Domain
 from results.optimizers import class_name
 
 Space = Mapping[str, Any]
@@ -23,9 +25,17 @@ Space = Mapping[str, Any]
 Named = tuple[str, torch.nn.Parameter]
 """A parameter with its name in the model."""
 Options = Mapping[str, float]
-"""Options of one parameter: metaparameters, and perhaps ``RATE_FACTOR``."""
+"""Options of one parameter: metaparameters, and perhaps ``RATE_FACTOR`` and ``HIDDEN``."""
 RATE_FACTOR = "learning_rate_factor"
 """The option of a parameter by which its learning rate is multiplied."""
+HIDDEN = "hidden"
+"""The option of a parameter that is false (0) for embeddings and the output layer."""
+ALIGNMENT = 16
+"""Every parameter begins at a multiple of so many numbers in a row: 64 bytes of float32."""
+
+
+_BLOCK = 2**18
+"""Numbers of a block of an elementwise update: a few tensors of it fit into a core's cache."""
 
 
 class ParameterSlice(NamedTuple):
@@ -40,13 +50,22 @@ class ParameterSlice(NamedTuple):
         flat = rows[:, self.start : self.start + self.shape.numel()]
         return flat.view(len(rows), *self.shape)
 
+    def of(self, values: Tensor) -> Tensor:
+        """The numbers of the parameter in ``(models, size)``; a column ``(models, 1)`` as it is."""
+        end = self.start + self.shape.numel()
+        return values if values.shape[1] == 1 else values[:, self.start : end]
+
+    def column(self, values: Tensor) -> Tensor:
+        """A metaparameter of each model for this parameter, ``(models, 1)``."""
+        return self.of(values)[:, :1]
+
 
 class StackedUpdate(abc.ABC):
     """The state and the step of one optimizer over a stack of models.
 
-    Only additions, multiplications, divisions and square roots of whole tensors are used, one
-    rounding each (no fused multiply-add): a model's bits then do not depend on its row or on how
-    many rows there are.
+    Only additions, multiplications, divisions, square roots and signs of whole tensors are used,
+    one rounding each (no fused multiply-add): a model's bits then do not depend on its row or on
+    how many rows there are. Norms of a parameter are sums along a row (``norm_of_rows``).
     """
 
     def __init__(self, values: Mapping[str, Tensor], like: Tensor) -> None:
@@ -60,6 +79,10 @@ class StackedUpdate(abc.ABC):
     def step(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
         """Update ``weights`` in place; ``gradient`` may be overwritten."""
 
+    def evaluated(self, weights: Tensor) -> Tensor | None:  # noqa: ARG002 - a hook
+        """The weights that evaluations measure, a new tensor; ``None``: the trained ones."""
+        return None
+
     def keep(self, rows: Tensor) -> None:
         """Drop every model but ``rows`` (int64 indices)."""
         self.values = {name: v[rows] for name, v in self.values.items()}
@@ -70,6 +93,68 @@ class StackedUpdate(abc.ABC):
         self.values = {n: torch.cat([v, other.values[n]]) for n, v in self.values.items()}
         self.state = {n: torch.cat([v, other.state[n]]) for n, v in self.state.items()}
         self.decays = self.decays or other.decays
+
+
+class ElementwiseUpdate(StackedUpdate):
+    """An update that treats every number alike: done in blocks of columns that fit into a cache."""
+
+    _scratch: Tensor | None = None
+
+    def step(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
+        models, size = weights.shape
+        width = min(size, max(_BLOCK // models // ALIGNMENT * ALIGNMENT, ALIGNMENT))
+        if self._scratch is None or self._scratch.shape != (models, width):
+            self._scratch = weights.new_empty(models, width)
+        scratch = self._scratch
+        values = {**self.values, **self.begin(learning_rate)}
+        state = {name: v for name, v in self.state.items() if v.shape == weights.shape}
+        for start in range(0, size, width):
+            block = slice(start, min(start + width, size))
+            self.update(
+                weights[:, block],
+                gradient[:, block],
+                scratch[:, : block.stop - start],
+                {name: v[:, block] for name, v in state.items()},
+                {n: v if v.shape[1] == 1 else v[:, block] for n, v in values.items()},
+            )
+
+    def shrinkage(self, learning_rate: Tensor) -> dict[str, Tensor]:
+        """What ``shrink`` needs of ``begin``: columns alone, since a pass over all weights that is
+        not done in blocks takes longer than the rest of the step."""
+        decay = self.values["weight_decay"]
+        if learning_rate.shape[1] == decay.shape[1] == 1:
+            return {"shrinkage": 1 - learning_rate * decay}
+        return {"decayed_rate": learning_rate}
+
+    @staticmethod
+    def shrink(weights: Tensor, scratch: Tensor, values: Mapping[str, Tensor]) -> None:
+        """weights <- (1 - learning rate · weight_decay) weights, for some columns."""
+        if "shrinkage" in values:
+            weights.mul_(values["shrinkage"])
+        else:
+            torch.mul(values["decayed_rate"], values["weight_decay"], out=scratch)
+            weights.mul_(scratch.neg_().add_(1))
+
+    @abc.abstractmethod
+    def begin(self, learning_rate: Tensor) -> dict[str, Tensor]:
+        """The values of this step, ``(models, 1)`` or ``(models, size)``; called once a step."""
+
+    @abc.abstractmethod
+    def update(
+        self,
+        weights: Tensor,
+        gradient: Tensor,
+        scratch: Tensor,
+        state: Mapping[str, Tensor],
+        values: Mapping[str, Tensor],
+    ) -> None:
+        """The step of some columns.
+
+        Args:
+            scratch: as large as ``weights``, for intermediate results.
+            state: the tensors of the state that are as large as the weights.
+            values: metaparameters, and those of ``begin``.
+        """
 
 
 class Optimizer(abc.ABC):
@@ -91,6 +176,26 @@ class Optimizer(abc.ABC):
 
     kind: Any
     """The class of torch's optimizer."""
+    domains: Mapping[str, Domain] = MappingProxyType({})
+    """Legal values of arguments where they are narrower than the usual ones."""
+    stacks = True
+    """Whether a stack of models gains from it; else the module engine is chosen."""
+    multiplies_matrices = False
+    """Whether its update is made of matrix products, which gain from a stack by themselves."""
+    scope = "any parameter"
+    """What it can train, in words."""
+
+    def takes(self, shape: torch.Size, *, hidden: bool) -> bool:  # noqa: ARG002 - a hook
+        """Whether it can train a parameter of this shape.
+
+        Args:
+            hidden: whether it is neither an embedding nor of the output layer.
+        """
+        return True
+
+    def uses(self, name: str, given: Iterable[str]) -> bool:  # noqa: ARG002 - a hook
+        """Whether a metaparameter matters where those of ``given`` are set."""
+        return True
 
     @abc.abstractmethod
     def torch_arguments(self, metaparameters: Mapping[str, Value]) -> dict[str, Any]:
@@ -169,6 +274,44 @@ class Optimizer(abc.ABC):
     def arguments_in(self, metaparameters: Mapping[str, Value]) -> dict[str, Value]:
         """The part of a trial's metaparameters that this optimizer takes."""
         return {k: v for k, v in metaparameters.items() if k in self.arguments}
+
+
+class PackagedOptimizer(Optimizer):
+    """The arguments are those of ``defaults``, renamed for the class ``kind``."""
+
+    def __init__(self) -> None:
+        self.arguments = frozenset(self.defaults)
+
+    def torch_arguments(self, metaparameters: Mapping[str, Value]) -> dict[str, Any]:
+        """The names of torch: ``lr``, ``betas``, ``eps``; the others are not renamed."""
+        values = {k: float(v) for k, v in {**self.defaults, **metaparameters}.items()}
+        arguments: dict[str, Any] = {"lr": values.pop("learning_rate")}
+        if {"beta1", "beta2"} <= values.keys():
+            arguments["betas"] = (values.pop("beta1"), values.pop("beta2"))
+        if "epsilon" in values:
+            arguments["eps"] = values.pop("epsilon")
+        return {**arguments, **values}
+
+
+class LibraryOptimizer(PackagedOptimizer):
+    """An optimizer of the package pytorch-optimizer."""
+
+    library_class: ClassVar[str]
+
+    @functools.cached_property
+    def kind(self) -> Any:
+        """The library's class; the library is imported when it is first needed (0.7 s)."""
+        import pytorch_optimizer
+
+        return getattr(pytorch_optimizer, self.library_class)
+
+
+def norm_of_rows(rows: Tensor) -> Tensor:
+    """The Euclidean norm of each row of ``(models, numbers)``, as ``(models, 1)``.
+
+    A sum along the rows adds the numbers of each in the same order, whatever their number.
+    """
+    return (rows * rows).sum(dim=1, keepdim=True).sqrt_()
 
 
 def columns(

@@ -4,7 +4,8 @@ A workload or a user's optimizer says which parameters get which options by a me
 ``parameter_groups(named_parameters)``: pattern of names (as ``fnmatch`` has it) -> options. Of the
 patterns that match a parameter the first counts; options of the workload override those of the
 optimizer. An option is a metaparameter of the optimizer, or ``learning_rate_factor``, by which the
-parameter's learning rate is multiplied; a usual one that the optimizer lacks is passed over.
+parameter's learning rate is multiplied, or ``hidden``: False for embeddings and the output layer,
+which muon leaves to AdamW. A usual one that the optimizer lacks is passed over.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import torch
 from torch import Tensor
 
 from experiments.errors import ExperimentError, nearest
-from experiments.optimizers.base import RATE_FACTOR, Optimizer, Options
+from experiments.optimizers.base import HIDDEN, RATE_FACTOR, Optimizer, Options
+from experiments.optimizers.routed import Routed
 from experiments.search.domains import DOMAINS
 
 
@@ -58,7 +60,9 @@ def _checked(given: Mapping[str, Any], owner: str, optimizer: Optimizer) -> dict
                 f"parameter_groups of {owner}: learning_rate is tuned for the whole model",
                 hint=f"give {RATE_FACTOR}, by which it is multiplied",
             )
-        legal = {RATE_FACTOR, *optimizer.arguments, *DOMAINS} - {"learning_rate"}
+        if name == HIDDEN and isinstance(value, bool):
+            continue
+        legal = {RATE_FACTOR, HIDDEN, *optimizer.arguments, *DOMAINS} - {"learning_rate"}
         if name not in legal:
             raise ExperimentError(
                 f"parameter_groups of {owner}: unknown option {name!r}",
@@ -68,7 +72,7 @@ def _checked(given: Mapping[str, Any], owner: str, optimizer: Optimizer) -> dict
             raise ExperimentError(
                 f"parameter_groups of {owner}: {name} is {value!r}, and must be a number"
             )
-    has = {RATE_FACTOR, *optimizer.arguments}
+    has = {RATE_FACTOR, *optimizer.arguments, *([HIDDEN] if isinstance(optimizer, Routed) else [])}
     return {name: float(value) for name, value in given.items() if name in has}
 
 

@@ -1,4 +1,4 @@
-"""A user's optimizer tried out on a few parameters, before results rest on it."""
+"""An optimizer tried out on a model's parameters, before results rest on it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from torch import Tensor
 
 from experiments.optimizers.base import Optimizer
 from experiments.optimizers.groups import parameter_options
+from experiments.optimizers.routed import Routed
+from experiments.optimizers.user_optimizer import UserOptimizer
 from experiments.plan import Value
 from workloads import Workload
 
@@ -19,6 +21,12 @@ _APART = 0.05
 """Allowed deviation, as a share of the parameters' change; bfloat16 stays well below it."""
 
 Tensors = Mapping[str, Tensor]
+
+
+def is_users(optimizer: Optimizer) -> bool:
+    """Whether it, or a part of it, is not a packaged one."""
+    parts = optimizer.rules if isinstance(optimizer, Routed) else [optimizer]
+    return any(isinstance(part, UserOptimizer) for part in parts)
 
 
 class OptimizerRun:
@@ -36,6 +44,8 @@ class OptimizerRun:
         options = parameter_options(optimizer, workload, self.start)
         self.torch = optimizer.module(self.parameters.items(), values, options)
         self.steps = 0
+        self.change = 0.0
+        """The largest change of a parameter after any of the steps."""
 
     def step(self) -> None:
         """The next step."""
@@ -43,6 +53,8 @@ class OptimizerRun:
             parameter.grad = self.start[name] * GRADIENTS[self.steps]
         self.torch.step()
         self.steps += 1
+        change = (_distance(v, self.start[n]) for n, v in self.parameters.items())
+        self.change = max([self.change, *change])
 
     def save_and_load(self, other: OptimizerRun) -> None:
         """Continue from the state of ``other``, as a stopped trial does."""
@@ -51,13 +63,12 @@ class OptimizerRun:
                 parameter.copy_(other.parameters[name])
         # An optimizer keeps what it is given and changes it in place.
         self.torch.load_state_dict(copy.deepcopy(other.torch.state_dict()))
-        self.steps = other.steps
+        self.steps, self.change = other.steps, other.change
 
     def differs(self, values: Tensors) -> bool:
         """Whether its parameters differ from ``values``."""
-        way = max((_distance(v, self.start[n]) for n, v in self.parameters.items()), default=0.0)
         apart = max((_distance(v, values[n]) for n, v in self.parameters.items()), default=0.0)
-        return apart > _APART * way
+        return apart > _APART * self.change
 
 
 def _distance(first: Tensor, second: Tensor) -> float:

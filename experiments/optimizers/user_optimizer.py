@@ -138,7 +138,7 @@ class UserOptimizer(Optimizer):
             raise ExperimentError(
                 f"optimizer {self.name} takes only matrices; the model has {len(others)} other "
                 f"{many} (first: {others[0]})",
-                hint="write a class that gives the rest to AdamW: docs/optimizers.md",
+                hint="optimizer muon trains the rest with AdamW",
             )
 
 

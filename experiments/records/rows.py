@@ -37,10 +37,21 @@ def study_columns(study: Study, workload: Workload) -> dict[str, Any]:
         "technique": study.technique_by_label,
         "example_unit": workload.example_unit,
         "tokens_per_example": workload.tokens_per_example,
-        "fields": dict(workload.fields),
+        "fields": workload.fields_of_identity(stated=study.workload.fields),
         "trials_wanted": study.trials,
         "refine_ratio": study.refine,
+        "batch_sizes": _phases(study),
         **{name: getattr(study, name) for name in _OF_THE_STUDY},
+    }
+
+
+def _phases(study: Study) -> dict[str, Any] | None:
+    if study.ramp is None:
+        return None
+    return {
+        "starts": list(study.ramp.starts),
+        "sizes": list(study.ramp.sizes),
+        "schedule_steps": study.schedule_steps,
     }
 
 

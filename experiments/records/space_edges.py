@@ -54,7 +54,7 @@ def edges(state: StudyState, judge: Judge, store: Store) -> list[Edge]:
     values = _near_best(state, judge) or _furthest(state, store)
     if not values:
         return []
-    budget = float(state.study.budget_steps)
+    budget = float(state.study.schedule_steps)
     return list(judge.edge(state.search_space, values[0], values[1:], budget_steps=budget))
 
 

@@ -15,6 +15,7 @@ import pandas as pd
 
 from experiments.scheduling import rounds
 from experiments.scheduling.rounds import Record, Remaining
+from results.batch_phases import BatchPhases
 from results.reader import Results
 from results.reader import open as open_results
 from results.run_state.claims import Claims
@@ -98,7 +99,7 @@ def status(source: str | Path | Location | Results) -> Status:
         counts = _study(dict(row), every, running.get(study, 0), planned=bool(current_study))
         # Rows of older versions and other writers may lack the budget.
         sizes = (row["budget_steps"], row["batch_size"])
-        cost = None if any(map(pd.isna, sizes)) else rounds.trial_cost(*map(int, sizes))
+        cost = None if any(map(pd.isna, sizes)) else trial_cost(dict(row))
         packs = costs.get(study, {})
         remaining = Remaining.of(counts["left"], counts["feasible"], packs, cost)
         per_study.append(remaining)
@@ -118,6 +119,13 @@ _COUNTS = ["wanted", "done", "reached", "infeasible", "dominated", "failed", "ru
 _COUNTS += ["other_searches"]
 _STUDY_COLUMNS = [*_KEYS, *_COUNTS, "trial_seconds"]
 _PACK_COLUMNS = ["pack", "experiment", "study", "machine", "trials", "step", "best", "silent"]
+
+
+def trial_cost(row: Mapping[str, Any]) -> float:
+    """The cost of a study's longest trial, by the mean batch size where that grows."""
+    steps, size = int(row["budget_steps"]), int(row["batch_size"])
+    phases = BatchPhases.of(row.get("batch_sizes"))
+    return rounds.trial_cost(steps, phases.mean_size(steps) if phases else size)
 
 
 def _study(

@@ -1,7 +1,8 @@
 """What a schedule is: the factor that multiplies the learning rate at each step.
 
-A length may be given as a share of the budget (``decay``) or in steps (``decay_steps``). A trial
-holds it resolved, in steps, since its trajectory depends on nothing else.
+A length may be given as a share of the budget (``decay``), in steps (``decay_steps``), in examples
+(``decay_examples``) or in tokens (``decay_tokens``). A trial holds it resolved, in steps of the
+study's batch size, since its trajectory depends on nothing else.
 """
 
 from __future__ import annotations
@@ -27,9 +28,12 @@ _SHARE = Domain(low=0, high=1, closed=True)
 _MOST_STEPS = 1e12
 """Largest length in steps: the largest budget."""
 _LENGTH = Domain(low=1, high=_MOST_STEPS, closed=True)
-WARMUP = ("warmup", "warmup_steps")
-"""The arguments that every schedule has: a share of the budget, or steps."""
-_WARMUP = WARMUP[1]
+_MOST_EXAMPLES = 1e18
+_AMOUNT = Domain(low=1, high=_MOST_EXAMPLES, closed=True)
+_EXAMPLES, _TOKENS = "_examples", "_tokens"
+_WARMUP = "warmup_steps"
+WARMUP = ("warmup", _WARMUP, "warmup_examples", "warmup_tokens")
+"""The arguments that every schedule has: a share of the budget, steps, examples or tokens."""
 
 
 class Schedule:
@@ -37,8 +41,9 @@ class Schedule:
 
     The arguments of ``shape`` after the step are the schedule's metaparameters. One whose name ends
     in ``_steps`` is a length: it is at least 1, and experiments may give it as a share of the
-    budget, by its name without ``_steps``. Every schedule takes ``warmup`` (or ``warmup_steps``)
-    besides, over which the factor rises linearly to 1 before the shape begins.
+    budget, by its name without ``_steps``, or in ``_examples`` or ``_tokens``. Every schedule takes
+    ``warmup`` (or ``warmup_steps`` …) besides, over which the factor rises linearly to 1 before the
+    shape begins.
     """
 
     name: str
@@ -66,14 +71,22 @@ class Schedule:
         self._lengths = frozenset(lengths)
         self.shares = {name.removesuffix(_STEPS): name for name in lengths}
         """Name of a share of the budget -> name of the same length in steps."""
+        self.amounts = {
+            share + unit: name
+            for share, name in self.shares.items()
+            for unit in (_EXAMPLES, _TOKENS)
+        }
+        """Name of a length in examples or tokens -> name of the same length in steps."""
         self.domains: Mapping[str, Domain] = {
             **dict.fromkeys(self.shares, _SHARE),
             **dict.fromkeys(lengths, _LENGTH),
+            **dict.fromkeys(self.amounts, _AMOUNT),
             _WARMUP: Domain(low=0, high=_MOST_STEPS, closed=True),
+            **dict.fromkeys(WARMUP[2:], Domain(low=0, high=_MOST_EXAMPLES, closed=True)),
             **{name: _domain(ends) for name, ends in self.ranges.items()},
         }
         """Legal values of the arguments, by name."""
-        self.arguments = frozenset({*self._shape_arguments, *lengths, *self.shares})
+        self.arguments = frozenset({*self._shape_arguments, *lengths, *self.shares, *self.amounts})
         """Legal metaparameter names, as written in an experiment file."""
         self.specific_arguments = self.arguments - {*WARMUP}
         """The arguments that not every schedule has."""
@@ -96,17 +109,37 @@ class Schedule:
         """Arguments of ``shape`` without a default."""
         return tuple(name for name in self._shape_arguments if name not in self.defaults)
 
-    def counterpart(self, name: str) -> str | None:
-        """The name of the same length in the other form: in steps for a share, and vice versa."""
-        if name in self._lengths:
-            return name.removesuffix(_STEPS)
-        return self.shares.get(name)
+    def steps_name(self, name: str) -> str:
+        """The name of a length in steps, from that of any of its forms; other names unchanged."""
+        return self.shares.get(name) or self.amounts.get(name) or name
 
-    def resolve(self, values: Mapping[str, Value], budget_steps: int) -> dict[str, Value]:
-        """Shares of the budget become steps (at least one); the rest is passed on.
+    def other_forms(self, name: str) -> tuple[str, ...]:
+        """The other names of the same length, the share first; none of what is not a length."""
+        steps = self.steps_name(name)
+        if steps not in self._lengths:
+            return ()
+        share = steps.removesuffix(_STEPS)
+        forms = (share, steps, share + _EXAMPLES, share + _TOKENS)
+        return tuple(form for form in forms if form != name)
+
+    def resolve(
+        self,
+        values: Mapping[str, Value],
+        budget_steps: int,
+        batch_size: int | None = None,
+        tokens_per_example: int | None = None,
+    ) -> dict[str, Value]:
+        """Shares of the budget, examples and tokens become steps; the rest is passed on.
+
+        A share is at least one step, and so is an amount unless it is 0.
+
+        Args:
+            budget_steps: the budget, in steps of ``batch_size`` examples.
+            batch_size: examples a step; needed for lengths in examples and tokens.
+            tokens_per_example: needed for lengths in tokens.
 
         Raises:
-            ExperimentError: a share outside [0, 1].
+            ExperimentError: a share outside [0, 1], or tokens of examples that have none.
         """
         resolved: dict[str, Value] = {}
         for name, value in values.items():
@@ -117,9 +150,37 @@ class Schedule:
                         hint=f"give {name} in [0, 1], or {self.shares[name]} in steps",
                     )
                 resolved[self.shares[name]] = max(1, round(float(value) * budget_steps))
+            elif name in self.amounts:
+                step = self.amount_of_step(name, batch_size, tokens_per_example)
+                least = 1 if float(value) else 0
+                resolved[self.amounts[name]] = max(least, round(float(value) / step))
             else:
                 resolved[name] = value
         return resolved
+
+    def amount_of_step(
+        self, name: str, batch_size: int | None, tokens_per_example: int | None
+    ) -> int:
+        """Examples or tokens of one step, whichever ``name``, one of ``amounts``, ends in.
+
+        Raises:
+            ExperimentError: the number that it takes is not there.
+        """
+        if batch_size is None:
+            raise ExperimentError(
+                f"schedule {self.name}: {name} needs a batch size",
+                hint=f"give {self.amounts[name]} in steps",
+            )
+        if name.endswith(_EXAMPLES):
+            return batch_size
+        if not tokens_per_example:
+            raise ExperimentError(
+                f"schedule {self.name}: {name} is in tokens, but the workload has no "
+                "tokens_per_example",
+                hint=f"give the workload tokens_per_example, or use "
+                f"{name.removesuffix(_TOKENS)}{_EXAMPLES}",
+            )
+        return batch_size * tokens_per_example
 
     def factor(self, step: int, metaparameters: Mapping[str, Value]) -> float:
         """The factor of the update that makes step ``step`` (0-based) into ``step + 1``.
@@ -143,7 +204,9 @@ class Schedule:
         shape = self.shape
 
         def factor(step: int) -> float:
-            return (step + 1) / warmup if step < warmup else shape(step - warmup, **values)
+            if step < warmup:  # between two steps only where the batch size grows meanwhile
+                return min(1.0, (step + 1) / warmup)
+            return shape(step - warmup, **values)
 
         return factor
 

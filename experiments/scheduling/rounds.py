@@ -246,7 +246,7 @@ def pack_seconds(trials: pd.DataFrame) -> dict[str, dict[str, float]]:
     return seconds
 
 
-def trial_cost(budget_steps: int, batch_size: int) -> float:
+def trial_cost(budget_steps: int, batch_size: float) -> float:
     """A study's longest trial, in steps that each cost a fixed part and their examples."""
     return budget_steps * (1 + batch_size / 50)
 

@@ -242,14 +242,14 @@ class StudyState:
             infeasible=sum(record.status == "INFEASIBLE" for record in done),
             dominated=sum(record.stop_reason == "dominated" for record in done),
             budget_steps=self.study.budget_steps,
-            batch_size=self.study.batch_size,
+            batch_size=round(self.study.mean_batch_size),
             example_unit=self.columns["example_unit"],
             tokens_per_example=self.columns["tokens_per_example"],
         )
 
     def cost(self) -> float:
         """The cost of its longest trial, up to a factor."""
-        return rounds.trial_cost(self.study.budget_steps, self.study.batch_size)
+        return rounds.trial_cost(self.study.budget_steps, self.study.mean_batch_size)
 
     def remaining(self) -> Remaining:
         """The missing trials of its search, and the cost of its trials so far."""

@@ -43,6 +43,12 @@ DOMAINS = {
     "beta2": _UNIT_INTERVAL,
     "epsilon": Domain(low=0),
     "weight_decay": Domain(low=0),
+    "ns_steps": Domain(low=1, high=100, whole=True),
+    "precondition_frequency": Domain(low=1, whole=True),
+    "preconditioning_compute_steps": Domain(low=1, whole=True),
+    "matrix_eps": Domain(low=0),
+    "momentum_decay": Domain(low=0),
+    "trust_coefficient": Domain(low=0),
     "label_smoothing": _UNIT_INTERVAL,
     "dropout": _UNIT_INTERVAL,
 }
@@ -60,8 +66,9 @@ def domain_of(
     """
     if name in domains:
         return domains[name]
-    if name in DOMAINS:
-        return DOMAINS[name]
+    usual = name.rpartition(".")[2]  # muon.learning_rate is a learning rate
+    if usual in DOMAINS:
+        return DOMAINS[usual]
     if low < 0:
         return Domain()
     return Domain(low=1 if whole and low >= 1 else 0)

@@ -12,6 +12,8 @@ from experiments.techniques.base import Technique, Techniques, make_technique
 __all__ = ["SETTINGS", "TECHNIQUES", "Technique", "Techniques", "label", "load", "names"]
 
 SETTINGS = ("precision", "ghost_batch")
+"""Keys of an experiment that are settings of its technique."""
+_OTHERS = (*SETTINGS, "ramp", "rule")
 """Keys of ``Study.technique`` that are not techniques of this folder."""
 
 
@@ -34,10 +36,10 @@ def load(described: Mapping[str, Any], base: str | None) -> Techniques:
     parts: dict[str, Technique] = {}
     by_label: dict[str, str] = {}
     for name, arguments in described.items():
-        if name in SETTINGS:
+        if name in _OTHERS:
             continue
         parts[name] = make_technique(TECHNIQUES.get_class(name, base), name, arguments)
-        taken = {**dict.fromkeys(TECHNIQUES.packaged), **dict.fromkeys(SETTINGS), **by_label}
+        taken = {**dict.fromkeys(TECHNIQUES.packaged), **dict.fromkeys(_OTHERS), **by_label}
         if name not in TECHNIQUES.packaged and label(name) in taken:
             raise ExperimentError(
                 f"technique {name} is called {label(name)}, which is another technique",

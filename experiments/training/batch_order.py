@@ -1,6 +1,8 @@
-"""The order in which a trial sees its examples: shuffled epochs, without replacement.
+"""The order in which a trial sees its examples: shuffled epochs, or a sequence without end.
 
-The last short batch of an epoch is dropped, so every step sees exactly ``batch_size`` examples.
+Within an epoch an example is drawn once. The last short batch is dropped, so every step sees
+exactly ``batch_size`` examples. Where the batch size grows, a new phase goes on in the epoch where
+the one before has ended.
 Each epoch's permutation is drawn from its own derived seed: the order at any step needs no state,
 so resuming continues it exactly, and every rank draws the same one.
 """
@@ -12,7 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from experiments.batch_sizes import BatchSizes
+from experiments.errors import ExperimentError
 from experiments.seeds import derive
+from results.counts import count as counted
 
 _DRAWN_WHOLE = 2**20
 """Up to so many examples an epoch's permutation is drawn as a whole, 8 MiB at the most."""
@@ -22,39 +27,122 @@ _MULTIPLIERS = tuple(np.uint64(m) for m in (0xBF58476D1CE4E5B9, 0x94D049BB133111
 _SHIFTS = tuple(np.uint64(s) for s in (30, 27, 31))
 
 
-class BatchOrder:
+class _ComputedOrder:
+    """An order in which the batch of any step is computed without those before it."""
+
+    def state(self) -> None:
+        """What ``load`` needs besides the step: nothing."""
+
+    def load(self, state: None, step: int) -> None:
+        """Continue at ``step``."""
+
+    def has(self, step: int) -> bool:  # noqa: ARG002 - a hook
+        """Whether there are examples for this step."""
+        return True
+
+
+class BatchOrder(_ComputedOrder):
     """The batches of one trial: ``batches(step, count)`` of ``examples`` training examples."""
 
-    def __init__(self, seed: int, examples: int, batch_size: int) -> None:
-        self.seed, self.examples, self.batch_size = seed, examples, batch_size
-        self.per_epoch = examples // batch_size
+    def __init__(
+        self, seed: int, examples: int, batch_size: int | BatchSizes, *, repeat: bool = True
+    ) -> None:
+        """``batch_size``: of all steps, or of each; ``repeat``: whether there are further epochs
+        after the first."""
+        self.seed, self.examples, self.repeat = seed, examples, repeat
+        sizes = (
+            batch_size if isinstance(batch_size, BatchSizes) else BatchSizes.constant(batch_size)
+        )
+        self.sizes = sizes
+        self._phases = _phases(sizes, examples)
         self._epoch = -1
         self._permutation = torch.empty(0, dtype=torch.int64)
 
     def batches(self, step: int, count: int) -> Tensor:
-        """Indices of the batches of steps ``step`` … ``step + count - 1``, ``(count, batch)``."""
-        parts = []
+        """Indices of the batches of steps ``step`` … ``step + count - 1``, ``(count, batch)``.
+
+        All of these steps have one batch size.
+
+        Raises:
+            ExperimentError: a step beyond the first epoch, where there are no others.
+        """
+        parts, size = [], self.sizes.size(step)
+        assert self.sizes.size(step + count - 1) == size
+        if not self.has(step + count - 1):
+            raise ExperimentError(
+                f"step {step + count} at batch size {size} is beyond one pass over the "
+                f"training set ({counted(self.examples, 'example')})",
+                hint="repeat_data: true allows further epochs",
+            )
         while count > 0:
-            epoch, first = divmod(step, self.per_epoch)
-            taken = min(count, self.per_epoch - first)
-            parts.append(self._rows(epoch, first, taken))
+            epoch, first = self._place(step)
+            taken = min(count, (self.examples - first) // size)
+            parts.append(self._rows(epoch, first, taken, size))
             step, count = step + taken, count - taken
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
-    def _rows(self, epoch: int, first: int, count: int) -> Tensor:
-        """``count`` batches of an epoch, from its batch ``first`` on."""
-        if self.batch_size == self.examples:  # the full training set: its order does not matter
+    def has(self, step: int) -> bool:
+        """Whether there are examples for this step: without end, unless one pass is all."""
+        return self.repeat or self._place(step)[0] == 0
+
+    def _place(self, step: int) -> tuple[int, int]:
+        """The epoch of a step, and how many examples of it come before."""
+        start, size, epoch, seen = next(p for p in reversed(self._phases) if p[0] <= step)
+        return _advanced(epoch, seen, step - start, size, self.examples)
+
+    def _rows(self, epoch: int, first: int, count: int, size: int) -> Tensor:
+        """``count`` batches of an epoch, from its example ``first`` on."""
+        if size == self.examples:  # the full training set: its order does not matter
             return torch.arange(self.examples).view(1, -1)
+        stop = first + count * size
         if self.examples > _DRAWN_WHOLE:
-            places = np.arange(first * self.batch_size, (first + count) * self.batch_size)
-            indices = Shuffle(self.examples, self.seed, "order", epoch)[places]
-            return torch.from_numpy(indices).view(count, self.batch_size)
+            indices = Shuffle(self.examples, self.seed, "order", epoch)[np.arange(first, stop)]
+            return torch.from_numpy(indices).view(count, size)
         if epoch != self._epoch:
             draw = np.random.Generator(np.random.SFC64(derive(self.seed, "order", epoch)))
-            used = draw.permutation(self.examples)[: self.per_epoch * self.batch_size]
-            self._permutation = torch.from_numpy(used).view(self.per_epoch, self.batch_size)
+            self._permutation = torch.from_numpy(draw.permutation(self.examples))
             self._epoch = epoch
-        return self._permutation[first : first + count]
+        return self._permutation[first:stop].view(count, size)
+
+
+def _phases(sizes: BatchSizes, examples: int) -> list[tuple[int, int, int, int]]:
+    """Of each phase its first step, batch size, and epoch with the examples seen of it before."""
+    phases: list[tuple[int, int, int, int]] = []
+    for start, size in zip(sizes.starts, sizes.sizes, strict=True):
+        place = 0, 0
+        if phases:
+            before, size_before, epoch, seen = phases[-1]
+            # The place after the last step, not that of the next: what is left is not dropped yet.
+            epoch, seen = _advanced(epoch, seen, start - before - 1, size_before, examples)
+            place = epoch, seen + size_before
+        phases.append((start, size, *place))
+    return phases
+
+
+def _advanced(epoch: int, seen: int, steps: int, size: int, examples: int) -> tuple[int, int]:
+    """The place of the step that is ``steps`` after the one at a place, all of one batch size."""
+    left = (examples - seen) // size
+    if steps < left:
+        return epoch, seen + steps * size
+    epochs, rest = divmod(steps - left, examples // size)
+    return epoch + 1 + epochs, rest * size
+
+
+class SequentialOrder(_ComputedOrder):
+    """The batches of one trial of a split without end: consecutive numbers from a random start.
+
+    A start is a number of 61 bits, from the trial's seed: that any two of 1,000 trials of 10^9
+    examples each have an example in common has a probability of 4·10^-4.
+    """
+
+    def __init__(self, seed: int, batch_size: int) -> None:
+        self.batch_size = batch_size
+        self.start = derive(seed, "order") >> 2
+
+    def batches(self, step: int, count: int) -> Tensor:
+        """Indices of the batches of steps ``step`` … ``step + count - 1``, ``(count, batch)``."""
+        first = self.start + step * self.batch_size
+        return torch.arange(first, first + count * self.batch_size).view(count, self.batch_size)
 
 
 class Shuffle:

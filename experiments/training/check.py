@@ -71,7 +71,10 @@ def _findings(
     context, trial = _context(ref, batch_size, device), _trial(0)
     observer("trying its model, loss and metrics")
     check_contract(context, trial)
-    sizes = ", ".join(f"{name} {len(split):,}" for name, split in context.splits.items())
+    sizes = ", ".join(
+        f"{name} {'without end' if split.endless else f'{len(split):,}'}"
+        for name, split in context.splits.items()
+    )
     yield Finding(
         check="data", passed=None, finding=f"{sizes} {plural(context.workload.example_unit)}"
     )

@@ -161,7 +161,7 @@ class TrainingLoop:
         return Measurement(
             trial=evaluation.trial.id,
             step=step,
-            examples=step * self.study.batch_size,
+            examples=self.study.batches.examples(step),
             train_seconds=self.clock.train,
             metrics=evaluation.metrics,
         )
@@ -173,7 +173,7 @@ class TrainingLoop:
             status=STATUS[reason],
             stop_reason=reason,
             steps_run=evaluation.step,
-            examples_run=evaluation.step * self.study.batch_size,
+            examples_run=self.study.batches.examples(evaluation.step),
             steps_to_target=steps_to_target,
             last_miss=last_miss,
             train_seconds=self.clock.train,

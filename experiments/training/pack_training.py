@@ -7,6 +7,7 @@ refined, and the whole can be saved as a snapshot and continued from it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 
 import torch
@@ -96,7 +97,8 @@ class Training(Observer):
 
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> Iterator[list[Event]]:
         """See ``TrainingLoop.run``."""
-        return self._loop.run(should_stop)
+        with closing(self._engine):
+            yield from self._loop.run(should_stop)
 
     def know(self, steps_to_target: Iterable[int]) -> None:
         """Take in steps to target that the study's trials have reached in other packs."""
@@ -140,8 +142,7 @@ class Training(Observer):
         """Keep the weights of trials that end, and pause those that are dominated."""
         for e in evaluations:
             if e.outcome is not None and self._keep_weights:
-                weights, measured = self._engine.weights(e.row), self._engine.measured(e.row)
-                self.final[e.trial.id] = {**weights, **measured}
+                self.final[e.trial.id] = self._engine.measured(e.row)
         dominated = [e for e in evaluations if e.outcome and e.outcome.stop_reason == "dominated"]
         for e in dominated if self.pack.keep_paused else ():
             trial = PausedTrial(progress=e.progress, state=self._engine.copy([e.row])[0])

@@ -1,29 +1,34 @@
-"""Splits on the device: resident tensors that are indexed there, or a streamed ``Dataset``.
+"""Splits on the device: tensors that are indexed or computed there, or a streamed ``Dataset``.
 
-``Split.fetch`` gives evaluation and plain training batches; ``Split.fetch_random`` gives training
-batches that draw random numbers (augmentation, a ``Dataset`` with random transforms), whose bits
-depend on the trial's seed, the step and the example's place in the global batch, never on how
-that batch is laid out over workers and micro-batches.
+Training batches that draw random numbers (augmentation, a ``Dataset`` with random transforms) have
+bits that depend on the trial's seed, the step and the example's place in the global batch, never on
+how that batch is laid out over workers and micro-batches, nor on which process reads an example
+(``experiments.training.prefetch``).
 """
 
 from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import default_collate
+from torch.utils.data import IterableDataset
 
 import workloads
+from experiments.batch_sizes import BatchSizes
+from experiments.errors import ExperimentError
 from experiments.plan import WorkloadRef
 from experiments.seeds import derive
-from experiments.training.batch_order import BatchOrder
-from workloads import Batch, Workload
-from workloads.checks import check_splits
+from experiments.training.batch_order import BatchOrder, SequentialOrder
+from experiments.training.prefetch import Reader
+from experiments.training.streams import ExampleStream, check_stream, collate
+from workloads import Batch, TokenStream, Workload
+from workloads.checks import check_splits, length_of
+from workloads.generated.split import ENDLESS, GeneratedSplit
 
 _PREFETCH_BYTES = 2**20
 _SAMPLE = 1024
@@ -34,18 +39,40 @@ def _cast(batch: Batch, dtype: torch.dtype) -> Batch:
     return tuple(x.to(dtype) if x.is_floating_point() else x for x in batch)
 
 
+Order = BatchOrder | SequentialOrder | ExampleStream
+"""Which examples a trial sees at each step (``Split.order``)."""
+
+
 class Split:
-    """``len(split)`` examples of one split."""
+    """``len(split)`` examples of one split; 2^62 of one without a known end."""
 
     def __init__(
-        self, data: Any, workload: Workload, device: torch.device, dtype: torch.dtype
+        self,
+        data: Any,
+        workload: Workload,
+        device: torch.device,
+        dtype: torch.dtype,
+        name: str = "train",
     ) -> None:
         self.workload, self.device, self.dtype = workload, device, dtype
-        self.resident = isinstance(data, tuple)
-        self._data: Any = tuple(x.to(device) for x in data) if self.resident else data
-        self._size = len(self._data[0]) if self.resident else len(data)
-        self.random = workload.augments or not self.resident
+        self.resident = isinstance(data, (tuple, TokenStream))
+        self.generated = isinstance(data, GeneratedSplit)
+        self.on_device = self.resident or self.generated
+        self._data: Any = data
+        if isinstance(data, tuple):
+            self._data = tuple(x.to(device) for x in data)
+        elif isinstance(data, TokenStream):
+            self._data = data.to(device)
+        size = length_of(data)
+        self.endless = size is None
+        self._size = ENDLESS if size is None else size
+        self.random = workload.augments or not self.on_device
         """Whether a training batch draws random numbers."""
+        self.name = f"split {name!r} of {workload.name}"
+        """What errors call it."""
+        self._first: list[Any] = []
+        streamed = not self.on_device and not isinstance(data, IterableDataset)
+        self._reader = Reader(data, device, self.name) if streamed else None
 
     def __len__(self) -> int:
         return self._size
@@ -56,22 +83,71 @@ class Split:
         part._size = min(examples, self._size)
         return part
 
+    def order(self, seed: int, batch_size: int | BatchSizes, *, repeat: bool = True) -> Order:
+        """The order in which a trial with this seed sees the split.
+
+        Args:
+            batch_size: of all steps, or of each.
+            repeat: whether it may see an example more than once.
+
+        Raises:
+            ExperimentError: batch sizes that change, of a split that is read in sequence.
+        """
+        if isinstance(batch_size, BatchSizes) and (
+            self.generated or isinstance(self._data, IterableDataset)
+        ):
+            raise ExperimentError(
+                f"the batch size grows, and {self.name} is read in sequence",
+                hint="give training data that can be read in any order, or a fixed batch size",
+            )
+        if isinstance(batch_size, BatchSizes):
+            return BatchOrder(seed, len(self), batch_size, repeat=repeat)
+        if self.generated:
+            return SequentialOrder(seed, batch_size)
+        if isinstance(self._data, IterableDataset):
+            return ExampleStream(self._data, seed, batch_size, self.name)
+        return BatchOrder(seed, len(self), batch_size, repeat=repeat)
+
     @property
     def nbytes(self) -> int:
         """Bytes of it that lie on the device; none of a streamed one."""
+        if isinstance(self._data, TokenStream):
+            return self._data.nbytes
         return sum(x.nbytes for x in self._data) if self.resident else 0
 
     def fetch(self, indices: Tensor, *, training: bool) -> Batch:
         """The examples ``indices`` (any order), transformed, floats in the trial's precision."""
         return self._finish(self._raw(indices), training=training)
 
+    def fetch_parts(self, parts: Iterable[Tensor]) -> Iterator[tuple[Tensor, Batch]]:
+        """Each of ``parts`` (indices) with its examples, for evaluation; a streamed split is read
+        ahead."""
+        if self._reader is None:
+            yield from ((indices, self.fetch(indices, training=False)) for indices in parts)
+            return
+        for indices, raw in self._reader.evaluation(parts):
+            yield indices, self._finish(raw, training=False)
+
+    def close(self) -> None:
+        """End the processes that read a streamed split; reading again starts new ones."""
+        if self._reader is not None:
+            self._reader.close()
+
+    def batches_of(
+        self, order: Order, pieces: Iterable[range], part: Callable[[int], slice], seed: int
+    ) -> Iterator[tuple[int, Batch]]:
+        """``batches`` at the steps of all ``pieces``, each of one batch size; ``part``: of a step's
+        global batch."""
+        for steps in pieces:
+            yield from self.batches(order, steps, part(steps.start), seed)
+
     def batches(
-        self, order: BatchOrder, steps: range, part: slice, seed: int
+        self, order: Order, steps: range, part: slice, seed: int
     ) -> Iterator[tuple[int, Batch]]:
         """``part`` of a trial's global batches at ``steps``, each with its step."""
-        if self.random:
+        if self.random or isinstance(order, ExampleStream):
             for step in steps:
-                yield step, self.fetch_random(order.batches(step, 1)[0], part, seed, step)
+                yield step, self.fetch_step(order, part, seed, step)
             return
         step, ahead, size = steps.start, 1, part.stop - part.start
         while step < steps.stop:
@@ -85,40 +161,56 @@ class Split:
             yield from enumerate(zip(*by_step, strict=True), start=step)
             step += count
 
-    def fetch_random(self, indices: Tensor, part: slice, seed: int, step: int) -> Batch:
-        """``part`` of the global batch ``indices`` of one trial's step, augmented.
+    def fetch_step(self, order: Order, part: slice, seed: int, step: int) -> Batch:
+        """``part`` of the global batch of one trial's step, augmented."""
+        if not isinstance(order, ExampleStream):
+            return self._random_batch(order, part, seed, step)
+        if not self.workload.augments:
+            return self._finish(self._collate(order.batch(step)[part]), training=True)
+        generator = torch.Generator(self.device).manual_seed(derive(seed, "augment", step))
+        whole = self.workload.augment(self._collate(order.batch(step)), generator)
+        return self._finish(tuple(x[part] for x in whole), training=True)
 
-        The whole global batch of a resident split is augmented on every worker, so that each
+    def _random_batch(
+        self, order: BatchOrder | SequentialOrder, part: slice, seed: int, step: int
+    ) -> Batch:
+        """``part`` of the global batch of one trial's step, augmented.
+
+        The whole global batch of a split on the device is augmented on every worker, so that each
         example's random numbers are the same in every layout; a streamed one is drawn example by
         example, each from its own seed.
         """
-        if self.resident:
+        if self._reader is None:
             generator = torch.Generator(self.device).manual_seed(derive(seed, "augment", step))
+            indices = order.batches(step, 1)[0]
             whole = self.workload.augment(self._raw(indices), generator)
             return self._finish(tuple(x[part] for x in whole), training=True)
-        chosen: Sequence[int] = indices[part].tolist()
-        first = part.start or 0
-        examples = []
-        # On a CPU its generator is all there is; to seed those of other devices too takes longer
-        # than to read an example.
-        on_cpu = self.device.type == "cpu"
-        reseed = torch.default_generator.manual_seed if on_cpu else torch.manual_seed
-        with torch.random.fork_rng(devices=[]):
-            for place, index in enumerate(chosen, start=first):
-                reseed(derive(seed, "augment", step, place))
-                examples.append(self._data[index])
-        raw = self._collate(examples)
+        raw, first = self._reader.training(order, part, seed, step), part.start or 0
         generator = torch.Generator(self.device).manual_seed(derive(seed, "augment", step, first))
         return self._finish(self.workload.augment(raw, generator), training=True)
 
     def _raw(self, indices: Tensor) -> Batch:
+        if self._reader is not None:
+            return self._reader.fetch(indices)
         if self.resident:
             where = indices.to(self.device)
+            if isinstance(self._data, TokenStream):
+                return self._data.windows(where)
             return tuple(x.index_select(0, where) for x in self._data)
-        return self._collate([self._data[i] for i in indices.tolist()])
+        if self.generated:
+            generated: Batch = self._data.examples(indices.to(self.device))
+            return generated
+        return self._collate(self._of_stream(indices.tolist()))
+
+    def _of_stream(self, indices: list[int]) -> list[Any]:
+        """Examples at the beginning of a stream, to try a model on."""
+        if len(self._first) <= max(indices):
+            stream = ExampleStream(self._data, 0, 1, self.name)
+            self._first = [stream.batch(step)[0] for step in range(max(indices) + 1)]
+        return [self._first[i] for i in indices]
 
     def _collate(self, examples: list[Any]) -> Batch:
-        return tuple(x.to(self.device) for x in default_collate(examples))
+        return tuple(x.to(self.device) for x in collate(examples, self.name))
 
     def _finish(self, batch: Batch, *, training: bool) -> Batch:
         return _cast(
@@ -147,8 +239,10 @@ def _load(
     workload = workloads.load(spec, json.loads(fields), base)
     data = workload.data()
     check_splits(data, workload)
+    if isinstance(data["train"], IterableDataset):
+        check_stream(data["train"], workload)
     where = torch.device(device)
-    return workload, {name: Split(d, workload, where, dtype) for name, d in data.items()}
+    return workload, {name: Split(d, workload, where, dtype, name) for name, d in data.items()}
 
 
 def sampled(splits: Mapping[str, Split], *names: str) -> dict[str, Split]:

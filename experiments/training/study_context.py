@@ -12,12 +12,13 @@ from torch import nn
 import workloads
 from experiments import optimizers, parallel, schedules
 from experiments.errors import ExperimentError, nearest
+from experiments.factors.ramp import ramped
 from experiments.parallel import SOLO, ParallelLayout, Ranks
 from experiments.plan import Study, Trial, Value
 from experiments.seeds import derive
 from experiments.techniques import Techniques
 from experiments.techniques import load as load_techniques
-from experiments.training.splits import Split, load_splits
+from experiments.training.splits import Order, Split, load_splits
 from workloads import Batch, Workload
 from workloads.ghost import convert_batch_norm, has_batch_norm
 
@@ -61,7 +62,7 @@ class StudyContext:
             dtype=_DTYPES[precision],
             layout=parallel.get(study.layout.name or "data", ref.base).join(ranks),
             optimizer=optimizers.get(study.optimizer, ref.base),
-            schedule=schedules.get(study.schedule, ref.base),
+            schedule=ramped(schedules.get(study.schedule, ref.base), study.ramp),
             techniques=load_techniques(study.technique, ref.base),
         )
         for name in context.evaluated:
@@ -77,6 +78,13 @@ class StudyContext:
         """The training split."""
         return self.splits["train"]
 
+    def order(self, trial: Trial) -> Order:
+        """The order in which the trial sees the training split, from its own stream."""
+        study = self.study
+        return self.train.order(
+            trial.seed, study.ramp or study.batch_size, repeat=study.repeat_data
+        )
+
     @property
     def evaluated(self) -> tuple[str, ...]:
         """Splits measured at each evaluation: the validation split, and those the targets name."""
@@ -89,10 +97,9 @@ class StudyContext:
         value = self.study.technique.get("ghost_batch")
         return int(value) if value is not None else None
 
-    @property
-    def part(self) -> slice:
-        """This worker's part of the global batch."""
-        return self.layout.share(self.study.batch_size, self.ghost_batch or 1)
+    def part(self, step: int) -> slice:
+        """This worker's part of the global batch of a step."""
+        return self.layout.share(self.study.batches.size(step), self.ghost_batch or 1)
 
     def tuned_fields(self, trial: Trial) -> dict[str, Value]:
         """The trial's metaparameters that are fields of the workload (label smoothing, say)."""
@@ -117,12 +124,12 @@ class StudyContext:
             model = self.techniques_of(trial).model(self.workload_of(trial).model())
         if has_batch_norm(model):
             ghost = self.ghost_batch or 32
-            if self.study.batch_size % ghost:
-                raise ExperimentError(
-                    f"batch size {self.study.batch_size} is not a multiple of the ghost batch "
-                    f"{ghost} of the model's batch norm",
-                    hint="set ghost_batch to a divisor, or leave that batch size out",
-                )
+            for size in self.study.batches.sizes:
+                if size % ghost:
+                    raise ExperimentError(
+                        f"batch size {size} is not a multiple of the ghost batch {ghost}",
+                        hint="set ghost_batch to a divisor, or leave that batch size out",
+                    )
             model = convert_batch_norm(model, ghost)
         return model.to(device=self.device, dtype=self.dtype)
 

@@ -6,11 +6,16 @@ examples the batch size needs than the best one, or than an infinitely small one
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from analysis.curves.final_losses import FinalLoss, FinalLosses
+from analysis.figure_data import FigureData, Query
+from tests.analysis.gallery import Row, as_it_is
 
 FLOOR, AMPLITUDE, BETA = 2.0, 20.0, 0.2
 COEFFICIENT, EXPONENT = 0.5, 0.45
@@ -18,6 +23,8 @@ COEFFICIENT, EXPONENT = 0.5, 0.45
 CRITICAL, LEAST_EXAMPLES = 512, 2e6
 """Of the curve at the loss ``TARGET``."""
 TARGET = FLOOR + AMPLITUDE * LEAST_EXAMPLES**-BETA
+
+BUDGETS = [2.0**i for i in range(20, 27)]
 
 Surface = Callable[[float, float], float]
 
@@ -81,3 +88,19 @@ def rows(
                 loss = float(surface(budget, size) + 0.05 * np.log(rate / rates[1]) ** 2)
                 lines.append(f"{size},{budget:.0f},{rate:g},{loss!r}")
     return "\n".join(lines) + "\n"
+
+
+def finals(folder: Path, change: Callable[[Row], Row] = as_it_is) -> FigureData:
+    """Final losses of two optimizers, whose description is as ``change`` makes it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = rows(
+        parabola, [2**i for i in range(6, 14)], [2.0**i for i in range(20, 27)], [1e-3, 2e-3]
+    )
+    frame = pd.read_csv(io.StringIO(text))
+    parts = []
+    for optimizer in ("sgd", "adam"):
+        row = change({"workload": "made", "optimizer": optimizer})
+        parts.append(frame.assign(**row))
+    path = folder / "final.csv"
+    pd.concat(parts).to_csv(path, index=False)
+    return FigureData(Query(sources=[path]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,11 @@ from analysis.fit.knee import log_steps, theta
 from results.store import Store
 from tests.analysis.conftest import SPACE, looks
 from tests.analysis.gallery import Row, as_it_is
+from tests.analysis.loss_surfaces import finals
+from tests.analysis.ruled import ruled
+
+OTHER_DATA: Mapping[str, Callable[..., FigureData]] = {"rules": ruled, "optimal_batch": finals}
+"""Figures that ``measured`` has no data for, and what makes theirs in a folder."""
 
 SIZES = (8, 128, 4096)
 TRIALS = 6

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
@@ -16,7 +17,7 @@ from analysis import figures
 from analysis.figure_data import FigureData
 from analysis.figures.drawing import colours
 from analysis.figures.drawing.page import Page
-from tests.analysis.measured import measured
+from tests.analysis.measured import OTHER_DATA, measured
 
 pytestmark = pytest.mark.usefixtures("closed_figures")
 OURS = [name for name in figures.names() if not name.startswith("shallue-")]
@@ -64,8 +65,11 @@ def behind_of(text: Text, figure: Figure) -> Any:
 
 
 @pytest.mark.parametrize("name", [*OURS, *PAPER])
-def test_text_and_lines_are_visible_on_dark_paper(small: FigureData, name: str) -> None:
-    figure = figures.draw(name, small, style="dark_background").get_figure(root=True)
+def test_text_and_lines_are_visible_on_dark_paper(
+    small: FigureData, name: str, tmp_path: Path
+) -> None:
+    data = OTHER_DATA[name](tmp_path / "made") if name in OTHER_DATA else small
+    figure = figures.draw(name, data, style="dark_background").get_figure(root=True)
     assert isinstance(figure, Figure)
     figure.draw_without_rendering()
     assert pale(figure) == []

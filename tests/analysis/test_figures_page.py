@@ -24,7 +24,7 @@ from analysis.figures.drawing import page
 from analysis.figures.drawing.style import PALETTE, curve_style
 from results.errors import ResultsError
 from tests.analysis.legible import faults
-from tests.analysis.measured import measured
+from tests.analysis.measured import OTHER_DATA, measured
 
 Make = Callable[..., pd.DataFrame]
 pytestmark = pytest.mark.usefixtures("closed_figures")
@@ -47,8 +47,11 @@ def published() -> FigureData:
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", OURS)
-def test_everything_can_be_read_at_every_width(small: FigureData, name: str, width: str) -> None:
-    figure = figures.draw(name, small, width=width).get_figure(root=True)
+def test_everything_can_be_read_at_every_width(
+    small: FigureData, name: str, width: str, tmp_path: Path
+) -> None:
+    data = OTHER_DATA[name](tmp_path / "made") if name in OTHER_DATA else small
+    figure = figures.draw(name, data, width=width).get_figure(root=True)
     assert figure is not None
     assert faults(figure) == []
     assert figure.get_size_inches()[0] == pytest.approx(WIDTHS[width])

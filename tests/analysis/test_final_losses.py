@@ -3,6 +3,7 @@ on loss surfaces whose laws are known."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,16 +11,18 @@ import pandas as pd
 import pytest
 
 import batchscale as bs
+from analysis import figures
 from analysis.curves.final_losses import final_losses
 from analysis.curves.iso_loss import iso_loss_curves, noise
 from analysis.figure_data import FigureData, Query
-from analysis.fit.optimal_batch import optimal_batch, optimal_batches
+from analysis.fit.optimal_batch import optimal_batch
 from analysis.fit.regimes import regimes
 from results.errors import ResultsError
 from results.store import Store
 from results.targets.evaluations import Evaluations
 from results.targets.target import Target
 from tests.analysis import loss_surfaces as made
+from tests.analysis.reference import hold
 from tests.results import synthetic
 
 SIZES = [2**i for i in range(4, 14)]
@@ -145,7 +148,16 @@ def test_tokens_are_divided_by_those_of_an_example(tmp_path: Path) -> None:
     (final,) = FigureData(Query(sources=[path])).final_losses
     assert final.budgets == BUDGETS
     assert final.tokens_per_example == 64
-    (optimal,) = optimal_batches([final])
+    query = Query(sources=[path], read="final", target=f"train_loss < {made.TARGET!r}")
+    (curve,), (in_tokens,) = (
+        FigureData(replace(query, unit=unit)).curves for unit in (None, "tokens")
+    )
+    assert [point.batch_size for point in in_tokens.points] == [size * 64 for size in SIZES]
+    assert [point.steps for point in in_tokens.points] == pytest.approx(
+        [point.steps for point in curve.points]
+    )
+    (final,) = FigureData(replace(query, unit="tokens")).final_losses
+    optimal = optimal_batch(final)
     assert (optimal.unit, optimal.optima[0].budget) == ("tokens", BUDGETS[0] * 64)
     path.write_text(text.replace(",tokens_per_example", ",x"))
     (final,) = FigureData(Query(sources=[path])).final_losses
@@ -222,7 +234,7 @@ class _Measured(Evaluations):
     def __init__(self, values: dict[str, list[float]]) -> None:
         self.values = values
 
-    def of(self, trials, metric=None):  # type: ignore[no-untyped-def]  # noqa: ARG002
+    def of(self, trials, metric=None):  # noqa: ARG002
         from results.targets.evaluations import Batch
 
         for place, trial in enumerate(trials):
@@ -262,6 +274,10 @@ def test_runs_that_ended_at_their_target_have_no_final_loss(tmp_path: Path) -> N
     assert Store(tmp_path)
 
 
+def test_numbers_of_the_figure_do_not_change_silently(tmp_path: Path) -> None:
+    hold("optimal_batch", figures.numbers("optimal_batch", made.finals(tmp_path)))
+
+
 def test_the_figure_and_its_numbers(file: Path, tmp_path: Path) -> None:
     text = made.rows(made.parabola, [2**i for i in range(6, 14)], BUDGETS[3:], [1e-3, 2e-3])
     file.write_text(text)
@@ -273,7 +289,7 @@ def test_the_figure_and_its_numbers(file: Path, tmp_path: Path) -> None:
     assert table["optimal_batch_size"].tolist() == pytest.approx(true.tolist(), rel=1e-3)
     with pytest.raises(ResultsError, match="no unit 'words'"):
         bs.plot("optimal_batch", file, unit="words")
-    with pytest.raises(ResultsError, match="do not record how many tokens"):
+    with pytest.raises(ResultsError, match="without tokens_per_example"):
         bs.plot("optimal_batch", file, unit="tokens")
     file.write_text("batch_size,examples,loss\n8,64,2\n16,64,1\n8,128,2\n16,128,1\n")
     with pytest.raises(ResultsError, match="at three batch sizes"):

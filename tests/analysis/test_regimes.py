@@ -76,6 +76,8 @@ def test_the_json_of_the_design(plain_curve: Plain) -> None:
         "points",
         "best",
         "forms",
+        "best_batch_size",
+        "small_batch_penalty",
         "notes",
     ]
     assert json.loads(json.dumps(answer, allow_nan=False)) == answer

@@ -127,6 +127,12 @@ def test_units_are_the_workloads_and_tokens_count_where_there_are_some() -> None
     clock.now += 4
     tally.take(progress("p", "8", 400))
     assert tally.speed() == ["100 steps/s", "800 sequences/s", "51,200 tokens/s"]
+    tally.take(planned("4", batch_size=4, example_unit="sequence", tokens_per_example=32))
+    tally.take(started("q", "4"))
+    tally.take(progress("q", "4", 400))
+    assert tally.speed() == ["200 steps/s", "1,200 sequences/s", "64,000 tokens/s"]
+    tally.take(planned("2", batch_size=2, example_unit="sequence"))
+    assert tally.speed() == ["200 steps/s", "1,200 sequences/s"]
 
 
 def test_without_a_terminal_a_line_for_the_first_trial_then_every_ten_seconds() -> None:

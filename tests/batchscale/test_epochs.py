@@ -38,7 +38,7 @@ def test_the_same_text_is_the_same_step(
 ) -> None:
     batch_size = max(1, min(train, round(share * train)))
     text = f"{amount} {unit}"
-    assert under(text, batch_size, train) == Budget.parse(text).in_steps(batch_size, train)
+    assert under(text, batch_size, train) == Budget.parse(text).in_steps(batch_size, train, 1)
 
 
 @pytest.mark.parametrize("text", ["0.1 epochs", "1e-1 epochs", "2.5e2 examples", "1e3 steps"])

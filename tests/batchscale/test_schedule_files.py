@@ -24,10 +24,10 @@ workload: digits-softmax
 grid:
   batch_size: [64, 128]
   optimizer: [sgd, adam]
-  schedule: [constant, wsd.py:WSD]
+  schedule: [constant, trapezoid.py:Trapezoid]
 search:
   warmup: 0.05
-  WSD: {end_factor: 0.1}
+  Trapezoid: {end_factor: 0.1}
 trials: 2
 budget: 60 steps
 target: validation_error < 0.15
@@ -36,21 +36,22 @@ engine: module
 
 
 @pytest.fixture
-def wsd(here: Path) -> Path:
+def folder(here: Path) -> Path:
     """The folder, with the documentation's file and an experiment of it."""
-    (block,) = [block for block in blocks("docs/optimizers.md") if block.title == "wsd.py"]
-    (here / "wsd.py").write_text(block.text)
-    (here / "wsd.yaml").write_text(TEXT)
+    (block,) = [block for block in blocks("docs/optimizers.md") if block.title == "trapezoid.py"]
+    (here / "trapezoid.py").write_text(block.text)
+    (here / "trapezoid.yaml").write_text(TEXT)
     return here
 
 
-def test_its_factor_and_its_arguments(wsd: Path) -> None:
-    schedule = schedules.get("wsd.py:WSD as wsd", str(wsd))
-    assert (schedule.name, schedule.label) == ("wsd.py:WSD", "wsd")
-    assert schedules.label("wsd.py:WSD") == "WSD"
+def test_its_factor_and_its_arguments(folder: Path) -> None:
+    schedule = schedules.get("trapezoid.py:Trapezoid as trapezoid", str(folder))
+    assert (schedule.name, schedule.label) == ("trapezoid.py:Trapezoid", "trapezoid")
+    assert schedules.label("trapezoid.py:Trapezoid") == "Trapezoid"
     assert schedule.arguments == {
-        *("stable", "stable_steps", "decay", "decay_steps", "end_factor"),
-        *("warmup", "warmup_steps"),
+        *("stable", "stable_steps", "stable_examples", "stable_tokens", "end_factor"),
+        *("decay", "decay_steps", "decay_examples", "decay_tokens"),
+        *("warmup", "warmup_steps", "warmup_examples", "warmup_tokens"),
     }
     values = {"stable": 0.5, "decay": 0.2, "warmup": 0.1, "end_factor": 0.25}
     resolved = schedule.resolve(values, 20)
@@ -62,46 +63,48 @@ def test_its_factor_and_its_arguments(wsd: Path) -> None:
     assert factors[13:] == [0.8125, 0.625, 0.4375, 0.25, 0.25]
 
 
-def test_a_sweep_trains_with_it_and_a_record_of_it_is_equal(wsd: Path, command: Command) -> None:
-    run = bs.sweep("wsd.yaml", results="runs", address="none")
-    assert set(run.trials["schedule"]) == {"constant", "WSD"}
-    of_wsd = run.trials[run.trials["schedule"] == "WSD"]
-    assert len(of_wsd) == 8
-    assert set(of_wsd["warmup_steps"]) == {3}
-    assert set(of_wsd["end_factor"]) == {0.1}
-    assert of_wsd["metaparameters"].str.contains("stable_steps").all()
-    planned = command("sweep", "wsd.yaml", "--dry-run", "--results", "other").out
-    assert "WSD" in planned
-    assert "wsd.py" not in planned
+def test_a_sweep_trains_with_it_and_a_record_of_it_is_equal(folder: Path, command: Command) -> None:
+    run = bs.sweep("trapezoid.yaml", results="runs", address="none")
+    assert set(run.trials["schedule"]) == {"constant", "Trapezoid"}
+    of_it = run.trials[run.trials["schedule"] == "Trapezoid"]
+    assert len(of_it) == 8
+    assert set(of_it["warmup_steps"]) == {3}
+    assert set(of_it["end_factor"]) == {0.1}
+    assert of_it["metaparameters"].str.contains("stable_steps").all()
+    planned = command("sweep", "trapezoid.yaml", "--dry-run", "--results", "other").out
+    assert "Trapezoid" in planned
+    assert "trapezoid.py" not in planned
 
-    trial = of_wsd["trial"].iloc[0]
+    trial = of_it["trial"].iloc[0]
     assert bs.rerun(trial, results="runs").equal
     answer = command("trial", "--from", trial, "--results", "runs")
     assert answer.status == 0, answer.err
     assert answer.out.splitlines()[-1].endswith(": equal")
 
-    again = bs.sweep("wsd.yaml", results="runs", address="none")
+    again = bs.sweep("trapezoid.yaml", results="runs", address="none")
     assert again.summary is not None
     assert again.summary.trained == 0
-    named = TEXT.replace("wsd.py:WSD", "wsd.py:WSD as late").replace("  WSD:", "  late:")
-    (wsd / "wsd.yaml").write_text(named)
-    again = bs.sweep("wsd.yaml", results="runs", address="none")
+    named = TEXT.replace("trapezoid.py:Trapezoid", "trapezoid.py:Trapezoid as late").replace(
+        "  Trapezoid:", "  late:"
+    )
+    (folder / "trapezoid.yaml").write_text(named)
+    again = bs.sweep("trapezoid.yaml", results="runs", address="none")
     assert again.summary is not None
     assert again.summary.trained == 0
     assert set(again.trials["schedule"]) == {"constant", "late"}
 
 
-@pytest.mark.usefixtures("wsd")
+@pytest.mark.usefixtures("folder")
 def test_a_trial_trains_with_it(command: Command) -> None:
     given = ["--batch-size", 64, "--budget", "20 steps", "--param", "learning_rate=0.1"]
     whole = ["--param", "stable=0.5", "--param", "decay=0.25"]
-    base = ("trial", "digits-softmax", "--schedule", "wsd.py:WSD", *given)
+    base = ("trial", "digits-softmax", "--schedule", "trapezoid.py:Trapezoid", *given)
     assert command(*base, *whole).status == 0
     lacking = command(*base, "--param", "stable=0.5")
     assert lacking.status == 1
     assert "needs a value of decay" in lacking.err
     run = bs.trial(
-        "digits-softmax", schedule="wsd.py:WSD", batch_size=64, budget="20 steps",
+        "digits-softmax", schedule="trapezoid.py:Trapezoid", batch_size=64, budget="20 steps",
         learning_rate=0.1, stable=0.5, decay=0.25,
     )  # fmt: skip
     assert run.metaparameters["stable_steps"] == 10
@@ -109,11 +112,11 @@ def test_a_trial_trains_with_it(command: Command) -> None:
 
 
 @pytest.mark.parametrize("kind", ["module", "stacked"])
-def test_both_engines_ask_it_for_each_steps_factor(wsd: Path, kind: str) -> None:
+def test_both_engines_ask_it_for_each_steps_factor(folder: Path, kind: str) -> None:
     """The rate is the constant one's for the ten steps before the decay, and not for the next."""
-    workload = WorkloadRef(spec="digits-softmax", base=str(wsd))
+    workload = WorkloadRef(spec="digits-softmax", base=str(folder))
     values = {"stable_steps": 7, "decay_steps": 5, "warmup_steps": 0}
-    decaying = study(workload=workload, schedule="wsd.py:WSD", precision="float64")
+    decaying = study(workload=workload, schedule="trapezoid.py:Trapezoid", precision="float64")
     pack = trials(decaying, 2, **values)
     late = (pack[0], replace(pack[1], metaparameters={**pack[1].metaparameters, "stable_steps": 8}))
     trained = engine(kind, decaying, late)
@@ -126,13 +129,13 @@ def test_both_engines_ask_it_for_each_steps_factor(wsd: Path, kind: str) -> None
             assert (difference == 0) == equal[row]
 
 
-def test_a_class_stands_for_its_file(wsd: Path) -> None:
-    kind = type(schedules.get("wsd.py:WSD", str(wsd)))
+def test_a_class_stands_for_its_file(folder: Path) -> None:
+    kind = type(schedules.get("trapezoid.py:Trapezoid", str(folder)))
     run = bs.trial(
         "digits-softmax", schedule=kind, batch_size=64, budget="5 steps",
         learning_rate=0.1, stable=0.5, decay=0.25,
     )  # fmt: skip
-    assert run.study.schedule == "wsd.py:WSD"
+    assert run.study.schedule == "trapezoid.py:Trapezoid"
     packaged = type(schedules.get("cosine"))
     run = bs.trial(
         "digits-softmax", schedule=packaged, batch_size=64, budget="5 steps",
@@ -141,7 +144,7 @@ def test_a_class_stands_for_its_file(wsd: Path) -> None:
     assert run.study.schedule == "cosine"
 
 
-@pytest.mark.usefixtures("wsd")
+@pytest.mark.usefixtures("folder")
 def test_its_file_goes_to_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[ExecutorContext] = []
     real = InProcess.pool
@@ -151,8 +154,8 @@ def test_its_file_goes_to_workers(monkeypatch: pytest.MonkeyPatch) -> None:
         return real(self, *arguments)
 
     monkeypatch.setattr(InProcess, "pool", pool)
-    bs.sweep("wsd.yaml", results="runs", address="none", overrides=["trials=1"])
-    assert set(seen[0].specs) == {"wsd.py:WSD"}
+    bs.sweep("trapezoid.yaml", results="runs", address="none", overrides=["trials=1"])
+    assert set(seen[0].specs) == {"trapezoid.py:Trapezoid"}
 
 
 CODE = "from batchscale import Schedule\n\n\nclass Mine(Schedule):\n    "
@@ -189,23 +192,40 @@ def test_what_is_no_schedule_is_said_before_training(here: Path, code: str, mess
 @pytest.mark.parametrize(
     ("grid", "message"),
     [
-        ("[wsd.py:WSX]", "wsd.py has no class 'WSX'"),
-        ("[gone.py:WSD]", "schedule 'gone.py:WSD': no file 'gone.py'"),
-        ("[wsd.py:Schedule]", "is not a class of batchscale.Schedule"),
-        ("[wsd.py:WSD, wsd.py:WSD as W]", "grid.schedule: W is WSD, which is in the grid already"),
-        ("[wsd.py:WSD as cosine]", "grid.schedule: wsd.py:WSD is called cosine"),
-        ("[wsd.py:WSD as adam]", "adam and wsd.py:WSD are both called adam"),
-        ("[wsd.py:WSD as adamw]", "grid.schedule: wsd.py:WSD is called adamw, but that is"),
-        ("[wsd.py:WSD, other.py:WSD]", "wsd.py:WSD and other.py:WSD are both called WSD"),
+        ("[trapezoid.py:WSX]", "trapezoid.py has no class 'WSX'"),
+        ("[gone.py:Trapezoid]", "schedule 'gone.py:Trapezoid': no file 'gone.py'"),
+        ("[trapezoid.py:Schedule]", "is not a class of batchscale.Schedule"),
+        (
+            "[trapezoid.py:Trapezoid, trapezoid.py:Trapezoid as W]",
+            "grid.schedule: W is Trapezoid, which is in the grid already",
+        ),
+        (
+            "[trapezoid.py:Trapezoid as cosine]",
+            "grid.schedule: trapezoid.py:Trapezoid is called cosine",
+        ),
+        (
+            "[trapezoid.py:Trapezoid as adam]",
+            "adam and trapezoid.py:Trapezoid are both called adam",
+        ),
+        (
+            "[trapezoid.py:Trapezoid as adamw]",
+            "grid.schedule: trapezoid.py:Trapezoid is called adamw, but that is",
+        ),
+        (
+            "[trapezoid.py:Trapezoid, other.py:Trapezoid]",
+            "trapezoid.py:Trapezoid and other.py:Trapezoid are both called Trapezoid",
+        ),
     ],
 )
-def test_names_that_cannot_be(wsd: Path, grid: str, message: str) -> None:
-    (wsd / "other.py").write_text((wsd / "wsd.py").read_text())
-    text = TEXT.replace("[constant, wsd.py:WSD]", grid).replace("  WSD: {end_factor: 0.1}\n", "")
-    (wsd / "wsd.yaml").write_text(text)
+def test_names_that_cannot_be(folder: Path, grid: str, message: str) -> None:
+    (folder / "other.py").write_text((folder / "trapezoid.py").read_text())
+    text = TEXT.replace("[constant, trapezoid.py:Trapezoid]", grid).replace(
+        "  Trapezoid: {end_factor: 0.1}\n", ""
+    )
+    (folder / "trapezoid.yaml").write_text(text)
     with pytest.raises(ExperimentError) as caught:
-        load("wsd.yaml").plans()
-    assert str(caught.value).startswith("wsd.yaml:5: ")
+        load("trapezoid.yaml").plans()
+    assert str(caught.value).startswith("trapezoid.yaml:5: ")
     assert message in str(caught.value)
 
 

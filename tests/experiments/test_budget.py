@@ -31,7 +31,7 @@ def test_a_sum_in_steps(text, batch_size, steps):
     ("text", "message"),
     [
         (2000, "budget 2000 has no unit"),
-        ("2000", "budget '2000' is not a sum of epochs, steps and examples"),
+        ("2000", "budget '2000' is not a sum of epochs, steps, examples and tokens"),
         ("50 epoch s", "is not a sum"),
         ("50 fortnights", "unknown unit 'fortnights'"),
         ("-3 steps", "is not a sum"),

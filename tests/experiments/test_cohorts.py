@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import torch
 
+from experiments import optimizers
 from experiments.engines import Engine
 from experiments.engines.base import gather
 from experiments.plan import Outcome, Pack, Study, Trial
 from experiments.training.pack_training import Training
 from tests.problems import (
-    OPTIMIZERS,
     SCHEDULES,
     engine,
     largest_difference,
@@ -57,7 +57,10 @@ def same(one: Engine, kind: str, of: Study) -> bool:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("optimizer", "schedule"),
-    [*((name, "linear") for name in [*OPTIMIZERS, "RMSprop"]), *(("adam", s) for s in SCHEDULES)],
+    [
+        *((name, "linear") for name in [*optimizers.names(), "RMSprop"]),
+        *(("adam", s) for s in SCHEDULES),
+    ],
 )
 def test_a_trial_that_joins_trains_as_alone(kind: str, optimizer: str, schedule: str) -> None:
     of = study(optimizer=optimizer, schedule=schedule, batch_size=300)
@@ -77,7 +80,7 @@ def test_a_trial_that_joins_trains_as_alone(kind: str, optimizer: str, schedule:
     assert same(one, kind, of)
 
 
-@pytest.mark.parametrize("optimizer", ["momentum", "adam", "adamw"])
+@pytest.mark.parametrize("optimizer", optimizers.names())
 def test_weight_decay_joins_those_without(optimizer: str) -> None:
     of = study(optimizer=optimizer, batch_size=300)
     one = engine("stacked", of, trials(of, 2, weight_decay=0.0))

@@ -171,6 +171,7 @@ def test_grid(tmp_path, line, message, hint):
         ("sgd: {learning_rate: [1, 2]}", "sgd.learning_rate: [1, 2] is neither", "discrete"),
         ("constant: {learning_rate: 1}", "constant has no argument 'learning_rate'", ""),
         ("label_smoothing: {linear: [0, 1]}", "field 'label_smoothing'", ""),
+        ("trust_coefficient: 1", "nothing in the grid has it, only lars", "search: {lars: "),
     ],
 )
 def test_search(tmp_path, line, message, hint):

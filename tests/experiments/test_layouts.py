@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments import parallel
+from experiments.batch_sizes import BatchSizes
 from experiments.config.compile import load
 from experiments.engines import make_engine, stackable
 from experiments.errors import ExperimentError
@@ -33,6 +34,9 @@ from tests.forked import METHOD
 from tests.problems import engine, largest_difference, outcomes, study, trials
 
 WALKED = "validation_error < 0.07"
+TINY_TRANSFORMER = {
+    "layers": 1, "width": 8, "heads": 2, "context": 5, "dropout": 0.1, "validation_tokens": 200,
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -183,6 +187,14 @@ def test_two_workers_give_what_one_gives(own, tmp_path: Path, monkeypatch) -> No
         for name in ("Noisy", "Streamed", "Dropped"):
             of = study(workload=own(name), precision="float64", batch_size=23, budget_steps=15)
             jobs.append((of, trials(of, 2), kind))
+        text = study(
+            workload=WorkloadRef(spec="lm-transformer", fields=TINY_TRANSFORMER),
+            target="validation_cross_entropy < 1",
+            precision="float64",
+            batch_size=7,
+            budget_steps=6,
+        )
+        jobs.append((text, trials(text, 2), kind))
         clipped = study(precision="float64", technique={"clip": 0.05, "ema": 0.5}, budget_steps=15)
         jobs.append((clipped, trials(clipped, 2), kind))
         walks = study(precision="float64", optimizer="adam", budget_steps=60, refine=1.001)
@@ -196,6 +208,13 @@ def test_two_workers_give_what_one_gives(own, tmp_path: Path, monkeypatch) -> No
         budget_steps=15,
     )
     jobs.append((normed, trials(normed, 2), "module"))
+    sizes = BatchSizes.growing(24, 16, [(5, 48), (11, 96)])
+    growing = replace(normed, ramp=sizes, budget_steps=sizes.budget_steps or 1, schedule="linear")
+    jobs.append((growing, trials(growing, 2), "module"))
+    for kind in ("module", "stacked"):
+        sizes = BatchSizes.growing(21, 16, [(5, 49), (11, 70)])
+        of = study(precision="float64", batch_size=21, ramp=sizes, budget_steps=sizes.budget_steps)
+        jobs.append((of, trials(of, 3), kind))
     check_against_one_worker(jobs, tmp_path, monkeypatch)
 
 

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+import workloads
 from experiments.config.compile import load
 from experiments.config.sources import names, packaged_text
 from experiments.identity import digest
+from tests.problems import outcomes, train
 
 DOUBLING = tuple(2**i for i in range(16))
 PROTOCOL: dict[str, dict[str, Any]] = {
@@ -27,6 +29,40 @@ PROTOCOL: dict[str, dict[str, Any]] = {
     "cifar10-resnet8": {
         "sizes": DOUBLING[1:14], "optimizers": ["sgd", "nesterov"],
         "target": "validation_error < 0.3", "schedule": "linear",
+    },
+    "mnist-simple-cnn-narrow": {
+        "sizes": (*DOUBLING, "full"), "optimizers": ["sgd", "momentum", "nesterov"],
+        "target": "validation_error < 0.01", "schedule": "constant",
+    },
+    "fashion-mnist-simple-cnn-wide": {
+        "sizes": (*DOUBLING[1:], "full"), "optimizers": ["nesterov"],
+        "target": "validation_error < 0.1", "schedule": "constant",
+    },
+    "imagenet-resnet50": {
+        "sizes": tuple(2**i for i in range(6, 17)), "optimizers": ["nesterov"],
+        "target": "validation_error < 0.25", "schedule": "linear", "end": {"log": [1e-4, 0.1]},
+    },
+    "imagenet-vgg11": {
+        "sizes": tuple(2**i for i in range(5, 17)), "optimizers": ["nesterov"],
+        "target": "validation_error < 0.35", "schedule": "linear", "end": 1e-3,
+    },
+    "open-images-resnet50": {
+        "sizes": tuple(2**i for i in range(6, 16)), "optimizers": ["nesterov"],
+        "target": "validation_average_precision > 0.31", "schedule": "linear",
+        "end": {"log": [1e-4, 0.1]},
+    },
+    **{
+        name: {
+            "sizes": DOUBLING[4:], "optimizers": optimizers,
+            "target": "validation_cross_entropy < 3.9", "schedule": "constant",
+        }
+        for name, optimizers in {
+            "lm-transformer": ["nesterov"],
+            "lm-transformer-shallow": ["sgd", "momentum", "nesterov"],
+            "lm-transformer-wide": ["nesterov"],
+            "lm-transformer-narrow": ["nesterov"],
+            "lm-lstm": ["nesterov"],
+        }.items()
     },
 }  # fmt: skip
 
@@ -49,7 +85,10 @@ def test_the_papers_workloads_are_searched_as_it_says(name):
             assert spaces.pop("momentum") == {"reverse_log": [0.9, 0.9999]}
         if wanted["schedule"] == "linear":
             assert spaces.pop("decay") == {"linear": [0.5, 1]}
-            assert combination.fixed["end_factor"] == 0.01
+            end = spaces.pop("end_factor", combination.fixed.get("end_factor"))
+            assert end == wanted.get("end", 0.01)
+        if name == "imagenet-resnet50":
+            assert spaces.pop("label_smoothing") == {"discrete": [0, 0.01, 0.1]}
         assert not spaces
 
 
@@ -81,3 +120,86 @@ def test_the_demo_is_what_it_was(name, trials, studies):
         for s in (plan.study for plan in plans)
     ]
     assert digest(facts) == studies
+
+
+@pytest.mark.parametrize("name", [name for name in names() if name.startswith("lm-")])
+def test_language_models_differ_as_their_names_say(name):
+    """The variants of the paper: depth, width, and what stays the same."""
+    base, fields = load("lm-transformer"), load(name).combinations[0].workload.fields
+    whole = base.combinations[0].workload.fields
+    if name.endswith(("-small", "-tiny")):
+        assert (fields["text"], fields["vocabulary"]) == ("stdlib", None)
+        return
+    assert (fields["text"], fields["vocabulary"]) == ("lm1b-bpe", 32768)
+    differ = {key for key in whole.keys() & fields.keys() if whole[key] != fields[key]}
+    expected = {
+        "lm-transformer": set(),
+        "lm-transformer-shallow": {"layers"},
+        "lm-transformer-wide": {"width", "heads"},
+        "lm-transformer-narrow": {"layers", "width", "heads"},
+        "lm-lstm": {"layers", "width", "context"},
+    }
+    assert differ == expected[name]
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_file_is_an_experiment(name):
+    """Its workload, fields, optimizers and spaces exist; targets are in order, the last hardest."""
+    experiment = load(name)
+    assert experiment.notes == []
+    assert experiment.combinations
+    for combination in experiment.combinations:
+        assert combination.workload.name == experiment.workload
+    assert load(name.removesuffix("-small")).workload == experiment.workload
+
+
+@pytest.mark.parametrize("kind", ["narrow", "wide"])
+@pytest.mark.parametrize("data", ["mnist", "fashion-mnist"])
+def test_narrow_and_wide_models_have_half_and_twice_the_channels(data, kind):
+    """Shallue et al. 2019: 16, 32 and 512, and 64, 128 and 2,048."""
+    (combination, *_) = load(f"{data}-simple-cnn-{kind}").combinations
+    model = combination.workload.model()
+    outputs = [p.shape[0] for n, p in model.named_parameters() if n.endswith("weight")]
+    assert outputs == ([16, 32, 512, 10] if kind == "narrow" else [64, 128, 2048, 10])
+
+
+@pytest.mark.parametrize("name", ["multilabel-mlp-small", "digits-subsets-small"])
+def test_what_needs_no_data_set_is_trained(name):
+    from tests.problems import train
+
+    (plan, *_) = load(name).plans()
+    steps = max(e.step for e in train(plan.study, tuple(plan.trials(0, 2))) if hasattr(e, "step"))
+    assert 0 < steps <= plan.study.budget_steps
+
+
+def test_a_ramp_and_a_rule_come_along():
+    """``digits-rules``: each beside neither."""
+    studies = [plan.study for plan in load("digits-rules").plans()]
+    ramp, rule = "2x at 0.25, 4x at 0.5", "learning_rate sqrt, from 64"
+    factors = {(s.batch_size, s.technique.get("ramp"), s.technique.get("rule")) for s in studies}
+    assert factors == {
+        (size, *pair)
+        for size in (64, 128, 256)
+        for pair in ((None, None), (ramp, None), (None, rule), (ramp, rule))
+    }
+    assert len({study.id for study in studies}) == 12
+
+
+@pytest.mark.parametrize("name", ["teacher", "markov"])
+def test_generated_workloads_are_trained_without_epochs(name):
+    whole = load(name)
+    assert whole.batch_sizes == DOUBLING[3:13]
+    assert whole.grid["optimizer"] == ["sgd", "momentum", "adam"]
+    assert whole.parsed_budget.epochs == 0
+    assert [str(t) for t in whole.targets] == [workloads.load(name).target]
+    plans = whole.plans()
+    assert {plan.study.train_examples for plan in plans} == {None}
+    assert [plan.study.budget_steps for plan in plans[:10]] == [
+        1500 + 300_000 // size for size in DOUBLING[3:13]
+    ]
+    small = load(f"{name}-small")
+    plan = small.plans()[0]
+    ends = outcomes(train(plan.study, tuple(plan.trials(0, 4)), "stacked"))
+    steps = [end.steps_to_target for end in ends.values() if end.steps_to_target]
+    assert steps
+    assert min(steps) > 10  # not so easy that it says nothing

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from experiments import optimizers
 from experiments.engines.selection import Kind
 from experiments.plan import Pack
 from experiments.training.pack_training import Training
@@ -16,9 +17,13 @@ def _fingerprint(one, row: int) -> list[bytes]:
     return [v.numpy().tobytes() for v in one.weights(row).values()]
 
 
+# Batch sizes choose among matrix kernels, whatever the optimizer is.
+@pytest.mark.parametrize(
+    ("optimizer", "batch_size"),
+    [(o, b) for o in OPTIMIZERS for b in (1, 300, 1297)]
+    + [(o, 300) for o in optimizers.names() if o not in OPTIMIZERS],
+)
 @pytest.mark.parametrize("kind", ["module", "stacked"])
-@pytest.mark.parametrize("batch_size", [1, 300, 1297])
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_any_pack_gives_the_same_bits(kind: Kind, batch_size: int, optimizer: str) -> None:
     of = study(workload="digits-mlp", optimizer=optimizer, batch_size=batch_size)
     some = trials(of, 9)
@@ -36,7 +41,7 @@ def test_any_pack_gives_the_same_bits(kind: Kind, batch_size: int, optimizer: st
 
 
 @pytest.mark.parametrize("kind", ["module", "stacked"])
-@pytest.mark.parametrize("optimizer", [*OPTIMIZERS, "RMSprop"])
+@pytest.mark.parametrize("optimizer", [*optimizers.names(), "RMSprop"])
 def test_leaving_a_pack_changes_nothing_for_the_others(kind: Kind, optimizer: str) -> None:
     of = study(workload="digits-mlp", optimizer=optimizer, batch_size=16)
     some = trials(of, 11)
@@ -62,7 +67,7 @@ def _plain(found) -> list[tuple]:
 
 
 @pytest.mark.parametrize("kind", ["module", "stacked"])
-@pytest.mark.parametrize("optimizer", ["momentum", "adam", "RMSprop"])
+@pytest.mark.parametrize("optimizer", ["momentum", "adam", "schedule-free-adamw", "RMSprop"])
 def test_resuming_from_a_snapshot_continues_exactly(kind: Kind, optimizer: str) -> None:
     of = study(optimizer=optimizer, schedule="linear", budget_steps=120, keep=2)
     some = trials(of, 7)

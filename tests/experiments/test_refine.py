@@ -115,7 +115,7 @@ def test_the_finer_hit_is_what_a_scan_by_hand_finds(kind: Kind, ratio: float) ->
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("stops", [True, False])
-@pytest.mark.parametrize("optimizer", ["adam", "RMSprop"])
+@pytest.mark.parametrize("optimizer", ["adam", "RMSprop", "schedule-free-adamw"])
 def test_everything_else_is_what_it_is_without(kind: Kind, stops: bool, optimizer: str) -> None:
     without = coarse(optimizer=optimizer, schedule="linear", stop_at_target=stops)
     some = some_of(without, 5)

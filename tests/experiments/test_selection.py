@@ -69,3 +69,24 @@ def test_whether_it_stacks_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> Non
     for _ in range(3):
         assert stackable(context, trials(of, 2)) is None
     assert len(tried) == 1
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "batch_size", "kind"),
+    [
+        ("adamw", 8, "stacked"),
+        ("adamw", 16, "module"),
+        ("muon", 16, "stacked"),
+        ("muon", 32, "module"),
+    ],
+)
+def test_language_models_are_stacked_up_to_larger_batches(
+    optimizer: str, batch_size: int, kind: str
+) -> None:
+    """``python -m benchmarks transformer`` measures which is faster."""
+    workload = WorkloadRef(spec="lm-transformer", fields={"validation_tokens": 512})
+    target = "validation_cross_entropy < 1"
+    of = study(
+        workload=workload, optimizer=optimizer, batch_size=batch_size, target=target, trials=16
+    )
+    assert choose(StudyContext.load(of), trials(of, 1)) == kind

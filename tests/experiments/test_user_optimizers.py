@@ -305,7 +305,7 @@ budget: 10 steps
             "Muon",
             "mine.yaml:6: optimizer Muon takes only matrices; the model has 2 other parameters "
             "(first: 0.bias)",
-            "write a class that gives the rest to AdamW: docs/optimizers.md",
+            "optimizer muon trains the rest with AdamW",
         ),
         (
             "rules.py:Needy",

@@ -63,7 +63,7 @@ def test_step_law(tmp_path: Path) -> None:
     assert json.loads(run.trials.as_published[0])["exp_name"].startswith("214663680-")
     finals = FigureData(Query(sources=[root])).final_losses
     assert [final.label for final in finals] == ["N 2.14664e+08", "N 5.36873e+08"]
-    bs.plot("optimal-batch", root, output=tmp_path / "figure.svg")
+    bs.plot("optimal-batch", root, unit="tokens", output=tmp_path / "figure.svg")
     table = pd.read_csv(tmp_path / "figure.csv")
     true = 16 * made.COEFFICIENT * table["budget"] ** made.EXPONENT
     assert set(table["unit"]) == {"tokens"}

@@ -10,7 +10,14 @@ import torch
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 from workloads import WorkloadError, load
-from workloads.checks import check_metrics, check_per_example, check_splits, target_metric
+from workloads.checks import (
+    check_metrics,
+    check_per_example,
+    check_splits,
+    length_of,
+    target_metric,
+)
+from workloads.generated.split import GeneratedSplit
 
 X, Y = torch.zeros(4, 3), torch.zeros(4, dtype=torch.long)
 WORKLOAD = load("digits-mlp")
@@ -19,6 +26,22 @@ WORKLOAD = load("digits-mlp")
 class Stream(IterableDataset):
     def __iter__(self):
         return iter([(X[0], Y[0])])
+
+
+class SizedStream(Stream):
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length
+
+
+class Generated(GeneratedSplit):
+    def __init__(self, function) -> None:
+        self.examples = function  # type: ignore[method-assign]
+
+    def examples(self, indices):
+        raise NotImplementedError
 
 
 class Listed(Dataset):
@@ -30,6 +53,18 @@ class Listed(Dataset):
 
     def __getitem__(self, i: int):
         return X[0], Y[0]
+
+
+@pytest.mark.parametrize("stream", [Stream(), SizedStream(3), Generated(lambda i: (i, i > 1))])
+def test_a_stream_to_train_on_passes(stream) -> None:
+    splits = check_splits({"train": stream, "validation": (X, Y)}, WORKLOAD)
+    assert splits["train"] is stream
+    assert length_of(stream) == (3 if isinstance(stream, SizedStream) else None)
+
+
+def test_an_example_of_a_generated_split() -> None:
+    whole = Generated(lambda i: (i, 2 * i))[7]
+    assert [int(part) for part in whole] == [7, 14]
 
 
 def test_good_splits_pass_in_order() -> None:
@@ -55,7 +90,23 @@ def test_good_splits_pass_in_order() -> None:
         ({"train": ()}, "split 'train' of digits-mlp is empty"),
         ({"train": Listed(0)}, "split 'train' of digits-mlp is empty"),
         ({"train": X}, "split 'train' of digits-mlp is a Tensor"),
-        ({"train": Stream()}, "split 'train' of digits-mlp is a Stream"),
+        (
+            {"train": (X, Y), "validation": Stream()},
+            "split 'validation' of digits-mlp is a Stream: evaluation needs a split with an end",
+        ),
+        ({"train": SizedStream(0)}, "split 'train' of digits-mlp is empty"),
+        (
+            {"train": Generated(lambda i: torch.zeros(len(i)))},
+            "split 'train' of digits-mlp: examples() returned a Tensor",
+        ),
+        (
+            {"train": Generated(lambda i: (i[:2],))},
+            "split 'train' of digits-mlp: examples() returned 2 for 3 indices",
+        ),
+        (
+            {"train": Generated(lambda i: (i.double(), torch.rand(len(i))))},
+            "split 'train' of digits-mlp: part 1 of an example depends on more than its index",
+        ),
         ({"train": (X, np.zeros(4))}, "split 'train' of digits-mlp: its part 1 is a ndarray"),
         ({"train": (torch.tensor(1.0),)}, "split 'train' of digits-mlp: its part 0 is a number"),
     ],

@@ -141,13 +141,14 @@ def test_a_broken_file_is_named(root) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_a_broken_cifar_file_is_named(root) -> None:
-    folder = root / "cifar-10-batches-py"
+@pytest.mark.parametrize("name", ["cifar10", "cifar100"])
+def test_a_broken_cifar_file_is_named(root, name) -> None:
+    folder = root / sets.IMAGE_SETS[name].folder
     folder.mkdir()
-    for file in sets.IMAGE_SETS["cifar10"].files:
+    for file in sets.IMAGE_SETS[name].files:
         (folder / file).write_bytes(pickle.dumps({}))
-    with pytest.raises(WorkloadError, match=r"data set cifar10 in .* cannot be read"):
-        sets.images("cifar10")
+    with pytest.raises(WorkloadError, match=rf"data set {name} in .* cannot be read"):
+        sets.images(name)
 
 
 @pytest.mark.usefixtures("root")
@@ -197,17 +198,22 @@ def test_one_process_at_a_time_downloads_and_a_dead_ones_lock_is_taken(tmp_path)
     assert not lock.exists()
 
 
-REAL = {"mnist": (55_000, 1, 28), "fashion-mnist": (55_000, 1, 28), "cifar10": (45_000, 3, 32)}
+REAL = {
+    "mnist": (55_000, 1, 28, 10),
+    "fashion-mnist": (55_000, 1, 28, 10),
+    "cifar10": (45_000, 3, 32, 10),
+    "cifar100": (45_000, 3, 32, 100),
+}
 
 
 @pytest.mark.parametrize("name", sorted(REAL))
 def test_real_sets_have_the_papers_sizes(name) -> None:
     if not sets.present(name):
         pytest.skip(f"data set {name} is not in {data_root()}")
-    count, channels, side = REAL[name]
+    count, channels, side, classes = REAL[name]
     splits = sets.images(name)
     assert [len(y) for _, y in splits.values()] == [count, 5_000, 10_000]
     for x, y in splits.values():
         assert (x.shape[1:], x.dtype) == ((channels, side, side), torch.uint8)
-        assert set(y.tolist()) == set(range(10))
-        assert torch.bincount(y).min() > 0.08 * len(y)
+        assert set(y.tolist()) == set(range(classes))
+        assert torch.bincount(y).min() > 0.8 / classes * len(y)

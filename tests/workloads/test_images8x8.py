@@ -28,8 +28,8 @@ def test_blocks_are_averaged_within_a_border(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_subset_is_the_first_of_the_training_split() -> None:
     whole, part = load("digits-fc").data(), load("digits-fc", {"subset": 100}).data()
-    assert torch.equal(part["train"][0], whole["train"][0][:100])
-    assert torch.equal(part["train"][1], whole["train"][1][:100])
+    pairs = zip(tensors(part["train"]), tensors(whole["train"]), strict=True)
+    assert all(torch.equal(chosen, every[:100]) for chosen, every in pairs)
     assert len(part["validation"][0]) == len(whole["validation"][0]) == 500
 
 
@@ -42,4 +42,5 @@ def test_mnist_is_there_at_that_size() -> None:
         "validation": (5_000, 64),
         "test": (10_000, 64),
     }
-    assert 0 <= float(data["train"][0].min()) <= float(data["train"][0].max()) <= 1
+    x, _ = pairs["train"]
+    assert 0 <= float(x.min()) <= float(x.max()) <= 1

@@ -53,7 +53,11 @@ def test_the_packaged_workloads_are_listed_in_their_order() -> None:
     assert list(names()) == [
         *("digits-mlp", "digits-softmax", "digits-fc", "mnist8-fc", "fashion-mnist8-fc"),
         *("mnist-fc", "mnist-simple-cnn", "fashion-mnist-simple-cnn", "cifar10-resnet8"),
-        "quadratic",
+        *("cifar100-resnet8", "cifar10-resnet18", "cifar100-resnet18"),
+        *("cifar10-vgg11", "cifar100-vgg11"),
+        *("imagenet-resnet50", "imagenet-resnet18", "imagenet-vgg11", "open-images-resnet50"),
+        *("multilabel-mlp", "quadratic", "teacher", "markov"),
+        *("lm-transformer", "lm-lstm"),
     ]
 
 

@@ -13,6 +13,8 @@ from tests.problems import tensors
 from workloads import load, names
 from workloads.checks import check_metrics, check_per_example, check_splits
 from workloads.digits import splits as digits
+from workloads.ghost import has_batch_norm
+from workloads.text.language_model import LanguageModel
 
 STORED = {
     "digits": ((64,), torch.float32),
@@ -21,13 +23,29 @@ STORED = {
     "mnist": ((1, 28, 28), torch.uint8),
     "fashion-mnist": ((1, 28, 28), torch.uint8),
     "cifar10": ((3, 32, 32), torch.uint8),
+    "cifar100": ((3, 32, 32), torch.uint8),
+    "imagenet": ((3, 32, 32), torch.uint8),
+    "open-images": ((3, 32, 32), torch.uint8),
+    "multilabel-generated": ((32,), torch.float32),
 }
+GENERATED = ("teacher", "markov")
 SMALL: dict[str, dict[str, Any]] = {
     "mnist-fc": {"widths": [8, 8]},
     "mnist-simple-cnn": {"scale": 0.0625},
     "fashion-mnist-simple-cnn": {"scale": 0.0625},
     "cifar10-resnet8": {"augmented": True},
+    "cifar100-resnet8": {"augmented": True, "width": 4},
+    "cifar10-resnet18": {"augmented": True, "width": 2},
+    "cifar100-resnet18": {"augmented": True, "width": 2},
+    "cifar10-vgg11": {"augmented": True, "width": 2},
+    "cifar100-vgg11": {"augmented": True, "width": 2},
+    "imagenet-resnet50": {"width": 2},
+    "imagenet-resnet18": {"width": 2},
+    "imagenet-vgg11": {"width": 2, "dropout": 0.0},
+    "open-images-resnet50": {"width": 2, "labels": 5},
     "quadratic": {"replicas": 2, "examples": 32},
+    "lm-transformer": {"layers": 1, "width": 8, "heads": 2, "context": 5},
+    "lm-lstm": {"layers": 1, "width": 8, "context": 5},
 }
 
 
@@ -35,10 +53,17 @@ def stored_batch(workload, examples: int = 6):
     """A batch as the workload stores it; random where the real set may be absent."""
     if workload.dataset == "none":
         return (workload.data()["train"][0][:examples],)
+    if isinstance(workload, LanguageModel):
+        return workload.data()["train"].windows(torch.arange(examples))
+    if workload.dataset in GENERATED:
+        return workload.data()["train"].examples(torch.arange(examples))
     shape, dtype = STORED[workload.dataset]
     made = torch.Generator().manual_seed(3)
     x = torch.randint(0, 256, (examples, *shape), generator=made)
     x = x.to(dtype) if dtype == torch.uint8 else x / 255
+    if "labels" in workload.fields:  # several an example
+        shape = (examples, workload.fields["labels"])
+        return x, torch.randint(0, 2, shape, generator=made, dtype=torch.uint8)
     return x, torch.arange(examples) % 10
 
 
@@ -78,6 +103,9 @@ def workload(request):
         ("mnist-simple-cnn", {"scale": 0.5}, 821_706),
         ("cifar10-resnet8", {}, 75_050),
         ("quadratic", {"replicas": 1}, 84),
+        ("teacher", {}, 1_153),
+        ("teacher", {"inputs": 4, "width": 8}, 49),
+        ("markov", {}, 2_372),
     ],
 )
 def test_parameter_counts(name, fields, count) -> None:
@@ -95,6 +123,8 @@ def test_parameter_counts(name, fields, count) -> None:
         ("fashion-mnist-simple-cnn", "validation_error < 0.10"),
         ("cifar10-resnet8", "validation_error < 0.30"),
         ("quadratic", "validation_loss < 0.01"),
+        ("teacher", "validation_excess_loss < 0.02"),
+        ("markov", "validation_excess_loss < 0.01"),
     ],
 )
 def test_targets_are_the_protocols(name, target) -> None:
@@ -116,8 +146,9 @@ def test_transforms_are_float32_and_deterministic(workload) -> None:
     first, second = (workload.transform(stored, training=t) for t in (True, False))
     for a, b in zip(first, second, strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=0)
-    if workload.dataset != "none":
-        assert first[0].dtype == torch.float32
+    if workload.dataset not in ("none", "markov"):
+        tokens = isinstance(workload, LanguageModel)
+        assert first[0].dtype == (torch.int64 if tokens else torch.float32)
 
 
 def test_models_come_from_the_global_generator(workload) -> None:
@@ -131,7 +162,7 @@ def test_models_come_from_the_global_generator(workload) -> None:
 
 def test_augmentation_comes_from_the_given_generator(workload) -> None:
     batch = stored_batch(workload)
-    assert workload.augments == (workload.name in ("cifar10-resnet8", "quadratic"))
+    assert workload.augments == workload.name.startswith(("cifar", "quadratic"))
     torch.manual_seed(0)
     before = torch.get_rng_state()
     drawn = [workload.augment(batch, torch.Generator().manual_seed(s)) for s in (1, 1, 2)]
@@ -142,10 +173,14 @@ def test_augmentation_comes_from_the_given_generator(workload) -> None:
         assert any(not torch.equal(a, b) for a, b in zip(drawn[0], drawn[2], strict=True))
 
 
+# torch.func has no batching rule for attention on a CPU: it goes through the models one by one.
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_stacked_gradients_are_those_of_each_model(workload, dtype) -> None:
     """Loss and metrics run under vmap and grad, and the stack computes what a loop does."""
     models = [workload.model().to(dtype) for _ in range(3)]
+    if has_batch_norm(models[0]):  # in training it keeps statistics, which a stack cannot
+        models = [model.eval() for model in models]
     batch = tuple(t.to(dtype) if t.is_floating_point() else t for t in training_batch(workload))
     params, buffers = stack_module_state(models)
 
@@ -159,8 +194,10 @@ def test_stacked_gradients_are_those_of_each_model(workload, dtype) -> None:
     for i, model in enumerate(models):
         workload.loss(workload.forward(model, batch), batch).mean().backward()
         for name, parameter in model.named_parameters():
+            assert parameter.grad is not None
+            scale = max(1.0, float(parameter.grad.abs().max()))
             torch.testing.assert_close(
-                stacked[f"model.{name}"][i], parameter.grad, rtol=1e-4, atol=1e-5
+                stacked[f"model.{name}"][i], parameter.grad, rtol=1e-4, atol=1e-5 * scale
             )
     outputs = vmap(
         lambda p, b: workload.metrics(

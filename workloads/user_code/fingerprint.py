@@ -16,7 +16,8 @@ from workloads.user_code.local_imports import digest, local_modules
 
 
 def identity(workload: Workload) -> dict[str, Any]:
-    """``{"name", "fields", "version" or "source"}``, plain JSON.
+    """``{"name", "fields", "version" or "source"}``, plain JSON; and ``"data"``, where the workload
+    has a fingerprint of its data.
 
     ``source`` is a SHA-256 of the syntax tree of the class's file, without comments and docstrings,
     and of the modules of its folder that it imports, where it does; a ``version`` that the class
@@ -36,7 +37,9 @@ def identity(workload: Workload) -> dict[str, Any]:
             parts.append(part)
         if pinned is not None:
             break
-    description = {"name": workload.name, "fields": workload.fields}
+    description = {"name": workload.name, "fields": workload.fields_of_identity()}
+    if (fingerprint := workload.data_fingerprint) is not None:
+        description["data"] = fingerprint
     if type(workload).__dict__.get("version") is not None:
         return {**description, "version": workload.version}
     source = parts[0] if len(parts) == 1 else _sha256("\n".join(parts))

@@ -36,7 +36,7 @@ def load(
     fields = dict(fields or {})
     if isinstance(spec, Workload):
         kept = {f.name: getattr(spec, f.name) for f in dataclasses.fields(spec)}
-        return type(spec)(**{**kept, **fields})
+        return _placed(type(spec)(**{**kept, **fields}), base or spec.experiment_folder)
     cls = spec if isinstance(spec, type) else _find(spec, Path(base or "."))
     if not issubclass(cls, Workload):
         raise WorkloadError(f"{cls.__name__} is not a workload", hint=_DERIVE)
@@ -53,7 +53,13 @@ def load(
             hint='write for example: target = "validation_error < 0.05"',
         )
     check_target(target, f"workload {cls.__name__}")
-    workload: Workload = cls(**fields)
+    return _placed(cls(**fields), base)
+
+
+def _placed(workload: Workload, base: str | Path | None) -> Workload:
+    """``workload``, whose relative paths start from ``base``."""
+    if base is not None:
+        object.__setattr__(workload, "_experiment_folder", str(base))
     return workload
 
 

@@ -22,8 +22,9 @@ from analysis.figures.drawing.colours import faint, grey, ground, ink, tint
 from analysis.figures.drawing.legends import entry
 from analysis.figures.drawing.page import mark, scaled, stroke, unit
 from analysis.figures.drawing.style import CurveStyle, inches
+from analysis.fit.interval import Interval
 from analysis.fit.reference_lines import regime_spans
-from analysis.fit.regimes import Interval, Regimes
+from analysis.fit.regimes import Regimes
 
 _BESIDE = 0.22
 """Doublings of the batch size by which repeats are drawn to the right of a point."""
@@ -190,6 +191,7 @@ def entries(
             entry(f"critical batch size, {level}", marker="o", linestyle="-",
                   color=faint(), markersize=4)
         )  # fmt: skip
+    handles += best_batch_size_entry(fits)
     if strips and fits:
         ends: Any = {"linestyle": "-", "linewidth": 0.7, "color": ink(), "markersize": 3.5}
         handles.append(entry(f"ends of regimes, {level}", marker="|", **ends))
@@ -282,6 +284,36 @@ def _critical(ax: Axes, fit: Regimes, row: float, style: CurveStyle, **options: 
     if critical.value is not None:
         ax.plot([critical.value], [row], marker=style.marker, color=style.colour, zorder=6,
                 markeredgecolor=ground(), markeredgewidth=stroke(0.6), **options)  # fmt: skip
+
+
+def best_batch_size(
+    ax: Axes, fit: Regimes | None, style: CurveStyle, *, over_examples: bool = False
+) -> None:
+    """On the fitted curve, over batch sizes or over examples to target: the batch size of fewest
+    examples of a curve with a small-batch penalty, and the part of the curve in its interval."""
+    best = None if fit is None else fit.best_batch_size
+    if fit is None or best is None:
+        return
+    first, last = fit.fitted_over
+    x = np.geomspace(best.low or first, best.high or last, 64)
+    steps = fit.steps(x)
+    ax.plot(x * steps if over_examples else x, steps, color=style.colour, alpha=0.35, zorder=3,
+            linewidth=stroke(5), solid_capstyle="butt")  # fmt: skip
+    if best.value is not None:
+        at = float(fit.steps([best.value])[0])
+        ax.plot([best.value * at if over_examples else best.value], [at], marker="D", zorder=7,
+                linestyle="none", color=ground(), markersize=mark(4.5),
+                markeredgecolor=style.colour, markeredgewidth=stroke(1.2))  # fmt: skip
+
+
+def best_batch_size_entry(fits: Sequence[Regimes]) -> list[Artist]:
+    """The legend's entry for such marks, where there are any."""
+    penalized = [fit for fit in fits if fit.best_batch_size is not None]
+    if not penalized:
+        return []
+    label = f"fewest examples, {100 * penalized[0].level:g} %"
+    return [entry(label, marker="D", color=faint(), markerfacecolor=ground(), markersize=4.5,
+                  markeredgewidth=1.2)]  # fmt: skip
 
 
 def draw_interval(

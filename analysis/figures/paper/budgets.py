@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from analysis.curves.curve import Curve
-from analysis.curves.limits import Limit, steps_an_epoch
+from analysis.curves.limits import Limit, grows, steps_an_epoch
+from analysis.curves.units import TOKENS
 
 _SERIES = 4
 _RATIO = 4.0
@@ -18,15 +19,20 @@ _RATIO = 4.0
 def series(trials: pd.DataFrame) -> list[Limit]:
     """Budgets of steps, then of epochs (of examples where the training set's size is not known),
     smallest first; the largest is the one that every batch size was trained for."""
+    if grows(trials):  # then examples are no function of steps and the batch size
+        return _series(trials, "steps")
     return [*_series(trials, "steps"), *_series(trials, _second_unit(trials))]
 
 
 def _second_unit(trials: pd.DataFrame) -> str:
-    """Epochs where all trials have them, else examples."""
+    """Epochs where all trials have them, else examples (tokens, where those are counted)."""
+    examples = "examples"
+    if "tokens_per_example" in trials and trials["tokens_per_example"].eq(1).all():
+        examples = TOKENS
     if "train_examples" not in trials:
-        return "examples"
+        return examples
     whole = pd.to_numeric(trials["train_examples"]) >= pd.to_numeric(trials["batch_size"])
-    return "epochs" if whole.fillna(False).all() else "examples"
+    return "epochs" if whole.fillna(False).all() else examples
 
 
 def _series(trials: pd.DataFrame, unit: str) -> list[Limit]:
@@ -48,7 +54,7 @@ def _in_unit(trials: pd.DataFrame, steps: np.ndarray, unit: str) -> np.ndarray:
     sizes = trials["batch_size"].to_numpy(dtype=float)
     if unit == "steps":
         return steps
-    if unit == "examples":
+    if unit in ("examples", TOKENS):
         return np.asarray(steps * sizes)
     train = pd.to_numeric(trials["train_examples"]).to_numpy(dtype=float)
     epochs = [steps_an_epoch(size, total) for size, total in zip(sizes, train, strict=True)]

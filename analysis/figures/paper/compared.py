@@ -22,7 +22,7 @@ ALGORITHM = frozenset({"optimizer", "schedule", "technique"})
 _SEPARATE = ("experiment", "search")
 """Two results of one comparison: a panel each."""
 _NAMED = ("workload", "dataset", "model")
-_DATA_FIELDS = ("examples", "subset", "fraction", "samples", "classes")
+_DATA_FIELDS = ("examples", "subset", "share", "fraction", "samples", "classes")
 
 Key = Mapping[str, Any]
 

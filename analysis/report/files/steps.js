@@ -20,20 +20,32 @@ function weight(mine, size) {
   return mine.y === "examples" ? size : 1;
 }
 
+/** Examples of a point's first steps: those of every phase where the batch size grew. */
+function examplesOfPoint(row, steps) {
+  if (!row.phases) return steps * row.batch_size;
+  const [starts, sizes] = row.phases;
+  return sizes.reduce((sum, size, i) => sum + size * Math.max(0, Math.min(i + 1 < starts.length ? starts[i + 1] : steps, steps) - starts[i]), 0);
+}
+
+/** Steps of a point on the chosen y axis: they, or their examples. */
+function valueOf(mine, row, steps) {
+  return mine.y === "examples" ? examplesOfPoint(row, steps) : steps;
+}
+
 /** What a curve's values are divided by; null where there is nothing to divide by. */
 function divisor(curve, mine) {
   if (mine.relative === "none") return 1;
   const reached = rowsOf(curve).filter((row) => row.steps !== null && row.steps !== undefined);
   if (mine.relative === "size") {
     const here = reached.find((row) => row.batch_size === mine.base);
-    if (here) return here.steps * weight(mine, mine.base);
+    if (here) return valueOf(mine, here, here.steps);
     const fit = curve.fit;
-    if (!fit || mine.base < fit.over[0] || mine.base > fit.over[1]) return null;
+    if (!fit || (curve.grows && mine.y === "examples") || mine.base < fit.over[0] || mine.base > fit.over[1]) return null;
     return fitted(fit, mine.base) * weight(mine, mine.base);
   }
   const least = curve.regimes && curve.regimes[mine.y === "examples" ? "min_examples" : "min_steps"].value;
   if (least) return least;
-  const values = reached.map((row) => row.steps * weight(mine, row.batch_size));
+  const values = reached.map((row) => valueOf(mine, row, row.steps));
   return values.length ? Math.min(...values) : null;
 }
 
@@ -55,7 +67,7 @@ function behind(curve, row) {
     const miss = row.last_miss;
     const bracket = miss !== null && miss !== undefined ? ", missed still at " + whole(miss) : "";
     lines.push(counted(row.steps, "step") + (run && row.trials > 1 ? ", the median" : " to target") + bracket);
-    lines.push(whole(row.steps * row.batch_size) + " " + curve.units);
+    lines.push(whole(examplesOfPoint(row, row.steps)) + " " + curve.units);
     if (row.low !== null && row.low !== undefined && row.low !== row.high) {
       lines.push((run ? "runs from " : "error bar ") + told(row.low) + " to " + (row.high === null || row.high === undefined ? "unknown" : told(row.high)));
     }
@@ -85,9 +97,9 @@ function hover(curve, row) {
 function curveTraces(curve, mine, divided) {
   const one = look(curve);
   const rows = rowsOf(curve).filter((row) => row.steps !== null && row.steps !== undefined);
-  const scale = (row, steps) => (steps * weight(mine, row.batch_size)) / divided;
+  const scale = (row, steps) => valueOf(mine, row, steps) / divided;
   const traces = [];
-  if (curve.fit) {
+  if (curve.fit && !(curve.grows && mine.y === "examples")) {
     const [low, high] = curve.fit.over;
     const x = spread(low, high, 96);
     const y = x.map((size) => (fitted(curve.fit, size) * weight(mine, size)) / divided);
@@ -109,8 +121,8 @@ function curveTraces(curve, mine, divided) {
     x: rows.map((row) => row.batch_size), y: rows.map((row) => scale(row, row.steps)),
     error_y: {
       type: "data", symmetric: false, thickness: 1.3, width: 0, color: tint(one.colour, 0.6),
-      array: rows.map((row) => (barred(row) ? scale(row, up(row) - row.steps) : 0)),
-      arrayminus: rows.map((row) => (barred(row) ? scale(row, row.steps - row.low) : 0)),
+      array: rows.map((row) => (barred(row) ? scale(row, up(row)) - scale(row, row.steps) : 0)),
+      arrayminus: rows.map((row) => (barred(row) ? scale(row, row.steps) - scale(row, row.low) : 0)),
     },
     marker: {
       symbol: one.marker, size: 8.5,

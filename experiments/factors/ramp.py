@@ -1,0 +1,257 @@
+"""Batch-size schedules: ``batch_size: {from: 16..64, ramp: …}`` in the grid of an experiment.
+
+| ramp | the batch size |
+|---|---|
+| ``{at: [[0.25, 2], [0.5, 4]]}`` | so many times the study's from these shares of the budget on |
+| ``{double_at: [0.25, 0.5]}`` | doubles at each of these shares |
+| ``{instead_of_decay: 8}`` | grows, up to 8 times, where the schedule would decay the rate |
+
+The study's batch size is that of the first step. Its budget is so many *examples*, whatever the
+ramp, and its schedule runs in examples: the learning rate after so many of them is that of the
+study without the ramp. *Instead of decaying the rate* (Smith et al. 2018, "Don't decay the learning
+rate, increase the batch size", arXiv:1711.00489): where the schedule's factor is f, the batch is
+g = ⌊1/f⌋ times as large, g at most the limit, and the rate's factor is f g, so that rate over batch
+size is that of the schedule at every step; of a decay in steps of 1/g the rate does not change.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from experiments.batch_sizes import BatchSizes
+from experiments.errors import ExperimentError, nearest
+from experiments.plan import Value
+from experiments.schedules import Schedule
+from results.counts import count
+
+NAME = "ramp"
+_KINDS = ("at", "double_at", "instead_of_decay")
+_EXAMPLE = "for example: ramp: {at: [[0.25, 2], [0.5, 4]]}, or {double_at: [0.25, 0.5]}"
+_MOST_CHANGES = 100
+_MOST_GROWTH = 1024
+_SAMPLES = 2048
+"""Steps at which a schedule is compared with the one before, to see that it never rises."""
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ramp:
+    """A batch-size schedule as an experiment writes it."""
+
+    changes: tuple[tuple[float, float], ...] = ()
+    """(share of the budget, factor of the study's batch size from there on), ascending in both."""
+    instead_of_decay: int | None = None
+    """How many times the batch may grow where the schedule would decay the rate."""
+
+    @classmethod
+    def parse(cls, value: Any) -> Ramp | None:
+        """Read a ramp; ``None`` for ``none``, and for one in which the batch size never changes.
+
+        Raises:
+            ExperimentError: it is no ramp, or not increasing.
+        """
+        if value == "none":
+            return None
+        if not isinstance(value, Mapping) or len(value) != 1:
+            raise ExperimentError(f"ramp {value!r} is not a batch-size schedule", hint=_EXAMPLE)
+        ((kind, given),) = value.items()
+        if kind == "instead_of_decay":
+            return cls(instead_of_decay=_growth(given))
+        if kind not in _KINDS:
+            raise ExperimentError(f"unknown ramp {kind!r}", hint=nearest(str(kind), _KINDS))
+        if not isinstance(given, Sequence) or isinstance(given, str) or not given:
+            raise ExperimentError(f"ramp {kind}: {given!r} is not a list", hint=_EXAMPLE)
+        if len(given) > _MOST_CHANGES:
+            message = f"ramp {kind} changes the batch size {count(len(given), 'time')}"
+            raise ExperimentError(message, hint=f"at most {_MOST_CHANGES}")
+        pairs = [(share, 2 ** (i + 1)) for i, share in enumerate(given)]
+        changes = _checked(kind, pairs if kind == "double_at" else given)
+        kept = [pair for pair, before in zip(changes, [1, *_factors(changes)], strict=False)
+                if pair[1] != before]  # fmt: skip
+        return cls(changes=tuple(kept)) if kept else None
+
+    def __str__(self) -> str:
+        """As results record it, in the ``technique``."""
+        if self.instead_of_decay is not None:
+            return f"up to {self.instead_of_decay}x instead of decay"
+        return ", ".join(f"{factor!r}x at {share!r}" for share, factor in self.changes)
+
+    def resolve(
+        self,
+        batch_size: int,
+        budget_steps: int,
+        *,
+        examples: int,
+        ghost_batch: int | None,
+        schedule: Schedule,
+        arguments: Mapping[str, Value],
+        tuned: Sequence[str],
+    ) -> BatchSizes:
+        """The batch size at each step of a study.
+
+        Args:
+            batch_size: the study's.
+            budget_steps: its budget, in steps of that size.
+            examples: of the training set.
+            arguments: the schedule's, resolved.
+            tuned: arguments of the schedule that the search tunes.
+
+        Raises:
+            ExperimentError: a batch size that is not whole, is beyond the training set or is not
+                divided by the ghost batch; a schedule that is tuned, does not decay or rises.
+        """
+        if self.instead_of_decay is not None:
+            changes = self._by_decay(batch_size, budget_steps, schedule, arguments, tuned)
+        else:
+            changes = [
+                (max(1, round(share * budget_steps)), _times(batch_size, factor))
+                for share, factor in self.changes
+            ]
+        for _, size in changes:
+            if size > examples:
+                raise ExperimentError(
+                    f"ramp: batch size {size} is over the training set "
+                    f"({count(examples, 'example')}), from batch size {batch_size}",
+                    hint="end the ramp earlier, or leave that batch size out",
+                )
+            if ghost_batch is not None and size % ghost_batch:
+                raise ExperimentError(
+                    f"ramp: ghost_batch {ghost_batch} does not divide batch size {size}, from "
+                    f"batch size {batch_size}",
+                    hint="choose factors with which every batch size is a multiple of it",
+                )
+        replaces = self.instead_of_decay is not None
+        return BatchSizes.growing(batch_size, budget_steps, changes, replaces_decay=replaces)
+
+    def _by_decay(
+        self,
+        batch_size: int,
+        budget_steps: int,
+        schedule: Schedule,
+        arguments: Mapping[str, Value],
+        tuned: Sequence[str],
+    ) -> list[tuple[int, int]]:
+        """Where the batch grows instead, and its size from there on."""
+        if tuned:
+            raise ExperimentError(
+                f"ramp instead_of_decay: {' and '.join(tuned)} of schedule {schedule.label} is "
+                "tuned, but all trials of a study have one ramp",
+                hint=f"fix it: search: {{{tuned[0]}: …}}",
+            )
+        factor = schedule.factor_of(arguments)
+        warmup, last = int(arguments.get("warmup_steps", 0)), budget_steps - 1
+        _check_decays(schedule, factor, warmup, last)
+        most = self.instead_of_decay or 1
+
+        def growth(step: int) -> int:
+            f = factor(step)
+            return most if f * most <= 1 else max(1, math.floor((1 + _ROUNDING) / f))
+
+        changes: list[tuple[int, int]] = []
+        step = warmup
+        while step < last and growth(step) < growth(last):
+            low, high = step, last  # growth(low) < growth(high)
+            while high - low > 1:
+                middle = (low + high) // 2
+                low, high = (middle, high) if growth(middle) == growth(step) else (low, middle)
+            changes.append((high, batch_size * growth(high)))
+            step = high
+        return changes
+
+
+def _check_decays(
+    schedule: Schedule, factor: Callable[[int], float], warmup: int, last: int
+) -> None:
+    """
+    Raises:
+        ExperimentError: the factor rises after warmup, or never falls.
+    """
+    stride = max(1, (last - warmup) // _SAMPLES)
+    factors = [factor(step) for step in range(warmup, last + 1, stride)]
+    if any(after > before + _ROUNDING for before, after in itertools.pairwise(factors)):
+        message = f"ramp instead_of_decay: schedule {schedule.label} raises the rate again"
+        raise ExperimentError(message, hint="choose a schedule that only decays: linear, step …")
+    if not factors or factors[-1] >= factors[0]:
+        message = f"ramp instead_of_decay: schedule {schedule.label} does not decay"
+        raise ExperimentError(message, hint="schedule: step, or cosine, linear, exponential …")
+
+
+def _growth(value: Any) -> int:
+    if not _is_number(value) or not float(value).is_integer() or not 2 <= value <= _MOST_GROWTH:
+        raise ExperimentError(
+            f"ramp instead_of_decay: {value!r} is not a whole number from 2 to {_MOST_GROWTH}",
+            hint="how many times the batch may grow, for example 8",
+        )
+    return int(value)
+
+
+def _factors(changes: Sequence[tuple[float, float]]) -> list[float]:
+    return [factor for _, factor in changes]
+
+
+def _checked(kind: str, pairs: Sequence[Any]) -> list[tuple[float, float]]:
+    """Pairs of a share and a factor, both ascending."""
+    checked: list[tuple[float, float]] = []
+    for pair in pairs:
+        if not isinstance(pair, Sequence) or len(pair) != 2 or not all(map(_is_number, pair)):
+            message = f"ramp {kind}: {pair!r} is not a share of the budget and a factor"
+            raise ExperimentError(message, hint=_EXAMPLE)
+        share, factor = (int(x) if float(x).is_integer() else float(x) for x in pair)
+        if not 0 < share < 1:
+            message = f"ramp {kind}: {share} is not a share of the budget, over 0 and below 1"
+            raise ExperimentError(message, hint=_EXAMPLE)
+        last = checked[-1] if checked else (0, 1)
+        for what, before, after, rises in (
+            ("shares", last[0], share, share > last[0]),
+            ("batch size", last[1], factor, factor >= last[1]),
+        ):
+            if not rises:
+                raise ExperimentError(
+                    f"ramp {kind} is not increasing: {what} {before} comes before {after}",
+                    hint="factors are of the first batch size, and a batch only grows",
+                )
+        checked.append((share, factor))
+    return checked
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _times(batch_size: int, factor: float) -> int:
+    size = batch_size * factor
+    if abs(size - round(size)) > _ROUNDING * size:
+        message = f"ramp: {factor} times batch size {batch_size} is not a whole number"
+        raise ExperimentError(message, hint="choose another factor, or leave that batch size out")
+    return round(size)
+
+
+class RampedSchedule(Schedule):
+    """A schedule that runs in examples, at the batch sizes of a ramp."""
+
+    def __init__(self, schedule: Schedule, sizes: BatchSizes) -> None:
+        self.schedule, self.sizes = schedule, sizes
+        self.name, self.display_name = schedule.name, schedule.display_name
+
+    def factor_of(self, metaparameters: Mapping[str, Value]) -> Callable[[int], float]:
+        # It gets a fraction where the examples seen are no multiple of the study's batch size.
+        schedule: Callable[[Any], float] = self.schedule.factor_of(metaparameters)
+        sizes = self.sizes
+
+        def factor(step: int) -> float:
+            growth = sizes.size(step) / sizes.batch_size if sizes.replaces_decay else 1
+            return growth * schedule(sizes.schedule_step(step))
+
+        return factor
+
+    def is_constant(self, metaparameters: Mapping[str, Value]) -> bool:
+        return self.schedule.is_constant(metaparameters)
+
+
+def ramped(schedule: Schedule, sizes: BatchSizes | None) -> Schedule:
+    """``schedule`` at these batch sizes; itself where there is no ramp."""
+    return schedule if sizes is None else RampedSchedule(schedule, sizes)

@@ -1,0 +1,148 @@
+"""Muon (Jordan et al. 2024) for the hidden matrices of a model, AdamW for all else.
+
+A matrix of shape (A, B) moves against the orthogonal factor of its momentum, about: five steps of a
+Newton-Schulz iteration, in bfloat16 whatever the precision, as ``torch.optim.Muon`` has it. The
+step is scaled by 0.2 sqrt(max(A, B)), so that its entries are as large as those of AdamW and one
+learning rate and one weight decay serve both (Liu et al. 2025, arXiv:2502.16982, §2.2).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim._muon import DEFAULT_A, DEFAULT_B, DEFAULT_C, EPS
+
+from experiments.optimizers.adam import AdamW
+from experiments.optimizers.base import Optimizer, ParameterSlice, StackedUpdate, columns
+from experiments.optimizers.routed import Routed
+from experiments.plan import Value
+
+_DEFAULTS = {"momentum": 0.95, "weight_decay": 0.1, "nesterov": True, "ns_steps": 5}
+
+ITERATION = torch.bfloat16
+"""The precision of the iteration, as torch has it whatever that of the weights."""
+
+
+def orthogonalized(matrices: Tensor, steps: Tensor, fewest: int, most: int) -> Tensor:
+    """The nearest half-orthogonal matrix to each, about: the operations of ``torch.optim.Muon``.
+
+    On a CPU a result does not depend on the other matrices. It has the bits of torch's where rows
+    and columns are multiples of 16; else single entries differ in bfloat16's last bit, since
+    batched products of ragged shapes add up in another order.
+
+    Args:
+        matrices: ``(models, matrices, rows, columns)``, not more rows than columns.
+        steps: of each iteration, ``(models, matrices)``.
+        fewest, most: bounds of ``steps``.
+    """
+    models, each, rows, size = matrices.shape
+    x = matrices.reshape(models * each, rows, size)
+    x = x / torch.linalg.vector_norm(x, dim=(1, 2), keepdim=True).clamp(min=EPS)
+    for step in range(most):
+        gram = torch.bmm(x, x.mT)
+        polynomial = torch.baddbmm(gram, gram, gram, beta=DEFAULT_B, alpha=DEFAULT_C)
+        moved = torch.baddbmm(x, polynomial, x, beta=DEFAULT_A)
+        if step >= fewest:  # those with fewer steps stay where they are
+            moved = torch.where((steps.flatten() > step)[:, None, None], moved, x)
+        x = moved
+    return x.view(models, each, rows, size)
+
+
+class _StackedMuon(StackedUpdate):
+    """All matrices of one shape, of all models, in one batched product."""
+
+    def __init__(
+        self,
+        metaparameters: Sequence[Mapping[str, Value]],
+        like: Tensor,
+        options: Mapping[str, Tensor],
+        parameters: Sequence[ParameterSlice],
+    ) -> None:
+        values = columns(metaparameters, _DEFAULTS, options)
+        super().__init__({**values, "1-momentum": 1 - values["momentum"]}, like)
+        self.state = {"momentum": torch.zeros_like(like)}
+        self.fewest = int(values["ns_steps"].min())
+        self.most = int(values["ns_steps"].max())
+        self.all_nesterov = bool(values["nesterov"].all())
+        self.batches: dict[tuple[int, ...], list[ParameterSlice]] = {}
+        for parameter in parameters:
+            self.batches.setdefault(tuple(sorted(parameter.shape)), []).append(parameter)
+
+    def step(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
+        values, momentum = self.values, self.state["momentum"]
+        momentum.add_((gradient - momentum).mul_(values["1-momentum"]))
+        update = (momentum - gradient).mul_(values["momentum"]).add_(gradient)
+        if not self.all_nesterov:
+            update = torch.where(values["nesterov"] != 0, update, momentum)
+        if self.decays:
+            weights.mul_(1 - learning_rate * values["weight_decay"])
+        for parameters in self.batches.values():
+            views = [_wide(parameter.view(update)) for parameter in parameters]
+            steps = torch.cat([p.column(values["ns_steps"]) for p in parameters], 1)
+            batch = torch.stack(views, 1).to(ITERATION)
+            made = orthogonalized(batch, steps, self.fewest, self.most)
+            for parameter, moved in zip(parameters, made.unbind(1), strict=True):
+                scale = 0.2 * math.sqrt(max(parameter.shape))
+                size = parameter.column(learning_rate)[..., None] * scale
+                moved = moved.mT if parameter.shape[0] > parameter.shape[1] else moved
+                parameter.view(weights).sub_(moved * size)
+
+    def add(self, other: StackedUpdate) -> None:
+        assert isinstance(other, _StackedMuon)
+        super().add(other)
+        self.fewest, self.most = min(self.fewest, other.fewest), max(self.most, other.most)
+        self.all_nesterov = self.all_nesterov and other.all_nesterov
+
+
+def _wide(matrices: Tensor) -> Tensor:
+    return matrices.mT if matrices.shape[1] > matrices.shape[2] else matrices
+
+
+class _Matrices(Optimizer):
+    """Muon by itself."""
+
+    scope = "hidden matrices"
+    kind = torch.optim.Muon
+
+    def __init__(self) -> None:
+        self.name = Muon.name
+        self.defaults = {"learning_rate": 1e-3, **_DEFAULTS}
+        self.arguments = frozenset(self.defaults)
+        self.space = AdamW().space
+
+    def takes(self, shape: torch.Size, *, hidden: bool) -> bool:
+        return len(shape) == 2 and hidden
+
+    def torch_arguments(self, metaparameters: Mapping[str, Value]) -> dict[str, Any]:
+        m = {**_DEFAULTS, **metaparameters}
+        return {
+            "lr": float(m["learning_rate"]),
+            "weight_decay": float(m["weight_decay"]),
+            "momentum": float(m["momentum"]),
+            "nesterov": bool(m["nesterov"]),
+            "ns_steps": int(m["ns_steps"]),
+            "adjust_lr_fn": "match_rms_adamw",
+        }
+
+    def stacked(
+        self,
+        metaparameters: Sequence[Mapping[str, Value]],
+        like: Tensor,
+        options: Mapping[str, Tensor],
+        parameters: Sequence[ParameterSlice],
+    ) -> StackedUpdate:
+        return _StackedMuon(metaparameters, like, options, parameters)
+
+
+class Muon(Routed):
+    """Hidden matrices are orthogonalized; AdamW trains vectors, embeddings and the output layer."""
+
+    name = "muon"
+    multiplies_matrices = True
+
+    def __init__(self) -> None:
+        super().__init__([("*", _Matrices()), ("*", AdamW())], named=False)

@@ -1,0 +1,114 @@
+"""RMSprop (Tieleman & Hinton 2012) and Adagrad (Duchi et al. 2011), in ``torch.optim``'s form.
+
+RMSprop: s <- b2 s + (1 - b2) g², v <- m v + g / (√s + eps), w <- w - lr v; b2 is torch's ``alpha``.
+Adagrad: s <- s + g², w <- w - lr g / (√s + eps). Weight decay adds weight_decay · w to g.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from experiments.optimizers.base import (
+    PackagedOptimizer,
+    ParameterSlice,
+    StackedUpdate,
+    columns,
+    decay_into_gradient,
+)
+from experiments.plan import Value
+
+
+class _StackedRMSprop(StackedUpdate):
+    def __init__(
+        self,
+        metaparameters: Sequence[Mapping[str, Value]],
+        like: Tensor,
+        options: Mapping[str, Tensor],
+    ) -> None:
+        defaults = {"beta2": 0.99, "momentum": 0.0, "epsilon": 1e-8, "weight_decay": 0.0}
+        values = columns(metaparameters, defaults, options)
+        super().__init__({**values, "1-beta2": 1 - values["beta2"]}, like)
+        self.state = {"square": torch.zeros_like(like), "velocity": torch.zeros_like(like)}
+
+    def step(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
+        values, square, velocity = self.values, self.state["square"], self.state["velocity"]
+        if self.decays:
+            decay_into_gradient(weights, gradient, values["weight_decay"])
+        square.mul_(values["beta2"]).add_((gradient * gradient).mul_(values["1-beta2"]))
+        velocity.mul_(values["momentum"]).add_(gradient.div_(square.sqrt().add_(values["epsilon"])))
+        weights.sub_(velocity * learning_rate)
+
+
+class RMSprop(PackagedOptimizer):
+    """The gradient over the root of its mean square, with momentum if any."""
+
+    name = "rmsprop"
+    kind = torch.optim.RMSprop
+    defaults: Mapping[str, Value] = {
+        "learning_rate": 1e-2,
+        "beta2": 0.99,
+        "momentum": 0.0,
+        "epsilon": 1e-8,
+        "weight_decay": 0.0,
+    }
+    # Wilson et al. 2017 (arXiv:1705.08292) tuned it from 1e-4 to 1e-2; a decade more on both sides.
+    space: Mapping[str, Any] = {"learning_rate": {"log": [1e-5, 0.1]}}
+
+    def torch_arguments(self, metaparameters: Mapping[str, Value]) -> dict[str, Any]:
+        arguments = super().torch_arguments(metaparameters)
+        return {"alpha": arguments.pop("beta2"), **arguments}
+
+    def stacked(
+        self,
+        metaparameters: Sequence[Mapping[str, Value]],
+        like: Tensor,
+        options: Mapping[str, Tensor],
+        parameters: Sequence[ParameterSlice],  # noqa: ARG002 - every number is treated alike
+    ) -> StackedUpdate:
+        return _StackedRMSprop(metaparameters, like, options)
+
+    def effective_learning_rate(self, metaparameters: Mapping[str, Value]) -> float | None:
+        momentum = float(metaparameters.get("momentum", self.defaults["momentum"]))
+        return float(metaparameters["learning_rate"]) / (1 - momentum)
+
+
+class _StackedAdagrad(StackedUpdate):
+    def __init__(
+        self,
+        metaparameters: Sequence[Mapping[str, Value]],
+        like: Tensor,
+        options: Mapping[str, Tensor],
+    ) -> None:
+        values = columns(metaparameters, {"epsilon": 1e-10, "weight_decay": 0.0}, options)
+        super().__init__(values, like)
+        self.state = {"sum": torch.zeros_like(like)}
+
+    def step(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
+        if self.decays:
+            decay_into_gradient(weights, gradient, self.values["weight_decay"])
+        total = self.state["sum"].add_(gradient * gradient)
+        denominator = total.sqrt().add_(self.values["epsilon"])
+        weights.sub_(gradient.div_(denominator).mul_(learning_rate))
+
+
+class Adagrad(PackagedOptimizer):
+    """The gradient over the root of the sum of all its squares."""
+
+    name = "adagrad"
+    kind = torch.optim.Adagrad
+    defaults: Mapping[str, Value] = {"learning_rate": 1e-2, "epsilon": 1e-10, "weight_decay": 0.0}
+    # Wilson et al. 2017 (arXiv:1705.08292) tuned it from 5e-3 to 1e-1; a decade more on both sides.
+    space: Mapping[str, Any] = {"learning_rate": {"log": [5e-4, 1]}}
+
+    def stacked(
+        self,
+        metaparameters: Sequence[Mapping[str, Value]],
+        like: Tensor,
+        options: Mapping[str, Tensor],
+        parameters: Sequence[ParameterSlice],  # noqa: ARG002 - every number is treated alike
+    ) -> StackedUpdate:
+        return _StackedAdagrad(metaparameters, like, options)

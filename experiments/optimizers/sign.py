@@ -1,0 +1,117 @@
+"""Steps of the learning rate in the direction of a sign, in pytorch-optimizer's form.
+
+Lion (Chen et al. 2023, arXiv:2302.06675): u = sign(b1 m + (1-b1) g), m <- b2 m + (1-b2) g.
+Signum (Bernstein et al. 2018, arXiv:1802.04434): m <- b m + (1-b) g, u = sign(m), where b is
+``momentum``. Both: w <- (1 - lr · weight_decay) w - lr u.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from experiments.optimizers.base import (
+    ElementwiseUpdate,
+    LibraryOptimizer,
+    ParameterSlice,
+    StackedUpdate,
+    columns,
+)
+from experiments.plan import Value
+
+
+class _StackedSign(ElementwiseUpdate):
+    def __init__(
+        self,
+        metaparameters: Sequence[Mapping[str, Value]],
+        like: Tensor,
+        options: Mapping[str, Tensor],
+        defaults: Mapping[str, float],
+    ) -> None:
+        values = columns(metaparameters, defaults, options)
+        rates = values.keys() - {"weight_decay"}
+        super().__init__({**values, **{f"1-{name}": 1 - values[name] for name in rates}}, like)
+        self.state = {"mean": torch.zeros_like(like)}
+
+    def begin(self, learning_rate: Tensor) -> dict[str, Tensor]:
+        shrinkage = self.shrinkage(learning_rate) if self.decays else {}
+        return {"learning_rate": learning_rate, **shrinkage}
+
+
+class _StackedLion(_StackedSign):
+    def update(
+        self,
+        weights: Tensor,
+        gradient: Tensor,
+        scratch: Tensor,
+        state: Mapping[str, Tensor],
+        values: Mapping[str, Tensor],
+    ) -> None:
+        if self.decays:
+            self.shrink(weights, scratch, values)
+        mean = state["mean"]
+        torch.mul(gradient, values["1-beta1"], out=scratch)
+        scratch.add_(mean * values["beta1"])
+        weights.sub_(scratch.sign_().mul_(values["learning_rate"]))
+        mean.mul_(values["beta2"]).add_(gradient.mul_(values["1-beta2"]))
+
+
+class _StackedSignum(_StackedSign):
+    def update(
+        self,
+        weights: Tensor,
+        gradient: Tensor,
+        scratch: Tensor,
+        state: Mapping[str, Tensor],
+        values: Mapping[str, Tensor],
+    ) -> None:
+        if self.decays:
+            self.shrink(weights, scratch, values)
+        mean = state["mean"].mul_(values["momentum"]).add_(gradient.mul_(values["1-momentum"]))
+        weights.sub_(torch.sign(mean, out=scratch).mul_(values["learning_rate"]))
+
+
+class Lion(LibraryOptimizer):
+    """The sign of an interpolation between the gradient and its mean; decoupled weight decay."""
+
+    name = "lion"
+    library_class = "Lion"
+    form: type[_StackedSign] = _StackedLion
+    defaults: Mapping[str, Value] = {
+        "learning_rate": 1e-4,
+        "beta1": 0.9,
+        "beta2": 0.99,
+        "weight_decay": 0.0,
+    }
+    # The paper (section 5): rates 3 to 10 times smaller, weight decay as much larger than AdamW's.
+    space: Mapping[str, Any] = {
+        "learning_rate": {"log": [1e-5, 0.1]},
+        "weight_decay": {"log": [1e-3, 10]},
+    }
+
+    def stacked(
+        self,
+        metaparameters: Sequence[Mapping[str, Value]],
+        like: Tensor,
+        options: Mapping[str, Tensor],
+        parameters: Sequence[ParameterSlice],  # noqa: ARG002 - every number is treated alike
+    ) -> StackedUpdate:
+        defaults = {k: float(v) for k, v in self.defaults.items() if k != "learning_rate"}
+        return self.form(metaparameters, like, options, defaults)
+
+
+class Signum(Lion):
+    """The sign of the gradient's mean (momentum), or of the gradient; decoupled weight decay."""
+
+    name = "signum"
+    library_class = "SignSGD"
+    form = _StackedSignum
+    defaults: Mapping[str, Value] = {"learning_rate": 1e-3, "momentum": 0.9, "weight_decay": 0.0}
+    # Rates are Lion's, whose steps have the same size; momentum is that of SGD with momentum.
+    space: Mapping[str, Any] = {
+        "learning_rate": {"log": [1e-5, 0.1]},
+        "momentum": {"reverse_log": [0.1, 0.99]},
+    }

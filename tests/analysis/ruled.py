@@ -1,0 +1,77 @@
+"""A sweep with a rule beside free tuning, in which every number is known."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import results
+from analysis.figure_data import FigureData, Query
+from results.store import Store
+from tests.analysis.gallery import Row, as_it_is
+
+FREE = {
+    64: [100, 110, 120, 130, 200, 300],
+    128: [50, 55, 60, 65, 80, 90],
+    256: [25, 30, 32, 36, 40, 50],
+}
+"""Steps to target of each row of the free studies."""
+RULED: dict[int, list[int | None]] = {
+    64: [120, 100, 130, 110, 400, 500],  # the best are rows 1, 3, 0 and 2
+    128: [70, 75, 65, 60, 40, 45],  # rows 4 and 5 are the best here, which nothing chooses
+    256: [None, 60, 80, 50, 30, 30],  # row 0 has run to its budget
+}
+"""Those of the studies by the rule; none where a row did not reach the target."""
+TUNED = {64: [100, 105, 110, 120, 130, 140], 128: [45, 50, 60, 62, 70, 80], 256: [30] * 6}
+BUDGET = 600
+TRANSFER, HALF_LIFE = "learning_rate sqrt, from 64", "beta2 half_life, from 64"
+
+
+def ruled(root: Path, change: Callable[[Row], Row] = as_it_is, **of_row: Any) -> FigureData:
+    """Each row of a study or a trial is as ``change`` makes it.
+
+    Args:
+        of_row: changes of the rule's row that is best at the base, at batch size 128.
+    """
+    store = Store(root)
+    for rule, steps in ((None, FREE), (TRANSFER, RULED), (HALF_LIFE, TUNED)):
+        technique = {"precision": "float32", **({"rule": rule} if rule else {})}
+        for size, rows in steps.items():
+            study = {
+                "study": f"{rule}-{size}",
+                "workload": "digits-softmax",
+                "dataset": "digits",
+                "optimizer": "adam",
+                "schedule": "constant",
+                "technique": json.dumps(technique),
+                "batch_size": size,
+                "evaluation_ratio": 1.05,
+            }
+            trials = [
+                {
+                    **study,
+                    "trial": f"{rule}-{size}-{index}",
+                    "index": index,
+                    "seed": 0,
+                    "role": "search",
+                    "learning_rate": 0.1,
+                    "metaparameters": json.dumps({"learning_rate": 0.1}),
+                    "status": "COMPLETE",
+                    "stop_reason": "target" if hit else "budget",
+                    "target_metric": "validation_error",
+                    "target_value": 0.1,
+                    "lower_is_better": True,
+                    "steps_to_target": hit,
+                    "last_miss": hit - 1 if hit else None,
+                    "steps_run": hit or BUDGET,
+                    "budget_steps": BUDGET,
+                    **(of_row if (rule, size, index) == (TRANSFER, 128, 1) else {}),
+                }
+                for index, hit in enumerate(rows)
+            ]
+            store.commit("e", measurements=[], trials=[*map(change, trials)])
+            targets = {"experiment": "e", "targets": json.dumps(["validation_error < 0.1"])}
+            store.add_studies([change({**study, **targets})])
+    return FigureData(Query(sources=[results.open(root)]))

@@ -1,0 +1,154 @@
+"""A small-batch penalty: a minimum of examples to target, and what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from matplotlib.figure import Figure
+
+from analysis import Curve, figures, regimes
+from analysis.fit import knee as q
+from analysis.fit.knee import log_steps, theta
+from analysis.fit.reference_lines import perfect_examples, regime_spans
+from batchscale.output import regime_table
+from tests.analysis.legible import faults
+from validation import penalty as simulated
+
+Plain = Callable[..., Curve]
+SIZES = [2**i for i in range(3, 13)]
+FLAT = theta(900, 700, 1.2)
+STEEP = theta(900, 700, 1.2, 1.3)
+
+
+def curve(plain: Plain, params: np.ndarray, noise: float = 0.03, **columns: object) -> Curve:
+    rng = np.random.default_rng(11)
+    steps = np.exp(log_steps(np.log(SIZES), params) + rng.normal(0, noise, len(SIZES)))
+    return plain(SIZES, steps, **columns)
+
+
+@settings(max_examples=25)
+@given(bend=st.floats(0.5, 7.0), slope=st.floats(1.05, 1.95))
+def test_the_minimum_of_examples_and_where_they_are_a_fifth_more(bend: float, slope: float) -> None:
+    params = theta(1.0, 1.0, bend, slope)
+    at = np.linspace(-30, 10, 400_001)
+    examples = at + log_steps(at, params)
+    least = int(examples.argmin())
+    assert float(q.turn(params)[0]) == pytest.approx(at[least], abs=1e-3)
+    above = at[least:][examples[least:] <= examples[least] + np.log(1.2)][-1]
+    assert float(q.until(params, 0.2)[0]) == pytest.approx(min(above, 0.0), abs=1e-3)
+
+
+@pytest.mark.parametrize("kind", [q.BEST, q.UNTIL])
+@pytest.mark.parametrize("bend", [0.6, 1.0, 2.5])
+def test_holding_either_and_its_derivatives(kind: int, bend: float) -> None:
+    tested = q.Range(first=np.zeros(1), last=np.full(1, 9.0), tolerance=0.2)
+    kinds, sloped = np.array([kind]), np.array([True])
+    params = theta(50.0, 30.0, bend, 1.4)[None]
+    at = np.array([2.5])
+    held, by = q.hold(kinds, at, params, tested, sloped)
+    assert q.value(kind, held, tested, sloped)[0] == pytest.approx(2.5, abs=1e-9)
+    for place in (q.BEND, q.SLOPE):
+        step = np.zeros(4)
+        step[place] = 1e-5
+        over, _ = q.hold(kinds, at, params + step, tested, sloped)
+        under, _ = q.hold(kinds, at, params - step, tested, sloped)
+        slope = (over - under)[0, q.BATCH] / 2e-5
+        assert by[0, place] == pytest.approx(slope, rel=1e-3, abs=1e-6)
+
+
+def test_a_curve_with_a_penalty(plain_curve: Plain) -> None:
+    answer = regimes(curve(plain_curve, STEEP))
+    best, true = answer.best_batch_size, float(np.exp(np.log(700) + q.turn(STEEP)[0]))
+    assert best is not None
+    assert best.reached
+    assert best.value is not None
+    assert best.holds(true)
+    penalty = 8 * answer.steps([8])[0] / answer.best["min_steps"]
+    least = best.value * answer.steps([best.value])[0] / answer.best["min_steps"]
+    assert answer.small_batch_penalty == pytest.approx(penalty / least, rel=0.01)
+    (note,) = [note for note in answer.notes if "small-batch penalty" in note]
+    assert "batch size 8 needs" in note
+    assert not any("no perfect scaling" in note for note in answer.notes)
+    # Perfect scaling is measured from there.
+    perfect = answer.perfect_scaling_until
+    assert perfect.value is not None
+    assert best.value < perfect.value <= answer.best["critical_batch_size"] * 1.001
+    assert perfect_examples(curve(plain_curve, STEEP), answer) == pytest.approx(
+        best.value * answer.steps([best.value])[0]
+    )
+    assert regime_spans(answer)[0].low == best.value
+
+
+def test_a_penalty_without_noise_is_located_exactly(plain_curve: Plain) -> None:
+    best = regimes(curve(plain_curve, STEEP, noise=0.0)).best_batch_size
+    assert best is not None
+    true = np.exp(np.log(700) + q.turn(STEEP)[0])
+    assert [best.value, best.low, best.high] == pytest.approx([true] * 3, rel=2e-3)
+
+
+@pytest.mark.parametrize(
+    "params", [FLAT, theta(900, 700, 1.2, 0.8), theta(900, 4, 3.0)], ids=["flat", "slow", "plateau"]
+)
+def test_a_monotone_curve_has_none(plain_curve: Plain, params: np.ndarray) -> None:
+    answer = regimes(curve(plain_curve, params))
+    assert answer.best_batch_size is None
+    assert answer.small_batch_penalty is None
+    plain = answer.to_dict()
+    assert plain["best_batch_size"] == {"value": None, "low": None, "high": None}
+    assert plain["small_batch_penalty"] is None
+
+
+def test_five_batch_sizes_are_too_few_for_the_test(plain_curve: Plain) -> None:
+    steps = np.exp(log_steps(np.log(SIZES[:5]), theta(900, 40, 1.2, 1.5)))
+    assert regimes(plain_curve(SIZES[:5], steps)).best_batch_size is None
+
+
+def test_the_minimum_beyond_the_largest_batch_size_is_bounded(plain_curve: Plain) -> None:
+    best = regimes(curve(plain_curve, theta(9, 1e6, 1.2, 1.3))).best_batch_size
+    assert best is not None
+    assert best.value is None
+    assert best.high is None
+    assert best.low is not None
+    assert best.low > 500
+
+
+def test_the_table_has_the_column_only_where_a_curve_has_a_penalty(plain_curve: Plain) -> None:
+    with_penalty = regimes(curve(plain_curve, STEEP, group={"optimizer": "adamw"})).to_dict()
+    without = regimes(curve(plain_curve, FLAT, group={"optimizer": "muon"})).to_dict()
+    table = regime_table.regimes([with_penalty, without], "table")
+    assert "best batch size" in table
+    assert "small-batch penalty" in table
+    row = next(line for line in table.splitlines() if line.startswith("muon"))
+    assert "open" not in row
+    assert "best batch size" not in regime_table.regimes([without], "table")
+    flat = regime_table.regimes([with_penalty], "csv")
+    assert {"best_batch_size_low", "small_batch_penalty"} <= {*flat.splitlines()[0].split(",")}
+
+
+@pytest.mark.usefixtures("closed_figures")
+@pytest.mark.parametrize("name", ["steps", "tradeoff"])
+def test_the_figures_mark_the_fewest_examples(name: str, plain_curve: Plain) -> None:
+    def diamonds(params: np.ndarray) -> int:
+        ax = figures.draw(name, [curve(plain_curve, params)])
+        figure = ax.get_figure(root=True)
+        assert isinstance(figure, Figure)
+        assert faults(figure) == []
+        return sum(line.get_marker() == "D" for line in ax.lines)
+
+    assert diamonds(STEEP) == 1
+    assert diamonds(FLAT) == 0
+
+
+def test_monotone_curves_are_seldom_flagged_and_penalties_are_detected() -> None:
+    rows = {
+        kind: simulated.count(simulated.Block(kind=kind, noise=0.05, curves=curves))
+        for kind, curves in (("a < 1", 60), ("a = 1", 60), ("steep", 12), ("ended", 12))
+    }
+    assert rows["a < 1"]["flagged"] + rows["a = 1"]["flagged"] <= 4  # type: ignore[operator]
+    for kind in ("steep", "ended"):
+        assert rows[kind]["flagged"] >= 11  # type: ignore[operator]
+        assert rows[kind]["covered:best"] >= 9  # type: ignore[operator]

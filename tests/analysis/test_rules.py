@@ -1,0 +1,102 @@
+"""The cost of rules, on results whose numbers are known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+from analysis import figures
+from analysis.figure_data import FigureData
+from results.errors import ResultsError
+from tests.analysis.legible import faults
+from tests.analysis.measured import measured
+from tests.analysis.reference import hold
+from tests.analysis.ruled import BUDGET, HALF_LIFE, TRANSFER, ruled
+
+pytestmark = pytest.mark.usefixtures("closed_figures")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> FigureData:
+    return ruled(tmp_path_factory.mktemp("rules") / "runs")
+
+
+def row(frame: pd.DataFrame, rule: str, size: int) -> dict[str, Any]:
+    """A row of the figure's numbers; None for what is unknown."""
+    (record,) = frame[(frame["rule"] == rule) & (frame["batch_size"] == size)].to_dict("records")
+    return {str(name): None if pd.isna(value) else value for name, value in record.items()}
+
+
+def test_numbers_do_not_change_silently(data: FigureData) -> None:
+    hold("rules", figures.numbers("rules", data))
+
+
+def test_a_rule_has_the_steps_of_the_point_that_is_best_at_the_base(data: FigureData) -> None:
+    """Not of the point that is best where it is used; its interval is that of the four best."""
+    numbers = figures.numbers("rules", data)
+    base, twice, far = (row(numbers, TRANSFER, size) for size in (64, 128, 256))
+    assert (base["steps"], base["free_steps"], base["cost"]) == (100, 100, 1)
+    assert (twice["steps"], twice["steps_low"], twice["steps_high"]) == (75, 60, 75)
+    assert twice["cost"] == pytest.approx(1.5)
+    assert twice["cost_low"] < 1.5 < twice["cost_high"]
+    # Row 0 of the four has not reached the target: the bar is open above.
+    assert (far["steps"], far["steps_low"], far["steps_high"]) == (60, 50, None)
+    assert far["cost"] == pytest.approx(60 / 25)
+    assert far["cost_low"] is not None
+    assert far["cost_high"] is None
+
+
+def test_a_rule_that_leaves_the_rate_to_be_tuned_has_its_own_best(data: FigureData) -> None:
+    costs = [row(figures.numbers("rules", data), HALF_LIFE, size) for size in (64, 128, 256)]
+    assert [cost["steps"] for cost in costs] == [100, 45, 30]
+    assert [cost["cost"] for cost in costs] == pytest.approx([1, 0.9, 1.2])
+    # The error bar of a best of N: X(1)²/X(4) to X(4).
+    assert costs[1]["steps_low"] == pytest.approx(45 * 45 / 62)
+    assert costs[1]["steps_high"] == 62
+
+
+@pytest.mark.parametrize(
+    ("changes", "least"),
+    [
+        ({"stop_reason": "budget", "steps_run": 500}, 500),
+        ({"status": "INFEASIBLE", "stop_reason": "diverged", "steps_run": 9}, BUDGET),
+    ],
+)
+def test_where_the_point_misses_the_target_the_cost_has_a_lower_end_alone(
+    tmp_path: Path, changes: dict[str, Any], least: int
+) -> None:
+    """One that diverged does not reach it within the budget, however early that was."""
+    missed = ruled(tmp_path / "runs", steps_to_target=None, last_miss=None, **changes)
+    cost = row(figures.numbers("rules", missed), TRANSFER, 128)
+    assert (cost["steps"], cost["steps_low"], cost["steps_high"]) == (None, least, None)
+    assert (cost["cost"], cost["cost_high"]) == (None, None)
+    assert cost["cost_low"] == pytest.approx(least / 65)  # over X(4) of the free search
+    figure = figures.draw("rules", missed).get_figure(root=True)
+    assert isinstance(figure, Figure)
+    assert faults(figure) == []
+
+
+def test_without_a_rule_or_a_free_search_there_is_nothing_to_draw(
+    tmp_path: Path, data: FigureData
+) -> None:
+    with pytest.raises(ResultsError, match="no curve has a rule") as caught:
+        figures.draw("rules", measured(tmp_path / "runs"))
+    assert caught.value.hint
+    with pytest.raises(ResultsError, match="have no free search beside them"):
+        figures.draw("rules", data.only("technique LIKE '%rule%'"))
+
+
+def test_notes_say_which_trial_is_a_point_of_a_rule(data: FigureData) -> None:
+    """The best at 128 is row 4 (40 steps), which nothing chooses; the transferred one takes 75."""
+    notes = {}
+    for curve in data.curves:
+        text = str(curve.group["technique"])
+        rule = next((name for name in (TRANSFER, HALF_LIFE) if name in text), "")
+        notes[rule] = [note for note in curve.notes if "a rule gives the learning rate" in note]
+        if rule == TRANSFER:
+            assert {point.batch_size: point.steps for point in curve.points}[128] == 40
+    assert {rule: len(each) for rule, each in notes.items()} == {TRANSFER: 1, HALF_LIFE: 0, "": 0}

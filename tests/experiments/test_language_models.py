@@ -1,0 +1,250 @@
+"""Language models: twins in both engines, every division of a batch, decay, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import workloads
+from experiments.engines import stackable
+from experiments.optimizers import get
+from experiments.optimizers.groups import parameter_options
+from experiments.plan import Study, WorkloadRef
+from experiments.records.rows import study_columns
+from experiments.training.study_context import StudyContext
+from tests.problems import engine, largest_difference, study, trials
+from workloads import WorkloadError
+from workloads.text.lm_lstm import LMLSTM, _Layer
+from workloads.text.lm_transformer import LMTransformer, _rotated
+
+TARGET = "validation_cross_entropy < 1"
+SMALL: dict[str, dict[str, Any]] = {
+    "lm-transformer": {"layers": 1, "width": 8, "heads": 2, "context": 6},
+    "lm-lstm": {"width": 6, "context": 4},
+}
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "learned, tied": ("lm-transformer", {}),
+    "learned, untied": ("lm-transformer", {"tied": False}),
+    "rotary, tied": ("lm-transformer", {"positions": "rotary"}),
+    "rotary, untied": ("lm-transformer", {"positions": "rotary", "tied": False}),
+    "LSTM, untied": ("lm-lstm", {}),
+    "learned, dropout": ("lm-transformer", {"layers": 2, "dropout": 0.2}),
+    "LSTM, tied, dropout": ("lm-lstm", {"tied": True, "dropout": 0.2}),
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a text in which each letter makes some letters likely."""
+    draw = np.random.default_rng(0)
+    letters = np.cumsum(draw.integers(1, 4, size=4000)) % 11
+    (tmp_path / "text.txt").write_bytes(bytes(97 + letters.astype(np.uint8)))
+    return tmp_path
+
+
+@pytest.fixture
+def made(folder: Path):
+    def made(name: str, **changes: Any) -> Study:
+        spec, fields = MODELS[name]
+        fields = {"text": "file:text.txt", **SMALL[spec], **fields}
+        ref = WorkloadRef(spec=spec, fields=fields, base=str(folder))
+        given = {"batch_size": 12, "optimizer": "adamw", "precision": "float64", **changes}
+        return study(workload=ref, target=TARGET, **given)
+
+    return made
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_engines_agree(made, name: str) -> None:
+    of = made(name)
+    pack = trials(of, 2)
+    module, stacked = engine("module", of, pack), engine("stacked", of, pack)
+    before = engine("module", of, pack)
+    for each in (module, stacked):
+        each.advance(8)
+    for row in range(2):
+        assert largest_difference(module.weights(row), stacked.weights(row)) < 1e-9
+        assert largest_difference(module.weights(row), before.weights(row)) > 1e-2
+    for a, b in zip(module.evaluate("validation"), stacked.evaluate("validation"), strict=True):
+        assert a["cross_entropy"] == pytest.approx(b["cross_entropy"], rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("module", "rotary, tied"),
+        ("module", "LSTM, tied, dropout"),
+        ("stacked", "learned, dropout"),
+    ],
+)
+def test_a_batch_may_be_divided(made, kind: str, name: str) -> None:
+    whole, parts = made(name), made(name, micro_batch=5)
+    pack = trials(whole, 2)
+    a, b = engine(kind, whole, pack), engine(kind, parts, pack)
+    for each in (a, b):
+        each.advance(5)
+    b.chunk = 7  # type: ignore[attr-defined]
+    for row in range(2):
+        assert largest_difference(a.weights(row), b.weights(row)) < 1e-9
+    for x, y in zip(a.evaluate("validation"), b.evaluate("validation"), strict=True):
+        assert x["cross_entropy"] == pytest.approx(y["cross_entropy"], rel=1e-12)
+
+
+def test_it_learns_more_than_how_often_letters_occur(made) -> None:
+    """ln 11 = 2.40 without context; ln 3 = 1.10 is the least."""
+    of = made("learned, tied", precision="float32", batch_size=32)
+    usual: dict[str, Any] = {
+        "learning_rate": 0.02,
+        "weight_decay": 0.0,
+        "beta1": 0.9,
+        "beta2": 0.99,
+    }
+    run = engine("module", of, trials(of, 1, **usual))
+    run.advance(250)
+    assert 1.09 < run.evaluate("validation")[0]["cross_entropy"] < 1.3
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_no_token_sees_what_follows_it(folder: Path, name: str) -> None:
+    spec, fields = MODELS[name]
+    fields = {"text": "file:text.txt", **SMALL[spec], **fields}
+    workload: Any = workloads.load(spec, fields, folder)
+    model = workload.model().eval()
+    length = SMALL[spec]["context"]
+    ids = torch.randint(97, 107, (3, length))
+    changed = ids.clone()
+    changed[:, 3] += 1
+    first, second = model(ids).detach(), model(changed).detach()
+    assert torch.equal(first[:, :3], second[:, :3])
+    assert not torch.allclose(first[:, 3:], second[:, 3:])
+    loss = workload.loss(first, (ids, changed))
+    by_hand = [
+        -sum(float(F.log_softmax(first[i, t], -1)[changed[i, t]]) for t in range(length)) / length
+        for i in range(3)
+    ]
+    assert loss.tolist() == pytest.approx(by_hand, rel=1e-5)
+    assert workload.metrics(first, (ids, changed))["cross_entropy"].tolist() == loss.tolist()
+
+
+def test_the_lstm_is_torchs() -> None:
+    layer, torchs = _Layer(7), nn.LSTM(7, 7, batch_first=True)
+    weights = {"weight_ih_l0": layer.input.weight, "bias_ih_l0": layer.input.bias}
+    weights |= {"weight_hh_l0": layer.hidden.weight, "bias_hh_l0": torch.zeros(28)}
+    torchs.load_state_dict(weights)
+    x = torch.randn(3, 9, 7)
+    torch.testing.assert_close(layer(x), torchs(x)[0])
+
+
+def test_rotary_positions_depend_on_distances_alone() -> None:
+    """Su et al. 2021, equation 16: the product of a query and a key moves with neither."""
+    query, key = torch.randn(8, dtype=torch.float64), torch.randn(8, dtype=torch.float64)
+    products = _rotated(query.expand(10, 8)) @ _rotated(key.expand(10, 8)).T
+    for distance in range(-9, 10):
+        along = products.diagonal(distance)
+        torch.testing.assert_close(along, along[:1].expand_as(along))
+    assert products[0, 0] == pytest.approx(float(query @ key))
+    assert len(set(products[0].tolist())) == 10
+
+
+@pytest.mark.parametrize(
+    ("workload", "count"),
+    [
+        (LMTransformer(), 120_576),
+        (LMTransformer(tied=False), 120_576 + 256 * 64),
+        (LMTransformer(positions="rotary"), 120_576 - 64 * 64),
+        (LMLSTM(), 2 * 256 * 64 + 256 + 2 * (2 * 4 * 64 * 64 + 4 * 64)),
+    ],
+)
+def test_parameter_counts(workload, count) -> None:
+    assert sum(p.numel() for p in workload.model().parameters()) == count
+
+
+def test_a_transformer_starts_as_nanogpt_has_it() -> None:
+    torch.manual_seed(0)
+    named = dict(LMTransformer(width=128, layers=8, tied=False).model().named_parameters())
+    for name, parameter in named.items():
+        if name.endswith("bias"):
+            assert not parameter.any()
+        elif "norm" in name:
+            assert (parameter == 1).all()
+        else:
+            residual = name.endswith(("attention.out.weight", "mlp.2.weight"))
+            expected = 0.02 / 4 if residual else 0.02
+            assert float(parameter.detach().std()) == pytest.approx(expected, rel=0.03)
+
+
+def test_matrices_alone_decay() -> None:
+    for workload, decayed in (
+        (LMTransformer(layers=1), {"attention.qkv", "attention.out", "mlp.0", "mlp.2"}),
+        (LMLSTM(layers=1), {"layers.0.input", "layers.0.hidden", "head"}),
+    ):
+        named = dict(workload.model().named_parameters())
+        options = parameter_options(get("adamw"), workload, named)
+        rest = {name for name in named if name not in options}
+        assert {name.removeprefix("blocks.0.").removesuffix(".weight") for name in rest} == decayed
+        assert all(option == {"weight_decay": 0.0} for option in options.values())
+
+
+@pytest.mark.parametrize("name", ["learned, tied", "LSTM, untied"])
+def test_rows_have_tokens_that_follow_the_context(made, name: str) -> None:
+    of = made(name)
+    workload = workloads.load(of.workload.spec, of.workload.fields, of.workload.base)
+    columns = study_columns(of, workload)
+    assert columns["example_unit"] == "sequence"
+    assert columns["tokens_per_example"] == SMALL[of.workload.spec]["context"]
+    assert columns["dataset"] == workload.dataset
+    other = workloads.load(workload, {"context": 9})
+    assert study_columns(of, other)["tokens_per_example"] == 9
+
+
+def test_they_can_be_stacked(made) -> None:
+    for name in ("rotary, tied", "LSTM, untied"):
+        of = made(name)
+        assert stackable(StudyContext.load(of), trials(of, 2)) is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"width": 10, "heads": 4}, "width 10 of lm-transformer is not a multiple of its 4 heads"),
+        ({"width": 12, "heads": 4, "positions": "rotary"}, "rotary positions turn pairs"),
+        ({"positions": "absolute"}, "field 'positions' of workload lm-transformer"),
+        ({"context": 0}, "field 'context' of workload lm-transformer"),
+    ],
+)
+def test_what_cannot_be_is_refused(fields, message) -> None:
+    with pytest.raises(WorkloadError, match=message):
+        workloads.load("lm-transformer", fields)
+
+
+def test_a_context_longer_than_the_text_is_refused(made) -> None:
+    of = made("learned, tied")
+    ref = WorkloadRef(
+        spec=of.workload.spec,
+        fields={**of.workload.fields, "context": 4000},
+        base=of.workload.base,
+    )
+    with pytest.raises(WorkloadError, match="'train' of lm-transformer has 3,600 tokens, too few"):
+        StudyContext.load(study(workload=ref, target=TARGET))
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("name", ["learned, dropout", "LSTM, untied"])
+def test_any_pack_gives_the_same_bits(made, name: str) -> None:
+    of = made(name, precision="float32")
+    pack = trials(of, 5)
+    whole = engine("stacked", of, pack)
+    whole.advance(4)
+    part = engine("stacked", of, (pack[3], pack[1]))
+    part.advance(4)
+    for row, index in enumerate((3, 1)):
+        expected = whole.weights(index)
+        assert all(torch.equal(w, expected[n]) for n, w in part.weights(row).items())
+    measured = whole.evaluate("validation")
+    assert part.evaluate("validation") == [measured[3], measured[1]]

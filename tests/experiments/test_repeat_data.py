@@ -1,0 +1,128 @@
+"""``repeat_data: false``: one pass over the training set at most, and an identity of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from experiments.config.compile import from_keywords, load, parse
+from experiments.engines import make_engine
+from experiments.errors import ExperimentError
+from experiments.training.batch_order import BatchOrder
+from experiments.training.study_context import StudyContext
+from tests.problems import engine, largest_difference, study, trials
+
+TEXT = """workload: digits-softmax
+grid: {{batch_size: {}, optimizer: sgd}}
+search: {{learning_rate: {{log: [0.01, 0.1]}}}}
+trials: 4
+budget: {}
+"""
+
+
+def experiment(tmp_path: Path, sizes: str, budget: str, more: str = "repeat_data: false") -> Any:
+    path = tmp_path / "my.yaml"
+    path.write_text(TEXT.format(sizes, budget) + more + "\n")
+    return load(path)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "budget", "batch_size", "steps", "whole"),
+    [
+        ("8..64", "1.1 epochs", 8, "178 steps", 162),
+        ("[8, 64]", "100 steps", 64, "100 steps", 20),  # at batch size 8 it is no pass
+        ("[16, full]", "40 steps", "1297", "40 steps", 1),
+        ("64", "1297 examples + 1 step", 64, "21 steps", 20),
+    ],
+)
+def test_a_budget_beyond_a_pass_is_refused(
+    tmp_path: Path, sizes: str, budget: str, batch_size: Any, steps: str, whole: int
+) -> None:
+    with pytest.raises(ExperimentError) as caught:
+        experiment(tmp_path, sizes, budget).plans()
+    message = (
+        f"my.yaml:5: budget {budget} is {steps} at batch size {batch_size}, and one pass over the "
+        f"training set (1,297 examples) is {whole:,}"
+    )
+    assert str(caught.value).endswith(message)
+    assert caught.value.hint == "budget: 1 epoch, or repeat_data: true"
+    assert experiment(tmp_path, sizes, budget, "").plans()
+    assert experiment(tmp_path, sizes, budget, "repeat_data: true").plans()
+
+
+def test_an_epoch_is_a_pass_at_every_batch_size(tmp_path: Path) -> None:
+    plans = experiment(tmp_path, "[1..1024, full]", "1 epoch").plans()
+    assert [p.study.budget_steps for p in plans] == [1297 // p.study.batch_size for p in plans]
+    assert not any(p.study.repeat_data for p in plans)
+
+
+def test_it_is_part_of_the_identity_only_when_set(tmp_path: Path) -> None:
+    default, stated, single = (
+        experiment(tmp_path, "64", "1 epoch", more).plans()[0]
+        for more in ("", "repeat_data: true", "repeat_data: false")
+    )
+    assert "repeat_data" not in default.identity
+    assert default.study == stated.study
+    assert single.identity == {**default.identity, "repeat_data": False}
+    assert single.study.id != default.study.id
+    assert single.trial(0).id != default.trial(0).id
+
+
+def test_the_resolved_file_says_it(tmp_path: Path) -> None:
+    single = experiment(tmp_path, "64", "1 epoch")
+    assert "repeat_data: false" in single.to_yaml()
+    reread = parse(single.to_yaml(), base=tmp_path)
+    assert reread.plans()[0].study == single.plans()[0].study
+    assert "repeat_data: true" in experiment(tmp_path, "64", "1 epoch", "").to_yaml()
+
+
+def test_a_keyword_of_python() -> None:
+    given: dict[str, Any] = {"workload": "digits-softmax", "optimizer": ["sgd"], "batch_size": 64}
+    made = from_keywords(**given, budget="1 epoch", repeat_data=False)
+    assert not made.plans()[0].study.repeat_data
+    with pytest.raises(ExperimentError, match="repeat_data must be true or false"):
+        from_keywords(**given, repeat_data="no")
+
+
+def test_the_default_budget_is_beyond_a_pass() -> None:
+    made = from_keywords(
+        workload="digits-softmax", optimizer=["sgd"], batch_size=64, repeat_data=False
+    )
+    with pytest.raises(ExperimentError, match="one pass over the training set"):
+        made.plans()
+
+
+def test_data_without_end_are_never_repeated(tmp_path: Path) -> None:
+    text = TEXT.format("64", "10000 steps").replace("digits-softmax", "teacher")
+    (tmp_path / "my.yaml").write_text(text + "repeat_data: false\n")
+    assert load(tmp_path / "my.yaml").plans()[0].study.budget_steps == 10_000
+
+
+def test_a_batch_order_of_a_single_pass() -> None:
+    order, whole = BatchOrder(5, 103, 10, repeat=False), BatchOrder(5, 103, 10)
+    assert torch.equal(order.batches(0, 10), whole.batches(0, 10))
+    assert len(order.batches(0, 10).unique()) == 100
+    for step, count in ((10, 1), (9, 2), (0, 11)):
+        with pytest.raises(ExperimentError) as caught:
+            order.batches(step, count)
+        assert str(caught.value) == (
+            f"step {step + count} at batch size 10 is beyond one pass over the training set "
+            "(103 examples)"
+        )
+
+
+@pytest.mark.parametrize("kind", ["module", "stacked"])
+def test_an_engine_takes_a_single_pass(kind: str) -> None:
+    single, repeated = study(repeat_data=False), study()
+    rows = trials(single, 2)
+    trained = make_engine(kind, StudyContext.load(single), rows)
+    other = engine(kind, repeated, rows)
+    for each in (trained, other):
+        each.advance(20)  # 1,297 examples, 64 a step
+    assert largest_difference(trained.weights(0), other.weights(0)) == 0
+    other.advance(1)
+    with pytest.raises(ExperimentError, match="beyond one pass"):
+        trained.advance(1)

@@ -1,0 +1,175 @@
+"""Rules that derive metaparameters from those of another batch size."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.config.compile import Experiment, parse
+from experiments.errors import ExperimentError
+from experiments.factors.rule import Rule
+from tests.experiments.files import own
+
+BOTH = {"beta2": "half_life", "weight_decay": "time_scale", "from": 64}
+VALUES = {"learning_rate": 0.01, "beta2": 0.95, "weight_decay": 0.1, "beta1": 0.9}
+
+
+def made(**kinds: str) -> Rule:
+    rule = Rule.parse({**kinds, "from": 64})
+    assert rule is not None
+    return rule
+
+
+@pytest.mark.parametrize(("kind", "power"), [("none", 0), ("sqrt", 0.5), ("linear", 1)])
+@given(size=st.integers(1, 10**5), rate=st.floats(1e-4, 10), decay=st.floats(1e-5, 1))
+def test_the_learning_rate_and_the_time_scale_of_weight_decay(
+    kind: str, power: float, size: int, rate: float, decay: float
+) -> None:
+    """B / (learning rate · weight decay) stays (Wang & Aitchison 2024)."""
+    rule, values = made(learning_rate=kind, weight_decay="time_scale"), {}
+    values = rule.applied({"learning_rate": rate, "weight_decay": decay}, size, {})
+    rate_there, decay_there = float(values["learning_rate"]), float(values["weight_decay"])
+    assert rate_there == pytest.approx(rate * (size / 64) ** power, rel=1e-8)
+    assert size / (rate_there * decay_there) == pytest.approx(64 / (rate * decay), rel=1e-7)
+
+
+@given(size=st.integers(1, 4096), half_life=st.floats(64, 1e7))
+def test_the_half_life_of_beta2_in_examples_stays(size: int, half_life: float) -> None:
+    """β₂ = 2^(-B / half-life) (Marek et al. 2025), at the base and elsewhere."""
+    base = 2 ** (-64 / half_life)
+    there = float(made(beta2="half_life").applied({"beta2": base}, size, {})["beta2"])
+    # Of 1 - β₂, which is small; a value itself has 16 digits.
+    assert 1 - there == pytest.approx(
+        -math.expm1(-size / half_life * math.log(2)), rel=1e-7, abs=1e-8
+    )
+
+
+def test_what_no_rule_names_stays_and_the_base_is_unchanged() -> None:
+    rule = Rule.parse({"learning_rate": "sqrt", **BOTH})
+    assert rule is not None
+    assert rule.applied(VALUES, 64, {}) == VALUES
+    there = rule.applied(VALUES, 256, {})
+    assert there == {
+        "learning_rate": 0.02, "beta1": 0.9,
+        "beta2": pytest.approx(0.95**4, abs=1e-9), "weight_decay": 0.2,
+    }  # fmt: skip
+    # A value that the experiment does not give is the optimizer's default, at the base.
+    assert rule.applied({"learning_rate": 1.0}, 256, {"beta2": 0.999})["beta2"] == pytest.approx(
+        0.999**4
+    )
+    assert str(rule) == "learning_rate sqrt, beta2 half_life, weight_decay time_scale, from 64"
+
+
+TEXT = """\
+workload: digits-softmax
+grid:
+  batch_size: [16, 64, 256]
+  optimizer: {optimizer}
+  rule: {rule}
+search: {search}
+budget: 200 steps
+trials: 4
+extend: {extend}
+{more}
+"""
+
+
+def experiment(tmp_path: Path, rule: str, **changes: str) -> Experiment:
+    parts = {"optimizer": "adamw", "search": "{}", "more": "", "extend": "2", **changes}
+    return own(tmp_path, TEXT.format(rule=rule, **parts))
+
+
+def test_a_rule_trains_the_table_of_the_base(tmp_path: Path) -> None:
+    """Row by row, by the rule; free tuning beside it is what it is without."""
+    rules = "[none, {learning_rate: sqrt, weight_decay: time_scale, from: 64}]"
+    file = experiment(tmp_path, rules)
+    free, by_rule = file.plans()[:3], file.plans()[3:]
+    assert [p.study.technique.get("rule") for p in by_rule] == [
+        "learning_rate sqrt, weight_decay time_scale, from 64"
+    ] * 3
+    assert [(p.study.keep, p.study.extend) for p in (*free, *by_rule)] == [(4, 2)] * 3 + [
+        (None, 0)
+    ] * 3
+    base = [dict(trial.metaparameters) for trial in free[1].trials(0, 8)]
+    for plan, size in zip(by_rule, (16, 64, 256), strict=True):
+        k = size / 64
+        for values, trial in zip(base, plan.trials(0, 8), strict=True):
+            there = trial.metaparameters
+            assert there["learning_rate"] == pytest.approx(float(values["learning_rate"]) * k**0.5)
+            assert there["weight_decay"] == pytest.approx(float(values["weight_decay"]) * k**0.5)
+            assert there.keys() == values.keys()
+        low, high = free[1].search_space["learning_rate"]["log"]
+        assert plan.search_space["learning_rate"]["log"] == pytest.approx(
+            [low * k**0.5, high * k**0.5]
+        )
+    assert len({trial.id for plan in (*free, *by_rule) for trial in plan.trials(0, 4)}) == 24
+    again = parse(file.to_yaml(), base=tmp_path)
+    assert [p.study for p in again.plans()] == [p.study for p in file.plans()]
+    without = experiment(tmp_path, "none").plans()
+    assert [p.study for p in without] == [p.study for p in free]
+
+
+def test_without_a_rule_for_the_rate_each_study_is_tuned(tmp_path: Path) -> None:
+    free, by_rule = (
+        experiment(tmp_path, rule, search="{beta2: 0.99}").plans()
+        for rule in ("none", "{beta2: half_life, from: 64}")
+    )
+    for plan in by_rule:
+        values = [trial.metaparameters for trial in plan.trials(0, 4)]
+        k = plan.study.batch_size / 64
+        assert [v["beta2"] for v in values] == pytest.approx([0.99**k] * 4)
+        assert (plan.study.keep, plan.study.extend) == (4, 2)
+    rates = [
+        {t.metaparameters["learning_rate"] for p in plans for t in p.trials(0, 4)}
+        for plans in (free, by_rule)
+    ]
+    assert len(rates[1]) == 12
+    assert not rates[0] & rates[1]
+
+
+def test_a_rule_beside_the_grid(tmp_path: Path) -> None:
+    text = TEXT.format(
+        optimizer="sgd",
+        rule="none",
+        search="{}",
+        extend="0",
+        more="rule: {learning_rate: linear, from: 16}",
+    )
+    plans = own(tmp_path, text.replace("  rule: none\n", "")).plans()
+    assert {p.study.technique["rule"] for p in plans} == {"learning_rate linear, from 16"}
+    with pytest.raises(ExperimentError, match="rule is in the grid and beside it"):
+        own(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ("{learning_rate: sqrt, from: 32}", "32 is not among the batch sizes of the grid"),
+        ("{learning_rate: sqrt}", "no from: the base batch size"),
+        ("{learning_rate: sqrt, from: many}", "from: 'many' is not a batch size"),
+        ("{learning_rate: cubic, from: 64}", "learning_rate has no rule 'cubic'"),
+        ("{momentum: linear, from: 64}", "no rule for 'momentum'"),
+        ("{from: 64}", "a rule for nothing"),
+        ("sqrt", "'sqrt' is not a rule"),
+        ("[none, none]", "'none' is given twice"),
+    ],
+)
+def test_a_wrong_rule_is_refused_with_its_line(tmp_path: Path, rule: str, message: str) -> None:
+    with pytest.raises(ExperimentError, match=re.escape(message)) as caught:
+        experiment(tmp_path, rule)
+    assert "my.yaml:5:" in str(caught.value)
+    assert caught.value.hint
+
+
+def test_a_rule_needs_the_optimizers_metaparameter_and_one_table(tmp_path: Path) -> None:
+    with pytest.raises(ExperimentError, match="optimizer sgd has no beta2"):
+        experiment(tmp_path, "{beta2: half_life, from: 64}", optimizer="[adam, sgd]")
+    with pytest.raises(ExperimentError, match="draws points by results"):
+        experiment(
+            tmp_path, "{learning_rate: none, from: 64}", more="method: optuna:tpe", extend="0"
+        )

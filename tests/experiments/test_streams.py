@@ -1,0 +1,283 @@
+"""An ``IterableDataset`` of the user's to train on: exact order, exact resumption, clear errors."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from experiments.config.compile import load
+from experiments.engines import check_contract
+from experiments.engines.base import gather
+from experiments.errors import ExperimentError
+from experiments.plan import Pack, WorkloadRef
+from experiments.training.pack_training import Training
+from experiments.training.streams import ExampleStream
+from experiments.training.study_context import StudyContext
+from tests.experiments.stream_workloads import ENDLESS, EVERY, FILE
+from tests.experiments.test_layouts import check_against_one_worker
+from tests.experiments.test_refine import by_trial
+from tests.problems import TinyData, engine, largest_difference, study, train, trials
+from workloads import WorkloadError
+
+KINDS = ["module", "stacked"]
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture
+def ref(tmp_path: Path):
+    (tmp_path / "streams.py").write_text(FILE)
+
+    def of(data_set: str, name: str = "Stream", **fields: Any) -> WorkloadRef:
+        spec = f"streams.py:{name}"
+        return WorkloadRef(spec=spec, base=str(tmp_path), fields={"data_set": data_set, **fields})
+
+    return of
+
+
+def stream_study(workload: WorkloadRef, **changes: Any):
+    given = {"precision": "float64", "batch_size": 8, "target": "validation_error < 0.01"}
+    return study(**{"workload": workload, "budget_steps": 40, "keep": None, **given, **changes})
+
+
+def read_count() -> list[int]:
+    """The counter of the user's module."""
+    modules = [m for m in sys.modules.values() if hasattr(m, "READ") and hasattr(m, "Stateful")]
+    return modules[-1].READ
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_the_batch_of_a_step_is_the_next_part_of_the_stream(ref, name: str) -> None:
+    context = StudyContext.load(stream_study(ref(name)))
+    singles = context.train.order(5, 1)
+    octets = context.train.order(5, 8)
+    assert isinstance(singles, ExampleStream)
+    assert isinstance(octets, ExampleStream)
+    singly = [singles.batch(step)[0] for step in range(40)]
+    for step in (0, 1, 4, 2, 2, 0):  # any order: what has been read is read again
+        for whole, alone in zip(octets.batch(step), singly[8 * step : 8 * step + 8], strict=True):
+            assert torch.equal(whole[0], alone[0])
+    other = context.train.order(6, 8)
+    assert isinstance(other, ExampleStream)
+    same = all(torch.equal(a[0], b[0]) for a, b in zip(other.batch(0), singly[:8], strict=True))
+    halves = [context.train.fetch_step(octets, part, 5, 3) for part in (slice(0, 3), slice(3, 8))]
+    x = torch.cat([batch[0] for batch in halves])
+    assert torch.equal(x, torch.stack([x for x, _ in singly[24:32]]).double())
+    assert same == (name in ("Counted", "OfIterator"))  # without a seed, all trials read the same
+
+
+def test_a_stream_with_a_length_is_read_in_epochs(ref) -> None:
+    context = StudyContext.load(stream_study(ref("Sized")))
+    order = context.train.order(5, 8)
+    assert isinstance(order, ExampleStream)
+    rows = TinyData.splits()["train"][0]
+    for epoch in range(2):
+        shuffled = torch.randperm(90, generator=torch.Generator().manual_seed(epoch))
+        for step in range(11):  # the last two examples are dropped
+            x = torch.stack([x for x, _ in order.batch(11 * epoch + step)])
+            assert torch.equal(x, rows[shuffled[8 * step : 8 * step + 8]])
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_ranks_augment_the_global_batch(ref, name: str) -> None:
+    context = StudyContext.load(stream_study(ref(name, "Augmented")))
+    order = context.train.order(5, 8)
+    parts = [context.train.fetch_step(order, p, 5, 2) for p in (slice(0, 3), slice(3, 8), slice(8))]
+    assert torch.equal(torch.cat([parts[0][0], parts[1][0]]), parts[2][0])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["Sized", "Resumes"])
+def test_a_trial_is_restored_where_a_pass_ends(ref, name: str, kind: str) -> None:
+    of = stream_study(ref(name))
+    rows = trials(of, 2)
+    whole, stopped = engine(kind, of, rows), engine(kind, of, rows)
+    whole.advance(30)
+    for steps in (11, 1, 10, 3):  # a pass is 11 steps
+        stopped.advance(steps)
+        resumed = engine(kind, of, rows)
+        resumed.load(stopped.state())
+        stopped = resumed
+    stopped.advance(5)
+    assert largest_difference(stopped.weights(1), whole.weights(1)) == 0
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_engines_and_micro_batches_agree(ref, name: str) -> None:
+    for workload in (ref(name), ref(name, "Augmented")):
+        of = stream_study(workload, optimizer="momentum")
+        rows = trials(of, 3)
+        whole, stacked = engine("module", of, rows), engine("stacked", of, rows)
+        parts = engine("module", stream_study(workload, optimizer="momentum", micro_batch=3), rows)
+        for each in (whole, stacked, parts):
+            each.advance(20)
+        for row in range(3):
+            assert largest_difference(whole.weights(row), stacked.weights(row)) < 1e-9
+            assert largest_difference(whole.weights(row), parts.weights(row)) < 1e-9
+
+
+@pytest.mark.slow
+def test_two_workers_give_what_a_single_worker_gives(ref, tmp_path: Path, monkeypatch) -> None:
+    jobs = []
+    for name, kind in (("Random", "module"), ("Stateful", "stacked"), ("Sized", "stacked")):
+        of = stream_study(ref(name), batch_size=7, budget_steps=15)
+        jobs.append((of, trials(of, 2), kind))
+    markov = WorkloadRef(spec="markov", fields={"width": 4})
+    of = stream_study(markov, target="validation_excess_loss < 1e-9", batch_size=7, budget_steps=15)
+    jobs += [(of, trials(of, 2), kind) for kind in KINDS]
+    check_against_one_worker(jobs, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", EVERY)
+def test_a_restored_trial_continues_bit_for_bit(ref, name: str, kind: str) -> None:
+    of = stream_study(ref(name))
+    rows = trials(of, 3)
+    whole, stopped = engine(kind, of, rows), engine(kind, of, rows)
+    whole.advance(25)
+    stopped.advance(9)
+    state = stopped.state()
+    single = gather(stopped.copy([1]))[0]
+    stopped.advance(5)
+    stopped.restore(1, single)  # back by five steps, beside others that stay
+    resumed = engine(kind, of, rows)
+    resumed.load(state)
+    assert resumed.steps == [9, 9, 9]
+    before = read_count()[0]
+    resumed.advance(16)
+    if name in ("Stateful", "OfIterator", "Resumes"):
+        assert read_count()[0] - before == 3 * 16 * 8  # nothing is read again
+    if name == "Counted":
+        assert read_count()[0] - before == 3 * 25 * 8
+    stopped.advance(11)
+    alone = engine(kind, of, rows)
+    alone.advance(20)
+    for row in range(3):
+        assert largest_difference(resumed.weights(row), whole.weights(row)) == 0
+    assert largest_difference(stopped.weights(1), alone.weights(1)) == 0
+    assert largest_difference(stopped.weights(0), whole.weights(0)) == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", EVERY)
+def test_snapshots_pauses_and_refinement_change_nothing(ref, name: str, kind: Any) -> None:
+    """A pack that is killed and continued at every evaluation gives the same numbers."""
+    of = stream_study(
+        ref(name), optimizer="adam", target="validation_error < 0.3",
+        evaluation_ratio=1.4, refine=1.02,
+    )  # fmt: skip
+    rows = trials(of, 3, learning_rate=0.05)
+    pack = Pack(id="pack", study=of, trials=rows, engine=kind)
+    training, events = Training(pack), []
+    while training.active:
+        events += next(training.run(), [])
+        if training.active:
+            training = Training(pack, snapshot=training.snapshot())
+    uninterrupted = train(of, rows, kind)
+    assert by_trial(events) == by_trial(uninterrupted)
+    assert any(e[4] for of_trial in by_trial(events).values() for e in of_trial if len(e) == 6)
+
+    paused = Training(replace(pack, study=replace(of, keep=1), known=(6,), keep_paused=True))
+    first = [event for part in paused.run() for event in part]
+    assert paused.paused
+    following = Training(replace(pack, trials=tuple(t for t in rows if t.id in paused.paused)))
+    assert following.resume(paused.paused) == paused.paused.keys()
+    second = by_trial([event for part in following.run() for event in part])
+    for trial, rest in second.items():
+        assert by_trial(first)[trial][:-1] + rest == by_trial(uninterrupted)[trial]
+
+
+def test_stopped_trials_are_not_read_for(ref) -> None:
+    of = stream_study(ref("Counted"))
+    stack = engine("stacked", of, trials(of, 4))
+    stack.advance(1)
+    stack.keep([0, 2, 3])
+    stack.keep([0, 2])
+    before = read_count()[0]
+    stack.advance(5)
+    assert read_count()[0] - before == 2 * 5 * 8
+
+
+@pytest.mark.parametrize(
+    ("examples", "length", "message", "hint"),
+    [
+        (100, None, "ended after 100 examples, in step 13 at batch size 8", "without end"),
+        (50, 90, "has a length of 90 and ended after 50 examples", "__len__"),
+    ],
+)
+def test_what_ends_early_is_an_error(ref, examples, length, message: str, hint: str) -> None:
+    of = stream_study(ref("Ends", examples=examples, length=length))
+    with pytest.raises(WorkloadError) as caught:
+        engine("module", of, trials(of, 1)).advance(20)
+    assert str(caught.value) == f"split 'train' of Stream {message}"
+    assert hint in (caught.value.hint or "")
+
+
+NAME = "split 'train' of Stream"
+UNUSABLE = {
+    "Unequal": (f"examples of {NAME} have unequal shapes: [(4,), ()] and [(6,), ()]", "pad"),
+    "Bare": (f"an example of {NAME} is a Tensor", "(x, y)"),
+    "Global": (f"{NAME} gives other examples when it is read again with the same seed", "set_seed"),
+    "Forgets": (
+        f"{NAME} continues with other examples after load_state_dict(state_dict())",
+        "whole position",
+    ),
+    "Holds": (f"{NAME}: its state_dict() holds what cannot be saved: ", "numbers"),
+    "Opened": (f"{NAME} cannot be copied, and each trial reads a copy of it: ", "__iter__"),
+}
+
+
+@pytest.mark.parametrize("name", UNUSABLE)
+def test_what_cannot_be_trained_on_is_named(ref, name: str) -> None:
+    message, hint = UNUSABLE[name]
+    of = stream_study(ref(name))
+    with pytest.raises(WorkloadError) as caught:
+        check_contract(StudyContext.load(of), trials(of, 1)[0])
+    assert str(caught.value).startswith(message)
+    assert hint in (caught.value.hint or "")
+
+
+FILE_TEXT = "workload: streams.py:Stream\ngrid: {{batch_size: {}, optimizer: sgd}}\nbudget: {}\n"
+
+
+NO_END = "the training data have no end"
+NEEDS_AN_END = [
+    (("8", "2 epochs + 5 steps"), 3, f"budget 2 epochs + 5 steps has epochs, and {NO_END}"),
+    (("[8, full]", "5 steps"), 2, f"batch size full is the whole training set, and {NO_END}"),
+    (
+        ("8", "5 steps\ntarget: train_error < 0.1"),
+        4,
+        "target train_error: the training split of Stream has no end",
+    ),
+]
+HINTS = ("2000 steps + 1000000 examples", "name the largest", "validation or test")
+
+
+@pytest.mark.parametrize(
+    ("more", "line", "message", "hint"),
+    [(*case, hint) for case, hint in zip(NEEDS_AN_END, HINTS, strict=True)],
+)
+def test_what_needs_an_end_is_refused(ref, tmp_path, more, line, message, hint) -> None:
+    ref("Counted")
+    path = tmp_path / "my.yaml"
+    path.write_text(FILE_TEXT.format(*more))
+    with pytest.raises(ExperimentError) as caught:
+        load(path).plans()
+    assert str(caught.value).endswith(f"my.yaml:{line}: {message}")
+    assert hint in (caught.value.hint or "")
+
+
+def test_a_study_on_a_stream(ref, tmp_path: Path) -> None:
+    ref("Counted")
+    path = tmp_path / "my.yaml"
+    path.write_text(FILE_TEXT.format("8..16", "20 steps + 800 examples"))
+    studies = [plan.study for plan in load(path).plans()]
+    assert [s.budget_steps for s in studies] == [120, 70]
+    assert [s.train_examples for s in studies] == [None, None]
+    text = FILE_TEXT.format("8..16", "2 epochs")
+    path.write_text(text.replace("grid: {", "grid: {data_set: Sized, "))
+    assert [plan.study.budget_steps for plan in load(path).plans()] == [22, 10]

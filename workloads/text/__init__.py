@@ -1,0 +1,1 @@
+"""Text: token streams, where text comes from, and the packaged language models."""
