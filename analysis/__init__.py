@@ -9,12 +9,14 @@ from analysis.curves.estimators import EstimatorError
 from analysis.curves.points import Point
 from analysis.fit import definitions
 from analysis.fit.comparisons import Comparison, compare
+from analysis.fit.crossovers import Crossover, crossovers
 from analysis.fit.interval import Interval
 from analysis.fit.laws import Law, laws
 from analysis.fit.regimes import Regimes, TooFewBatchSizesError, regimes
 
 __all__ = [
     "Comparison",
+    "Crossover",
     "Curve",
     "EstimatorError",
     "Interval",
@@ -25,6 +27,7 @@ __all__ = [
     "UnequalEstimatorsError",
     "UnequalEvaluationsError",
     "compare",
+    "crossovers",
     "curves",
     "definitions",
     "laws",

@@ -40,6 +40,7 @@ def regimes(
     read: str | None = None,
     definition: str | None = None,
     law: str | None = None,
+    crossover: bool = False,
 ) -> list[dict[str, Any]]:
     """The three regimes of each curve with their intervals, as ``regimes --json`` prints them.
 
@@ -65,13 +66,17 @@ def regimes(
             ``mccandlish2018``, under ``critical_batch_size_<definition>``.
         law: a column: the critical batch size as a power of it, across the curves of each training
             algorithm, under ``law`` of each of them; see ``laws``.
+        crossover: add ``crossovers`` with each later curve of the same workload, data set and
+            target: the batch sizes ``at`` which the curve that takes fewer steps changes, with
+            intervals, ``better``, the curves in that order, and a ``sentence`` (see
+            ``analysis.fit.crossovers``).
     """
     query = Query(
         sources=_opened(sources), target=target, where=where, by=by, baseline=baseline,
         tolerance=tolerance, estimator=estimator, search=search, unit=unit, read=read,
         definition=definition,
     )  # fmt: skip
-    return answers.regimes(query, law=law)
+    return answers.regimes(query, law=law, crossover=crossover)
 
 
 def laws(

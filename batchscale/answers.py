@@ -22,13 +22,17 @@ if TYPE_CHECKING:
 
 
 def regimes(
-    query: Query, *, law: str | None = None, progress: Progress | None = None
+    query: Query,
+    *,
+    law: str | None = None,
+    crossover: bool = False,
+    progress: Progress | None = None,
 ) -> list[dict[str, Any]]:
     """The regimes of every curve; one that cannot be fitted has nulls, and a note that says why.
 
     Raises:
         ResultsError: a source that cannot be read, no such definition, no curve that can be fitted,
-            or no law across them.
+            no law across them, or no two curves that a crossover can be of.
     """
     data = _fitted(query, progress)
     answers = [
@@ -45,6 +49,11 @@ def regimes(
             for row in rows:
                 answers[row]["law"] = fitted_law.to_dict()
                 answers[row]["notes"] += fitted_law.notes
+    if crossover:
+        for answer in answers:
+            answer["crossovers"] = []
+        for row, _, pair in analysis.crossovers(data.curves, data.regimes):
+            answers[row]["crossovers"].append(pair.to_dict())
     return answers
 
 

@@ -81,12 +81,15 @@ class Run:
         *,
         definition: str | None = None,
         law: str | None = None,
+        crossover: bool = False,
         **options: Unpack[QueryOptions],
     ) -> list[dict[str, Any]]:
         """The three regimes of each curve with their intervals: see `batchscale.regimes`."""
         from batchscale import analysis
 
-        return analysis.regimes(self, definition=definition, law=law, **options)
+        return analysis.regimes(
+            self, definition=definition, law=law, crossover=crossover, **options
+        )
 
     def plot(self, figure: str | Callable[..., Any] = "steps", **options: Any) -> Axes:
         """Draw a figure: see `batchscale.plot`."""

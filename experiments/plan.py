@@ -29,6 +29,8 @@ class WorkloadRef:
     fields: Mapping[str, Any] = field(default_factory=dict)
     base: str | None = None
     """Folder that a relative ``file.py`` starts from (the experiment file's)."""
+    data_fingerprint: str | None = None
+    """The workload's own of its data when the study was planned; ``None``: it is not compared."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from validation import coverage, goldens, outside, overlay, penalty, quadratic, searches
+from validation import coverage, crossovers, goldens, outside, overlay, penalty, quadratic, searches
 from validation.page import PAGE, write
 
 PARTS: dict[str, Callable[[int | None], str]] = {
@@ -14,6 +14,7 @@ PARTS: dict[str, Callable[[int | None], str]] = {
     "outside": outside.section,
     "searches": searches.section,
     "penalty": penalty.section,
+    "crossovers": crossovers.section,
     "exact": quadratic.section,
     "goldens": goldens.section,
     "overlay": overlay.section,

@@ -31,6 +31,7 @@ from analysis.fit.lack_of_fit import LACK_OF_FIT, lack_of_fit
 from analysis.fit.least_squares import constrained, ends, limit
 from analysis.fit.penalty import penalty
 from analysis.formatting import interval as text_of
+from analysis.formatting import units
 from results.counts import count
 from results.errors import ResultsError
 from results.targets.target import Target
@@ -190,7 +191,7 @@ def regimes(
     compared = forms(answer.fitted.data, level=level)
     notes = _notes(curve, answer.fitted, intervals, lack)
     if best_size is not None and factor is not None:
-        notes = [_penalty_note(answer.fitted, best_size, factor), *notes]
+        notes = [_penalty_note(curve, answer.fitted, best_size, factor), *notes]
     elif answer.fitted.data.sloped[0]:
         notes.insert(0 if answer.fitted.data.bent[0] else 1, _slope_note(answer.fitted, level))
     if (form_note := sentence(compared)) is not None:
@@ -326,12 +327,12 @@ def _slope_note(answer: Fitted, level: float) -> str:
     )
 
 
-def _penalty_note(answer: Fitted, best: Interval, factor: float) -> str:
+def _penalty_note(curve: Curve, answer: Fitted, best: Interval, factor: float) -> str:
     first = float(np.exp(answer.data.tested.first[0]))
     return (
         f"a small-batch penalty: batch size {first:,.4g} needs {factor:.2f} times the fewest "
-        f"examples, which batch size {text_of(*best.ends)} needs; perfect scaling is measured "
-        "from there"
+        f"{units([curve.example_unit])}, which batch size {text_of(*best.ends)} needs; perfect "
+        "scaling is measured from there"
     )
 
 

@@ -40,6 +40,13 @@ def regimes(
             "width, or target.",
         ),
     ] = None,
+    crossover: Annotated[
+        bool,
+        typer.Option(
+            "--crossover",
+            help="Add the batch sizes at which the curves of each pair cross.",
+        ),
+    ] = False,
     format: Fmt = "table",
     json: Json = False,
 ) -> None:
@@ -52,7 +59,7 @@ def regimes(
     from batchscale.output.progress import ProgressLines
 
     query = replace(query, definition=definition)
-    curves = answers.regimes(query, law=law, progress=ProgressLines())
+    curves = answers.regimes(query, law=law, crossover=crossover, progress=ProgressLines())
     print(regime_table.regimes(curves, output_format(format, json)), end="")
 
 

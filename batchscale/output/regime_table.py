@@ -15,7 +15,7 @@ _DEFINED = "critical_batch_size_"
 _BEST = "best_batch_size"
 """The column of curves with a small-batch penalty."""
 _OTHERS = {
-    *(_BEST, "small_batch_penalty"),
+    *(_BEST, "small_batch_penalty", "crossovers"),
     *("against", "law", "level", "tolerance", "batch_sizes", "trials", "target"),
     *("example_unit", "censored", "estimator", "points", "best", "forms", "notes"),
 }
@@ -131,6 +131,8 @@ def _flat(curve: Curve) -> dict[str, Any]:
             flat |= _flat_ratios(value)
         elif name == "law":
             flat |= _flat_law(value)
+        elif name == "crossovers":
+            flat[name] = "; ".join(pair["sentence"] for pair in value)
         elif name == "notes":
             flat[name] = " ".join(value)
         elif name in ("points", "forms"):
@@ -160,10 +162,14 @@ def _flat_law(law: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _sentences(curves: Sequence[Curve]) -> list[str]:
-    """The sentences of each curve's comparison and of the laws across curves, each once."""
+    """The sentences of each curve's comparison, of the laws across curves, and of crossovers, each
+    once."""
     sentences = dict.fromkeys(
         curve[key]["sentence"] for key in ("against", "law") for curve in curves if curve.get(key)
     )
+    sentences |= {
+        pair["sentence"]: None for curve in curves for pair in curve.get("crossovers", ())
+    }
     lines = [f"{sentence[0].upper()}{sentence[1:]}." for sentence in sentences]
     return ["", *lines] if lines else []
 

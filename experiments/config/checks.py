@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 import workloads
-from experiments import schedules
+from experiments import schedules, techniques
 from experiments.batch_sizes import BatchSizes
 from experiments.config.amounts import TOKENS, AmountError, SizeInUnit, in_examples
 from experiments.config.combinations import Combination
@@ -102,8 +102,9 @@ def check_metric(
 
 
 def check_training_algorithms(file: ExperimentFile, combinations: Sequence[Combination]) -> None:
-    """Each optimizer and schedule of a user's file, and each optimizer of some parameters alone,
-    must work.
+    """Each optimizer and schedule of a user's file, each optimizer of some parameters alone, and
+    each of a user's workload with parameter groups must work; and at most one of a technique and
+    the optimizer gives evaluations other weights than those that are trained.
 
     An optimizer takes three steps on a new model, with metaparameters from the middle of its space:
     it must take the parameters of the workload's model, and go on from its saved state as if it had
@@ -113,13 +114,14 @@ def check_training_algorithms(file: ExperimentFile, combinations: Sequence[Combi
     Raises:
         ExperimentError: it does not. What a user's own code raises passes unchanged.
     """
+    _check_averages(file, combinations)
     for key, check in (("optimizer", _check_optimizer), ("schedule", _check_schedule)):
         names = list(dict.fromkeys(getattr(c, key).name for c in combinations))
         checked: set[tuple[str, str]] = set()
         for combination in combinations:
             owner = getattr(combination, key)
             pair = owner.name, combination.optimizer.name  # the values differ between optimizers
-            if pair in checked or not _needs_check(owner):
+            if pair in checked or not _needs_check(owner, combination.workload):
                 continue
             checked.add(pair)
             try:
@@ -129,10 +131,35 @@ def check_training_algorithms(file: ExperimentFile, combinations: Sequence[Combi
                 raise file.error(path, str(error), error.hint) from None
 
 
-def _needs_check(owner: Optimizer | Schedule) -> bool:
+def _check_averages(file: ExperimentFile, combinations: Sequence[Combination]) -> None:
+    """Evaluations measure one average of the weights, the optimizer's or a technique's.
+
+    Raises:
+        ExperimentError: both have one: the technique would measure an average of the trained
+            weights, not of the optimizer's.
+    """
+    for combination in combinations:
+        optimizer, place = combination.optimizer, file.path_of("technique")
+        averaging = [
+            part.label
+            for part in techniques.load(combination.technique, file.base)
+            if part.defines("evaluated")
+        ]
+        if averaging and optimizer.averages:
+            raise file.error(
+                place,
+                f"technique {averaging[0]} and optimizer {optimizer.label} each have evaluations "
+                "measure other weights than those that are trained",
+                f"leave {averaging[0]} out, or choose an optimizer that averages nothing, such as "
+                "adamw",
+            )
+
+
+def _needs_check(owner: Optimizer | Schedule, workload: Workload) -> bool:
     if isinstance(owner, Schedule):
         return owner.name not in schedules.names()
-    return isinstance(owner, Routed) or is_users(owner)
+    users = type(workload).parameter_groups is not Workload.parameter_groups
+    return isinstance(owner, Routed) or is_users(owner) or (users and workload.version is None)
 
 
 def _check_optimizer(combination: Combination) -> None:

@@ -16,10 +16,11 @@ from experiments.config.tuning import Search, check_domain
 from experiments.factors.ramp import Ramp
 from experiments.factors.rule import Rule
 from experiments.optimizers import Optimizer
-from experiments.plan import Value
+from experiments.plan import Value, WorkloadRef
 from experiments.schedules import Schedule
 from experiments.search.space import Dimension
 from workloads import Workload
+from workloads.text.language_model import LanguageModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,9 +42,23 @@ class Combination:
     points: tuple[Point, ...] = ()
     """Rows of the search that are chosen by hand."""
 
+    def workload_ref(self, file: ExperimentFile) -> WorkloadRef:
+        """How a worker loads the workload, and tells whether it has the data of the driver."""
+        fingerprint = self.workload.data_fingerprint
+        return WorkloadRef(
+            spec=file.workload, fields=self.fields, base=file.base, data_fingerprint=fingerprint
+        )
+
     def values(self, u: float) -> dict[str, Value]:
         """What is fixed, and each tuned metaparameter at ``u`` of its range."""
         return {**self.fixed, **{name: space.value(u) for name, space in self.space.items()}}
+
+
+def text_files(combinations: Sequence[Combination]) -> list[str]:
+    """The texts of language models that are files of the user's: ``file:PATH`` each."""
+    workloads = [combination.workload for combination in combinations]
+    models = [workload for workload in workloads if isinstance(workload, LanguageModel)]
+    return sorted({model.text_file for model in models if model.text_file is not None})
 
 
 def combinations(file: ExperimentFile) -> tuple[list[Combination], Search]:

@@ -33,7 +33,7 @@ from experiments.config.study_plan import StudyPlan
 from experiments.config.tuning import Search
 from experiments.config.yaml_lines import Places
 from experiments.errors import ExperimentError
-from experiments.plan import Layout, Study, WorkloadRef
+from experiments.plan import Layout, Study
 from experiments.training import evaluation_grid
 from experiments.training.streams import check_stream
 from results.counts import count
@@ -227,7 +227,7 @@ class Experiment(ExperimentFile):
         study = Study(
             id=identity.study_id(described),
             experiment=self.name,
-            workload=WorkloadRef(spec=self.workload, fields=combination.fields, base=self.base),
+            workload=combination.workload_ref(self),
             optimizer=optimizer.name,
             optimizer_name=optimizer.display_name,
             schedule=schedule.name,

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from experiments.config.combinations import text_files
 from experiments.config.compile import Experiment
 from experiments.execution import executors
 from experiments.execution.executors.base import ExecutorContext, WorkerPool
@@ -120,6 +121,7 @@ def sweep(
             trainer=trainer,
             pace=pace,
             num_cpus=num_cpus,
+            texts=text_files(experiment.combinations),
         )
         with executor_kind(address, context) as executor:
             with stop.when(lambda: executor.ready):

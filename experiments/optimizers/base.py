@@ -193,6 +193,12 @@ class Optimizer(abc.ABC):
         """
         return True
 
+    @property
+    def averages(self) -> bool:
+        """Whether evaluations measure other weights than it trains: a class with the methods
+        ``eval`` and ``train``, as schedule-free optimizers have them."""
+        return all(callable(getattr(self.kind, name, None)) for name in ("eval", "train"))
+
     def uses(self, name: str, given: Iterable[str]) -> bool:  # noqa: ARG002 - a hook
         """Whether a metaparameter matters where those of ``given`` are set."""
         return True

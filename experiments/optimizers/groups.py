@@ -30,7 +30,7 @@ def parameter_options(
 
     Raises:
         ExperimentError: a pattern that matches nothing, an unknown option, or one that is not a
-            number.
+            number, or not a legal one.
     """
     options: dict[str, dict[str, float]] = {}
     for owner, groups in (
@@ -71,6 +71,13 @@ def _checked(given: Mapping[str, Any], owner: str, optimizer: Optimizer) -> dict
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise ExperimentError(
                 f"parameter_groups of {owner}: {name} is {value!r}, and must be a number"
+            )
+        domain = {**DOMAINS, **optimizer.domains}.get(name)
+        if name in optimizer.arguments and domain is not None and float(value) not in domain:
+            raise ExperimentError(
+                f"parameter_groups of {owner}: {name} is {value!r}, which is outside of {domain}, "
+                f"the legal values of {optimizer.label}",
+                hint=f"another value, or no {name} of its own for these parameters",
             )
     has = {RATE_FACTOR, *optimizer.arguments, *([HIDDEN] if isinstance(optimizer, Routed) else [])}
     return {name: float(value) for name, value in given.items() if name in has}

@@ -105,6 +105,10 @@ class Routed(Optimizer):
     def torch_arguments(self, metaparameters: Mapping[str, Value]) -> dict[str, Any]:  # noqa: ARG002
         return {}
 
+    @property
+    def averages(self) -> bool:
+        return any(rule.averages for rule in self.rules)
+
     def uses(self, name: str, given: Iterable[str]) -> bool:
         given = set(given)
         owners = self.shared.get(name, ())

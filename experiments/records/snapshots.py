@@ -38,6 +38,7 @@ def settings_hash(study: Study) -> str:
     content["technique"] = {PurePosixPath(n).name: v for n, v in study.technique.items()}
     del content["workload"]["base"]  # a staged copy has another path
     del content["workload"]["spec"]
+    del content["workload"]["data_fingerprint"]  # in the study's id too
     text = json.dumps(content, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

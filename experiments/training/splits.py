@@ -225,8 +225,17 @@ def load_splits(
 
     Raises:
         WorkloadError: the workload cannot be loaded, or breaks its contract.
+        ExperimentError: its data are not those that the study was planned with.
     """
-    identity = workloads.identity(workloads.load(ref.spec, ref.fields, ref.base))
+    loaded = workloads.load(ref.spec, ref.fields, ref.base)
+    identity = workloads.identity(loaded)
+    if ref.data_fingerprint not in (None, here := identity.get("data")):
+        raise ExperimentError(
+            f"the data of {loaded.name} ({loaded.dataset}) are not those that the sweep was begun "
+            f"with: their fingerprint is {str(here)[:8]}, and it was {ref.data_fingerprint:.8}",
+            hint="the same Python and the same files on all machines, unchanged during a sweep; "
+            "for data that have changed give the command again",
+        )
     fields, code = (json.dumps(dict(d), sort_keys=True) for d in (ref.fields, identity))
     return _load(ref.spec, fields, ref.base, code, device, dtype)
 

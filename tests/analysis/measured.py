@@ -12,12 +12,17 @@ import results
 from analysis.figure_data import FigureData, Query
 from analysis.fit.knee import log_steps, theta
 from results.store import Store
+from tests.analysis.compared import compared
 from tests.analysis.conftest import SPACE, looks
 from tests.analysis.gallery import Row, as_it_is
 from tests.analysis.loss_surfaces import finals
 from tests.analysis.ruled import ruled
 
-OTHER_DATA: Mapping[str, Callable[..., FigureData]] = {"rules": ruled, "optimal_batch": finals}
+OTHER_DATA: Mapping[str, Callable[..., FigureData]] = {
+    "rules": ruled,
+    "optimal_batch": finals,
+    "crossover": compared,
+}
 """Figures that ``measured`` has no data for, and what makes theirs in a folder."""
 
 SIZES = (8, 128, 4096)

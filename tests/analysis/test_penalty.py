@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from analysis import Curve, figures, regimes
 from analysis.fit import knee as q
@@ -133,10 +134,12 @@ def test_the_table_has_the_column_only_where_a_curve_has_a_penalty(plain_curve: 
 @pytest.mark.parametrize("name", ["steps", "tradeoff"])
 def test_the_figures_mark_the_fewest_examples(name: str, plain_curve: Plain) -> None:
     def diamonds(params: np.ndarray) -> int:
-        ax = figures.draw(name, [curve(plain_curve, params)])
+        ax = figures.draw(name, [curve(plain_curve, params, example_unit="image")])
         figure = ax.get_figure(root=True)
         assert isinstance(figure, Figure)
         assert faults(figure) == []
+        said = " ".join(text.get_text() for text in figure.findobj(Text))
+        assert ("fewest images" in said) == (params is STEEP)
         return sum(line.get_marker() == "D" for line in ax.lines)
 
     assert diamonds(STEEP) == 1

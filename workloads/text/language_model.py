@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from workloads.base import Batch, Workload
-from workloads.text.sources import Text, check_source, read_text
+from workloads.text.sources import FILE, Text, check_source, read_text
 from workloads.text.tokens import TokenStream
 
 SMALL_DRAW = 0.02
@@ -46,6 +46,11 @@ class LanguageModel(Workload):
     @property
     def _tokens(self) -> Text:
         return read_text(self.text, self.vocabulary, self.experiment_folder)
+
+    @property
+    def text_file(self) -> str | None:
+        """The field ``text``, where it is a file of the user's: ``file:PATH``."""
+        return self.text if self.text.startswith(FILE) else None
 
     @property
     def vocabulary_size(self) -> int:

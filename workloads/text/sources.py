@@ -89,15 +89,29 @@ def read_text(text: str, vocabulary: int | None = None, folder: Path | None = No
     check_source(text, vocabulary)
     if not text.startswith(FILE):
         return _read(text, vocabulary, None, (), data_root())
-    path = (folder or Path()) / Path(text.removeprefix(FILE)).expanduser()
+    folder = folder or Path()
+    copy = folder / staged_place(text)
+    path = copy if copy.is_file() else folder / Path(text.removeprefix(FILE)).expanduser()
     if not path.is_file():
         raise WorkloadError(
             f"text {text}: no file {path.resolve()}",
-            hint="a path is relative to the experiment file; a worker on another machine has the "
-            "files that the experiment lists under files:",
+            hint="a path is relative to the experiment file",
         )
     state = path.stat()
     return _read(text, vocabulary, path.resolve(), (state.st_mtime_ns, state.st_size), data_root())
+
+
+def staged_place(text: str) -> str:
+    """Where a worker's copy of a ``file:PATH`` lies in its folder of the experiment's files.
+
+    At PATH itself, if that stays below the folder of the experiment; else below a folder of its own
+    for each PATH: the field keeps its value, which is part of the identity.
+    """
+    path = Path(text.removeprefix(FILE)).expanduser()
+    if path.is_absolute() or ".." in path.parts:
+        own = hashlib.sha256(text.encode()).hexdigest()[:16]
+        return f"batchscale-texts/{own}/{path.name}"
+    return path.as_posix()
 
 
 @functools.lru_cache(maxsize=4)

@@ -25,6 +25,7 @@ from analysis.figures.drawing.style import CurveStyle, inches
 from analysis.fit.interval import Interval
 from analysis.fit.reference_lines import regime_spans
 from analysis.fit.regimes import Regimes
+from analysis.formatting import units
 
 _BESIDE = 0.22
 """Doublings of the batch size by which repeats are drawn to the right of a point."""
@@ -311,7 +312,8 @@ def best_batch_size_entry(fits: Sequence[Regimes]) -> list[Artist]:
     penalized = [fit for fit in fits if fit.best_batch_size is not None]
     if not penalized:
         return []
-    label = f"fewest examples, {100 * penalized[0].level:g} %"
+    unit = units(fit.example_unit for fit in penalized)
+    label = f"fewest {unit}, {100 * penalized[0].level:g} %"
     return [entry(label, marker="D", color=faint(), markerfacecolor=ground(), markersize=4.5,
                   markeredgewidth=1.2)]  # fmt: skip
 

@@ -54,6 +54,8 @@ class ExecutorContext:
     pace: Pace | None
     num_cpus: int | None
     """Cores of a cluster that is started here; all cores unless given."""
+    texts: Sequence[str] = ()
+    """Texts of language models that are files of the user's: ``file:PATH``."""
 
 
 class Executor:

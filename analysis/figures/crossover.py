@@ -1,0 +1,140 @@
+"""Which training algorithm takes fewer steps at which batch size: ratios of two curves, and where
+they cross.
+
+A ratio below 1 says that the first of the two takes fewer steps.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.patches import Patch
+
+from analysis.curves.curve import Curve
+from analysis.figure_data import FigureData
+from analysis.figures.drawing import legends, marks
+from analysis.figures.drawing.colours import faint, ground, ink, tint, visible
+from analysis.figures.drawing.legends import entry, shared_legend
+from analysis.figures.drawing.page import Page, mark, stroke
+from analysis.figures.drawing.panels import curve_names
+from analysis.figures.drawing.style import (
+    BLUE,
+    grid,
+    inches,
+    log2_axis,
+    log10_axis,
+    name_axes,
+    tiles,
+)
+from analysis.figures.drawing.text_fit import fitted, within
+from analysis.fit.crossovers import Crossover, crossovers
+from analysis.formatting import units
+
+Pair = tuple[Curve, Curve, Crossover]
+
+_WIDEST = 1.6
+"""Least share of the axis on either side of a ratio of 1."""
+
+
+def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) -> Axes:
+    """A panel for each pair of curves with one workload, data set and target: steps of the first
+    over those of the second against the batch size.
+
+    The line is the ratio of the fitted curves, with its band; points are the ratios of the steps
+    measured at batch sizes that both have. Where the band is on one side of 1, the better of the
+    two is told. A crossover is marked on the line of 1 with its interval.
+    """
+    pairs = data.computed(_pairs)
+    axes = tiles(ax, page, len(pairs), "pair", 1.75, extra=0.85, least=2.3, sharex=False)
+    for panel_ax, pair in zip(axes, pairs, strict=True):
+        _draw_pair(panel_ax, pair)
+    unit = units(curve.example_unit for first, second, _ in pairs for curve in (first, second))
+    name_axes(axes, f"batch size ({unit})", "ratio of steps to target", given=ax is not None)
+    level = f"{100 * pairs[0][2].level:g} %"
+    handles: list[Artist] = [
+        Patch(facecolor=tint(visible(BLUE), 0.25), linewidth=0, label=f"fitted, {level}"),
+        entry("measured", marker="o", color=visible(BLUE), markersize=4),
+    ]
+    if any(pair.at for _, _, pair in pairs):
+        handles.append(
+            entry(f"crossover, {level}", marker="D", linestyle="-", color=ink(), markersize=4.5,
+                  markerfacecolor=ground(), markeredgewidth=1.1)
+        )  # fmt: skip
+    shared_legend(axes, handles, None if ax is None else legends.ABOVE, fontsize="small", ncols=3)
+    return axes[0]
+
+
+def numbers(data: FigureData) -> pd.DataFrame:
+    """A row a batch size that both curves of a pair have: the ratio measured and fitted, its band,
+    and the crossovers of the pair."""
+    rows = []
+    for first, second, pair in data.computed(_pairs):
+        x = np.log(pair.batch_sizes)
+        for size, measured in _measured(first, second):
+            inside = x[0] - 1e-9 <= np.log(size) <= x[-1] + 1e-9
+            row = {"first": pair.first, "second": pair.second, "batch_size": size,
+                   "target": None if first.target is None else str(first.target),
+                   "ratio": measured}  # fmt: skip
+            for name in ("ratio", "low", "high"):
+                logs = np.log(getattr(pair, name))
+                value = float(np.exp(np.interp(np.log(size), x, logs))) if inside else None
+                row["fitted_ratio" if name == "ratio" else f"fitted_{name}"] = value
+            for i, interval in enumerate(pair.at, start=1):
+                number = "" if i == 1 else f"_{i}"
+                for end, at in interval.to_dict().items():
+                    row[f"crossover{number}" + ("" if end == "value" else f"_{end}")] = at
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _pairs(data: FigureData) -> list[Pair]:
+    return [
+        (data.curves[i], data.curves[j], pair)
+        for i, j, pair in crossovers(data.curves, data.regimes)
+    ]
+
+
+def _measured(first: Curve, second: Curve) -> list[tuple[int, float]]:
+    """Ratios of steps at the batch sizes that reached the target on both curves."""
+    others = {point.batch_size: point.steps for point in second.points}
+    return [
+        (point.batch_size, point.steps / other)
+        for point in first.points
+        if point.steps and (other := others.get(point.batch_size))
+    ]
+
+
+def _draw_pair(ax: Axes, pair: Pair) -> None:
+    first, second, crossover = pair
+    colour = visible(BLUE)
+    x = crossover.batch_sizes
+    measured = _measured(first, second)
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log")
+    ends = [*crossover.low, *crossover.high, *(ratio for _, ratio in measured)]
+    low, high = min(*ends, 1 / _WIDEST) / 1.15, max(*ends, _WIDEST) * 1.15
+    ax.set_ylim(low, high)
+    ax.set_xlim(x[0] / 1.4, x[-1] * 1.4)
+    grid(ax)
+    ax.axhline(1, color=ink(), linewidth=stroke(0.8), zorder=2)
+    ax.fill_between(x, crossover.low, crossover.high, color=tint(colour, 0.25), linewidth=0,
+                    zorder=1)  # fmt: skip
+    ax.plot(x, crossover.ratio, color=colour, zorder=3)
+    inside = [(size, ratio) for size, ratio in measured if x[0] * 0.99 <= size <= x[-1] * 1.01]
+    if inside:
+        ax.plot(*zip(*inside, strict=True), marker="o", linestyle="none", color=colour, zorder=4,
+                markersize=mark(4), markeredgecolor=ground(), markeredgewidth=0.5)  # fmt: skip
+    for interval in crossover.at:
+        marks.draw_interval(ax, interval, 1, (x[0], x[-1]), colour=ink(), width=1.3, cap=4.5)
+        if interval.value is not None:
+            ax.plot([interval.value], [1], marker="D", linestyle="none", zorder=6, color=ground(),
+                    markersize=mark(4.5), markeredgecolor=ink(),
+                    markeredgewidth=stroke(1.1))  # fmt: skip
+    width, _ = inches(ax)
+    log2_axis(ax.xaxis, x[0], x[-1], most=6)
+    log10_axis(ax.yaxis, low, high, most=5)
+    names = curve_names([(first, None), (second, None)])
+    title = fitted(" / ".join(names), within(width, "small"), lines=2)
+    ax.set_title(title, color=faint(), fontsize="small", pad=3)

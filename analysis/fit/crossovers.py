@@ -1,0 +1,232 @@
+"""Where the better of two training algorithms changes: the batch sizes at which their curves cross.
+
+Both curves have their fitted form (``analysis.fit.regimes``). The difference of their log steps at
+a batch size has a band by a parametric bootstrap (Efron & Tibshirani 1993, §6.5): normal noise
+about each fitted curve, of a variance that is drawn for each replicate from its own distribution,
+the noise's estimate over χ²/(n - p), so that a fit of few points has the wide tails of a t. A curve
+is better where the whole band is on its side. The curves cross between two batch sizes at which
+different ones are; the interval of the crossover holds the batch sizes between at which neither is
+(test inversion, as Fieller's interval of a ratio), its value is where the fitted curves meet. It
+assumes that the two curves' errors are independent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+from typing import Any
+
+import numpy as np
+
+from analysis.curves.curve import Curve
+from analysis.fit.interval import Interval
+from analysis.fit.knee import BATCH, BEND, FREE, SLOPE, STEPS, Array, log_steps
+from analysis.fit.least_squares import Data, constrained
+from analysis.fit.regimes import Regimes
+from analysis.formatting import interval as text_of
+from results.errors import ResultsError
+
+REPLICATES = 400
+SEED = 2026
+_PLACES = 193
+
+
+@dataclass(frozen=True, kw_only=True)
+class Crossover:
+    """Two curves of one workload and target, over the batch sizes that both were tested at."""
+
+    first: str
+    second: str
+    """Their labels."""
+    at: tuple[Interval, ...]
+    """Batch sizes at which the better curve changes, ascending; empty: none in the tested range."""
+    better: tuple[str | None, ...]
+    """The label of the curve that takes fewer steps below, between and above these; None
+    where none can be told from the other."""
+    level: float
+    batch_sizes: Array
+    """Where the ratio is given, (n,)."""
+    ratio: Array
+    """Fitted steps of the first over those of the second, (n,), and the band of that."""
+    low: Array
+    high: Array
+
+    @property
+    def sentence(self) -> str:
+        """As ``batchscale regimes --crossover`` prints it."""
+        tested = f"from batch size {self.batch_sizes[0]:,.4g} to {self.batch_sizes[-1]:,.4g}"
+        pair = f"{self.first} and {self.second}"
+        if self.at:
+            places = " and ".join(text_of(*each.ends) for each in self.at)
+            meeting = f"the curves of {pair} cross at batch size {places}"
+            if len(self.at) > 1:
+                order = ", ".join(map(str, self.better))
+                return f"{meeting}: fewer steps take, from small to large batch sizes, {order}"
+            below, above = self.better
+            return f"{meeting}: {below} takes fewer steps below, {above} above"
+        if self.better[0] is None:
+            return f"no crossover of {pair} {tested}: their steps cannot be told apart"
+        other = self.second if self.better[0] == self.first else self.first
+        return (
+            f"no crossover of {pair} {tested}: {self.better[0]} takes fewer steps than {other} "
+            "where the two can be told apart"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``regimes --json`` prints it under ``crossovers``."""
+        return {
+            "with": self.second,
+            "at": [each.to_dict() for each in self.at],
+            "better": list(self.better),
+            "batch_sizes": [float(self.batch_sizes[0]), float(self.batch_sizes[-1])],
+            "sentence": self.sentence,
+        }
+
+
+def crossovers(
+    curves: Sequence[Curve], regimes: Sequence[Regimes | None], *, level: float = 0.9
+) -> list[tuple[int, int, Crossover]]:
+    """Every pair of fitted curves with one workload, data set and target that share a range of
+    batch sizes: the places of both among ``curves``, and their crossover.
+
+    Args:
+        level: coverage of a crossover's interval.
+
+    Raises:
+        ResultsError: there is no such pair.
+    """
+    pairs = []
+    for i, j in combinations(range(len(curves)), 2):
+        fit, other = regimes[i], regimes[j]
+        if fit is None or other is None or _question(curves[i]) != _question(curves[j]):
+            continue
+        first = max(fit.fitted_over[0], other.fitted_over[0])
+        last = min(fit.fitted_over[1], other.fitted_over[1])
+        if first < last:
+            pairs.append((i, j, np.linspace(np.log(first), np.log(last), _PLACES)))
+    if not pairs:
+        raise ResultsError(
+            "no two fitted curves have the same workload, data set and target, and batch sizes in "
+            "common",
+            hint="a crossover needs two training algorithms: --by optimizer",
+        )
+    answers = []
+    for i, j, x in pairs:
+        sides = [
+            _bands(curves[row], each, x, seed)
+            for seed, row in enumerate((i, j))
+            if (each := regimes[row]) is not None
+        ]
+        changes = sign_changes(x, *sides[0], *sides[1], level=level)
+        answers.append((i, j, _named(changes, curves[i].label, curves[j].label, level)))
+    return answers
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignChanges:
+    """Signs of a difference of log steps with its band, at log batch sizes ``x``, (n,) each."""
+
+    x: Array
+    middle: Array
+    low: Array
+    high: Array
+    signs: tuple[int, ...]
+    """-1 where the first curve takes surely fewer steps, 1 where more; one a region, in order."""
+    logs: tuple[tuple[float, float, float], ...]
+    """Log batch sizes of the crossovers, one less than the signs: value, low, high."""
+
+
+def sign_changes(
+    x: Array, first: Array, firsts: Array, second: Array, seconds: Array, *, level: float
+) -> SignChanges:
+    """From the log steps of two fitted curves (n,) and of their replicates (r, n)."""
+    middle, drawn = first - second, firsts - seconds
+    low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    sign = np.where(low > 0, 1, np.where(high < 0, -1, 0))
+    sure = np.flatnonzero(sign)
+    turns = [(a, b) for a, b in pairwise(sure) if sign[a] != sign[b]]
+    signs = [int(sign[sure[0]])] if len(sure) else []
+    logs = []
+    for before, after in turns:
+        signs.append(int(sign[after]))
+        part = slice(before, after + 1)
+        logs.append((_zero(x[part], middle[part]), float(x[before]), float(x[after])))
+    return SignChanges(x=x, middle=middle, low=low, high=high, signs=tuple(signs), logs=tuple(logs))
+
+
+def replicates(data: Data, params: Array, noise: float, count: int, seed: int) -> Array:
+    """Parameters (count, 4) of fits to noise about the curve ``params`` (4,) at the points of the
+    one row of ``data``."""
+    rng = np.random.default_rng([SEED, seed])
+    used = data.weight[0] > 0
+    x = np.tile(data.x[0][used], (count, 1))
+    spare = int(data.points[0] - data.parameters[0])
+    deviation = noise * np.sqrt(spare / rng.chisquare(spare, (count, 1)))
+    y = log_steps(x, np.tile(params, (count, 1))) + deviation * rng.normal(size=x.shape)
+    many = Data(
+        x=x,
+        y=y,
+        weight=np.ones_like(x),
+        bent=np.repeat(data.bent, count),
+        sloped=np.repeat(data.sloped, count),
+        tolerance=data.tolerance,
+    )
+    start = np.tile(params, (count, 1, 1)).reshape(count, 1, 4)
+    return constrained(many, np.full(count, FREE), np.zeros(count), start, scan=False)[0]
+
+
+def _bands(curve: Curve, fit: Regimes, x: Array, seed: int) -> tuple[Array, Array]:
+    """Log steps of a curve at ``x``: fitted (n,), and its replicates' (r, n)."""
+    best = fit.best
+    sizes, _ = curve.to_fit()
+    kept = ~np.isin(sizes, fit.left_out)
+    at = np.log(sizes[kept])
+    if len(at) != best["points"]:  # the runs of a batch size are one point
+        at = np.unique(at)
+    params = np.empty(4)
+    params[STEPS], params[BATCH] = np.log([best["min_steps"], best["critical_batch_size"]])
+    params[BEND], params[SLOPE] = np.log(best["k"]), best["a"]
+    data = Data(
+        x=at[None],
+        y=np.zeros((1, len(at))),
+        weight=np.ones((1, len(at))),
+        bent=np.array([best["form"] != "knee of fixed bend"]),
+        sloped=np.array([best["a"] != 1.0]),
+        tolerance=fit.tolerance,
+    )
+    drawn = replicates(data, params, best["noise"], REPLICATES, seed)
+    return log_steps(x, params), log_steps(np.tile(x, (len(drawn), 1)), drawn)
+
+
+def _named(changes: SignChanges, first: str, second: str, level: float) -> Crossover:
+    better = tuple(first if sign < 0 else second for sign in changes.signs)
+    return Crossover(
+        first=first,
+        second=second,
+        at=tuple(Interval.of_logs(*each) for each in changes.logs),
+        better=better or (None,),
+        level=level,
+        batch_sizes=np.exp(changes.x),
+        ratio=np.exp(changes.middle),
+        low=np.exp(changes.low),
+        high=np.exp(changes.high),
+    )
+
+
+def _zero(x: Array, y: Array) -> float:
+    """Where ``y`` passes 0 between its ends, of different signs; linear between places."""
+    after = int(np.argmax(np.sign(y) == np.sign(y[-1])))
+    if after == 0:
+        return float(x[0])
+    share = y[after - 1] / (y[after - 1] - y[after])
+    return float(x[after - 1] + share * (x[after] - x[after - 1]))
+
+
+def _question(curve: Curve) -> tuple[Any, ...]:
+    return (
+        curve.group.get("workload"),
+        curve.group.get("dataset"),
+        curve.target,
+        curve.example_unit,
+    )

@@ -1,0 +1,57 @@
+"""Searches with two optimizers of which either takes fewer steps somewhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+import results
+from analysis.figure_data import FigureData, Query
+from analysis.fit.knee import log_steps, theta
+from results.store import Store
+from tests.analysis.gallery import Row, as_it_is
+
+KNEES = {"sgd": theta(900.0, 100.0, 1.2), "momentum": theta(300.0, 600.0, 1.2)}
+SIZES = tuple(2**i for i in range(3, 13))
+NOISE = 0.04
+"""Standard deviation of log steps."""
+
+
+def compared(root: Path, change: Callable[[Row], Row] = as_it_is) -> FigureData:
+    """Each row of a study or a trial is as ``change`` makes it; one trial a batch size."""
+    store = Store(root)
+    rng = np.random.default_rng(6)
+    for optimizer, knee in KNEES.items():
+        for size in SIZES:
+            logs = log_steps(np.log([size]), knee)[0] + rng.normal(0.0, NOISE)
+            study = {
+                "study": f"{optimizer}-{size}",
+                "workload": "digits-softmax",
+                "dataset": "digits",
+                "optimizer": optimizer,
+                "schedule": "constant",
+                "batch_size": size,
+                "evaluation_ratio": 1.05,
+            }
+            trial = {
+                **study,
+                "trial": f"{optimizer}-{size}-0",
+                "index": 0,
+                "seed": 0,
+                "role": "search",
+                "learning_rate": 0.1,
+                "metaparameters": json.dumps({"learning_rate": 0.1}),
+                "status": "COMPLETE",
+                "stop_reason": "target",
+                "target_metric": "validation_error",
+                "target_value": 0.1,
+                "lower_is_better": True,
+                "steps_to_target": float(np.exp(logs)),
+                "last_miss": float(np.exp(logs)) - 1,
+            }
+            store.commit("e", measurements=[], trials=[change(trial)])
+            store.add_studies([change({**study, "experiment": "e"})])
+    return FigureData(Query(sources=[results.open(root)]))

@@ -1,0 +1,130 @@
+"""Texts of the user's as Ray's workers get them, and data that differ between machines."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from experiments.config.combinations import text_files
+from experiments.config.compile import load
+from experiments.errors import ExperimentError
+from experiments.execution import staging
+from experiments.execution.staging import staged
+from experiments.plan import Study
+from experiments.records.snapshots import settings_hash
+from experiments.training.splits import load_splits
+from experiments.training.study_context import StudyContext
+
+PROSE = "The quick brown fox jumps over the lazy dog.\n" * 40
+EXPERIMENT = """\
+workload: lm-transformer
+grid: {{batch_size: 4, optimizer: sgd, text: {}, context: 8, layers: 1, width: 8, heads: 2}}
+trials: 2
+budget: 3 steps
+target: validation_cross_entropy < 1
+"""
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    folder = tmp_path / "experiment"
+    (folder / "texts").mkdir(parents=True)
+    (folder / "texts" / "inside.txt").write_text(PROSE)
+    (folder / "random.txt").write_text(PROSE[::-1])
+    (tmp_path / "outside.txt").write_text(PROSE.upper())
+    return folder
+
+
+def planned(base: Path, text: str) -> tuple[Study, list[str]]:
+    (base / "my.yaml").write_text(EXPERIMENT.format(text))
+    experiment = load(base / "my.yaml")
+    (plan,) = experiment.plans()
+    return plan.study, text_files(experiment.combinations)
+
+
+@pytest.mark.parametrize("written", ["texts/inside.txt", "../outside.txt", "{}/outside.txt"])
+def test_a_text_goes_to_the_workers_by_itself(
+    base: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, written: str
+) -> None:
+    """The file is not listed; on the worker, where its path means nothing, its copy is read."""
+    text = "file:" + written.format(tmp_path)
+    of, texts = planned(base, text)
+    assert texts == [text]
+    expected = load_splits(of.workload, "cpu", torch.float32)[1]["train"].fetch(
+        torch.arange(5), training=True
+    )
+    with staged(str(base), [], [], texts) as files:
+        worker = tmp_path / "worker"
+        os.rename(files.folder, worker)
+        os.rename(base, tmp_path / "gone")
+        os.rename(tmp_path / "outside.txt", tmp_path / "gone.txt")
+        monkeypatch.chdir(worker)
+        local = files.localize(of)
+        assert local.workload.fields == of.workload.fields
+        assert settings_hash(local) == settings_hash(of)
+        context = StudyContext.load(local)
+        batch = context.train.fetch(torch.arange(5), training=True)
+        for ours, theirs in zip(batch, expected, strict=True):
+            assert torch.equal(ours, theirs)
+
+
+def test_a_grid_of_texts_is_sent_whole(base: Path) -> None:
+    (base / "my.yaml").write_text(
+        EXPERIMENT.format("['file:random.txt', stdlib, 'file:texts/inside.txt']")
+    )
+    texts = text_files(load(base / "my.yaml").combinations)
+    assert texts == ["file:random.txt", "file:texts/inside.txt"]
+    with staged(str(base), [], ["random.txt"], texts) as files:
+        names = {p.relative_to(files.folder).as_posix() for p in Path(files.folder).rglob("*.txt")}
+    assert names == {"random.txt", "texts/inside.txt"}
+
+
+def test_a_large_text_is_not_sent(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staging, "_LARGEST_TEXT", len(PROSE) - 1)
+    with (
+        pytest.raises(ExperimentError, match="too many to be sent to workers") as caught,
+        staged(str(base), [], [], ["file:random.txt"]),
+    ):
+        pass
+    assert "absolute path" in str(caught.value.hint)
+    with staged(str(base), [], [], [f"file:{base}/random.txt"]) as files:
+        assert not list(Path(files.folder).rglob("*.txt"))
+
+
+def test_an_absent_text(base: Path) -> None:
+    with (
+        pytest.raises(ExperimentError, match=r"text file:gone\.txt: no file"),
+        staged(str(base), [], [], ["file:gone.txt"]),
+    ):
+        pass
+
+
+def test_a_worker_with_other_data_does_not_train(base: Path) -> None:
+    """Another Python has another standard library; here the file changes."""
+    of, _ = planned(base, "file:random.txt")
+    fingerprint = of.workload.data_fingerprint
+    assert fingerprint is not None
+    StudyContext.load(of)
+    (base / "random.txt").write_text(PROSE.lower())
+    with pytest.raises(ExperimentError) as caught:
+        StudyContext.load(of)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert "not those that the sweep was begun with" in message
+    assert fingerprint[:8] in message
+    assert "the same Python" in str(caught.value.hint)
+    uncompared: Any = replace(of, workload=replace(of.workload, data_fingerprint=None))
+    StudyContext.load(uncompared)
+
+
+def test_packaged_data_have_no_fingerprint_to_compare(tmp_path: Path) -> None:
+    (tmp_path / "my.yaml").write_text(
+        "workload: digits-softmax\ngrid: {batch_size: 8, optimizer: sgd}\nbudget: 3 steps\n"
+    )
+    (plan,) = load(tmp_path / "my.yaml").plans()
+    assert plan.study.workload.data_fingerprint is None
