@@ -24,6 +24,8 @@ REFUSED = {
     "two columns of one name": "has two columns",
     "a target of two points": "odd.csv line 2: target 'validation_error < 1.2.3' is not METRIC",
     "an infinite target": "odd.csv line 2: target 'validation_error < 1e999': 1e999 is not a",
+    "final losses of examples beyond 64 bits": "odd.csv line 2: examples is 1e+300",
+    "final losses of tokens of no examples": "odd.csv line 2: tokens_per_example must be a whole",
     "nothing but a header": "odd.csv has no rows",
     "nothing": "odd.csv is empty",
     "steps that are infinite": "odd.parquet row 1: steps is inf",
