@@ -18,12 +18,10 @@ from analysis.figure_data import FigureData, Query
 from analysis.fit.optimal_batch import optimal_batch
 from analysis.fit.regimes import regimes
 from results.errors import ResultsError
-from results.store import Store
 from results.targets.evaluations import Evaluations
 from results.targets.target import Target
 from tests.analysis import loss_surfaces as made
 from tests.analysis.reference import hold
-from tests.results import synthetic
 
 SIZES = [2**i for i in range(4, 14)]
 BUDGETS = [2.0**i for i in range(17, 27)]
@@ -262,7 +260,7 @@ def test_the_last_evaluation_counts_and_the_best_of_a_search() -> None:
     assert [(p.value, p.configurations) for p in final.points] == [(4.5, 1), (2.75, 1)]
 
 
-def test_runs_that_ended_at_their_target_have_no_final_loss(tmp_path: Path) -> None:
+def test_runs_that_ended_at_their_target_have_no_final_loss() -> None:
     goal = Target(metric="loss", value=0)
     at_target = _trials(stop_reason="target")
     with pytest.raises(ResultsError, match="ended at their target") as caught:
@@ -270,8 +268,6 @@ def test_runs_that_ended_at_their_target_have_no_final_loss(tmp_path: Path) -> N
     assert "stop_at_target: false" in str(caught.value.hint)
     (final,) = final_losses(at_target.assign(stop_at_target=False), MEASURED, goal)
     assert len(final.points) == 2
-    synthetic.write(tmp_path)
-    assert Store(tmp_path)
 
 
 def test_numbers_of_the_figure_do_not_change_silently(tmp_path: Path) -> None:
