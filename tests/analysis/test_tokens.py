@@ -24,6 +24,7 @@ from batchscale.output.regime_table import regimes as table
 from results.batch_phases import BatchPhases
 from results.errors import ResultsError
 from tests.analysis import gallery
+from tests.analysis.compared import compared
 from tests.analysis.gallery import Row
 from tests.analysis.measured import measured
 from tests.analysis.ruled import ruled
@@ -40,7 +41,7 @@ WITHOUT = {"training", "search", "shallue-fig9", "shallue-fig10"}
 EXACT = {"batch_size", "examples"}
 """Columns that are exactly TOKENS times those in examples."""
 SCALED = EXACT | {"value", "low", "high", "limit", "perfect_scaling", "normalized_at"}
-SCALED |= {"min_examples", "fitted_examples"}
+SCALED |= {"min_examples", "fitted_examples", "crossover", "crossover_low", "crossover_high"}
 
 
 def sequences(row: Row) -> Row:
@@ -57,12 +58,13 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, FigureData]:
         "paper": FigureData(Query(sources=[results.open(paper)])),
         "ours": measured(root / "ours", sequences),
         "rules": ruled(root / "rules", sequences),
+        "crossover": compared(root / "crossover", sequences),
     }
 
 
 def source_of(name: str, sources: dict[str, FigureData]) -> FigureData:
-    if name == "rules":
-        return sources["rules"]
+    if name in sources:
+        return sources[name]
     return sources["paper" if name in PAPER else "ours"]
 
 
