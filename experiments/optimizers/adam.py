@@ -10,18 +10,16 @@ w <- w - lr ((1 - n(t)) / (1 - p(t)) g + n(t+1) / (1 - p(t+1)) m) / (√(v / (1-
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from experiments.optimizers.base import (
     ElementwiseUpdate,
-    Optimizer,
     PackagedOptimizer,
     ParameterSlice,
     StackedUpdate,
-    columns,
     decay_into_gradient,
 )
 from experiments.plan import Value
@@ -30,18 +28,17 @@ _DEFAULTS = {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8}
 
 
 class _StackedAdam(ElementwiseUpdate):
+    decoupled = False
+    """Whether weights shrink, instead of adding the decay to the gradient."""
+
     def __init__(
         self,
-        metaparameters: Sequence[Mapping[str, Value]],
+        values: Mapping[str, Tensor],
         like: Tensor,
-        options: Mapping[str, Tensor],
-        weight_decay: float,
-        decoupled: bool,
+        parameters: Sequence[ParameterSlice] = (),
     ) -> None:
-        values = columns(metaparameters, {**_DEFAULTS, "weight_decay": weight_decay}, options)
-        self.decoupled = decoupled
         complement = {f"1-{b}": 1 - values[b] for b in ("beta1", "beta2")}
-        super().__init__({**values, **complement}, like)
+        super().__init__({**values, **complement}, like, parameters)
         self.state = {
             "mean": torch.zeros_like(like),
             "square": torch.zeros_like(like),
@@ -81,36 +78,18 @@ class _StackedAdam(ElementwiseUpdate):
         weights.sub_(torch.div(mean, denominator, out=denominator).mul_(values["size"]))
 
 
-class Adam(Optimizer):
+class _StackedAdamW(_StackedAdam):
+    decoupled = True
+
+
+class Adam(PackagedOptimizer):
     """Weight decay goes into the gradient."""
 
     name = "adam"
     kind: type[torch.optim.Optimizer] = torch.optim.Adam
-    weight_decay = 0.0
-
-    def __init__(self) -> None:
-        self.defaults = {"learning_rate": 1e-3, "weight_decay": self.weight_decay, **_DEFAULTS}
-        self.arguments = frozenset(self.defaults)
-        self.space = {"learning_rate": {"log": [1e-4, 1]}}
-
-    def torch_arguments(self, metaparameters: Mapping[str, Value]) -> dict[str, Any]:
-        m = {**_DEFAULTS, "weight_decay": self.weight_decay, **metaparameters}
-        return {
-            "lr": float(m["learning_rate"]),
-            "betas": (float(m["beta1"]), float(m["beta2"])),
-            "eps": float(m["epsilon"]),
-            "weight_decay": float(m["weight_decay"]),
-        }
-
-    def stacked(
-        self,
-        metaparameters: Sequence[Mapping[str, Value]],
-        like: Tensor,
-        options: Mapping[str, Tensor],
-        parameters: Sequence[ParameterSlice],  # noqa: ARG002 - every number is treated alike
-    ) -> StackedUpdate:
-        decoupled = self.name == "adamw"
-        return _StackedAdam(metaparameters, like, options, self.weight_decay, decoupled)
+    form: ClassVar[type[StackedUpdate] | None] = _StackedAdam
+    defaults: Mapping[str, Value] = {"learning_rate": 1e-3, "weight_decay": 0.0, **_DEFAULTS}
+    space: Mapping[str, Any] = {"learning_rate": {"log": [1e-4, 1]}}
 
 
 class AdamW(Adam):
@@ -118,11 +97,9 @@ class AdamW(Adam):
 
     name = "adamw"
     kind: type[torch.optim.Optimizer] = torch.optim.AdamW
-    weight_decay = 0.01
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.space = {**self.space, "weight_decay": {"log": [1e-4, 1]}}
+    form = _StackedAdamW
+    defaults: Mapping[str, Value] = {**Adam.defaults, "weight_decay": 0.01}
+    space: Mapping[str, Any] = {**Adam.space, "weight_decay": {"log": [1e-4, 1]}}
 
 
 _DECAY_BASE = 0.96
@@ -131,16 +108,14 @@ _DECAY_BASE = 0.96
 class _StackedNAdam(StackedUpdate):
     def __init__(
         self,
-        metaparameters: Sequence[Mapping[str, Value]],
+        values: Mapping[str, Tensor],
         like: Tensor,
-        options: Mapping[str, Tensor],
+        parameters: Sequence[ParameterSlice] = (),
     ) -> None:
-        defaults = {**_DEFAULTS, "weight_decay": 0.0, "momentum_decay": 4e-3}
-        values = columns(metaparameters, defaults, options)
         complement = {f"1-{b}": 1 - values[b] for b in ("beta1", "beta2")}
-        super().__init__({**values, **complement}, like)
+        super().__init__({**values, **complement}, like, parameters)
         # Powers as Adam's, in float64; Python's own power gives the same in every row.
-        ratio = values["momentum_decay"].apply_(lambda decay: _DECAY_BASE**decay)
+        ratio = values["momentum_decay"].clone().apply_(lambda decay: _DECAY_BASE**decay)
         product = torch.ones_like(values["beta1"] * ratio)
         self.state = {
             "mean": torch.zeros_like(like),
@@ -178,6 +153,7 @@ class NAdam(PackagedOptimizer):
 
     name = "nadam"
     kind = torch.optim.NAdam
+    form = _StackedNAdam
     defaults: Mapping[str, Value] = {
         "learning_rate": 2e-3,
         **_DEFAULTS,
@@ -186,12 +162,3 @@ class NAdam(PackagedOptimizer):
     }
     # Adam's, as in Choi et al. 2019 (arXiv:1910.05446): it contains Adam as a special case.
     space: Mapping[str, Any] = {"learning_rate": {"log": [1e-4, 1]}}
-
-    def stacked(
-        self,
-        metaparameters: Sequence[Mapping[str, Value]],
-        like: Tensor,
-        options: Mapping[str, Tensor],
-        parameters: Sequence[ParameterSlice],  # noqa: ARG002 - every number is treated alike
-    ) -> StackedUpdate:
-        return _StackedNAdam(metaparameters, like, options)

@@ -68,9 +68,19 @@ class StackedUpdate(abc.ABC):
     how many rows there are. Norms of a parameter are sums along a row (``norm_of_rows``).
     """
 
-    def __init__(self, values: Mapping[str, Tensor], like: Tensor) -> None:
-        """``like``: the weights ``(models, size)``; ``values``: ``(models, 1)`` float64 each, or
-        ``(models, size)`` where parameters have options of their own."""
+    def __init__(
+        self,
+        values: Mapping[str, Tensor],
+        like: Tensor,
+        parameters: Sequence[ParameterSlice] = (),  # noqa: ARG002 - for those of single parameters
+    ) -> None:
+        """
+        Args:
+            values: metaparameters, float64, ``(models, 1)`` each; ``(models, size)`` where
+                parameters have options of their own.
+            like: the weights, ``(models, size)``.
+            parameters: where each trainable parameter is in a row.
+        """
         self.values = {name: v.to(like) for name, v in values.items()}
         self.decays = "weight_decay" in values and bool(values["weight_decay"].any())
         self.state: dict[str, Tensor] = {}
@@ -285,6 +295,9 @@ class Optimizer(abc.ABC):
 class PackagedOptimizer(Optimizer):
     """The arguments are those of ``defaults``, renamed for the class ``kind``."""
 
+    form: ClassVar[type[StackedUpdate] | None] = None
+    """The fused form, if there is one."""
+
     def __init__(self) -> None:
         self.arguments = frozenset(self.defaults)
 
@@ -297,6 +310,19 @@ class PackagedOptimizer(Optimizer):
         if "epsilon" in values:
             arguments["eps"] = values.pop("epsilon")
         return {**arguments, **values}
+
+    def stacked(
+        self,
+        metaparameters: Sequence[Mapping[str, Value]],
+        like: Tensor,
+        options: Mapping[str, Tensor],
+        parameters: Sequence[ParameterSlice],
+    ) -> StackedUpdate | None:
+        """``form``, with all arguments but the learning rate."""
+        if self.form is None:
+            return None
+        defaults = {k: float(v) for k, v in self.defaults.items() if k != "learning_rate"}
+        return self.form(columns(metaparameters, defaults, options), like, parameters)
 
 
 class LibraryOptimizer(PackagedOptimizer):

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.optim._muon import DEFAULT_A, DEFAULT_B, DEFAULT_C, EPS
 
 from experiments.optimizers.adam import AdamW
-from experiments.optimizers.base import Optimizer, ParameterSlice, StackedUpdate, columns
+from experiments.optimizers.base import PackagedOptimizer, ParameterSlice, StackedUpdate
 from experiments.optimizers.routed import Routed
 from experiments.plan import Value
 
@@ -57,13 +57,11 @@ class _StackedMuon(StackedUpdate):
 
     def __init__(
         self,
-        metaparameters: Sequence[Mapping[str, Value]],
+        values: Mapping[str, Tensor],
         like: Tensor,
-        options: Mapping[str, Tensor],
-        parameters: Sequence[ParameterSlice],
+        parameters: Sequence[ParameterSlice] = (),
     ) -> None:
-        values = columns(metaparameters, _DEFAULTS, options)
-        super().__init__({**values, "1-momentum": 1 - values["momentum"]}, like)
+        super().__init__({**values, "1-momentum": 1 - values["momentum"]}, like, parameters)
         self.state = {"momentum": torch.zeros_like(like)}
         self.fewest = int(values["ns_steps"].min())
         self.most = int(values["ns_steps"].max())
@@ -102,40 +100,27 @@ def _wide(matrices: Tensor) -> Tensor:
     return matrices.mT if matrices.shape[1] > matrices.shape[2] else matrices
 
 
-class _Matrices(Optimizer):
+class _Matrices(PackagedOptimizer):
     """Muon by itself."""
 
+    name = "muon"
     scope = "hidden matrices"
     kind = torch.optim.Muon
-
-    def __init__(self) -> None:
-        self.name = Muon.name
-        self.defaults = {"learning_rate": 1e-3, **_DEFAULTS}
-        self.arguments = frozenset(self.defaults)
-        self.space = AdamW().space
+    form = _StackedMuon
+    defaults: Mapping[str, Value] = {"learning_rate": 1e-3, **_DEFAULTS}
+    space = AdamW.space
 
     def takes(self, shape: torch.Size, *, hidden: bool) -> bool:
         return len(shape) == 2 and hidden
 
     def torch_arguments(self, metaparameters: Mapping[str, Value]) -> dict[str, Any]:
-        m = {**_DEFAULTS, **metaparameters}
+        arguments = super().torch_arguments(metaparameters)
         return {
-            "lr": float(m["learning_rate"]),
-            "weight_decay": float(m["weight_decay"]),
-            "momentum": float(m["momentum"]),
-            "nesterov": bool(m["nesterov"]),
-            "ns_steps": int(m["ns_steps"]),
+            **arguments,
+            "nesterov": bool(arguments["nesterov"]),
+            "ns_steps": int(arguments["ns_steps"]),
             "adjust_lr_fn": "match_rms_adamw",
         }
-
-    def stacked(
-        self,
-        metaparameters: Sequence[Mapping[str, Value]],
-        like: Tensor,
-        options: Mapping[str, Tensor],
-        parameters: Sequence[ParameterSlice],
-    ) -> StackedUpdate:
-        return _StackedMuon(metaparameters, like, options, parameters)
 
 
 class Muon(Routed):

@@ -16,7 +16,6 @@ from experiments.optimizers.base import (
     PackagedOptimizer,
     ParameterSlice,
     StackedUpdate,
-    columns,
     decay_into_gradient,
 )
 from experiments.plan import Value
@@ -25,13 +24,11 @@ from experiments.plan import Value
 class _StackedRMSprop(StackedUpdate):
     def __init__(
         self,
-        metaparameters: Sequence[Mapping[str, Value]],
+        values: Mapping[str, Tensor],
         like: Tensor,
-        options: Mapping[str, Tensor],
+        parameters: Sequence[ParameterSlice] = (),
     ) -> None:
-        defaults = {"beta2": 0.99, "momentum": 0.0, "epsilon": 1e-8, "weight_decay": 0.0}
-        values = columns(metaparameters, defaults, options)
-        super().__init__({**values, "1-beta2": 1 - values["beta2"]}, like)
+        super().__init__({**values, "1-beta2": 1 - values["beta2"]}, like, parameters)
         self.state = {"square": torch.zeros_like(like), "velocity": torch.zeros_like(like)}
 
     def step(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
@@ -48,6 +45,7 @@ class RMSprop(PackagedOptimizer):
 
     name = "rmsprop"
     kind = torch.optim.RMSprop
+    form = _StackedRMSprop
     defaults: Mapping[str, Value] = {
         "learning_rate": 1e-2,
         "beta2": 0.99,
@@ -62,15 +60,6 @@ class RMSprop(PackagedOptimizer):
         arguments = super().torch_arguments(metaparameters)
         return {"alpha": arguments.pop("beta2"), **arguments}
 
-    def stacked(
-        self,
-        metaparameters: Sequence[Mapping[str, Value]],
-        like: Tensor,
-        options: Mapping[str, Tensor],
-        parameters: Sequence[ParameterSlice],  # noqa: ARG002 - every number is treated alike
-    ) -> StackedUpdate:
-        return _StackedRMSprop(metaparameters, like, options)
-
     def effective_learning_rate(self, metaparameters: Mapping[str, Value]) -> float | None:
         momentum = float(metaparameters.get("momentum", self.defaults["momentum"]))
         return float(metaparameters["learning_rate"]) / (1 - momentum)
@@ -79,12 +68,11 @@ class RMSprop(PackagedOptimizer):
 class _StackedAdagrad(StackedUpdate):
     def __init__(
         self,
-        metaparameters: Sequence[Mapping[str, Value]],
+        values: Mapping[str, Tensor],
         like: Tensor,
-        options: Mapping[str, Tensor],
+        parameters: Sequence[ParameterSlice] = (),
     ) -> None:
-        values = columns(metaparameters, {"epsilon": 1e-10, "weight_decay": 0.0}, options)
-        super().__init__(values, like)
+        super().__init__(values, like, parameters)
         self.state = {"sum": torch.zeros_like(like)}
 
     def step(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
@@ -100,15 +88,7 @@ class Adagrad(PackagedOptimizer):
 
     name = "adagrad"
     kind = torch.optim.Adagrad
+    form = _StackedAdagrad
     defaults: Mapping[str, Value] = {"learning_rate": 1e-2, "epsilon": 1e-10, "weight_decay": 0.0}
     # Wilson et al. 2017 (arXiv:1705.08292) tuned it from 5e-3 to 1e-1; a decade more on both sides.
     space: Mapping[str, Any] = {"learning_rate": {"log": [5e-4, 1]}}
-
-    def stacked(
-        self,
-        metaparameters: Sequence[Mapping[str, Value]],
-        like: Tensor,
-        options: Mapping[str, Tensor],
-        parameters: Sequence[ParameterSlice],  # noqa: ARG002 - every number is treated alike
-    ) -> StackedUpdate:
-        return _StackedAdagrad(metaparameters, like, options)

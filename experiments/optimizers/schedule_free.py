@@ -26,7 +26,6 @@ from experiments.optimizers.base import (
     LibraryOptimizer,
     ParameterSlice,
     StackedUpdate,
-    columns,
     decay_into_gradient,
 )
 from experiments.plan import Value
@@ -39,16 +38,13 @@ _SQUARE_EPSILON = 1e-15
 class _StackedScheduleFree(StackedUpdate):
     def __init__(
         self,
-        metaparameters: Sequence[Mapping[str, Value]],
+        values: Mapping[str, Tensor],
         like: Tensor,
-        options: Mapping[str, Tensor],
-        defaults: Mapping[str, float],
-        interpolation: str,
+        parameters: Sequence[ParameterSlice] = (),
     ) -> None:
-        """``interpolation``: the argument that is b."""
-        values = columns(metaparameters, defaults, options)
-        share, self.adaptive = values[interpolation], "beta2" in values
-        super().__init__({**values, "1-1/b": 1 - 1 / share}, like)
+        self.adaptive = "beta2" in values
+        share = values["beta1" if self.adaptive else "momentum"]
+        super().__init__({**values, "1-1/b": 1 - 1 / share}, like, parameters)
         zeros = torch.zeros(len(like), 1, dtype=torch.float64, device=like.device)
         self.state = {
             "base": like.clone(),
@@ -99,6 +95,7 @@ class ScheduleFreeSGD(LibraryOptimizer):
 
     name = "schedule-free-sgd"
     library_class = "ScheduleFreeSGD"
+    form = _StackedScheduleFree
     interpolation = "momentum"
     defaults: Mapping[str, Value] = {"learning_rate": 1.0, "momentum": 0.9, "weight_decay": 0.0}
     # The authors advise rates 10 to 50 times as large as those of SGD, and b of 0.9, 0.95 or 0.98.
@@ -111,16 +108,6 @@ class ScheduleFreeSGD(LibraryOptimizer):
         super().__init__()
         # At 0 the average could not be computed of y and z, and the library refuses it.
         self.domains = MappingProxyType({self.interpolation: Domain(low=0, high=1, above=True)})
-
-    def stacked(
-        self,
-        metaparameters: Sequence[Mapping[str, Value]],
-        like: Tensor,
-        options: Mapping[str, Tensor],
-        parameters: Sequence[ParameterSlice],  # noqa: ARG002 - every number is treated alike
-    ) -> StackedUpdate:
-        defaults = {k: float(v) for k, v in self.defaults.items() if k != "learning_rate"}
-        return _StackedScheduleFree(metaparameters, like, options, defaults, self.interpolation)
 
 
 class ScheduleFreeAdamW(ScheduleFreeSGD):

@@ -8,7 +8,7 @@ Signum (Bernstein et al. 2018, arXiv:1802.04434): m <- b m + (1-b) g, u = sign(m
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -18,7 +18,6 @@ from experiments.optimizers.base import (
     LibraryOptimizer,
     ParameterSlice,
     StackedUpdate,
-    columns,
 )
 from experiments.plan import Value
 
@@ -26,14 +25,14 @@ from experiments.plan import Value
 class _StackedSign(ElementwiseUpdate):
     def __init__(
         self,
-        metaparameters: Sequence[Mapping[str, Value]],
+        values: Mapping[str, Tensor],
         like: Tensor,
-        options: Mapping[str, Tensor],
-        defaults: Mapping[str, float],
+        parameters: Sequence[ParameterSlice] = (),
     ) -> None:
-        values = columns(metaparameters, defaults, options)
         rates = values.keys() - {"weight_decay"}
-        super().__init__({**values, **{f"1-{name}": 1 - values[name] for name in rates}}, like)
+        super().__init__(
+            {**values, **{f"1-{name}": 1 - values[name] for name in rates}}, like, parameters
+        )
         self.state = {"mean": torch.zeros_like(like)}
 
     def begin(self, learning_rate: Tensor) -> dict[str, Tensor]:
@@ -79,7 +78,7 @@ class Lion(LibraryOptimizer):
 
     name = "lion"
     library_class = "Lion"
-    form: type[_StackedSign] = _StackedLion
+    form: ClassVar[type[StackedUpdate] | None] = _StackedLion
     defaults: Mapping[str, Value] = {
         "learning_rate": 1e-4,
         "beta1": 0.9,
@@ -91,16 +90,6 @@ class Lion(LibraryOptimizer):
         "learning_rate": {"log": [1e-5, 0.1]},
         "weight_decay": {"log": [1e-3, 10]},
     }
-
-    def stacked(
-        self,
-        metaparameters: Sequence[Mapping[str, Value]],
-        like: Tensor,
-        options: Mapping[str, Tensor],
-        parameters: Sequence[ParameterSlice],  # noqa: ARG002 - every number is treated alike
-    ) -> StackedUpdate:
-        defaults = {k: float(v) for k, v in self.defaults.items() if k != "learning_rate"}
-        return self.form(metaparameters, like, options, defaults)
 
 
 class Signum(Lion):

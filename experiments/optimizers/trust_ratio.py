@@ -28,7 +28,6 @@ from experiments.optimizers.base import (
     Options,
     ParameterSlice,
     StackedUpdate,
-    columns,
     decay_into_gradient,
     norm_of_rows,
 )
@@ -39,22 +38,23 @@ class _StackedTrustRatio(StackedUpdate):
     """A stacked update with a ratio for each matrix of each model."""
 
     def __init__(
-        self, values: Mapping[str, Tensor], like: Tensor, parameters: Sequence[ParameterSlice]
+        self,
+        values: Mapping[str, Tensor],
+        like: Tensor,
+        parameters: Sequence[ParameterSlice] = (),
     ) -> None:
-        super().__init__(values, like)
+        super().__init__(values, like, parameters)
         self.matrices = [part for part in parameters if len(part.shape) > 1]
 
 
 class _StackedLARS(_StackedTrustRatio):
     def __init__(
         self,
-        metaparameters: Sequence[Mapping[str, Value]],
+        values: Mapping[str, Tensor],
         like: Tensor,
-        options: Mapping[str, Tensor],
-        parameters: Sequence[ParameterSlice],
+        parameters: Sequence[ParameterSlice] = (),
     ) -> None:
-        defaults = {"momentum": 0.9, "weight_decay": 0.0, "trust_coefficient": 1e-3}
-        super().__init__(columns(metaparameters, defaults, options), like, parameters)
+        super().__init__(values, like, parameters)
         self.state["velocity"] = torch.zeros_like(like)
 
     def step(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
@@ -78,6 +78,7 @@ class LARS(LibraryOptimizer):
 
     name = "lars"
     library_class = "LARS"
+    form = _StackedLARS
     defaults: Mapping[str, Value] = {
         "learning_rate": 1e-3,
         "momentum": 0.9,
@@ -91,15 +92,6 @@ class LARS(LibraryOptimizer):
         "momentum": {"reverse_log": [0.1, 0.99]},
     }
 
-    def stacked(
-        self,
-        metaparameters: Sequence[Mapping[str, Value]],
-        like: Tensor,
-        options: Mapping[str, Tensor],
-        parameters: Sequence[ParameterSlice],
-    ) -> StackedUpdate:
-        return _StackedLARS(metaparameters, like, options, parameters)
-
     def effective_learning_rate(self, metaparameters: Mapping[str, Value]) -> float | None:
         momentum = float(metaparameters.get("momentum", self.defaults["momentum"]))
         return float(metaparameters["learning_rate"]) / (1 - momentum)
@@ -108,13 +100,10 @@ class LARS(LibraryOptimizer):
 class _StackedLAMB(_StackedTrustRatio):
     def __init__(
         self,
-        metaparameters: Sequence[Mapping[str, Value]],
+        values: Mapping[str, Tensor],
         like: Tensor,
-        options: Mapping[str, Tensor],
-        parameters: Sequence[ParameterSlice],
+        parameters: Sequence[ParameterSlice] = (),
     ) -> None:
-        defaults = {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-6, "weight_decay": 0.0}
-        values = columns(metaparameters, defaults, options)
         complement = {f"1-{b}": 1 - values[b] for b in ("beta1", "beta2")}
         super().__init__({**values, **complement}, like, parameters)
         self.state = {"mean": torch.zeros_like(like), "square": torch.zeros_like(like)}
@@ -140,6 +129,7 @@ class LAMB(LibraryOptimizer):
 
     name = "lamb"
     library_class = "Lamb"
+    form = _StackedLAMB
     defaults: Mapping[str, Value] = {
         "learning_rate": 1e-3,
         "beta1": 0.9,
@@ -186,12 +176,3 @@ class LAMB(LibraryOptimizer):
                 if members:
                     divided.append({**group, "params": members, "adam": adam})
         return divided
-
-    def stacked(
-        self,
-        metaparameters: Sequence[Mapping[str, Value]],
-        like: Tensor,
-        options: Mapping[str, Tensor],
-        parameters: Sequence[ParameterSlice],
-    ) -> StackedUpdate:
-        return _StackedLAMB(metaparameters, like, options, parameters)
