@@ -5,15 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from tests.batchscale.conftest import Answer, Command, after_stages
+from tests.batchscale.conftest import Answer, Command
 from tests.batchscale.test_bad_input import GOOD, clear
 
 Watch = Callable[[Path], Callable[[], bool]]
@@ -220,16 +218,12 @@ def test_a_trial_that_is_not_recorded(command: Command, small: Path, here: Path)
     assert not list(here.iterdir())
 
 
-def test_a_read_only_disk(here: Path) -> None:
+def test_a_read_only_disk(command: Command, here: Path) -> None:
     """As root every folder is writable, so that a folder which can never be made stands in."""
     (here / "mine.yaml").write_text(GOOD)
-    done = subprocess.run(
-        [sys.executable, "-m", "batchscale", "sweep", "mine.yaml", "--address", "none",
-         "--results", "/proc/batchscale/runs"],
-        cwd=here, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    lines = after_stages(done.stderr)
-    assert done.returncode == 1
+    done = command("sweep", "mine.yaml", "--address", "none", "--results", "/proc/batchscale/runs")
+    lines = done.complaint
+    assert done.status == 1
     assert lines[0].startswith("error: cannot write /proc/batchscale")
     assert lines[1].startswith("hint: ")
     assert len(lines) == 2

@@ -24,6 +24,19 @@ from tests.problems import (
 )
 
 KINDS = ["module", "stacked"]
+# In the module engine each trial has its own optimizer object, so that joining is the same for all
+# of them; a stack has one state for all its trials, whose form differs from optimizer to optimizer.
+MODULE = ["momentum", "muon", "RMSprop"]
+JOINS = [
+    *(("stacked", name, "linear") for name in [*optimizers.names(), "RMSprop"]),
+    *(("stacked", "adam", schedule) for schedule in SCHEDULES if schedule != "linear"),
+    *(("module", name, "linear") for name in MODULE),
+    ("module", "adam", "cyclical"),
+]
+PRODUCT = [
+    *((kind, name, "linear") for kind in KINDS for name in [*optimizers.names(), "RMSprop"]),
+    *((kind, "adam", schedule) for kind in KINDS for schedule in SCHEDULES),
+]
 
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -54,12 +67,11 @@ def same(one: Engine, kind: str, of: Study) -> bool:
     return True
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
-    ("optimizer", "schedule"),
+    ("kind", "optimizer", "schedule"),
     [
-        *((name, "linear") for name in [*optimizers.names(), "RMSprop"]),
-        *(("adam", s) for s in SCHEDULES),
+        *JOINS,
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in PRODUCT if case not in JOINS),
     ],
 )
 def test_a_trial_that_joins_trains_as_alone(kind: str, optimizer: str, schedule: str) -> None:

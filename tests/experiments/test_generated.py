@@ -99,8 +99,15 @@ def test_an_example_does_not_depend_on_the_others(name: str) -> None:
             assert torch.equal(x, y[part])
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("name", "precision"),
+    [
+        ("markov", "float32"),
+        ("teacher", "float64"),
+        pytest.param("teacher", "float32", marks=pytest.mark.slow),
+        pytest.param("markov", "float64", marks=pytest.mark.slow),
+    ],
+)
 def test_engines_and_micro_batches_agree(name: str, precision: str) -> None:
     of = generated_study(name, optimizer="momentum", precision=precision)
     rows = trials(of, 3)
@@ -134,8 +141,15 @@ def test_a_trial_is_the_same_bits_in_any_pack(name: str, kind: str) -> None:
     assert largest_difference(pack.weights(2), alone.weights(0)) == 0
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("markov", "module"),
+        ("teacher", "stacked"),
+        pytest.param("teacher", "module", marks=pytest.mark.slow),
+        pytest.param("markov", "stacked", marks=pytest.mark.slow),
+    ],
+)
 def test_snapshots_change_nothing(name: str, kind: Any) -> None:
     of = generated_study(name, optimizer="adam", evaluation_ratio=1.4)
     rows = trials(of, 3)

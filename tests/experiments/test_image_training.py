@@ -47,7 +47,7 @@ def has_trained(training: Training, step: int) -> bool:
     return training.step >= step
 
 
-@pytest.mark.parametrize("augmented", [True, False])
+@pytest.mark.parametrize("augmented", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_any_number_of_workers_reads_the_same_images(monkeypatch, augmented: bool) -> None:
     """Two trials of a pack, evaluations in between, a resume from a snapshot."""
     of = tiny("imagenet-resnet18", fields={"augmented": augmented}, budget_steps=4)
@@ -134,7 +134,9 @@ def test_what_cannot_be_stacked_says_so(monkeypatch, name: str, reason: str) -> 
     assert stackable(StudyContext.load(of), trials(of, 2)) == reason
 
 
-@pytest.mark.parametrize("name", ["cifar100-resnet8", "cifar10-vgg11"])
+@pytest.mark.parametrize(
+    "name", ["cifar100-resnet8", pytest.param("cifar10-vgg11", marks=pytest.mark.slow)]
+)
 def test_engines_agree_where_it_stacks(monkeypatch, name: str) -> None:
     classes = 100 if "100" in name else 10
     made = torch.Generator().manual_seed(1)

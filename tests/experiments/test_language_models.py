@@ -60,7 +60,14 @@ def made(folder: Path):
     return made
 
 
-@pytest.mark.parametrize("name", MODELS)
+# Both positions, tied and untied, and each way to draw; the other combinations are slow.
+QUICK = ["learned, untied", "rotary, tied", "learned, dropout", "LSTM, tied, dropout"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in MODELS],
+)
 def test_engines_agree(made, name: str) -> None:
     of = made(name)
     pack = trials(of, 2)
@@ -88,7 +95,7 @@ def test_a_batch_may_be_divided(made, kind: str, name: str) -> None:
     pack = trials(whole, 2)
     a, b = engine(kind, whole, pack), engine(kind, parts, pack)
     for each in (a, b):
-        each.advance(5)
+        each.advance(3)
     b.chunk = 7  # type: ignore[attr-defined]
     for row in range(2):
         assert largest_difference(a.weights(row), b.weights(row)) < 1e-9

@@ -56,8 +56,8 @@ def test_micro_batches_give_the_whole_batch(kind: str, pieces: int) -> None:
     pieced = study(precision="float64", optimizer="adam", micro_batch=-(-64 // pieces))
     some = trials(whole, 3)
     a, b = engine(kind, whole, some), engine(kind, pieced, some)
-    a.advance(60)
-    b.advance(60)
+    a.advance(20)
+    b.advance(20)
     for row in range(3):
         assert largest_difference(a.weights(row), b.weights(row)) < 1e-9
 
@@ -69,8 +69,8 @@ def test_random_examples_do_not_depend_on_micro_batches(own, kind: str, name: st
     some = trials(study(**common), 2)
     a = engine(kind, study(**common), some)
     b = engine(kind, study(**common, micro_batch=5), some)
-    a.advance(30)
-    b.advance(30)
+    a.advance(10)
+    b.advance(10)
     for row in range(2):
         assert largest_difference(a.weights(row), b.weights(row)) < 1e-9
 

@@ -81,13 +81,24 @@ def own(tmp_path: Path) -> WorkloadRef:
     return WorkloadRef(spec="own.py:Grouped", base=str(tmp_path))
 
 
+GROUPED = [*OPTIMIZERS, "RMSprop", "own.py:Signed"]
+LONG = ["adamw", "own.py:Signed"]
+
+
 @pytest.mark.parametrize(
-    ("precision", "steps", "tolerance"), [("float32", 20, 2e-3), ("float64", 200, 1e-8)]
+    ("precision", "optimizer"),
+    [
+        *(("float32", name) for name in GROUPED),
+        *(("float64", name) for name in LONG),
+        *(
+            pytest.param("float64", name, marks=pytest.mark.slow)
+            for name in GROUPED
+            if name not in LONG
+        ),
+    ],
 )
-@pytest.mark.parametrize("optimizer", [*OPTIMIZERS, "RMSprop", "own.py:Signed"])
-def test_engines_agree(
-    own: WorkloadRef, optimizer: str, precision: str, steps: int, tolerance: float
-) -> None:
+def test_engines_agree(own: WorkloadRef, optimizer: str, precision: str) -> None:
+    steps, tolerance = (20, 2e-3) if precision == "float32" else (200, 1e-8)
     common = {"optimizer": optimizer, "schedule": "linear", "precision": precision}
     of = study(workload=own, batch_size=16, **common)
     pack = trials(of, 4)

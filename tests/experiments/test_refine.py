@@ -113,9 +113,23 @@ def test_the_finer_hit_is_what_a_scan_by_hand_finds(kind: Kind, ratio: float) ->
     assert moved >= 3
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("stops", [True, False])
-@pytest.mark.parametrize("optimizer", ["adam", "RMSprop", "schedule-free-adamw"])
+EACH_TWICE = [
+    ("adam", True, "module"),
+    ("adam", False, "stacked"),
+    ("RMSprop", False, "module"),
+    ("schedule-free-adamw", True, "stacked"),
+]
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "stops", "kind"),
+    [
+        pytest.param(*case, marks=[] if case in EACH_TWICE else pytest.mark.slow)
+        for case in itertools.product(
+            ["adam", "RMSprop", "schedule-free-adamw"], [True, False], KINDS
+        )
+    ],
+)
 def test_everything_else_is_what_it_is_without(kind: Kind, stops: bool, optimizer: str) -> None:
     without = coarse(optimizer=optimizer, schedule="linear", stop_at_target=stops)
     some = some_of(without, 5)
@@ -179,8 +193,15 @@ def test_repeats_do_not_take_a_searched_trials_place() -> None:
     assert found[second.id].refined_steps == alone[second.id].refined_steps
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("stops", [True, False])
+@pytest.mark.parametrize(
+    ("stops", "kind"),
+    [
+        (True, "module"),
+        (False, "stacked"),
+        pytest.param(False, "module", marks=pytest.mark.slow),
+        pytest.param(True, "stacked", marks=pytest.mark.slow),
+    ],
+)
 def test_a_walk_goes_on_from_any_snapshot(kind: Kind, stops: bool) -> None:
     of = coarse(refine=DENSE, stop_at_target=stops, budget_steps=160 if stops else 70)
     some = some_of(of, 5)

@@ -35,7 +35,7 @@ STACKED = [
     for name in optimizers.names()
     if getattr(optimizers.get(name), "form", None)  # a routed one has two; tested by themselves
 ]
-MODELS, STEPS = 5, 25
+MODELS, STEPS = 3, 25
 
 
 def _draws(optimizer: Optimizer, rows: int, decay: bool = True) -> list[dict[str, float]]:

@@ -152,17 +152,23 @@ def test_a_trial_diverges_with_its_trained_weights(kind: str) -> None:
 # Twins
 
 
+EVERYTHING = {"my.py:Everything": 0.1, **PACKAGED}
+
+
 @pytest.mark.parametrize(
-    ("precision", "steps", "tolerance"), [("float32", 20, 2e-3), ("float64", 200, 1e-8)]
+    ("precision", "technique"),
+    [
+        *(("float32", technique) for technique in SETS),
+        ("float64", EVERYTHING),
+        pytest.param("float32", EVERYTHING, marks=pytest.mark.slow),
+        *(pytest.param("float64", technique, marks=pytest.mark.slow) for technique in SETS),
+    ],
+    ids=str,
 )
-@pytest.mark.parametrize("technique", [*SETS, {"my.py:Everything": 0.1, **PACKAGED}], ids=str)
 def test_engines_agree(
-    user_techniques: WorkloadRef,
-    technique: dict[str, Any],
-    precision: str,
-    steps: int,
-    tolerance: float,
+    user_techniques: WorkloadRef, technique: dict[str, Any], precision: str
 ) -> None:
+    steps, tolerance = (20, 2e-3) if precision == "float32" else (200, 1e-8)
     of = study(
         workload=user_techniques,
         optimizer="momentum",

@@ -91,7 +91,7 @@ def test_strictly_better_in_float64() -> None:
         assert end.stop_reason == "budget"
 
 
-@pytest.mark.parametrize("kind", ["module", "stacked"])
+@pytest.mark.parametrize("kind", ["stacked", pytest.param("module", marks=pytest.mark.slow)])
 def test_dominated_stopping_keeps_the_smallest_exact(kind: str) -> None:
     of = study(optimizer="momentum", budget_steps=300, keep=None, target="validation_error < 0.08")
     some = trials(of, 10, seed=5)
