@@ -18,14 +18,20 @@ import hypothesis
 import pytest
 
 # The same examples in every run, and no clock: a test that fails here fails everywhere.
-hypothesis.settings.register_profile("tests", derandomize=True, deadline=None, max_examples=50)
-hypothesis.settings.load_profile("tests")
+hypothesis.settings.register_profile("all", derandomize=True, deadline=None, max_examples=50)
+hypothesis.settings.register_profile("quick", derandomize=True, deadline=None, max_examples=25)
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Whoever starts a Ray in these tests, and whoever connects to it, shares a token of this run's own.
 os.environ["RAY_AUTH_MODE"] = "token"
 os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(16)
 
 _START_SECONDS = 180.0
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Where the slow tests run too, the others have all their examples."""
+    quick = "not slow" in config.option.markexpr
+    hypothesis.settings.load_profile("quick" if quick else "all")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -40,6 +46,18 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()  # the end of the process frees modules, of which nanobind's complain otherwise
+
+
+@pytest.fixture(scope="session", autouse=True)
+def unsynced() -> Iterator[None]:
+    """Files are written without waiting for the disk: no power is cut in a test."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
 
 
 @pytest.fixture(autouse=True)

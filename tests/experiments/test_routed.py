@@ -59,8 +59,15 @@ def of(folder: Path, optimizer: str, **changes: Any) -> Any:
     return study(workload=workload, optimizer=optimizer, **{"batch_size": 16, **changes})
 
 
-@pytest.mark.parametrize("kind", ["module", "stacked"])
-@pytest.mark.parametrize("separate", [False, True])
+@pytest.mark.parametrize(
+    ("separate", "kind"),
+    [
+        (True, "module"),
+        (True, "stacked"),
+        pytest.param(False, "module", marks=pytest.mark.slow),
+        pytest.param(False, "stacked", marks=pytest.mark.slow),
+    ],
+)
 def test_both_engines_are_a_loop_with_two_optimizers(
     folder: Path, kind: str, separate: bool
 ) -> None:

@@ -25,6 +25,12 @@ from tests.problems import TinyData, engine, largest_difference, study, train, t
 from workloads import WorkloadError
 
 KINDS = ["module", "stacked"]
+EITHER = [
+    pytest.param(name, kind, marks=[] if (i + j) % 2 == 0 else pytest.mark.slow)
+    for i, name in enumerate(EVERY)
+    for j, kind in enumerate(KINDS)
+]
+"""Each kind of stream in either engine; in the other one it is slow."""
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
@@ -114,7 +120,7 @@ def test_engines_and_micro_batches_agree(ref, name: str) -> None:
         whole, stacked = engine("module", of, rows), engine("stacked", of, rows)
         parts = engine("module", stream_study(workload, optimizer="momentum", micro_batch=3), rows)
         for each in (whole, stacked, parts):
-            each.advance(20)
+            each.advance(8)
         for row in range(3):
             assert largest_difference(whole.weights(row), stacked.weights(row)) < 1e-9
             assert largest_difference(whole.weights(row), parts.weights(row)) < 1e-9
@@ -132,8 +138,7 @@ def test_two_workers_give_what_a_single_worker_gives(ref, tmp_path: Path, monkey
     check_against_one_worker(jobs, tmp_path, monkeypatch)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize(("name", "kind"), EITHER)
 def test_a_restored_trial_continues_bit_for_bit(ref, name: str, kind: str) -> None:
     of = stream_study(ref(name))
     rows = trials(of, 3)
@@ -162,8 +167,7 @@ def test_a_restored_trial_continues_bit_for_bit(ref, name: str, kind: str) -> No
     assert largest_difference(stopped.weights(0), whole.weights(0)) == 0
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize(("name", "kind"), EITHER)
 def test_snapshots_pauses_and_refinement_change_nothing(ref, name: str, kind: Any) -> None:
     """A pack that is killed and continued at every evaluation gives the same numbers."""
     of = stream_study(

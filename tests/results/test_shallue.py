@@ -198,7 +198,9 @@ class _Killed(BaseException):
     pass
 
 
-@pytest.mark.parametrize("writes", [1, 2, 3, 4, 6, 15, 26])
+@pytest.mark.parametrize(
+    "writes", [1, 3, 15, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 4, 6, 26))]
+)
 def test_killed_anywhere_the_same_command_does_the_rest(
     tree: Path, monkeypatch: pytest.MonkeyPatch, writes: int
 ) -> None:

@@ -175,7 +175,9 @@ def test_augmentation_comes_from_the_given_generator(workload) -> None:
 
 # torch.func has no batching rule for attention on a CPU: it goes through the models one by one.
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    "dtype", [torch.float64, pytest.param(torch.float32, marks=pytest.mark.slow)]
+)
 def test_stacked_gradients_are_those_of_each_model(workload, dtype) -> None:
     """Loss and metrics run under vmap and grad, and the stack computes what a loop does."""
     models = [workload.model().to(dtype) for _ in range(3)]
