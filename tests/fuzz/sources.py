@@ -150,10 +150,10 @@ def _written(table: pa.Table, draw: random.Random) -> bytes:
     return bytes(data)
 
 
-def use(file: Path, number: int, folder: Path, *, again: bool = False) -> Iterator[Outcome]:
+def use(file: Path, number: int, folder: Path, *, repeated: bool = False) -> Iterator[Outcome]:
     """All that reads such a file; the slower ones of some files alone.
 
-    ``again``: the file has been read under another number; only what depends on it is run.
+    ``repeated``: the file has been read under another number; only what depends on it is run.
     """
     named = b"validation_error" in file.read_bytes() and number % 3
     target = "validation_error < 0.3" if named else None
@@ -201,7 +201,7 @@ def use(file: Path, number: int, folder: Path, *, again: bool = False) -> Iterat
     def exported() -> None:
         bs.export("tensorboard", file, output=folder / f"board{number}")
 
-    if not again:
+    if not repeated:
         for reads in (frames, regimes, final):
             yield outcome(f"{number} {reads.__name__}", reads)
         yield outcome(f"{number} import", taken_in)
@@ -240,7 +240,7 @@ def _corpus(name: str, file: Path, data: bytes) -> Iterator[Outcome]:
     file.write_bytes(data)
     drawn = (1, 3) if any(odd in name for odd in ("label", "curves apart", "1e308")) else ()
     for number in (9, *drawn):
-        for each in use(file, number, file.parent, again=number != 9):
+        for each in use(file, number, file.parent, repeated=number != 9):
             yield Outcome(**{**vars(each), "name": f"{name}: {each.name.partition(' ')[2]}"})
 
 
