@@ -20,6 +20,7 @@ import pytest
 # The same examples in every run, and no clock: a test that fails here fails everywhere.
 hypothesis.settings.register_profile("all", derandomize=True, deadline=None, max_examples=50)
 hypothesis.settings.register_profile("quick", derandomize=True, deadline=None, max_examples=25)
+hypothesis.settings.load_profile("all")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Whoever starts a Ray in these tests, and whoever connects to it, shares a token of this run's own.
 os.environ["RAY_AUTH_MODE"] = "token"
