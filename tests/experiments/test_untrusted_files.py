@@ -163,7 +163,13 @@ def smaller(state: dict[str, Any]) -> dict[str, Any]:
     return {**state, "model": {name: value[:1] for name, value in state["model"].items()}}
 
 
-@pytest.mark.parametrize("kind", ["whole", "body", "training", "state", "progress", "engine"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("whole", "training", "progress", "engine"),
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("body", "state")),
+    ],
+)
 def test_a_pack_goes_on_over_a_crafted_snapshot(
     stopped: tuple[Any, Path], tmp_path: Path, kind: str
 ) -> None:
@@ -201,7 +207,13 @@ def test_a_pack_goes_on_over_a_crafted_snapshot(
     assert kept.list() == []
 
 
-@pytest.mark.parametrize("kind", ["whole", "all", "training", "state", "engine"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("whole", "training", "state"),
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("all", "engine")),
+    ],
+)
 def test_a_round_goes_on_over_crafted_trials(tmp_path: Path, kind: str) -> None:
     of = coarse()
     drawn = some_of(of, 6)
