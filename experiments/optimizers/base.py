@@ -36,6 +36,8 @@ ALIGNMENT = 16
 
 _BLOCK = 2**18
 """Numbers of a block of an elementwise update: a few tensors of it fit into a core's cache."""
+ROW = 2**15
+"""From so many numbers in a row on, a call for each model costs less than passes over blocks."""
 
 
 class ParameterSlice(NamedTuple):
@@ -72,7 +74,7 @@ class StackedUpdate(abc.ABC):
         self,
         values: Mapping[str, Tensor],
         like: Tensor,
-        parameters: Sequence[ParameterSlice] = (),  # noqa: ARG002 - for those of single parameters
+        parameters: Sequence[ParameterSlice] = (),
     ) -> None:
         """
         Args:
@@ -82,6 +84,7 @@ class StackedUpdate(abc.ABC):
             parameters: where each trainable parameter is in a row.
         """
         self.values = {name: v.to(like) for name, v in values.items()}
+        self.parameters = parameters
         self.decays = "weight_decay" in values and bool(values["weight_decay"].any())
         self.state: dict[str, Tensor] = {}
 
@@ -106,11 +109,62 @@ class StackedUpdate(abc.ABC):
 
 
 class ElementwiseUpdate(StackedUpdate):
-    """An update that treats every number alike: done in blocks of columns that fit into a cache."""
+    """An update that treats every number alike: done in blocks of columns that fit into a cache,
+    or, where rows are long, by torch's kernels for one model (``update_row``)."""
 
+    decoupled = True
+    """Whether weights shrink, instead of adding the decay to the gradient."""
     _scratch: Tensor | None = None
 
     def step(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
+        if self._takes_rows(weights, learning_rate):
+            self._step_rows(weights, gradient, learning_rate)
+        else:
+            self._step_blocks(weights, gradient, learning_rate)
+
+    def _takes_rows(self, weights: Tensor, learning_rate: Tensor) -> bool:
+        overridden = type(self).update_row is not ElementwiseUpdate.update_row
+        if not overridden or not weights.is_cpu or weights.shape[1] < ROW:
+            return False
+        apart = {"weight_decay"} if self.decoupled or not self.decays else set()
+        values = [v for name, v in self.values.items() if name not in apart]
+        return all(v.shape[1] == 1 for v in (learning_rate, *values))
+
+    def _step_rows(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
+        if self.decoupled and self.decays:
+            for parameter in self.parameters:
+                decay = parameter.column(self.values["weight_decay"])
+                parameter.of(weights).mul_(1 - learning_rate * decay)
+        values = {**self.values, **self.begin(learning_rate)}
+        numbers = {n: v.flatten().tolist() for n, v in values.items() if v.shape[1] == 1}
+        state = {name: v for name, v in self.state.items() if v.shape == weights.shape}
+        for row in range(len(weights)):
+            self.update_row(
+                weights[row],
+                gradient[row],
+                {name: v[row] for name, v in state.items()},
+                {name: v[row] for name, v in numbers.items()},
+            )
+
+    def update_row(
+        self,
+        weights: Tensor,
+        gradient: Tensor,
+        state: Mapping[str, Tensor],
+        values: Mapping[str, float],
+    ) -> None:
+        """The step of one model, by kernels that take several operations in one pass; decoupled
+        weight decay has been applied.
+
+        Such a kernel rounds elsewhere than ``update``, and in every row alike.
+
+        Args:
+            weights: ``(size,)``, as ``gradient`` and what is in ``state``.
+            values: metaparameters, and those of ``begin``.
+        """
+        raise NotImplementedError
+
+    def _step_blocks(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
         models, size = weights.shape
         width = min(size, max(_BLOCK // models // ALIGNMENT * ALIGNMENT, ALIGNMENT))
         if self._scratch is None or self._scratch.shape != (models, width):

@@ -57,6 +57,17 @@ class _StackedLion(_StackedSign):
         weights.sub_(scratch.sign_().mul_(values["learning_rate"]))
         mean.mul_(values["beta2"]).add_(gradient.mul_(values["1-beta2"]))
 
+    def update_row(
+        self,
+        weights: Tensor,
+        gradient: Tensor,
+        state: Mapping[str, Tensor],
+        values: Mapping[str, float],
+    ) -> None:
+        direction = torch.lerp(state["mean"], gradient, values["1-beta1"]).sign_()
+        weights.add_(direction, alpha=-values["learning_rate"])
+        state["mean"].lerp_(gradient, values["1-beta2"])
+
 
 class _StackedSignum(_StackedSign):
     def update(
