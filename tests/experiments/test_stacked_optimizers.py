@@ -14,7 +14,7 @@ from torch import Tensor
 from experiments import optimizers
 from experiments.engines.stack import Stack
 from experiments.engines.updates import FusedUpdate, _vectors
-from experiments.optimizers import base
+from experiments.optimizers import stacked_update
 from experiments.optimizers.base import RATE_FACTOR, Optimizer
 from experiments.optimizers.groups import Rates
 from experiments.optimizers.schedule_free import evaluated_weights
@@ -39,7 +39,7 @@ BY_ROW = [
     name
     for name in STACKED
     if getattr(optimizers.get(name).form, "update_row", None)  # type: ignore[attr-defined]
-    not in (None, base.ElementwiseUpdate.update_row)
+    not in (None, stacked_update.ElementwiseUpdate.update_row)
 ]
 """Those with a form for long rows; here for rows of any length."""
 CASES = [*STACKED, *(f"{name} by rows" for name in BY_ROW)]
@@ -49,7 +49,7 @@ MODELS, STEPS = 5, 25
 def _of_case(case: str, monkeypatch: pytest.MonkeyPatch) -> Optimizer:
     name, _, by_rows = case.partition(" ")
     if by_rows:
-        monkeypatch.setattr(base, "ROW", 1)
+        monkeypatch.setattr(stacked_update, "ROW", 1)
     return optimizers.get(name)
 
 
@@ -237,8 +237,8 @@ def test_long_rows_are_updated_one_by_one(name: str, monkeypatch: pytest.MonkeyP
     update_row = form.update_row
     monkeypatch.setattr(form, "update_row", lambda *a: calls.append(1) or update_row(*a))
     vectors = {"in.bias": {"weight_decay": 0.0}, "gain": {"weight_decay": 0.0}}
-    for size in (base.ROW, 1):
-        monkeypatch.setattr(base, "ROW", size)
+    for size in (stacked_update.ROW, 1):
+        monkeypatch.setattr(stacked_update, "ROW", size)
         values, stack = _draws(optimizer, MODELS), _stack(MODELS)
         update = _fused(optimizer, stack, values, vectors)
         for step in range(STEPS):
@@ -282,8 +282,8 @@ def test_vectors_keep_the_size_of_their_update_in_lars_and_lamb() -> None:
 def test_blocks_of_columns_change_no_bit(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """An elementwise update in blocks of 16 columns is that of all columns at once."""
     optimizer, ends = optimizers.get(name), []
-    for block in (1, base._BLOCK):
-        monkeypatch.setattr(base, "_BLOCK", block)
+    for block in (1, stacked_update._BLOCK):
+        monkeypatch.setattr(stacked_update, "_BLOCK", block)
         values, stack = _draws(optimizer, 3), _stack(3, torch.float32)
         update = _fused(optimizer, stack, values, _options(optimizer))
         for step in range(5):
