@@ -41,6 +41,7 @@ def regimes(
     definition: str | None = None,
     law: str | None = None,
     crossover: bool = False,
+    under: Sequence[str] | None = None,
 ) -> list[dict[str, Any]]:
     """The three regimes of each curve with their intervals, as ``regimes --json`` prints them.
 
@@ -70,11 +71,14 @@ def regimes(
             target: the batch sizes ``at`` which the curve that takes fewer steps changes, with
             intervals, ``better``, the curves in that order, and a ``sentence`` (see
             ``analysis.fit.crossovers``).
+        under: budgets, ``["1e6 examples", "4e6 examples"]``: final losses are read at each of them,
+            where the schedule is constant; other trials count as if they had been stopped at the
+            smallest.
     """
     query = Query(
         sources=_opened(sources), target=target, where=where, by=by, baseline=baseline,
         tolerance=tolerance, estimator=estimator, search=search, unit=unit, read=read,
-        definition=definition,
+        definition=definition, under=answers.limits(under),
     )  # fmt: skip
     return answers.regimes(query, law=law, crossover=crossover)
 

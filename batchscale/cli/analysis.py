@@ -19,6 +19,16 @@ from batchscale.cli.options import Fmt, Json, Out, assignments, output_format, w
 if TYPE_CHECKING:
     from analysis.figure_data import Query
 
+Under = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--under",
+        metavar="BUDGET",
+        help='What trials reached within a budget: "5000 steps", "10 epochs", "1e6 examples", '
+        '"1e8 tokens". Repeat it for several budgets.',
+    ),
+]
+
 
 @with_query()
 def regimes(
@@ -47,6 +57,7 @@ def regimes(
             help="Add the batch sizes at which the curves of each pair cross.",
         ),
     ] = False,
+    under: Under = None,
     format: Fmt = "table",
     json: Json = False,
 ) -> None:
@@ -58,7 +69,7 @@ def regimes(
     from batchscale.output import regime_table
     from batchscale.output.progress import ProgressLines
 
-    query = replace(query, definition=definition)
+    query = replace(query, definition=definition, under=answers.limits(under))
     curves = answers.regimes(query, law=law, crossover=crossover, progress=ProgressLines())
     print(regime_table.regimes(curves, output_format(format, json)), end="")
 
@@ -73,15 +84,7 @@ def plot(
         ),
     ],
     query: Query,
-    under: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--under",
-            metavar="BUDGET",
-            help='What trials reached within a budget: "5000 steps", "10 epochs", "1e6 examples", '
-            '"1e8 tokens". Repeat it for several budgets.',
-        ),
-    ] = None,
+    under: Under = None,
     option: Annotated[
         list[str] | None,
         typer.Option("--option", metavar="NAME=VALUE", help="An option of this figure alone."),
