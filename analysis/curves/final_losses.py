@@ -127,7 +127,9 @@ def final_losses(
     frame = pd.concat([frame] * max(len(under), 1), ignore_index=True)
     wide = type(wide)(frame=frame, fields=wide.fields, technique=wide.technique)
     ended = _ended(frame)
-    last, value = _values(frame["trial"].tolist(), at, evaluations, goal.metric, between=bool(under))
+    last, value = _values(
+        frame["trial"].tolist(), at, evaluations, goal.metric, between=bool(under)
+    )
     counted = ended & np.isfinite(value) & (last > 0)
     if not counted.any():
         raise _nothing(frame, ended, goal)
@@ -221,9 +223,7 @@ def _values(
         between: interpolate between that and the next one, where there is one; of a run that ended
             earlier there is no value, but for rounding.
     """
-    before, value, after, next_value = retrying(
-        lambda: _around(trials, at, evaluations, metric)
-    )
+    before, value, after, next_value = retrying(lambda: _around(trials, at, evaluations, metric))
     if not between:
         return before, value
     inside = (before > 0) & np.isfinite(after) & (after > before)
