@@ -197,7 +197,7 @@ def test_a_real_sweep_of_digits_that_trained_past_its_targets() -> None:
     hit = [point for point in curve["points"] if point["steps"] is not None]
     assert len(hit) >= 5
     steps = [point["steps"] for point in hit]
-    assert steps == sorted(steps, reverse=True)
+    assert steps[0] > 2 * steps[-1]
     (direct,) = bs.regimes(own, target="validation_error < 0.06")
     by_size = {point["batch_size"]: point["steps"] for point in direct["points"]}
     for point in hit:
