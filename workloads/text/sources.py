@@ -39,6 +39,12 @@ SOURCES: Mapping[str, Callable[[Path], RawText]] = {
 }
 """How the text of a name is read from the data root."""
 _CHARACTERS = {"shakespeare"}
+_SUMMARIES = {
+    "stdlib": "the sources of Python's standard library, as bytes: the default",
+    "shakespeare": "Tiny Shakespeare, as characters",
+    "wikitext2": "WikiText-2, as bytes",
+    "lm1b": "the one billion word benchmark, as bytes; it is not downloaded",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +59,16 @@ class Text:
     """The name in results; with the start of the fingerprint, unless it is a published data set."""
     fingerprint: str
     """SHA-256 of the tokens of all splits."""
+
+
+def names() -> dict[str, str]:
+    """The values of a language model's field ``text``, each with one line."""
+    pairs = f"the same in tokens of byte-level BPE, {DEFAULT_VOCABULARY:,} by default"
+    return {
+        **{name: _SUMMARIES[name] for name in SOURCES},
+        **{name + BPE: pairs for name in SOURCES},
+        f"{FILE}PATH": "a text of your own, as bytes; PATH starts from the experiment file",
+    }
 
 
 def check_source(text: str, vocabulary: int | None) -> None:
