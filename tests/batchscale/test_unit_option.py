@@ -96,13 +96,21 @@ def test_the_table_of_regimes(command: Command, letters: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("unit", "expected"),
-    [("tokens", TOKENS), ("sequences", {b: b * s for b, s in STEPS.items()})],
+    ("unit", "figures", "expected"),
+    [
+        ("tokens", ("steps", "tradeoff"), TOKENS),
+        ("sequences", ("steps",), {b: b * s for b, s in STEPS.items()}),
+    ],
 )
 def test_plot(
-    command: Command, here: Path, letters: Path, unit: str, expected: dict[int, int]
+    command: Command,
+    here: Path,
+    letters: Path,
+    unit: str,
+    figures: tuple[str, ...],
+    expected: dict[int, int],
 ) -> None:
-    for figure in ("steps", "tradeoff"):
+    for figure in figures:
         answer = command("plot", figure, letters, "--unit", unit, "-o", f"{figure}.svg")
         assert answer.status == 0, answer.err
         numbers = pd.read_csv(here / f"{figure}.csv")
