@@ -156,7 +156,7 @@ COMMANDS = (
 )
 
 
-@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
+@pytest.mark.parametrize("arguments", COMMANDS, ids=lambda arguments: arguments[0])
 @pytest.mark.parametrize(
     ("unit", "images", "part", "hint"),
     [
@@ -171,13 +171,13 @@ def test_a_unit_that_cannot_be(
     here: Path,
     letters: Path,
     pictures: Path,
-    words: tuple[str, ...],
+    arguments: tuple[str, ...],
     unit: str,
     images: bool,
     part: str,
     hint: str,
 ) -> None:
     source = pictures if images else letters
-    answer = command(*words, source, "--unit", unit)
+    answer = command(*arguments, source, "--unit", unit)
     clear(answer, part, hint=hint)
     assert not list(here.iterdir())
