@@ -148,7 +148,7 @@ def _check_averages(file: ExperimentFile, combinations: Sequence[Combination]) -
         if averaging and optimizer.averages:
             raise file.error(
                 place,
-                f"technique {averaging[0]} and optimizer {optimizer.label} each have evaluations "
+                f"technique {averaging[0]} and optimizer {optimizer.label} both make evaluations "
                 "measure other weights than those that are trained",
                 f"leave {averaging[0]} out, or choose an optimizer that averages nothing, such as "
                 "adamw",
