@@ -137,7 +137,7 @@ def test_runs_that_cannot_be_read_at_a_budget(
 
 
 def test_runs_that_ended_at_a_target_are_named(tmp_path: Path) -> None:
-    at_target = {"stop_reason": "target", "stop_at_target": True}
+    at_target: dict[str, Any] = {"stop_reason": "target", "stop_at_target": True}
     stopped = write(tmp_path / "a", BUDGETS[1], BUDGETS[:2], **at_target)
     final = losses(stopped, write(tmp_path / "b", BUDGETS[0], BUDGETS[:1]))
     assert final.budgets == [BUDGETS[0]]
