@@ -50,6 +50,30 @@ def test_a_rule_has_the_steps_of_the_point_that_is_best_at_the_base(data: Figure
     assert far["cost_high"] is None
 
 
+def test_a_bar_that_is_open_above_ends_in_a_triangle(data: FigureData) -> None:
+    """It is drawn longer than the point is high, so that it is not read as an interval's end."""
+    ax = figures.draw("rules", data)
+    triangles = [
+        line for line in ax.lines if line.get_marker() == "^" and len(line.get_xdata()) == 1
+    ]
+    (triangle,) = [line for line in triangles if line.get_markerfacecolor() == "none"]
+    at = float(triangle.get_xdata()[0]), float(triangle.get_ydata()[0])
+    assert 256 / 1.1 < at[0] < 256 * 1.1
+    assert at[1] > 60 / 25
+    assert ax.get_ylim()[1] > at[1]
+    bars = [line.get_ydata() for line in ax.lines if list(line.get_xdata()) == [at[0], at[0]]]
+    assert [at[1] in bar for bar in bars] == [True]
+
+
+def test_a_point_that_was_not_trained_elsewhere_gives_way_to_the_next(tmp_path: Path) -> None:
+    """Row 1 is the best at the base; without it at 128 the next best of the base is row 3."""
+    rows = ruled(tmp_path / "runs", role="repeat")
+    cost = row(figures.numbers("rules", rows), TRANSFER, 128)
+    # Of rows 3, 0, 2 and 4, in the order of the base.
+    assert (cost["steps"], cost["steps_low"], cost["steps_high"]) == (60, 40, 70)
+    assert row(figures.numbers("rules", rows), TRANSFER, 256)["steps"] == 60
+
+
 def test_a_rule_that_leaves_the_rate_to_be_tuned_has_its_own_best(data: FigureData) -> None:
     costs = [row(figures.numbers("rules", data), HALF_LIFE, size) for size in (64, 128, 256)]
     assert [cost["steps"] for cost in costs] == [100, 45, 30]

@@ -15,9 +15,6 @@ from batchscale.cli.app import app
 from results.storage.location import PACKAGED
 from tests.test_imports import ROOT
 
-WITHOUT_DATA = {"rules"}
-"""Figures that the packaged data has nothing for: no sweep of it has a rule."""
-
 ONE = """\
 - section: Regimes
   entries:
@@ -46,7 +43,7 @@ def test_every_figure_is_in_it(gallery: Any) -> None:
         for entry in gallery.entries(gallery.sections())
         if not entry.is_report
     }
-    assert set(names()) == drawn | WITHOUT_DATA
+    assert set(names()) == drawn
 
 
 def test_every_command_is_right_and_of_packaged_or_made_data(gallery: Any) -> None:
