@@ -25,7 +25,7 @@ from experiments.engines.metric_sums import OUTPUTS
 from experiments.engines.randomness import ExampleRandomness, RandomDraws
 from experiments.engines.sequence_functions import SequenceFunctions
 from experiments.identity import technique_identity
-from experiments.optimizers.base import ALIGNMENT, ParameterSlice
+from experiments.optimizers.stacked_update import ALIGNMENT, ParameterSlice
 from experiments.training.study_context import StudyContext
 from workloads import Batch
 

@@ -3,7 +3,8 @@
 import torch
 
 from experiments.optimizers import routed
-from experiments.optimizers.base import Optimizer, StackedUpdate
+from experiments.optimizers.base import Optimizer
+from experiments.optimizers.stacked_update import StackedUpdate
 from experiments.optimizers.user_optimizer import UserOptimizer
 from experiments.registry import Registry
 

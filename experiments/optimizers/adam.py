@@ -9,36 +9,31 @@ w <- w - lr ((1 - n(t)) / (1 - p(t)) g + n(t+1) / (1 - p(t+1)) m) / (√(v / (1-
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from experiments.optimizers.base import (
+from experiments.optimizers.base import PackagedOptimizer
+from experiments.optimizers.stacked_update import (
+    Block,
     ElementwiseUpdate,
-    PackagedOptimizer,
-    ParameterSlice,
+    Row,
     StackedUpdate,
     decay_into_gradient,
 )
 from experiments.plan import Value
 
+_LATE = torch.tensor(1e30)
+"""A number of steps at which any beta below 1 has a power of 0."""
 _DEFAULTS = {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8}
 
 
 class _StackedAdam(ElementwiseUpdate):
     decoupled = False
-    """Whether weights shrink, instead of adding the decay to the gradient."""
 
-    def __init__(
-        self,
-        values: Mapping[str, Tensor],
-        like: Tensor,
-        parameters: Sequence[ParameterSlice] = (),
-    ) -> None:
-        complement = {f"1-{b}": 1 - values[b] for b in ("beta1", "beta2")}
-        super().__init__({**values, **complement}, like, parameters)
+    def initialize(self, values: Mapping[str, Tensor], like: Tensor) -> Mapping[str, Tensor]:
         self.state = {
             "mean": torch.zeros_like(like),
             "square": torch.zeros_like(like),
@@ -48,6 +43,7 @@ class _StackedAdam(ElementwiseUpdate):
             "power1": torch.ones_like(values["beta1"], device=like.device),
             "power2": torch.ones_like(values["beta2"], device=like.device),
         }
+        return {f"1-{b}": 1 - values[b] for b in ("beta1", "beta2")}
 
     def begin(self, learning_rate: Tensor) -> dict[str, Tensor]:
         state, dtype = self.state, learning_rate.dtype
@@ -59,16 +55,10 @@ class _StackedAdam(ElementwiseUpdate):
             "root": (1 - state["power2"]).sqrt_().to(dtype),
         }
 
-    def update(
-        self,
-        weights: Tensor,
-        gradient: Tensor,
-        scratch: Tensor,
-        state: Mapping[str, Tensor],
-        values: Mapping[str, Tensor],
-    ) -> None:
+    def update(self, block: Block) -> None:
+        weights, gradient, scratch, state, values = block
         if self.decays and self.decoupled:
-            self.shrink(weights, scratch, values)
+            self.shrink(block)
         elif self.decays:
             gradient.add_(torch.mul(weights, values["weight_decay"], out=scratch))
         mean, square = state["mean"], state["square"]
@@ -76,6 +66,26 @@ class _StackedAdam(ElementwiseUpdate):
         square.mul_(values["beta2"]).add_(gradient.mul_(gradient).mul_(values["1-beta2"]))
         denominator = torch.sqrt(square, out=scratch).div_(values["root"]).add_(values["epsilon"])
         weights.sub_(torch.div(mean, denominator, out=denominator).mul_(values["size"]))
+
+    def update_row(self, row: Row) -> None:
+        """By torch's fused kernel, told that it is at a late step: its bias corrections are then 1,
+        and ours are in the rate and epsilon: (rate root / (1 - b1^t)) m / (√v + epsilon root)."""
+        values = row.values
+        torch._fused_adam_(
+            [row.weights],
+            [row.gradient],
+            [row.state["mean"]],
+            [row.state["square"]],
+            [],
+            [_LATE],
+            lr=values["size"] * values["root"],
+            beta1=values["beta1"],
+            beta2=values["beta2"],
+            weight_decay=0.0 if self.decoupled else values["weight_decay"],
+            eps=values["epsilon"] * values["root"],
+            amsgrad=False,
+            maximize=False,
+        )
 
 
 class _StackedAdamW(_StackedAdam):
@@ -106,14 +116,7 @@ _DECAY_BASE = 0.96
 
 
 class _StackedNAdam(StackedUpdate):
-    def __init__(
-        self,
-        values: Mapping[str, Tensor],
-        like: Tensor,
-        parameters: Sequence[ParameterSlice] = (),
-    ) -> None:
-        complement = {f"1-{b}": 1 - values[b] for b in ("beta1", "beta2")}
-        super().__init__({**values, **complement}, like, parameters)
+    def initialize(self, values: Mapping[str, Tensor], like: Tensor) -> Mapping[str, Tensor]:
         # Powers as Adam's, in float64; Python's own power gives the same in every row.
         ratio = values["momentum_decay"].clone().apply_(lambda decay: _DECAY_BASE**decay)
         product = torch.ones_like(values["beta1"] * ratio)
@@ -128,6 +131,7 @@ class _StackedNAdam(StackedUpdate):
             # torch keeps it in the default type, whatever the parameters have.
             "product": product.to(like.device, torch.get_default_dtype()),
         }
+        return {f"1-{b}": 1 - values[b] for b in ("beta1", "beta2")}
 
     def step(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
         state, values, dtype = self.state, self.values, weights.dtype

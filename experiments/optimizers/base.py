@@ -1,8 +1,7 @@
 """What an optimizer is to the engines: legal arguments, a default search space, and two forms.
 
-The *module* form is a ``torch.optim.Optimizer`` over one model's parameters. The *stacked* form
-updates many models at once: row ``i`` of every ``(models, parameters)`` tensor belongs to model
-``i``, and every metaparameter is a column vector ``(models, 1)``.
+The *module* form is a ``torch.optim.Optimizer`` over one model's parameters; the *stacked* form
+updates many models at once (``stacked_update``).
 """
 
 from __future__ import annotations
@@ -11,11 +10,12 @@ import abc
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from experiments.optimizers.stacked_update import ParameterSlice, StackedUpdate
 from experiments.plan import Value
 from experiments.search.domains import Domain
 from results.optimizers import class_name
@@ -30,141 +30,6 @@ RATE_FACTOR = "learning_rate_factor"
 """The option of a parameter by which its learning rate is multiplied."""
 HIDDEN = "hidden"
 """The option of a parameter that is false (0) for embeddings and the output layer."""
-ALIGNMENT = 16
-"""Every parameter begins at a multiple of so many numbers in a row: 64 bytes of float32."""
-
-
-_BLOCK = 2**18
-"""Numbers of a block of an elementwise update: a few tensors of it fit into a core's cache."""
-
-
-class ParameterSlice(NamedTuple):
-    """Where the numbers of a trainable parameter are in a row of ``(models, size)``."""
-
-    name: str
-    start: int
-    shape: torch.Size
-
-    def view(self, rows: Tensor) -> Tensor:
-        """``(models, *shape)`` of ``(models, size)``; shares its memory."""
-        flat = rows[:, self.start : self.start + self.shape.numel()]
-        return flat.view(len(rows), *self.shape)
-
-    def of(self, values: Tensor) -> Tensor:
-        """The numbers of the parameter in ``(models, size)``; a column ``(models, 1)`` as it is."""
-        end = self.start + self.shape.numel()
-        return values if values.shape[1] == 1 else values[:, self.start : end]
-
-    def column(self, values: Tensor) -> Tensor:
-        """A metaparameter of each model for this parameter, ``(models, 1)``."""
-        return self.of(values)[:, :1]
-
-
-class StackedUpdate(abc.ABC):
-    """The state and the step of one optimizer over a stack of models.
-
-    Only additions, multiplications, divisions, square roots and signs of whole tensors are used,
-    one rounding each (no fused multiply-add): a model's bits then do not depend on its row or on
-    how many rows there are. Norms of a parameter are sums along a row (``norm_of_rows``).
-    """
-
-    def __init__(
-        self,
-        values: Mapping[str, Tensor],
-        like: Tensor,
-        parameters: Sequence[ParameterSlice] = (),  # noqa: ARG002 - for those of single parameters
-    ) -> None:
-        """
-        Args:
-            values: metaparameters, float64, ``(models, 1)`` each; ``(models, size)`` where
-                parameters have options of their own.
-            like: the weights, ``(models, size)``.
-            parameters: where each trainable parameter is in a row.
-        """
-        self.values = {name: v.to(like) for name, v in values.items()}
-        self.decays = "weight_decay" in values and bool(values["weight_decay"].any())
-        self.state: dict[str, Tensor] = {}
-
-    @abc.abstractmethod
-    def step(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
-        """Update ``weights`` in place; ``gradient`` may be overwritten."""
-
-    def evaluated(self, weights: Tensor) -> Tensor | None:  # noqa: ARG002 - a hook
-        """The weights that evaluations measure, a new tensor; ``None``: the trained ones."""
-        return None
-
-    def keep(self, rows: Tensor) -> None:
-        """Drop every model but ``rows`` (int64 indices)."""
-        self.values = {name: v[rows] for name, v in self.values.items()}
-        self.state = {name: v[rows] for name, v in self.state.items()}
-
-    def add(self, other: StackedUpdate) -> None:
-        """Append the models of ``other``, which has the same optimizer."""
-        self.values = {n: torch.cat([v, other.values[n]]) for n, v in self.values.items()}
-        self.state = {n: torch.cat([v, other.state[n]]) for n, v in self.state.items()}
-        self.decays = self.decays or other.decays
-
-
-class ElementwiseUpdate(StackedUpdate):
-    """An update that treats every number alike: done in blocks of columns that fit into a cache."""
-
-    _scratch: Tensor | None = None
-
-    def step(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
-        models, size = weights.shape
-        width = min(size, max(_BLOCK // models // ALIGNMENT * ALIGNMENT, ALIGNMENT))
-        if self._scratch is None or self._scratch.shape != (models, width):
-            self._scratch = weights.new_empty(models, width)
-        scratch = self._scratch
-        values = {**self.values, **self.begin(learning_rate)}
-        state = {name: v for name, v in self.state.items() if v.shape == weights.shape}
-        for start in range(0, size, width):
-            block = slice(start, min(start + width, size))
-            self.update(
-                weights[:, block],
-                gradient[:, block],
-                scratch[:, : block.stop - start],
-                {name: v[:, block] for name, v in state.items()},
-                {n: v if v.shape[1] == 1 else v[:, block] for n, v in values.items()},
-            )
-
-    def shrinkage(self, learning_rate: Tensor) -> dict[str, Tensor]:
-        """What ``shrink`` needs of ``begin``: columns alone, since a pass over all weights that is
-        not done in blocks takes longer than the rest of the step."""
-        decay = self.values["weight_decay"]
-        if learning_rate.shape[1] == decay.shape[1] == 1:
-            return {"shrinkage": 1 - learning_rate * decay}
-        return {"decayed_rate": learning_rate}
-
-    @staticmethod
-    def shrink(weights: Tensor, scratch: Tensor, values: Mapping[str, Tensor]) -> None:
-        """weights <- (1 - learning rate · weight_decay) weights, for some columns."""
-        if "shrinkage" in values:
-            weights.mul_(values["shrinkage"])
-        else:
-            torch.mul(values["decayed_rate"], values["weight_decay"], out=scratch)
-            weights.mul_(scratch.neg_().add_(1))
-
-    @abc.abstractmethod
-    def begin(self, learning_rate: Tensor) -> dict[str, Tensor]:
-        """The values of this step, ``(models, 1)`` or ``(models, size)``; called once a step."""
-
-    @abc.abstractmethod
-    def update(
-        self,
-        weights: Tensor,
-        gradient: Tensor,
-        scratch: Tensor,
-        state: Mapping[str, Tensor],
-        values: Mapping[str, Tensor],
-    ) -> None:
-        """The step of some columns.
-
-        Args:
-            scratch: as large as ``weights``, for intermediate results.
-            state: the tensors of the state that are as large as the weights.
-            values: metaparameters, and those of ``begin``.
-        """
 
 
 class Optimizer(abc.ABC):
@@ -321,8 +186,9 @@ class PackagedOptimizer(Optimizer):
         """``form``, with all arguments but the learning rate."""
         if self.form is None:
             return None
-        defaults = {k: float(v) for k, v in self.defaults.items() if k != "learning_rate"}
-        return self.form(columns(metaparameters, defaults, options), like, parameters)
+        values = [{**self.defaults, **m} for m in metaparameters]
+        names = self.arguments - {"learning_rate"}
+        return self.form(columns(values, names, options), like, parameters)
 
 
 class LibraryOptimizer(PackagedOptimizer):
@@ -338,33 +204,18 @@ class LibraryOptimizer(PackagedOptimizer):
         return getattr(pytorch_optimizer, self.library_class)
 
 
-def norm_of_rows(rows: Tensor) -> Tensor:
-    """The Euclidean norm of each row of ``(models, numbers)``, as ``(models, 1)``.
-
-    A sum along the rows adds the numbers of each in the same order, whatever their number.
-    """
-    return (rows * rows).sum(dim=1, keepdim=True).sqrt_()
-
-
 def columns(
     metaparameters: Sequence[Mapping[str, Value]],
-    defaults: Mapping[str, float],
+    names: Iterable[str],
     options: Mapping[str, Tensor],
 ) -> dict[str, Tensor]:
-    """One ``(models, 1)`` float64 column a metaparameter of ``defaults``; ``(models, size)`` where
+    """One ``(models, 1)`` float64 column for each of ``names``; ``(models, size)`` where
     ``options`` has it."""
     values = {
-        name: torch.tensor(
-            [[float(m.get(name, default))] for m in metaparameters], dtype=torch.float64
-        )
-        for name, default in defaults.items()
+        name: torch.tensor([[float(m[name])] for m in metaparameters], dtype=torch.float64)
+        for name in sorted(names)
     }
     for name in values.keys() & options.keys():
         option = options[name].cpu()
         values[name] = torch.where(option.isnan(), values[name], option)
     return values
-
-
-def decay_into_gradient(weights: Tensor, gradient: Tensor, weight_decay: Tensor) -> None:
-    """L2 regularization: add ``weight_decay * weights`` to the gradient, in place."""
-    gradient.add_(weights * weight_decay)

@@ -9,7 +9,7 @@ learning rate and one weight decay serve both (Liu et al. 2025, arXiv:2502.16982
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -17,8 +17,9 @@ from torch import Tensor
 from torch.optim._muon import DEFAULT_A, DEFAULT_B, DEFAULT_C, EPS
 
 from experiments.optimizers.adam import AdamW
-from experiments.optimizers.base import PackagedOptimizer, ParameterSlice, StackedUpdate
+from experiments.optimizers.base import PackagedOptimizer
 from experiments.optimizers.routed import Routed
+from experiments.optimizers.stacked_update import ParameterSlice, StackedUpdate
 from experiments.plan import Value
 
 _DEFAULTS = {"momentum": 0.95, "weight_decay": 0.1, "nesterov": True, "ns_steps": 5}
@@ -55,20 +56,15 @@ def orthogonalized(matrices: Tensor, steps: Tensor, fewest: int, most: int) -> T
 class _StackedMuon(StackedUpdate):
     """All matrices of one shape, of all models, in one batched product."""
 
-    def __init__(
-        self,
-        values: Mapping[str, Tensor],
-        like: Tensor,
-        parameters: Sequence[ParameterSlice] = (),
-    ) -> None:
-        super().__init__({**values, "1-momentum": 1 - values["momentum"]}, like, parameters)
+    def initialize(self, values: Mapping[str, Tensor], like: Tensor) -> Mapping[str, Tensor]:
         self.state = {"momentum": torch.zeros_like(like)}
         self.fewest = int(values["ns_steps"].min())
         self.most = int(values["ns_steps"].max())
         self.all_nesterov = bool(values["nesterov"].all())
         self.batches: dict[tuple[int, ...], list[ParameterSlice]] = {}
-        for parameter in parameters:
+        for parameter in self.parameters:
             self.batches.setdefault(tuple(sorted(parameter.shape)), []).append(parameter)
+        return {"1-momentum": 1 - values["momentum"]}
 
     def step(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
         values, momentum = self.values, self.state["momentum"]

@@ -6,30 +6,21 @@ Adagrad: s <- s + g², w <- w - lr g / (√s + eps). Weight decay adds weight_de
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from experiments.optimizers.base import (
-    PackagedOptimizer,
-    ParameterSlice,
-    StackedUpdate,
-    decay_into_gradient,
-)
+from experiments.optimizers.base import PackagedOptimizer
+from experiments.optimizers.stacked_update import StackedUpdate, decay_into_gradient
 from experiments.plan import Value
 
 
 class _StackedRMSprop(StackedUpdate):
-    def __init__(
-        self,
-        values: Mapping[str, Tensor],
-        like: Tensor,
-        parameters: Sequence[ParameterSlice] = (),
-    ) -> None:
-        super().__init__({**values, "1-beta2": 1 - values["beta2"]}, like, parameters)
+    def initialize(self, values: Mapping[str, Tensor], like: Tensor) -> Mapping[str, Tensor]:
         self.state = {"square": torch.zeros_like(like), "velocity": torch.zeros_like(like)}
+        return {"1-beta2": 1 - values["beta2"]}
 
     def step(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
         values, square, velocity = self.values, self.state["square"], self.state["velocity"]
@@ -66,14 +57,9 @@ class RMSprop(PackagedOptimizer):
 
 
 class _StackedAdagrad(StackedUpdate):
-    def __init__(
-        self,
-        values: Mapping[str, Tensor],
-        like: Tensor,
-        parameters: Sequence[ParameterSlice] = (),
-    ) -> None:
-        super().__init__(values, like, parameters)
+    def initialize(self, values: Mapping[str, Tensor], like: Tensor) -> Mapping[str, Tensor]:
         self.state = {"sum": torch.zeros_like(like)}
+        return super().initialize(values, like)
 
     def step(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
         if self.decays:

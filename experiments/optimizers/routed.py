@@ -20,17 +20,10 @@ import yaml
 from torch import Tensor
 
 from experiments.errors import ExperimentError, nearest
-from experiments.optimizers.base import (
-    HIDDEN,
-    RATE_FACTOR,
-    Named,
-    Optimizer,
-    Options,
-    ParameterSlice,
-    StackedUpdate,
-)
+from experiments.optimizers.base import HIDDEN, RATE_FACTOR, Named, Optimizer, Options
 from experiments.optimizers.schedule_free import averages
 from experiments.optimizers.stacked_parts import Columns, Part, StackedParts
+from experiments.optimizers.stacked_update import ParameterSlice, StackedUpdate
 from experiments.plan import Value
 
 Routes = Sequence[tuple[str, Optimizer]]

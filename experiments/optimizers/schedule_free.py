@@ -14,7 +14,7 @@ not needed, and possible: its factor multiplies lr, not the weights of the avera
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
@@ -22,12 +22,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from experiments.optimizers.base import (
-    LibraryOptimizer,
-    ParameterSlice,
-    StackedUpdate,
-    decay_into_gradient,
-)
+from experiments.optimizers.base import LibraryOptimizer
+from experiments.optimizers.stacked_update import StackedUpdate, decay_into_gradient
 from experiments.plan import Value
 from experiments.search.domains import Domain
 
@@ -36,15 +32,9 @@ _SQUARE_EPSILON = 1e-15
 
 
 class _StackedScheduleFree(StackedUpdate):
-    def __init__(
-        self,
-        values: Mapping[str, Tensor],
-        like: Tensor,
-        parameters: Sequence[ParameterSlice] = (),
-    ) -> None:
+    def initialize(self, values: Mapping[str, Tensor], like: Tensor) -> Mapping[str, Tensor]:
         self.adaptive = "beta2" in values
         share = values["beta1" if self.adaptive else "momentum"]
-        super().__init__({**values, "1-1/b": 1 - 1 / share}, like, parameters)
         zeros = torch.zeros(len(like), 1, dtype=torch.float64, device=like.device)
         self.state = {
             "base": like.clone(),
@@ -53,11 +43,13 @@ class _StackedScheduleFree(StackedUpdate):
             "largest_rate": zeros,
             "total": zeros.clone(),
         }
+        computed = {"1-1/b": 1 - 1 / share}
         if self.adaptive:
-            self.values["1-beta2"] = (1 - values["beta2"]).to(like)
+            computed["1-beta2"] = 1 - values["beta2"]
             self.state["square"] = torch.zeros_like(like)
             self.state["beta2"] = values["beta2"].to(like.device)
             self.state["power2"] = torch.ones_like(self.state["beta2"])
+        return computed
 
     def step(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
         state, values = self.state, self.values

@@ -6,18 +6,14 @@ w <- w - lr (m v + g). The forms of Shallue et al. 2019 §4.2 and of ``torch.opt
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from experiments.optimizers.base import (
-    PackagedOptimizer,
-    ParameterSlice,
-    StackedUpdate,
-    decay_into_gradient,
-)
+from experiments.optimizers.base import PackagedOptimizer
+from experiments.optimizers.stacked_update import StackedUpdate, decay_into_gradient
 from experiments.plan import Value
 
 
@@ -33,14 +29,9 @@ class _StackedSGD(StackedUpdate):
 
 
 class _StackedMomentum(_StackedSGD):
-    def __init__(
-        self,
-        values: Mapping[str, Tensor],
-        like: Tensor,
-        parameters: Sequence[ParameterSlice] = (),
-    ) -> None:
-        super().__init__(values, like, parameters)
+    def initialize(self, values: Mapping[str, Tensor], like: Tensor) -> Mapping[str, Tensor]:
         self.state["velocity"] = torch.zeros_like(like)
+        return super().initialize(values, like)
 
     def direction(self, gradient: Tensor) -> Tensor:
         return self.state["velocity"].mul_(self.values["momentum"]).add_(gradient)
@@ -71,11 +62,15 @@ class Momentum(SGD):
 
     name = "momentum"
     form = _StackedMomentum
-    defaults: Mapping[str, Value] = {**SGD.defaults, "momentum": 0.9}
     space: Mapping[str, Any] = {
         "learning_rate": {"log": [1e-4, 10]},
         "momentum": {"reverse_log": [0.1, 0.99]},
     }
+
+    def __init__(self) -> None:
+        super().__init__()
+        # Without a default: torch's, 0, is none, and no optimizer of that name.
+        self.arguments |= {"momentum"}
 
 
 class Nesterov(Momentum):

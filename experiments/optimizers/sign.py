@@ -7,33 +7,22 @@ Signum (Bernstein et al. 2018, arXiv:1802.04434): m <- b m + (1-b) g, u = sign(m
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from experiments.optimizers.base import (
-    ElementwiseUpdate,
-    LibraryOptimizer,
-    ParameterSlice,
-    StackedUpdate,
-)
+from experiments.optimizers.base import LibraryOptimizer
+from experiments.optimizers.stacked_update import Block, ElementwiseUpdate, Row, StackedUpdate
 from experiments.plan import Value
 
 
 class _StackedSign(ElementwiseUpdate):
-    def __init__(
-        self,
-        values: Mapping[str, Tensor],
-        like: Tensor,
-        parameters: Sequence[ParameterSlice] = (),
-    ) -> None:
+    def initialize(self, values: Mapping[str, Tensor], like: Tensor) -> Mapping[str, Tensor]:
         rates = values.keys() - {"weight_decay"}
-        super().__init__(
-            {**values, **{f"1-{name}": 1 - values[name] for name in rates}}, like, parameters
-        )
         self.state = {"mean": torch.zeros_like(like)}
+        return {f"1-{name}": 1 - values[name] for name in rates}
 
     def begin(self, learning_rate: Tensor) -> dict[str, Tensor]:
         shrinkage = self.shrinkage(learning_rate) if self.decays else {}
@@ -41,34 +30,28 @@ class _StackedSign(ElementwiseUpdate):
 
 
 class _StackedLion(_StackedSign):
-    def update(
-        self,
-        weights: Tensor,
-        gradient: Tensor,
-        scratch: Tensor,
-        state: Mapping[str, Tensor],
-        values: Mapping[str, Tensor],
-    ) -> None:
+    def update(self, block: Block) -> None:
+        weights, gradient, scratch, state, values = block
         if self.decays:
-            self.shrink(weights, scratch, values)
+            self.shrink(block)
         mean = state["mean"]
         torch.mul(gradient, values["1-beta1"], out=scratch)
         scratch.add_(mean * values["beta1"])
         weights.sub_(scratch.sign_().mul_(values["learning_rate"]))
         mean.mul_(values["beta2"]).add_(gradient.mul_(values["1-beta2"]))
 
+    def update_row(self, row: Row) -> None:
+        mean, values = row.state["mean"], row.values
+        direction = torch.lerp(mean, row.gradient, values["1-beta1"]).sign_()
+        row.weights.add_(direction, alpha=-values["learning_rate"])
+        mean.lerp_(row.gradient, values["1-beta2"])
+
 
 class _StackedSignum(_StackedSign):
-    def update(
-        self,
-        weights: Tensor,
-        gradient: Tensor,
-        scratch: Tensor,
-        state: Mapping[str, Tensor],
-        values: Mapping[str, Tensor],
-    ) -> None:
+    def update(self, block: Block) -> None:
+        weights, gradient, scratch, state, values = block
         if self.decays:
-            self.shrink(weights, scratch, values)
+            self.shrink(block)
         mean = state["mean"].mul_(values["momentum"]).add_(gradient.mul_(values["1-momentum"]))
         weights.sub_(torch.sign(mean, out=scratch).mul_(values["learning_rate"]))
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from experiments.optimizers.base import ALIGNMENT, ParameterSlice, StackedUpdate
+from experiments.optimizers.stacked_update import ALIGNMENT, ParameterSlice, StackedUpdate
 
 
 class Columns:

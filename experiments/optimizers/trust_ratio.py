@@ -22,10 +22,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from experiments.optimizers.base import (
-    LibraryOptimizer,
-    Named,
-    Options,
+from experiments.optimizers.base import LibraryOptimizer, Named, Options
+from experiments.optimizers.stacked_update import (
     ParameterSlice,
     StackedUpdate,
     decay_into_gradient,
@@ -37,25 +35,15 @@ from experiments.plan import Value
 class _StackedTrustRatio(StackedUpdate):
     """A stacked update with a ratio for each matrix of each model."""
 
-    def __init__(
-        self,
-        values: Mapping[str, Tensor],
-        like: Tensor,
-        parameters: Sequence[ParameterSlice] = (),
-    ) -> None:
-        super().__init__(values, like, parameters)
-        self.matrices = [part for part in parameters if len(part.shape) > 1]
+    @property
+    def matrices(self) -> list[ParameterSlice]:
+        return [parameter for parameter in self.parameters if len(parameter.shape) > 1]
 
 
 class _StackedLARS(_StackedTrustRatio):
-    def __init__(
-        self,
-        values: Mapping[str, Tensor],
-        like: Tensor,
-        parameters: Sequence[ParameterSlice] = (),
-    ) -> None:
-        super().__init__(values, like, parameters)
+    def initialize(self, values: Mapping[str, Tensor], like: Tensor) -> Mapping[str, Tensor]:
         self.state["velocity"] = torch.zeros_like(like)
+        return super().initialize(values, like)
 
     def step(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
         values, velocity = self.values, self.state["velocity"]
@@ -98,15 +86,9 @@ class LARS(LibraryOptimizer):
 
 
 class _StackedLAMB(_StackedTrustRatio):
-    def __init__(
-        self,
-        values: Mapping[str, Tensor],
-        like: Tensor,
-        parameters: Sequence[ParameterSlice] = (),
-    ) -> None:
-        complement = {f"1-{b}": 1 - values[b] for b in ("beta1", "beta2")}
-        super().__init__({**values, **complement}, like, parameters)
+    def initialize(self, values: Mapping[str, Tensor], like: Tensor) -> Mapping[str, Tensor]:
         self.state = {"mean": torch.zeros_like(like), "square": torch.zeros_like(like)}
+        return {f"1-{b}": 1 - values[b] for b in ("beta1", "beta2")}
 
     def step(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
         values, mean, square = self.values, self.state["mean"], self.state["square"]

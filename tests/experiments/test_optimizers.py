@@ -101,9 +101,8 @@ def test_defaults_of_the_registered_are_torchs(
     # torch's momentum of 0 is none, and no optimizer of that name: it has to be given.
     assert ours.defaults == {k: v for k, v in expected.items() if k != "momentum"}
     assert theirs.defaults["learning_rate"] == 1e-3
-    made = ours.module(
-        [("weight", torch.nn.Parameter(torch.zeros(1)))], {**ours.defaults, "momentum": 0.9}
-    )
+    given = ours.arguments_in({**ours.defaults, "momentum": 0.9})
+    made = ours.module([("weight", torch.nn.Parameter(torch.zeros(1)))], given)
     constructor: Any = kind
     plain = constructor([torch.nn.Parameter(torch.zeros(1))])
     for argument in ("lr", "weight_decay", "betas", "eps"):

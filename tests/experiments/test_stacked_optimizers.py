@@ -14,7 +14,7 @@ from torch import Tensor
 from experiments import optimizers
 from experiments.engines.stack import Stack
 from experiments.engines.updates import FusedUpdate, _vectors
-from experiments.optimizers import base
+from experiments.optimizers import stacked_update
 from experiments.optimizers.base import RATE_FACTOR, Optimizer
 from experiments.optimizers.groups import Rates
 from experiments.optimizers.schedule_free import evaluated_weights
@@ -35,7 +35,22 @@ STACKED = [
     for name in optimizers.names()
     if getattr(optimizers.get(name), "form", None)  # a routed one has two; tested by themselves
 ]
+BY_ROW = [
+    name
+    for name in STACKED
+    if getattr(optimizers.get(name).form, "update_row", None)  # type: ignore[attr-defined]
+    not in (None, stacked_update.ElementwiseUpdate.update_row)
+]
+"""Those with a form for long rows; here for rows of any length."""
+CASES = [*STACKED, *(f"{name} by rows" for name in BY_ROW)]
 MODELS, STEPS = 5, 25
+
+
+def _of_case(case: str, monkeypatch: pytest.MonkeyPatch) -> Optimizer:
+    name, _, by_rows = case.partition(" ")
+    if by_rows:
+        monkeypatch.setattr(stacked_update, "ROW", 1)
+    return optimizers.get(name)
 
 
 def _draws(optimizer: Optimizer, rows: int, decay: bool = True) -> list[dict[str, float]]:
@@ -104,9 +119,11 @@ def _options(optimizer: Optimizer) -> dict[str, dict[str, float]]:
 
 @pytest.mark.parametrize("options", [False, True])
 @pytest.mark.parametrize("decay", [False, True])
-@pytest.mark.parametrize("name", STACKED)
-def test_the_librarys_class_takes_the_same_steps(name: str, decay: bool, options: bool) -> None:
-    optimizer = optimizers.get(name)
+@pytest.mark.parametrize("case", CASES)
+def test_the_librarys_class_takes_the_same_steps(
+    case: str, decay: bool, options: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    optimizer = _of_case(case, monkeypatch)
     values = _draws(optimizer, MODELS, decay)
     stack, of_parameters = _stack(MODELS), _options(optimizer) if options else {}
     update = _fused(optimizer, stack, values, of_parameters)
@@ -115,7 +132,7 @@ def test_the_librarys_class_takes_the_same_steps(name: str, decay: bool, options
         named = {n: torch.nn.Parameter(v[row].clone()) for n, v in stack.views.items()}
         made = optimizer.module(named.items(), values[row], of_parameters)
         assert type(made).__module__.partition(".")[0] in ("torch", "pytorch_optimizer")
-        models.append((named, made, Rates(made, name)))
+        models.append((named, made, Rates(made, optimizer.name)))
     for step in range(STEPS):
         _gradients(stack, step)
         given = {n: v.clone() for n, v in stack.gradient_views.items()}
@@ -145,10 +162,12 @@ def _assert_equal(ours: Tensor, theirs: Tensor) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("name", STACKED)
-def test_rows_may_be_moved_saved_and_restored(name: str, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("case", CASES)
+def test_rows_may_be_moved_saved_and_restored(
+    case: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A row's bits depend on neither its place, nor the other rows, nor where it is taken back."""
-    optimizer = optimizers.get(name)
+    optimizer = _of_case(case, monkeypatch)
     rows = 6
     values = _draws(optimizer, rows)
     whole, steps = _stack(rows, dtype), 8
@@ -197,9 +216,9 @@ def test_rows_may_be_moved_saved_and_restored(name: str, dtype: torch.dtype) -> 
         assert torch.equal(value, update.state()[n][order])
 
 
-@pytest.mark.parametrize("name", STACKED)
-def test_padding_stays_zero(name: str) -> None:
-    optimizer = optimizers.get(name)
+@pytest.mark.parametrize("case", CASES)
+def test_padding_stays_zero(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    optimizer = _of_case(case, monkeypatch)
     values, stack = _draws(optimizer, 2), _stack(2)
     update = _fused(optimizer, stack, values, {})
     for step in range(3):
@@ -208,6 +227,28 @@ def test_padding_stays_zero(name: str) -> None:
     for view in stack.views.values():
         view.zero_()
     assert not stack.weights.any()
+
+
+@pytest.mark.parametrize("name", BY_ROW)
+def test_long_rows_are_updated_one_by_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With weight decay of some parameters alone, which is usual; the same steps to rounding."""
+    optimizer, ends, calls = optimizers.get(name), [], []
+    form = optimizer.form  # type: ignore[attr-defined]
+    update_row = form.update_row
+    monkeypatch.setattr(form, "update_row", lambda *a: calls.append(1) or update_row(*a))
+    vectors = {"in.bias": {"weight_decay": 0.0}, "gain": {"weight_decay": 0.0}}
+    for size in (stacked_update.ROW, 1):
+        monkeypatch.setattr(stacked_update, "ROW", size)
+        values, stack = _draws(optimizer, MODELS), _stack(MODELS)
+        update = _fused(optimizer, stack, values, vectors)
+        for step in range(STEPS):
+            _gradients(stack, step)
+            update.step(_rates(values, step))
+        ends.append(stack)
+    # Decay that goes into the gradient differs between the numbers of a row: in blocks.
+    assert len(calls) == (0 if name == "adam" else MODELS * STEPS)
+    for by_row, in_blocks in zip(*(stack.views.values() for stack in ends), strict=True):
+        _assert_equal(by_row, in_blocks)
 
 
 def test_lamb_is_the_papers_without_the_librarys_bound_and_correction() -> None:
@@ -241,8 +282,8 @@ def test_vectors_keep_the_size_of_their_update_in_lars_and_lamb() -> None:
 def test_blocks_of_columns_change_no_bit(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """An elementwise update in blocks of 16 columns is that of all columns at once."""
     optimizer, ends = optimizers.get(name), []
-    for block in (1, base._BLOCK):
-        monkeypatch.setattr(base, "_BLOCK", block)
+    for block in (1, stacked_update._BLOCK):
+        monkeypatch.setattr(stacked_update, "_BLOCK", block)
         values, stack = _draws(optimizer, 3), _stack(3, torch.float32)
         update = _fused(optimizer, stack, values, _options(optimizer))
         for step in range(5):

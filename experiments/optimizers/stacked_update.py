@@ -1,0 +1,229 @@
+"""How an optimizer updates a stack of models: row ``i`` of every ``(models, parameters)`` tensor
+belongs to model ``i``, and every metaparameter is a column vector ``(models, 1)``.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+ALIGNMENT = 16
+"""Every parameter begins at a multiple of so many numbers in a row: 64 bytes of float32."""
+
+
+_BLOCK = 2**18
+"""Numbers of a block of an elementwise update: a few tensors of it fit into a core's cache."""
+ROW = 2**15
+"""From so many numbers in a row on, a call for each model costs less than passes over blocks."""
+
+
+class ParameterSlice(NamedTuple):
+    """Where the numbers of a trainable parameter are in a row of ``(models, size)``."""
+
+    name: str
+    start: int
+    shape: torch.Size
+
+    def view(self, rows: Tensor) -> Tensor:
+        """``(models, *shape)`` of ``(models, size)``; shares its memory."""
+        flat = rows[:, self.start : self.start + self.shape.numel()]
+        return flat.view(len(rows), *self.shape)
+
+    def of(self, values: Tensor) -> Tensor:
+        """The numbers of the parameter in ``(models, size)``; a column ``(models, 1)`` as it is."""
+        end = self.start + self.shape.numel()
+        return values if values.shape[1] == 1 else values[:, self.start : end]
+
+    def column(self, values: Tensor) -> Tensor:
+        """A metaparameter of each model for this parameter, ``(models, 1)``."""
+        return self.of(values)[:, :1]
+
+
+class Block(NamedTuple):
+    """Some columns of a stack, ``(models, columns)`` each."""
+
+    weights: Tensor
+    gradient: Tensor
+    scratch: Tensor
+    """For intermediate results."""
+    state: Mapping[str, Tensor]
+    """The tensors of the state that are as large as the weights."""
+    values: Mapping[str, Tensor]
+    """Metaparameters and those of ``begin``; ``(models, 1)``, or columns of ``(models, size)``."""
+
+
+class Row(NamedTuple):
+    """One model of a stack, ``(size,)`` each."""
+
+    weights: Tensor
+    gradient: Tensor
+    state: Mapping[str, Tensor]
+    values: Mapping[str, float]
+    """Metaparameters, and those of ``begin``."""
+
+
+class StackedUpdate(abc.ABC):
+    """The state and the step of one optimizer over a stack of models.
+
+    Only additions, multiplications, divisions, square roots and signs of whole tensors are used,
+    one rounding each (no fused multiply-add): a model's bits then do not depend on its row or on
+    how many rows there are. Norms of a parameter are sums along a row (``norm_of_rows``).
+    """
+
+    def __init__(
+        self,
+        values: Mapping[str, Tensor],
+        like: Tensor,
+        parameters: Sequence[ParameterSlice] = (),
+    ) -> None:
+        """
+        Args:
+            values: metaparameters, float64, ``(models, 1)`` each; ``(models, size)`` where
+                parameters have options of their own.
+            like: the weights, ``(models, size)``.
+            parameters: where each trainable parameter is in a row.
+        """
+        self.parameters = parameters
+        self.state: dict[str, Tensor] = {}
+        values = {**values, **self.initialize(values, like)}
+        self.values = {name: v.to(like) for name, v in values.items()}
+        self.decays = "weight_decay" in values and bool(values["weight_decay"].any())
+
+    def initialize(
+        self,
+        values: Mapping[str, Tensor],  # noqa: ARG002 - a hook
+        like: Tensor,  # noqa: ARG002
+    ) -> Mapping[str, Tensor]:
+        """Fill ``state``, and return what is computed of ``values`` once, in float64."""
+        return {}
+
+    @abc.abstractmethod
+    def step(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
+        """Update ``weights`` in place; ``gradient`` may be overwritten."""
+
+    def evaluated(self, weights: Tensor) -> Tensor | None:  # noqa: ARG002 - a hook
+        """The weights that evaluations measure, a new tensor; ``None``: the trained ones."""
+        return None
+
+    def keep(self, rows: Tensor) -> None:
+        """Drop every model but ``rows`` (int64 indices)."""
+        self.values = {name: v[rows] for name, v in self.values.items()}
+        self.state = {name: v[rows] for name, v in self.state.items()}
+
+    def add(self, other: StackedUpdate) -> None:
+        """Append the models of ``other``, which has the same optimizer."""
+        self.values = {n: torch.cat([v, other.values[n]]) for n, v in self.values.items()}
+        self.state = {n: torch.cat([v, other.state[n]]) for n, v in self.state.items()}
+        self.decays = self.decays or other.decays
+
+
+class ElementwiseUpdate(StackedUpdate):
+    """An update that treats every number alike: done in blocks of columns that fit into a cache,
+    or, where rows are long, by torch's kernels for one model (``update_row``)."""
+
+    decoupled = True
+    """Whether weights shrink, instead of adding the decay to the gradient."""
+    _scratch: Tensor | None = None
+
+    def step(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
+        if self._takes_rows(weights, learning_rate):
+            self._step_rows(weights, gradient, learning_rate)
+        else:
+            self._step_blocks(weights, gradient, learning_rate)
+
+    def _takes_rows(self, weights: Tensor, learning_rate: Tensor) -> bool:
+        overridden = type(self).update_row is not ElementwiseUpdate.update_row
+        if not overridden or not weights.is_cpu or weights.shape[1] < ROW:
+            return False
+        apart = {"weight_decay"} if self.decoupled or not self.decays else set()
+        values = [v for name, v in self.values.items() if name not in apart]
+        return all(v.shape[1] == 1 for v in (learning_rate, *values))
+
+    def _step_rows(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
+        if self.decoupled and self.decays:
+            for parameter in self.parameters:
+                decay = parameter.column(self.values["weight_decay"])
+                parameter.of(weights).mul_(1 - learning_rate * decay)
+        values = {**self.values, **self.begin(learning_rate)}
+        numbers = {n: v.flatten().tolist() for n, v in values.items() if v.shape[1] == 1}
+        state = {name: v for name, v in self.state.items() if v.shape == weights.shape}
+        for row in range(len(weights)):
+            self.update_row(
+                Row(
+                    weights[row],
+                    gradient[row],
+                    {name: v[row] for name, v in state.items()},
+                    {name: v[row] for name, v in numbers.items()},
+                )
+            )
+
+    def update_row(self, row: Row) -> None:
+        """The step of one model, by kernels that take several operations in one pass; decoupled
+        weight decay has been applied.
+
+        Such a kernel rounds elsewhere than ``update``, and in every row alike.
+        """
+        raise NotImplementedError
+
+    def _step_blocks(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
+        models, size = weights.shape
+        width = min(size, max(_BLOCK // models // ALIGNMENT * ALIGNMENT, ALIGNMENT))
+        if self._scratch is None or self._scratch.shape != (models, width):
+            self._scratch = weights.new_empty(models, width)
+        scratch = self._scratch
+        values = {**self.values, **self.begin(learning_rate)}
+        state = {name: v for name, v in self.state.items() if v.shape == weights.shape}
+        for start in range(0, size, width):
+            block = slice(start, min(start + width, size))
+            self.update(
+                Block(
+                    weights[:, block],
+                    gradient[:, block],
+                    scratch[:, : block.stop - start],
+                    {name: v[:, block] for name, v in state.items()},
+                    {n: v if v.shape[1] == 1 else v[:, block] for n, v in values.items()},
+                )
+            )
+
+    def shrinkage(self, learning_rate: Tensor) -> dict[str, Tensor]:
+        """What ``shrink`` needs of ``begin``: columns alone, since a pass over all weights that is
+        not done in blocks takes longer than the rest of the step."""
+        decay = self.values["weight_decay"]
+        if learning_rate.shape[1] == decay.shape[1] == 1:
+            return {"shrinkage": 1 - learning_rate * decay}
+        return {"decayed_rate": learning_rate}
+
+    @staticmethod
+    def shrink(block: Block) -> None:
+        """weights <- (1 - learning rate · weight_decay) weights."""
+        weights, values = block.weights, block.values
+        if "shrinkage" in values:
+            weights.mul_(values["shrinkage"])
+        else:
+            torch.mul(values["decayed_rate"], values["weight_decay"], out=block.scratch)
+            weights.mul_(block.scratch.neg_().add_(1))
+
+    @abc.abstractmethod
+    def begin(self, learning_rate: Tensor) -> dict[str, Tensor]:
+        """The values of this step, ``(models, 1)`` or ``(models, size)``; called once a step."""
+
+    @abc.abstractmethod
+    def update(self, block: Block) -> None:
+        """The step of some columns."""
+
+
+def norm_of_rows(rows: Tensor) -> Tensor:
+    """The Euclidean norm of each row of ``(models, numbers)``, as ``(models, 1)``.
+
+    A sum along the rows adds the numbers of each in the same order, whatever their number.
+    """
+    return (rows * rows).sum(dim=1, keepdim=True).sqrt_()
+
+
+def decay_into_gradient(weights: Tensor, gradient: Tensor, weight_decay: Tensor) -> None:
+    """L2 regularization: add ``weight_decay * weights`` to the gradient, in place."""
+    gradient.add_(weights * weight_decay)
