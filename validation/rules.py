@@ -288,10 +288,10 @@ median estimate over it · coverage in per cent, in brackets open intervals. *Hi
 median interval's; *unknown*, in per cent, are costs without any end.
 """
 
-_FINDING = """The intervals are made of order statistics and have no nominal level; they hold the cost
-about as often as 95 % intervals would. They are too narrow at the base in one dimension with many
-trials and little noise, where the four best points are equal but for the grid of evaluations, and
-where the point misses the target: its lower end is the budget of that one run, without a run's
-scatter, and the estimates are those of the sweeps that reached the target. That is so of the rule
-that stays, at 512, whose cost is near the budget.
+_FINDING = """The intervals are made of order statistics and have no nominal level; they hold the
+cost about as often as 95 % intervals would. They are too narrow at the base in one dimension with
+64 trials and little noise, where the four best points lie closer together than the bests of two
+searches do, and where the point misses the target: the lower end is then the budget of that one
+run, without a run's scatter, and the estimates are those of the sweeps that reached the target.
+That is so of the rule that stays, at 512, whose cost is near the budget.
 """
