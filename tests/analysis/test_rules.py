@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
@@ -53,16 +54,18 @@ def test_a_rule_has_the_steps_of_the_point_that_is_best_at_the_base(data: Figure
 def test_a_bar_that_is_open_above_ends_in_a_triangle(data: FigureData) -> None:
     """It is drawn longer than the point is high, so that it is not read as an interval's end."""
     ax = figures.draw("rules", data)
-    triangles = [
-        line for line in ax.lines if line.get_marker() == "^" and len(line.get_xdata()) == 1
+    lines = [
+        (np.asarray(line.get_xdata()), np.asarray(line.get_ydata()), line) for line in ax.lines
     ]
-    (triangle,) = [line for line in triangles if line.get_markerfacecolor() == "none"]
-    at = float(triangle.get_xdata()[0]), float(triangle.get_ydata()[0])
-    assert 256 / 1.1 < at[0] < 256 * 1.1
-    assert at[1] > 60 / 25
-    assert ax.get_ylim()[1] > at[1]
-    bars = [line.get_ydata() for line in ax.lines if list(line.get_xdata()) == [at[0], at[0]]]
-    assert [at[1] in bar for bar in bars] == [True]
+    (triangle,) = [
+        (float(x[0]), float(y[0]))
+        for x, y, line in lines
+        if (line.get_marker(), line.get_markerfacecolor()) == ("^", "none")
+    ]
+    assert 256 / 1.1 < triangle[0] < 256 * 1.1
+    assert 60 / 25 < triangle[1] < ax.get_ylim()[1]
+    bars = [y.tolist() for x, y, _ in lines if x.tolist() == [triangle[0]] * 2]
+    assert [bar[1] for bar in bars] == [triangle[1]]
 
 
 def test_a_point_that_was_not_trained_elsewhere_gives_way_to_the_next(tmp_path: Path) -> None:

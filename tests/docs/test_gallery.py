@@ -19,7 +19,7 @@ ONE = """\
 - section: Regimes
   entries:
     - name: one
-      command: batchscale plot rates own --where optimizer=\\'adam\\'
+      command: batchscale plot rates own --where experiment=\\'gallery-subsets\\'
       caption: 'A "b" `c`. D.'
 """
 
@@ -90,7 +90,7 @@ def test_an_entry_is_made_with_its_numbers(
         assert small.width == 2 * round(inches * gallery.PIXELS_PER_INCH)
     page = (elsewhere / "gallery.md").read_text()
     assert 'alt="A &quot;b&quot; c."' in page
-    assert "```sh\nbatchscale plot rates own --where optimizer=\\'adam\\' -o one.pdf\n```" in page
+    assert "```sh\nbatchscale plot rates own --where experiment=\\'gallery-subsets\\' -o one.pdf\n```" in page
 
 
 def test_a_command_that_fails_is_told_and_the_status_is_1(
