@@ -90,7 +90,8 @@ def test_an_entry_is_made_with_its_numbers(
         assert small.width == 2 * round(inches * gallery.PIXELS_PER_INCH)
     page = (elsewhere / "gallery.md").read_text()
     assert 'alt="A &quot;b&quot; c."' in page
-    assert "```sh\nbatchscale plot rates own --where experiment=\\'gallery-subsets\\' -o one.pdf\n```" in page
+    command = "batchscale plot rates own --where experiment=\\'gallery-subsets\\' -o one.pdf"
+    assert f"```sh\n{command}\n```" in page
 
 
 def test_a_command_that_fails_is_told_and_the_status_is_1(
