@@ -61,7 +61,8 @@ class Query:
     definition: str | None = None
     """A further definition of the critical batch size: ``analysis.fit.definitions``."""
     under: Sequence[Limit] = ()
-    """Budgets at which trials are cut; all of them apply to a curve of steps."""
+    """Budgets at which trials are cut; all of them apply to a curve of steps. Final losses are read
+    at each of them."""
     unit: str | None = None
     """What batch sizes and data are counted in: ``analysis.curves.units``; ``None``: examples."""
     read: str | None = None
@@ -167,6 +168,7 @@ class FigureData:
             studies=known_in_unit(_concatenate(source.studies for source in sources), query.unit),
             by=query.by,
             search=query.search,
+            under=query.under,
         )
 
     @property
@@ -219,10 +221,6 @@ class FigureData:
                 "final losses need the loss at which batch sizes are compared",
                 hint=f'--target "{metric} < VALUE": final values are {min(values):.4g} to '
                 f"{max(values):.4g}",
-            )
-        if query.under:
-            raise ResultsError(
-                "final losses cannot be cut at smaller budgets", hint="leave out --under"
             )
         made = iso_loss_curves(self.final_losses, Target.parse(query.target))
         baseline = query.baseline

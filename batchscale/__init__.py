@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from batchscale.analysis import laws as laws
+    from batchscale.analysis import optimal_batch as optimal_batch
     from batchscale.analysis import plot as plot
     from batchscale.analysis import regimes as regimes
     from batchscale.analysis import report as report
@@ -48,6 +49,7 @@ _HOMES = {
     "list": "batchscale.api:listing",
     "new": "batchscale.api:new",
     "open": "batchscale.api:open",
+    "optimal_batch": "batchscale.analysis:optimal_batch",
     "plot": "batchscale.analysis:plot",
     "query": "batchscale.api:query",
     "regimes": "batchscale.analysis:regimes",
@@ -93,6 +95,7 @@ __all__ = [
     "list",
     "new",
     "open",
+    "optimal_batch",
     "plot",
     "query",
     "regimes",

@@ -41,6 +41,7 @@ def regimes(
     definition: str | None = None,
     law: str | None = None,
     crossover: bool = False,
+    under: Sequence[str] | None = None,
 ) -> list[dict[str, Any]]:
     """The three regimes of each curve with their intervals, as ``regimes --json`` prints them.
 
@@ -70,11 +71,14 @@ def regimes(
             target: the batch sizes ``at`` which the curve that takes fewer steps changes, with
             intervals, ``better``, the curves in that order, and a ``sentence`` (see
             ``analysis.fit.crossovers``).
+        under: budgets, ``["1e6 examples", "4e6 examples"]``: final losses are read at each of them,
+            where the schedule is constant; other trials count as if they had been stopped at the
+            smallest.
     """
     query = Query(
         sources=_opened(sources), target=target, where=where, by=by, baseline=baseline,
         tolerance=tolerance, estimator=estimator, search=search, unit=unit, read=read,
-        definition=definition,
+        definition=definition, under=answers.limits(under),
     )  # fmt: skip
     return answers.regimes(query, law=law, crossover=crossover)
 
@@ -114,6 +118,38 @@ def laws(
         definition=definition,
     )  # fmt: skip
     return answers.laws(query, against, quantity=quantity, sizes=sizes)
+
+
+def optimal_batch(
+    *sources: Source,
+    target: str | None = None,
+    where: str | None = None,
+    by: Sequence[str] | None = None,
+    search: str = "present",
+    unit: str | None = None,
+    under: Sequence[str] | None = None,
+) -> list[dict[str, Any]]:
+    """The batch size of least final loss at each budget D, B_opt(D), and its law B_opt = k · D^p.
+
+    Args:
+        target: names the metric where there are several; its value is not used.
+        under: budgets, ``["1e6 examples", "4e6 examples"]``, at which runs of a constant schedule
+            are read; by default each run is read at its end.
+
+    The others are those of ``regimes``.
+
+    Returns:
+        For each curve its ``optima`` (``budget``, ``optimal_batch_size`` and the ``law`` there with
+        intervals, ``best_tested``, ``loss``, ``tested``, ``counted``: the batch sizes that the
+        parabola rests on), ``exponent`` and ``coefficient`` of the law with intervals, ``scatter``
+        about it in log units, ``noise`` of one loss, a ``sentence``, ``notes``. Budgets and batch
+        sizes are in ``unit``.
+    """
+    query = Query(
+        sources=_opened(sources), target=target, where=where, by=by, search=search, unit=unit,
+        read="final", under=answers.limits(under),
+    )  # fmt: skip
+    return answers.optimal_batch(query)
 
 
 def plot(

@@ -74,6 +74,19 @@ def laws(
     ]
 
 
+def optimal_batch(query: Query, progress: Progress | None = None) -> list[dict[str, Any]]:
+    """The batch size of least final loss at each budget, and its law, for each curve.
+
+    Raises:
+        ResultsError: a source that cannot be read, no final losses, or nowhere three batch sizes
+            with one budget.
+    """
+    from analysis.fit.optimal_batch import optimal_batches
+
+    data = FigureData(query, progress=progress)
+    return [each.to_dict() for each in optimal_batches(data.final_losses)]
+
+
 def _fitted(query: Query, progress: Progress | None) -> FigureData:
     """The data of a query; an error where none of its curves can be fitted."""
     if query.definition is not None:

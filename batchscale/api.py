@@ -213,8 +213,8 @@ def listing(kind: str) -> dict[str, str]:
     """The names of a kind, each with one line.
 
     Args:
-        kind: ``workloads``, ``optimizers``, ``schedules``, ``techniques``, ``figures``,
-            ``experiments``, ``executors``, ``imports`` or ``exports``.
+        kind: ``workloads``, ``texts``, ``optimizers``, ``schedules``, ``techniques``,
+            ``layouts``, ``figures``, ``experiments``, ``executors``, ``imports`` or ``exports``.
     """
     from batchscale.names import KINDS, listed
     from batchscale.output.errors import CommandError

@@ -7,6 +7,7 @@ from importlib import import_module
 
 _NAMES = {
     "workloads": "workloads",
+    "texts": "workloads.text.sources",
     "figures": "analysis.figures",
     "experiments": "experiments.config.sources",
     "executors": "experiments.execution.executors",
@@ -15,7 +16,7 @@ _NAMES = {
 
 
 def listed(kind: str) -> dict[str, str]:
-    """The names of a kind, each with one line: what it is, or its default search space."""
+    """The names of a kind, each with one line: what it is, and its default search space."""
     return _LISTS[kind]() if kind in _LISTS else import_module(_NAMES[kind]).names()
 
 
@@ -24,7 +25,8 @@ def _optimizers() -> dict[str, str]:
 
     no_gain = "; trains by the module engine: no gain from stacking"
     return {
-        name: _space(optimizer.space) + ("" if optimizer.stacks else no_gain)
+        name: f"{_sentence(type(optimizer))}; tuned: {_space(optimizer.space)}"
+        + ("" if optimizer.stacks else no_gain)
         for name, optimizer in ((name, get(name)) for name in names())
     }
 

@@ -26,6 +26,7 @@ class QueryOptions(TypedDict, total=False):
     estimator: str | None
     search: str
     unit: str | None
+    read: str | None
 
 
 class Run:
@@ -82,13 +83,14 @@ class Run:
         definition: str | None = None,
         law: str | None = None,
         crossover: bool = False,
+        under: Sequence[str] | None = None,
         **options: Unpack[QueryOptions],
     ) -> list[dict[str, Any]]:
         """The three regimes of each curve with their intervals: see `batchscale.regimes`."""
         from batchscale import analysis
 
         return analysis.regimes(
-            self, definition=definition, law=law, crossover=crossover, **options
+            self, definition=definition, law=law, crossover=crossover, under=under, **options
         )
 
     def plot(self, figure: str | Callable[..., Any] = "steps", **options: Any) -> Axes:

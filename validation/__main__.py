@@ -6,7 +6,17 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from validation import coverage, crossovers, goldens, outside, overlay, penalty, quadratic, searches
+from validation import (
+    coverage,
+    crossovers,
+    goldens,
+    outside,
+    overlay,
+    penalty,
+    quadratic,
+    rules,
+    searches,
+)
 from validation.page import PAGE, write
 
 PARTS: dict[str, Callable[[int | None], str]] = {
@@ -15,6 +25,7 @@ PARTS: dict[str, Callable[[int | None], str]] = {
     "searches": searches.section,
     "penalty": penalty.section,
     "crossovers": crossovers.section,
+    "rules": rules.section,
     "exact": quadratic.section,
     "goldens": goldens.section,
     "overlay": overlay.section,

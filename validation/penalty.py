@@ -158,6 +158,8 @@ _INTRODUCTION = f"""Is a small-batch penalty told from a monotone curve? Knees w
 from 0.6 to 1, bends from 0.6 to 3, on 4 to 12 doublings of the batch size, B_crit anywhere among
 them: none has a penalty. The others need {FACTOR:g} times (within 5 %) the fewest examples at the
 smallest of 8 to 12 batch sizes: *steep* ones have a from 1.05 to 1.9, *ended* ones a factor
-1 + (B_0 / B)^c with c from 0.5 to 1.5, of which 0.5, 1 and 1.5 are fitted. Flagged curves in per
+1 + (B_0 / B)^c with c from 0.5 to 1.5, of which 0.5, 1 and 1.5 are fitted. A penalty must be 10 %
+of examples at least: that floor was set after a false flag, at 1.07 times, of an exact curve of the
+noisy quadratic model, which is no knee; the monotone curves here are knees. Flagged curves in per
 cent; of the flagged, coverage of the 90 % intervals in per cent, in brackets open ones:
 """

@@ -184,14 +184,16 @@ def is_baseline(curve: Curve, baseline: str) -> bool:
     return baseline == curve.label or baseline in map(str, curve.group.values())
 
 
-def prepared(trials: pd.DataFrame, by: Sequence[str] | None) -> tuple[Wide, str | None]:
+def prepared(
+    trials: pd.DataFrame, by: Sequence[str] | None, *, apart: Sequence[str] = ()
+) -> tuple[Wide, str | None]:
     """``trials`` with every column that is read, those of each workload's newest code alone, and a
-    note if others are left out.
+    note if others are left out. A trial has a row for each value of the columns ``apart``.
 
     Trials of an earlier version of the code are not comparable; ``by`` may separate the versions. A
     trial without a role is a search's; without an index the order is that of the rows.
     """
-    wide, note = widen(trials), None
+    wide, note = widen(trials, apart=apart), None
     trials = wide.frame
     if "workload_version" not in (by or ()) and trials["workload_version"].nunique() > 1:
         code = trials["workload_version"].where(trials["workload_version"].notna(), "")

@@ -3,6 +3,9 @@
 A run counts with its last evaluation, and with the examples that it was trained on until then: its
 budget D. Runs that ended before their budget (at a target, dominated, diverged) do not count.
 Budgets that differ by rounding alone, as whole numbers of steps at several batch sizes do, are one.
+
+With a constant schedule a run of a large budget is also the run of each smaller one: its losses at
+given budgets are interpolated between its evaluations, linearly in log D.
 """
 
 from __future__ import annotations
@@ -17,9 +20,11 @@ from numpy.typing import NDArray
 
 from analysis.curves.curve import prepared
 from analysis.curves.groups import grouping, labels
+from analysis.curves.limits import Limit, grows
 from analysis.curves.points import SEARCH_ROLES
 from analysis.curves.runs import number
 from analysis.curves.samples import sample
+from analysis.curves.units import EXAMPLES, TOKENS, tokens_of
 from analysis.formatting import unit
 from results.counts import agreeing, count
 from results.errors import ResultsError
@@ -32,6 +37,8 @@ Rows = NDArray[np.intp]
 
 SAME = 1.02
 """Budgets up to this factor above the least of them are one budget."""
+CONSTANT = "constant"
+"""The schedule with which a run is also that of each smaller budget."""
 FINAL = "final"
 """How a query reads final losses; and the role of runs that were measured at their end alone."""
 
@@ -91,29 +98,38 @@ def final_losses(
     studies: pd.DataFrame | None = None,
     by: Sequence[str] | None = None,
     search: str = "present",
+    under: Sequence[Limit] = (),
 ) -> list[FinalLosses]:
     """The final losses of each curve of ``trials``.
 
     Args:
-        trials: rows with the columns of the trials table, whatever targets they record.
+        trials: rows with the columns of the trials table, whatever targets they record. A trial may
+            have several rows, of sources that trained it to several budgets.
         evaluations: their measurements.
         goal: names the metric and its better direction; its value is not used.
         studies, by, search: as of ``analysis.curves.curves``.
+        under: read the runs at these budgets, in examples or tokens, instead of at their end.
 
     Raises:
-        ResultsError: no run ended at its budget with a value of the metric.
+        ResultsError: no run ended at its budget with a value of the metric; or budgets ``under``
+            which these runs cannot be read.
     """
     if trials.empty:
         raise ResultsError("no trials to read final losses of", hint="see batchscale status")
-    wide, note = prepared(trials, by)
+    # Sources that trained one trial to several budgets have a row of it each.
+    wide, note = prepared(trials, by, apart=() if under else ("steps_run",))
     frame = wide.frame.assign(
         target_metric=goal.metric, target_value=goal.value, lower_is_better=goal.lower_is_better
     )
     frame = sample(frame, studies, scope=search).trials.reset_index(drop=True)
     frame["search"] = None  # several search methods of one batch size are one set of runs here
+    at = _read_at(frame, under)
+    frame = pd.concat([frame] * max(len(under), 1), ignore_index=True)
     wide = type(wide)(frame=frame, fields=wide.fields, technique=wide.technique)
     ended = _ended(frame)
-    last, value = _last(frame["trial"].tolist(), evaluations, goal.metric)
+    last, value = _values(
+        frame["trial"].tolist(), at, evaluations, goal.metric, between=bool(under)
+    )
     counted = ended & np.isfinite(value) & (last > 0)
     if not counted.any():
         raise _nothing(frame, ended, goal)
@@ -130,6 +146,16 @@ def final_losses(
     if left_out := int((~counted).sum()):
         runs = f"{left_out} of {count(len(frame), 'run')}"
         notes.append(f"{runs} {agreeing(left_out, 'have')} no final value: left out")
+    if stopped := int((~ended & frame["stop_reason"].eq("target").to_numpy(dtype=bool)).sum()):
+        notes.append(
+            f"{count(stopped, 'run')} ended at a target, and may have been the best: least losses "
+            "of the others can be too high (stop_at_target: false trains all to the budget)"
+        )
+    if frame.loc[counted, "trial"].duplicated().any():
+        notes.append(
+            "one run gives the losses of several budgets, whose errors are not independent: error "
+            "bars of single points may be too short"
+        )
     return [
         _of_group(frame, rows, examples, value, group, text, goal, tuple(notes))
         for (group, rows), text in zip(parts, texts, strict=True)
@@ -146,21 +172,101 @@ def _ended(trials: pd.DataFrame) -> NDArray[np.bool_]:
     return ended
 
 
-def _last(trials: list[str], evaluations: Evaluations, metric: str) -> tuple[Numbers, Numbers]:
-    """The last evaluated step of each trial and the metric there, NaN without one; (n,) each."""
+def _read_at(trials: pd.DataFrame, under: Sequence[Limit]) -> Numbers:
+    """The step, not always a whole one, at which each row is read, one budget after the other;
+    infinite: at its end. (n · budgets,)"""
+    if not under:
+        # Of a trial that several sources have, each row ends where that source ended it.
+        run = trials["steps_run"].to_numpy(dtype=float, na_value=np.inf)
+        several = trials["trial"].duplicated(keep=False).to_numpy(dtype=bool)
+        return np.where(several, run, np.inf)
+    names = sorted({str(name) for name in trials["schedule"].dropna()} - {CONSTANT})
+    if names:
+        raise ResultsError(
+            f"schedule {', '.join(names)}: the loss at a smaller budget is not that of a run with "
+            "this budget, whose learning rate would have ended there",
+            hint="sweep with each budget, and read them without --under; or "
+            f"--where \"schedule = '{CONSTANT}'\"",
+        )
+    if grows(trials):
+        raise ResultsError(
+            "the batch size of some of these runs grows during training: they have no losses at "
+            "smaller budgets",
+            hint='leave them out: --where "ramp IS NULL"',
+        )
+    size = trials["batch_size"].to_numpy(dtype=float)
+    parts = []
+    for limit in under:
+        if limit.unit not in (EXAMPLES, TOKENS):
+            raise ResultsError(
+                f"{limit}: budgets at which final losses are read are in examples or tokens",
+                hint='for example: --under "1e6 examples"',
+            )
+        per = np.ones(len(trials))
+        if limit.unit == TOKENS:
+            per = tokens_of(trials).to_numpy(dtype=float, na_value=np.nan)
+            if np.isnan(per).any():
+                raise ResultsError(
+                    f"{limit}: some of these runs are recorded without tokens_per_example",
+                    hint='give it in examples: --under "1e6 examples"',
+                )
+        parts.append(float(limit.amount) / (size * per))
+    return np.concatenate(parts)
 
-    def read() -> tuple[Numbers, Numbers]:
-        last, value = np.full(len(trials), -1.0), np.full(len(trials), np.nan)
-        for batch in evaluations.of(trials, metric):
-            assert batch.value is not None
-            place, order = batch.by_row(batch.trial), np.argsort(batch.step, kind="stable")
-            order = order[~np.isnan(batch.value[order])]
-            order = order[batch.step[order] > last[place[order]]]
-            # The steps ascend: of several rows of a trial the last is assigned last.
-            last[place[order]], value[place[order]] = batch.step[order], batch.value[order]
-        return last, value
 
-    return retrying(read)
+def _values(
+    trials: list[str], at: Numbers, evaluations: Evaluations, metric: str, *, between: bool
+) -> tuple[Numbers, Numbers]:
+    """The step and the metric of each row at its last evaluation up to ``at``; NaN without one.
+
+    Args:
+        between: interpolate between that and the next one, where there is one; of a run that ended
+            earlier there is no value, but for rounding.
+    """
+    before, value, after, next_value = retrying(lambda: _around(trials, at, evaluations, metric))
+    if not between:
+        return before, value
+    inside = (before > 0) & np.isfinite(after) & (after > before)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.log(at / before) / np.log(after / before)
+    interpolated = value + share * (next_value - value)
+    ended_there = (before == at) | (SAME * before >= at)
+    return (
+        np.where(inside, at, before),
+        np.where(inside, interpolated, np.where(ended_there, value, np.nan)),
+    )
+
+
+def _around(
+    trials: list[str], at: Numbers, evaluations: Evaluations, metric: str
+) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+    """The last evaluated step of each row up to ``at`` with the metric there, and the first one
+    beyond it; -1 and infinity where there is none. (n,) each."""
+    places: dict[str, list[int]] = {}
+    for row, name in enumerate(trials):
+        places.setdefault(name, []).append(row)
+    names = [*places]
+    most = max(map(len, places.values()))
+    # The first, second, … row of each trial, -1 where it has fewer.
+    rows_of = np.array([rows + [-1] * (most - len(rows)) for rows in places.values()]).T
+    steps = np.full(len(trials), -1.0), np.full(len(trials), np.inf)
+    values = np.full(len(trials), np.nan), np.full(len(trials), np.nan)
+    for batch in evaluations.of(names, metric):
+        assert batch.value is not None
+        place = batch.by_row(batch.trial)
+        ascending = np.argsort(batch.step, kind="stable")
+        ascending = ascending[~np.isnan(batch.value[ascending])]
+        for rows in rows_of:
+            row = rows[place]
+            known = ascending[row[ascending] >= 0]
+            upto = batch.step[known] <= at[row[known]]
+            for side, order in ((0, known[upto]), (1, known[~upto][::-1])):
+                step, nearest = batch.step[order], steps[side][row[order]]
+                order = order[step > nearest if side == 0 else step < nearest]
+                # The steps come nearer: of several of a row the last is assigned last.
+                steps[side][row[order]] = batch.step[order]
+                values[side][row[order]] = batch.value[order]
+    return steps[0], values[0], steps[1], values[1]
 
 
 def _nothing(trials: pd.DataFrame, ended: NDArray[np.bool_], goal: Target) -> ResultsError:

@@ -116,10 +116,10 @@ def _several(trials: pd.DataFrame, columns: Sequence[str], names: list[str]) -> 
 _NOT_GROUPS = {"batch_size", "steps_to_target", "last_miss", "metaparameters", "fields"}
 
 
-def widen(trials: pd.DataFrame) -> Wide:
+def widen(trials: pd.DataFrame, *, apart: Sequence[str] = ()) -> Wide:
     """``trials`` with every column that the analysis reads, and one for each workload field and
-    each key of ``technique``; a trial that is in several experiments with one target is taken
-    once."""
+    each key of ``technique``; a trial that is in several experiments with one target, and with
+    equal values of the columns ``apart``, is taken once."""
     trials = trials.reset_index(drop=True)
     if "batch_size" in trials and trials["batch_size"].isna().any():
         raise ResultsError(
@@ -130,7 +130,7 @@ def widen(trials: pd.DataFrame) -> Wide:
     trials = trials.assign(**missing) if missing else trials
     # Among several rows of a trial, one that ended well is preferred to an interrupted one.
     interrupted = trials["status"].eq("INCOMPLETE") & trials["stop_reason"].ne("dominated")
-    columns = ["source", "trial", *_TARGET[:2]]
+    columns = ["source", "trial", *_TARGET[:2], *apart]
     in_order = trials.loc[interrupted.sort_values(kind="stable").index, columns]
     repeated = in_order.duplicated() & in_order["trial"].notna()
     trials = trials.drop(index=repeated[repeated].index).reset_index(drop=True)

@@ -13,9 +13,8 @@ from analysis.figures.drawing.colours import faint, ink, visible
 from analysis.figures.drawing.legends import entry, shared_legend
 from analysis.figures.drawing.page import COLUMN, Page, mark, stroke
 from analysis.figures.drawing.style import CurveStyle, curve_style, grid, log10_axis, tiles
-from analysis.fit.optimal_batch import OptimalBatch, Optimum, optimal_batch
+from analysis.fit.optimal_batch import OptimalBatch, Optimum, optimal_batches
 from analysis.formatting import interval
-from results.errors import ResultsError
 
 
 def draw(
@@ -29,7 +28,7 @@ def draw(
     An arrow points to where an interval is open, a hollow mark is the best tested batch size where
     the optimum lies outside of them.
     """
-    made = _made(data)
+    made = optimal_batches(data.final_losses)
     (main,) = tiles(ax, page, 1, "curve", 2.3, need=COLUMN)
     budgets = np.array([each.budget for optimal in made for each in optimal.optima])
     low, high = budgets.min() / 1.3, budgets.max() * 1.3
@@ -71,7 +70,7 @@ def draw(
 def numbers(data: FigureData) -> pd.DataFrame:
     """A row a curve and budget: the optimum with its interval, and the law of its curve."""
     rows = []
-    for optimal in _made(data):
+    for optimal in optimal_batches(data.final_losses):
         law: dict[str, float | None] = {}
         for name in ("exponent", "coefficient"):
             each = getattr(optimal, name)
@@ -103,20 +102,6 @@ def numbers(data: FigureData) -> pd.DataFrame:
                 }
             )
     return pd.DataFrame(rows)
-
-
-def _made(data: FigureData) -> list[OptimalBatch]:
-    finals = data.final_losses
-    made = [optimal_batch(final) for final in finals]
-    drawn = [optimal for optimal in made if optimal.optima]
-    if not drawn:
-        most = max(len(final.batch_sizes) for final in finals)
-        raise ResultsError(
-            f"no budget has final losses at three batch sizes (at most {most} in a curve)",
-            hint="a batch size of least loss needs runs at several batch sizes with equal budgets; "
-            "do columns other than the learning rate differ in each run?",
-        )
-    return drawn
 
 
 def _name(optimal: OptimalBatch, count: int) -> str:

@@ -41,6 +41,8 @@ from results.errors import ResultsError
 
 _BEST = 4
 """As many best points of the base tell how uncertain the transferred one is."""
+_OPEN = 1.3
+"""How many times a point's value its bar is drawn up to where it is open above."""
 _UNKNOWN = Interval(value=None, low=None, high=None)
 
 
@@ -71,7 +73,7 @@ def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) 
     for panel_ax, curve, name in zip(axes, free, names, strict=True):
         _draw_panel(panel_ax, [cost for cost in made if cost.free is curve], rules)
         panel_ax.set_title(name, color=ink(), fontsize="small")
-    ends = [end for c in made for end in (c.cost.value, c.cost.low, c.cost.high) if end]
+    ends = [end for c in made for end in (*c.cost.ends, _drawn_end(c.cost)) if end]
     low, high = min(0.8, *ends) / 1.15, max(2.2, *ends) * 1.15
     sizes = [cost.batch_size for cost in made]
     for panel_ax in axes:
@@ -120,7 +122,11 @@ def costs(data: FigureData) -> list[Cost]:
 
 
 def _costs(data: FigureData) -> list[Cost]:
-    curves = data.trials_of_curves
+    return costs_of(data.trials_of_curves, data.trials)
+
+
+def costs_of(curves: Sequence[Curve], trials: pd.DataFrame) -> list[Cost]:
+    """As ``costs``, of curves and all trials that they are made of."""
     free = {_key(curve): curve for curve in curves if not _rule(curve)}
     ruled = [curve for curve in curves if _rule(curve)]
     if not ruled:
@@ -137,7 +143,7 @@ def _costs(data: FigureData) -> list[Cost]:
     made = []
     for curve, beside in pairs:
         points = {point.batch_size: point for point in beside.points}
-        transferred = _transferred(curve, data.trials)
+        transferred = _transferred(curve, trials)
         for point in curve.points:
             if point.batch_size not in points:
                 continue
@@ -189,7 +195,11 @@ def _interval(point: Point) -> Interval:
 
 
 def _transferred(curve: Curve, trials: pd.DataFrame) -> dict[int, Interval]:
-    """By batch size, the steps of the points that are best at the base."""
+    """By batch size, the steps of the points that are best at the base.
+
+    Of those that were trained at both: where fewer points diverge than at the base, a study has
+    its number of feasible ones after fewer rows of the table.
+    """
     if not _transfers(curve):
         return {}
     base = int(_rule(curve).rpartition(" ")[2])
@@ -205,9 +215,11 @@ def _transferred(curve: Curve, trials: pd.DataFrame) -> dict[int, Interval]:
     of_base = [of_size for of_size in rows.values() if of_size[recorded].eq(base).any()]
     if not of_base:
         return {}
-    steps = of_base[0]["steps_to_target"].dropna().astype(float)
-    best = steps.sort_values(kind="stable").index[:_BEST].tolist()
-    return {size: _of_rows(of_size, best) for size, of_size in rows.items()}
+    steps = of_base[0]["steps_to_target"].dropna().astype(float).sort_values(kind="stable")
+    return {
+        size: _of_rows(of_size, steps.index[steps.index.isin(of_size.index)][:_BEST].tolist())
+        for size, of_size in rows.items()
+    }
 
 
 def _of_rows(rows: pd.DataFrame, best: Sequence[int]) -> Interval:
@@ -224,7 +236,7 @@ def _of_rows(rows: pd.DataFrame, best: Sequence[int]) -> Interval:
         for row in best
     ]
     known = [steps for steps in reached if steps is not None]
-    if not known and not any(ran):
+    if not best or (not known and not any(ran)):
         return _UNKNOWN
     if reached[0] is None:
         return Interval(value=None, low=ran[0], high=None)
@@ -257,11 +269,17 @@ def _draw_panel(ax: Axes, made: Sequence[Cost], rules: Sequence[str]) -> None:
             _draw_bar(ax, cost.batch_size * shift, cost.cost, {"color": style.colour})
 
 
+def _drawn_end(cost: Interval) -> float | None:
+    """Where the triangle of a bar that is open above is drawn; above the point, if there is one."""
+    if cost.high is not None:
+        return None
+    return cost.low if cost.value is None else cost.value * _OPEN
+
+
 def _draw_bar(ax: Axes, x: float, cost: Interval, options: Mapping[str, Any]) -> None:
+    top = cost.high or _drawn_end(cost)
     low = cost.low if cost.low is not None else cost.value
-    high = cost.high if cost.high is not None else cost.value
-    if low is not None and high is not None:
-        ax.plot([x, x], [low, high], linewidth=stroke(0.9), zorder=2, **options)
-    open_end = max(end for end in (low, high) if end is not None) if cost.high is None else None
-    if open_end is not None and cost.value is None:
-        ax.plot([x], [open_end], marker="^", markerfacecolor="none", zorder=3, **options)
+    if low is not None and top is not None:
+        ax.plot([x, x], [low, top], linewidth=stroke(0.9), zorder=2, **options)
+    if cost.high is None and top is not None:
+        ax.plot([x], [top], marker="^", markerfacecolor="none", zorder=3, **options)

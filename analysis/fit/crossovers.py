@@ -112,12 +112,16 @@ def crossovers(
             hint="a crossover needs two training algorithms: --by optimizer",
         )
     answers = []
+    drawn: dict[tuple[int, int], tuple[Array, Array]] = {}
     for i, j, x in pairs:
-        sides = [
-            _bands(curves[row], each, x, seed)
-            for seed, row in enumerate((i, j))
-            if (each := regimes[row]) is not None
-        ]
+        sides = []
+        for seed, row in enumerate((i, j)):
+            fit = regimes[row]
+            assert fit is not None
+            if (row, seed) not in drawn:
+                drawn[row, seed] = _drawn(curves[row], fit, seed)
+            params, many = drawn[row, seed]
+            sides.append((log_steps(x, params), log_steps(np.tile(x, (len(many), 1)), many)))
         changes = sign_changes(x, *sides[0], *sides[1], level=level)
         answers.append((i, j, _named(changes, curves[i].label, curves[j].label, level)))
     return answers
@@ -176,8 +180,8 @@ def replicates(data: Data, params: Array, noise: float, count: int, seed: int) -
     return constrained(many, np.full(count, FREE), np.zeros(count), start, scan=False)[0]
 
 
-def _bands(curve: Curve, fit: Regimes, x: Array, seed: int) -> tuple[Array, Array]:
-    """Log steps of a curve at ``x``: fitted (n,), and its replicates' (r, n)."""
+def _drawn(curve: Curve, fit: Regimes, seed: int) -> tuple[Array, Array]:
+    """The parameters of a fitted curve (4,), and of its replicates (r, 4)."""
     best = fit.best
     sizes, _ = curve.to_fit()
     kept = ~np.isin(sizes, fit.left_out)
@@ -195,8 +199,7 @@ def _bands(curve: Curve, fit: Regimes, x: Array, seed: int) -> tuple[Array, Arra
         sloped=np.array([best["a"] != 1.0]),
         tolerance=fit.tolerance,
     )
-    drawn = replicates(data, params, best["noise"], REPLICATES, seed)
-    return log_steps(x, params), log_steps(np.tile(x, (len(drawn), 1)), drawn)
+    return params, replicates(data, params, best["noise"], REPLICATES, seed)
 
 
 def _named(changes: SignChanges, first: str, second: str, level: float) -> Crossover:

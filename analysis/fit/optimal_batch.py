@@ -22,6 +22,7 @@ from analysis.fit.laws import LEAST, line
 from analysis.fit.regimes import Interval
 from analysis.formatting import interval as text_of
 from results.counts import agreeing, count, plural
+from results.errors import ResultsError
 
 WITHIN = np.log(4.0) * (1 + 1e-9)
 """The distance in log B from the vertex up to which batch sizes count."""
@@ -79,6 +80,38 @@ class OptimalBatch:
             f"{_text(self.exponent, '.2f')}, of {count(budgets, 'budget')}"
         )
 
+    def to_dict(self) -> dict[str, Any]:
+        """As ``batchscale.optimal_batch`` returns it."""
+        return {
+            **self.group,
+            "label": self.label,
+            "metric": self.metric,
+            "unit": self.unit,
+            "level": self.level,
+            "optima": [self._optimum(each) for each in self.optima],
+            "exponent": self.exponent.to_dict(),
+            "coefficient": self.coefficient.to_dict(),
+            "scatter": self.scatter,
+            "noise": None if np.isnan(self.noise) else self.noise,
+            "sentence": self.sentence,
+            "notes": list(self.notes),
+        }
+
+    def _optimum(self, each: Optimum) -> dict[str, Any]:
+        law = Interval()
+        if self.band is not None:
+            value, low, high = (float(end[0]) for end in self.law([each.budget]))
+            law = Interval(value=value, low=low, high=high)
+        return {
+            "budget": each.budget,
+            "optimal_batch_size": each.batch_size.to_dict(),
+            "law": law.to_dict(),
+            "best_tested": each.best,
+            "loss": each.loss,
+            "tested": list(each.tested),
+            "counted": list(each.counted),
+        }
+
     def law(self, budgets: Any) -> tuple[Array, Array, Array]:
         """The law's batch size at ``budgets`` (n,), and the ends of its interval; (n,) each."""
         assert self.band is not None
@@ -115,6 +148,24 @@ class _Parabola:
         root = np.sqrt(max(middle**2 - 4 * square * last, 0.0))
         low, high = (-middle - root) / (2 * square), (-middle + root) / (2 * square)
         return self.center + float(low), self.center + float(high)
+
+
+def optimal_batches(finals: Sequence[FinalLosses], *, level: float = 0.9) -> list[OptimalBatch]:
+    """``optimal_batch`` of each of ``finals`` that has a budget with three batch sizes.
+
+    Raises:
+        ResultsError: none has.
+    """
+    fitted = [optimal_batch(final, level=level) for final in finals]
+    with_optima = [each for each in fitted if each.optima]
+    if not with_optima:
+        most = max(len(final.batch_sizes) for final in finals)
+        raise ResultsError(
+            f"no budget has final losses at three batch sizes (at most {most} in a curve)",
+            hint="a batch size of least loss needs runs at several batch sizes with equal budgets; "
+            "do columns other than the learning rate differ in each run?",
+        )
+    return with_optima
 
 
 def optimal_batch(final: FinalLosses, *, level: float = 0.9) -> OptimalBatch:

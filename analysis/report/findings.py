@@ -7,16 +7,19 @@ from typing import Any
 
 from analysis.curves.curve import Curve
 from analysis.fit.comparisons import Comparison, compare
+from analysis.fit.crossovers import Crossover, crossovers
 from analysis.fit.interval import Interval
 from analysis.fit.regimes import Regimes, too_few
 from analysis.formatting import interval, units
 from analysis.report.panels import View
 from results.counts import count
+from results.errors import ResultsError
 
 FEW = 10
 """Trials per point below which a note says that N is small."""
 
 _ENDS = {
+    "best batch size": "best batch size",
     "critical batch size": "critical batch size",
     "perfect scaling until": "end of perfect scaling",
     "maximal parallelism from": "start of maximal parallelism",
@@ -71,6 +74,25 @@ def compared(comparisons: Sequence[Comparison | None]) -> list[str]:
     ]
 
 
+def penalties(view: View) -> list[str]:
+    """A sentence for each curve with a small-batch penalty."""
+    several = len(view.curves) > 1
+    return [
+        f"{curve.label}: {fit.notes[0]}." if several else f"{fit.notes[0]}."
+        for curve, fit in view.pairs
+        if fit is not None and fit.best_batch_size is not None
+    ]
+
+
+def crossings(view: View) -> list[Crossover]:
+    """The pairs of curves that cross."""
+    try:
+        pairs = crossovers(view.curves, view.regimes)
+    except ResultsError:  # no two curves can be compared
+        return []
+    return [pair for _, _, pair in pairs if pair.at]
+
+
 def warnings(view: View, comparisons: Sequence[Comparison | None]) -> list[dict[str, Any]]:
     """Each note once with the curves that it is about; none are named where it is of all.
 
@@ -81,6 +103,8 @@ def warnings(view: View, comparisons: Sequence[Comparison | None]) -> list[dict[
     for (curve, fit), comparison in zip(view.pairs, comparisons, strict=True):
         hits = len({*curve.batch_sizes} - {*curve.censored})
         notes = fit.notes if fit else (too_few(min(hits, 2)), *curve.notes)
+        if fit is not None and fit.best_batch_size is not None:
+            notes = notes[1:]  # the penalty, which is among the findings
         more = comparison.notes if comparison is not None else ()
         for note in filter(None, (_few(curve), *notes, *more)):
             whose = about.setdefault(note, [])
@@ -95,7 +119,9 @@ def warnings(view: View, comparisons: Sequence[Comparison | None]) -> list[dict[
 def _parts(curve: Curve, fit: Regimes | None) -> list[dict[str, str]]:
     if fit is None:
         return []
+    best = fit.best_batch_size
     return [
+        *([] if best is None else [_part("best batch size", best, "")]),
         _part("critical batch size", fit.critical_batch_size, units([curve.example_unit])),
         _part("perfect scaling until", fit.perfect_scaling_until, ""),
         _part("maximal parallelism from", fit.maximal_parallelism_from, ""),

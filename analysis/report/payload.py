@@ -91,7 +91,13 @@ def _panel(place: int, panel: Panel, styles: Sequence[int], baseline: str | None
 def _view(name: str, view: View, order: dict[str, int], baseline: str | None) -> dict[str, Any]:
     styles = [order.setdefault(curve.label, len(order)) for curve in view.curves]
     comparisons = findings.comparisons(view, findings.baseline(view, baseline))
-    every = [tables.regimes(view), tables.ratios(view, comparisons), tables.points(view)]
+    crossings = findings.crossings(view)
+    every = [
+        tables.regimes(view),
+        tables.ratios(view, comparisons),
+        tables.crossovers(crossings),
+        tables.points(view),
+    ]
     return {
         "id": name,
         "target": None if view.target is None else str(view.target),
@@ -101,7 +107,9 @@ def _view(name: str, view: View, order: dict[str, int], baseline: str | None) ->
             for (curve, fit), style in zip(view.pairs, styles, strict=True)
         ],
         "findings": findings.findings(view, styles),
+        "penalties": findings.penalties(view),
         "compared": findings.compared(comparisons),
+        "crossovers": [f"{pair.sentence}." for pair in crossings],
         "warnings": findings.warnings(view, comparisons),
         "tables": [table for table in every if table["rows"]],
     }

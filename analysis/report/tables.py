@@ -7,8 +7,10 @@ from typing import Any
 
 from analysis.curves.points import Point
 from analysis.fit.comparisons import Comparison, ratio_text
+from analysis.fit.crossovers import Crossover
 from analysis.fit.interval import Interval
 from analysis.fit.knee import COLUMNS
+from analysis.fit.regimes import Regimes
 from analysis.formatting import interval, short, units
 from analysis.report.panels import View
 from analysis.report.series import compact, metaparameters
@@ -24,10 +26,12 @@ def regimes(view: View) -> dict[str, Any]:
         label, sizes = curve.label, curve.batch_sizes
         many = f"{min(sizes):,}–{max(sizes):,} ({len(sizes)})"
         cells: list[Cell] = [(label, label), (many, len(sizes)), _whole(curve.trials)]
+        cells += _penalty(fit)
         cells += [_interval(getattr(fit, name)) if fit else ("", None) for name in COLUMNS]
         cells.append((str(fit.best["form"]), None) if fit else ("", None))
         rows.append(cells)
-    names = ["curve", "batch sizes", "N", *_named(view), "fitted form"]
+    names = ["curve", "batch sizes", "N", "best batch size", "small-batch penalty", *_named(view),
+             "fitted form"]  # fmt: skip
     return _table("Regimes", names, rows, texts=("curve", "fitted form"))
 
 
@@ -52,6 +56,23 @@ def ratios(view: View, comparisons: Sequence[Comparison | None]) -> dict[str, An
             rows.append([*cells, *(_ratio(item.ratios[name]) for name in COLUMNS)])
     names = ["curve", "over", *_named(view)]
     return _table("Ratios", names, rows, texts=("curve", "over"))
+
+
+def crossovers(pairs: Sequence[Crossover]) -> dict[str, Any]:
+    """A row a pair of curves and crossover: where, and which takes fewer steps on each side."""
+    rows: list[list[Cell]] = [
+        [
+            (f"{pair.first}, {pair.second}", pair.first),
+            _interval(at),
+            (str(below), str(below)),
+            (str(above), str(above)),
+        ]
+        for pair in pairs
+        for at, below, above in zip(pair.at, pair.better, pair.better[1:], strict=False)
+    ]
+    names = ["curves", "cross at batch size", "fewer steps below", "fewer steps above"]
+    texts = ("curves", "fewer steps below", "fewer steps above")
+    return _table("Crossovers", names, rows, texts=texts)
 
 
 def _examples(view: View) -> str:
@@ -88,6 +109,14 @@ def _number(number: float | None) -> Cell:
 
 def _interval(quantity: Interval) -> Cell:
     return interval(*quantity.ends), quantity.nearest
+
+
+def _penalty(fit: Regimes | None) -> list[Cell]:
+    """The batch size of fewest examples, and how many times as many the smallest one needs."""
+    if fit is None or fit.best_batch_size is None or fit.small_batch_penalty is None:
+        return [("", None), ("", None)]
+    factor = fit.small_batch_penalty
+    return [_interval(fit.best_batch_size), (f"{factor:.2f}×", factor)]
 
 
 def _ratio(ratio: Interval) -> Cell:

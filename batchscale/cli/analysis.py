@@ -19,6 +19,16 @@ from batchscale.cli.options import Fmt, Json, Out, assignments, output_format, w
 if TYPE_CHECKING:
     from analysis.figure_data import Query
 
+Under = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--under",
+        metavar="BUDGET",
+        help='What trials reached within a budget: "5000 steps", "10 epochs", "1e6 examples", '
+        '"1e8 tokens". Repeat it for several budgets.',
+    ),
+]
+
 
 @with_query()
 def regimes(
@@ -47,6 +57,14 @@ def regimes(
             help="Add the batch sizes at which the curves of each pair cross.",
         ),
     ] = False,
+    optimal_batch: Annotated[
+        bool,
+        typer.Option(
+            "--optimal-batch",
+            help="Instead: the batch size of least final loss at each budget, and its power law.",
+        ),
+    ] = False,
+    under: Under = None,
     format: Fmt = "table",
     json: Json = False,
 ) -> None:
@@ -55,10 +73,23 @@ def regimes(
     Perfect scaling, diminishing returns, maximal data parallelism.
     """
     from batchscale import answers
-    from batchscale.output import regime_table
+    from batchscale.output import optimal_batch_table, regime_table
+    from batchscale.output.errors import CommandError
     from batchscale.output.progress import ProgressLines
 
-    query = replace(query, definition=definition)
+    if optimal_batch:
+        others = {"--definition": definition, "--law": law, "--crossover": crossover}
+        if wrong := [name for name, value in others.items() if value]:
+            raise CommandError(
+                f"--optimal-batch and {wrong[0]} exclude each other",
+                hint=f"leave one out: {wrong[0]} is about the regimes at one loss",
+            )
+        optima = answers.optimal_batch(
+            replace(query, read="final", under=answers.limits(under)), ProgressLines()
+        )
+        print(optimal_batch_table.optimal_batch(optima, output_format(format, json)), end="")
+        return
+    query = replace(query, definition=definition, under=answers.limits(under))
     curves = answers.regimes(query, law=law, crossover=crossover, progress=ProgressLines())
     print(regime_table.regimes(curves, output_format(format, json)), end="")
 
@@ -73,15 +104,7 @@ def plot(
         ),
     ],
     query: Query,
-    under: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--under",
-            metavar="BUDGET",
-            help='What trials reached within a budget: "5000 steps", "10 epochs", "1e6 examples", '
-            '"1e8 tokens". Repeat it for several budgets.',
-        ),
-    ] = None,
+    under: Under = None,
     option: Annotated[
         list[str] | None,
         typer.Option("--option", metavar="NAME=VALUE", help="An option of this figure alone."),

@@ -37,8 +37,8 @@ def listing(
         str,
         typer.Argument(
             metavar="KIND",
-            help="workloads, optimizers, schedules, techniques, figures, experiments, imports or "
-            "exports.",
+            help="workloads, texts, optimizers, schedules, techniques, layouts, figures, "
+            "experiments, executors, imports or exports.",
         ),
     ],
     format: Fmt = "table",

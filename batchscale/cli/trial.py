@@ -132,8 +132,14 @@ def check(
     Equal micro-batches, invariant evaluation, seeded weights; whether it can be stacked; speed.
     """
     from batchscale import api
+    from batchscale.output.errors import CommandError
     from batchscale.output.progress import Stages
 
+    if workload.endswith((".yaml", ".yml")):
+        raise CommandError(
+            f"check takes a workload, and {workload} is an experiment file",
+            hint=f"batchscale sweep {workload} --dry-run checks it",
+        )
     with Stages() as stages:
         findings = api.check(
             workload,

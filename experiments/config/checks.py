@@ -148,7 +148,7 @@ def _check_averages(file: ExperimentFile, combinations: Sequence[Combination]) -
         if averaging and optimizer.averages:
             raise file.error(
                 place,
-                f"technique {averaging[0]} and optimizer {optimizer.label} each have evaluations "
+                f"technique {averaging[0]} and optimizer {optimizer.label} both make evaluations "
                 "measure other weights than those that are trained",
                 f"leave {averaging[0]} out, or choose an optimizer that averages nothing, such as "
                 "adamw",
@@ -229,6 +229,20 @@ def check_tokens(file: ExperimentFile, combination: Combination) -> None:
             raise file.error(("search", *inner[:1], name), str(error), error.hint) from None
 
 
+def check_rule(file: ExperimentFile, combination: Combination, batch_size: int) -> None:
+    """A half-life or a time scale must give a value at this batch size.
+
+    Raises:
+        ExperimentError: it does not; with its place.
+    """
+    if combination.rule is None:
+        return
+    try:
+        combination.rule.check_size(batch_size, combination.workload.tokens_per_example)
+    except ExperimentError as error:
+        raise file.error(file.path_of("rule"), str(error), error.hint) from None
+
+
 def ramp_of(
     file: ExperimentFile,
     combination: Combination,
@@ -287,11 +301,14 @@ def check_units(file: ExperimentFile, combination: Combination) -> None:
             the sizes; as ``sizes_in_examples``.
     """
     sizes, workload = sizes_in_examples(file, combination), combination.workload
-    if combination.rule is not None:
+    if (rule := combination.rule) is not None:
         try:
-            combination.rule.check_base(sizes)
+            rule.check_base(sizes)
         except ExperimentError as error:
             raise file.error(file.path_of("rule"), str(error), error.hint) from None
+        for size in sizes:
+            if isinstance(size, int):
+                check_rule(file, combination, size)
     try:
         file.parsed_budget.check_tokens(workload.tokens_per_example)
     except AmountError as error:
@@ -300,6 +317,8 @@ def check_units(file: ExperimentFile, combination: Combination) -> None:
         path: Path = ("budget",)
     elif any(isinstance(size, SizeInUnit) and size.unit == TOKENS for size in file.batch_sizes):
         path = file.sizes_path
+    elif rule is not None and rule.in_tokens:
+        path = file.path_of("rule")
     else:
         return
     for name in workload.fields.keys() & combination.space.keys():

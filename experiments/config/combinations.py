@@ -12,7 +12,8 @@ from experiments.config.grid import Grid, load_workload
 from experiments.config.load import KEY_HINT, holds_key
 from experiments.config.points import HandPicked, Point
 from experiments.config.schema import ExperimentFile
-from experiments.config.tuning import Search, check_domain
+from experiments.config.tuning import Entries, Search, check_domain
+from experiments.errors import ExperimentError
 from experiments.factors.ramp import Ramp
 from experiments.factors.rule import Rule
 from experiments.optimizers import Optimizer
@@ -83,9 +84,13 @@ def combinations(file: ExperimentFile) -> tuple[list[Combination], Search]:
                 key: str(factor) for key, factor in (("ramp", ramp), ("rule", rule)) if factor
             }
             entries = tuned.resolve(optimizer, schedule, grid.fields)
+            if rule is not None:
+                entries = {n: e for n, e in entries.items() if n not in rule.given}
             points: tuple[Point, ...] = ()
             if picked is not None:
                 points, entries = picked.of(optimizer, schedule, entries)
+            if rule is not None:
+                _check_rule(file, rule, entries)
             for name in optimizer.domains.keys() & entries.keys():
                 path = (
                     ("search", name) if name in tuned.general else ("search", optimizer.label, name)
@@ -144,6 +149,21 @@ def _workload(
         for value in space[name].levels(2):  # both ends of a range, or all choices
             load_workload(file, {**fields, name: value}, optimizer)
     return workload
+
+
+def _check_rule(file: ExperimentFile, rule: Rule, entries: Entries) -> None:
+    """What the rule gives is not given by hand too, and the rest is such that it can be."""
+    if names := sorted(rule.given & entries.keys()):
+        message = f"points give {names[0]}, which rule {rule} gives"
+        raise file.error(("points",), message, "leave it out of the points")
+    ends = {
+        name: entry.levels(2) if isinstance(entry, Dimension) else (entry,)
+        for name, entry in entries.items()
+    }
+    try:
+        rule.check_search(ends)
+    except ExperimentError as error:
+        raise file.error(file.path_of("rule"), str(error), error.hint) from None
 
 
 def _check_ranges(file: ExperimentFile, combinations: Sequence[Combination]) -> None:

@@ -16,10 +16,12 @@ from experiments import identity, parallel, search
 from experiments.batch_sizes import BatchSizes
 from experiments.config import load as reading
 from experiments.config import yaml_lines
-from experiments.config.amounts import LARGEST_BUDGET, AmountError, with_full
+from experiments.config.amounts import AmountError, with_full
+from experiments.config.budget import budget_in_steps
 from experiments.config.checks import (
     check_directions,
     check_metric,
+    check_rule,
     check_tokens,
     check_training_algorithms,
     check_units,
@@ -34,16 +36,11 @@ from experiments.config.tuning import Search
 from experiments.config.yaml_lines import Places
 from experiments.errors import ExperimentError
 from experiments.plan import Layout, Study
-from experiments.training import evaluation_grid
 from experiments.training.streams import check_stream
-from results.counts import count
 from results.targets.target import Target
-from workloads import Workload
 from workloads.checks import check_splits, length_of
 
 __all__ = ["Experiment", "StudyPlan", "from_keywords", "load", "parse"]
-
-_MOST_EVALUATIONS = 1_000_000
 
 
 class Experiment(ExperimentFile):
@@ -168,45 +165,10 @@ class Experiment(ExperimentFile):
             return table.size or self.trials
         return self.trials
 
-    def _budget_steps(self, batch_size: int, train_size: int | None, workload: Workload) -> int:
-        try:
-            steps = self.parsed_budget.in_steps(batch_size, train_size, workload.tokens_per_example)
-        except AmountError as error:
-            raise self.error(("budget",), str(error), error.hint) from None
-        if steps < 1:
-            message = f"budget {self.budget} is less than one step at batch size {batch_size}"
-            raise self.error(("budget",), message, "add steps: 50 epochs + 2000 steps")
-        if steps > LARGEST_BUDGET:
-            message = f"budget {self.budget} is {count(steps, 'step')} at batch size {batch_size}"
-            raise self.error(("budget",), message, f"at most {LARGEST_BUDGET:,}")
-        self._check_repetition(steps, batch_size, train_size)
-        ratio = self.evaluation_ratio
-        if (evaluations := evaluation_grid.count(ratio, steps)) > _MOST_EVALUATIONS:
-            usual = evaluation_grid.count(1.05, steps)
-            raise self.error(
-                ("evaluation_ratio",),
-                f"evaluation_ratio {ratio:.16g} makes about {evaluations:,.0f} evaluations of a "
-                f"trial of {count(steps, 'step')}",
-                f"at most {_MOST_EVALUATIONS:,}; 1.05 makes {usual:,.0f}",
-            )
-        return steps
-
-    def _check_repetition(self, steps: int, batch_size: int, train_size: int | None) -> None:
-        """Where data are not to be repeated, the budget is at most one pass."""
-        if self.repeat_data or train_size is None or steps <= train_size // batch_size:
-            return
-        raise self.error(
-            ("budget",),
-            f"budget {self.budget} is {count(steps, 'step')} at batch size {batch_size}, and one "
-            f"pass over the training set ({count(train_size, 'example')}) is "
-            f"{train_size // batch_size:,}",
-            "budget: 1 epoch, or repeat_data: true",
-        )
-
     def _plan(
         self, combination: Combination, batch_size: int, train_size: int | None, source: str | None
     ) -> StudyPlan:
-        budget_steps = self._budget_steps(batch_size, train_size, combination.workload)
+        budget_steps = budget_in_steps(self, batch_size, train_size, combination.workload)
         ghost = combination.technique.get("ghost_batch")
         if ghost is not None and batch_size % int(ghost):
             raise self.error(
@@ -215,11 +177,14 @@ class Experiment(ExperimentFile):
                 "set a divisor, or leave that batch size out",
             )
         check_tokens(self, combination)
+        check_rule(self, combination, batch_size)
         ramp = ramp_of(self, combination, batch_size, budget_steps, train_size)
         described = self._identity(combination, batch_size, source, ramp)
         rule, table_of = combination.rule, None
-        if rule is not None and rule.transfers:  # the points of the base, without the rule
-            base_steps = self._budget_steps(rule.base, train_size, combination.workload)
+        if (
+            rule is not None and rule.transfers and rule.base is not None
+        ):  # the points of the base, without the rule
+            base_steps = budget_in_steps(self, rule.base, train_size, combination.workload)
             base_ramp = ramp_of(self, combination, rule.base, base_steps, train_size)
             plain = replace(combination, rule=None, technique=_without_rule(combination.technique))
             table_of = identity.study_id(self._identity(plain, rule.base, source, base_ramp))

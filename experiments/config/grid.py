@@ -53,6 +53,18 @@ class Grid:
         return [*self.optimizers, *self.schedules]
 
     @property
+    def parts(self) -> list[Optimizer]:
+        """Optimizers of mappings that are not in the grid by themselves too, each once."""
+        taken = {key for owner in self.owners for key in (owner.name, owner.label)}
+        parts: dict[tuple[str, str], Optimizer] = {}
+        for mapping in self.optimizers:
+            if isinstance(mapping, routed.Routed) and mapping.named:
+                for part in mapping.rules:
+                    if taken.isdisjoint((part.name, part.label)):
+                        parts.setdefault((part.name, part.label), part)
+        return list(parts.values())
+
+    @property
     def scheduled(self) -> frozenset[str]:
         """What every study may tune with any optimizer: arguments of schedules, and fields."""
         return frozenset(self.fields).union(*(s.arguments for s in self.schedules))

@@ -117,20 +117,36 @@ def override(data: dict[str, Any], settings: Sequence[str], places: Places) -> N
 
 def _labels(data: Mapping[str, Any]) -> set[str]:
     """What the optimizers of a file's grid are called."""
-    grid = data.get("grid")
-    value = grid.get("optimizer") if isinstance(grid, Mapping) else None
     labels = set()
-    for item in value if isinstance(value, list) else [value]:
+    for item in _optimizers(data):
         with contextlib.suppress(ExperimentError):  # of a wrong one the grid's own check tells
             text = routed.text_of(item) if isinstance(item, Mapping) else item
             labels |= {optimizers.label(text)} if isinstance(text, str) else set()
     return labels
 
 
+def _parts(data: Mapping[str, Any]) -> set[str]:
+    """What the optimizers of the grid's mappings are called."""
+    parts = set()
+    for item in _optimizers(data):
+        with contextlib.suppress(ExperimentError):
+            names = routed.parse(item)[0].values() if isinstance(item, Mapping) else ()
+            parts |= {optimizers.label(name) for name in names}
+    return parts
+
+
+def _optimizers(data: Mapping[str, Any]) -> list[Any]:
+    """The optimizers of a file's grid, as written."""
+    grid = data.get("grid")
+    value = grid.get("optimizer") if isinstance(grid, Mapping) else None
+    return value if isinstance(value, list) else [value]
+
+
 def _remove_sections(data: dict[str, Any], before: set[str]) -> None:
-    """Remove from ``search`` and ``points`` the sections of a user's optimizers that were in the
-    grid ``before``, by label, and are no longer."""
-    for name in before - _labels(data) - {*optimizers.names()}:
+    """Remove from ``search`` and ``points`` the sections of optimizers that were in the grid
+    ``before``, by label, and are no longer: of a user's ones, and of those that a mapping has too,
+    whose section would then be the mapping's."""
+    for name in before - _labels(data) - ({*optimizers.names()} - _parts(data)):
         for key in ("search", "points"):
             if isinstance(data.get(key), dict):
                 data[key].pop(name, None)

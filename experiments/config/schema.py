@@ -328,6 +328,7 @@ _HINTS = {
     "repeats": "how many fresh seeds the best configurations get; 0: none",
     "name": "letters, digits, dots, dashes and underscores: it names a folder",
     "keep": "a number of trials, or off",
+    "schedule": "a name; its arguments are below search: {decay: 0.5}, several names below grid",
 }
 
 

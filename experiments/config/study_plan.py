@@ -160,7 +160,8 @@ class StudyPlan:
         values = {**self.fixed, **row}
         if self.rule is not None:
             optimizer = optimizers.get(self.study.optimizer, self.study.workload.base)
-            values = self.rule.applied(values, self.study.batch_size, optimizer.defaults)
+            size, tokens = self.study.batch_size, self.tokens_per_example
+            values = self.rule.applied(values, size, optimizer.defaults, tokens)
         timed = {n: v for n, v in values.items() if n in schedule.arguments}
         rest = {n: v for n, v in values.items() if n not in schedule.arguments}
         return dict(sorted({**rest, **self._resolve_lengths(timed)}.items()))

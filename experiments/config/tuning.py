@@ -1,8 +1,9 @@
 """The ``search`` key of an experiment file: what is tuned in each study, and over which range.
 
 Entries apply in this order, the later ones winning: the optimizer's default space, the schedule's,
-``search:`` itself, then its section of the schedule and its section of the optimizer. A plain value
-fixes a metaparameter; a range (``{log: [1e-4, 10]}``) tunes it.
+``search:`` itself, then its section of the schedule and its section of the optimizer. Before that
+of a mapping of parameters to optimizers come the sections of those optimizers. A plain value fixes
+a metaparameter; a range (``{log: [1e-4, 10]}``) tunes it.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ class Search:
 
     general: Entries = field(default_factory=dict)
     sections: Mapping[str, Entries] = field(default_factory=dict)
+    parts: frozenset[str] = frozenset()
+    """Names of optimizers that stand in mappings alone: sections of theirs are of these."""
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any], grid: Grid, places: Places) -> Search:
@@ -47,7 +50,8 @@ class Search:
             ExperimentError: an unknown scale, an impossible range, a section of an unknown name.
         """
         owners = {*optimizers.names(), *schedules.names()}
-        owners.update(key for owner in grid.owners for key in _keys(owner))
+        parts = grid.parts
+        owners.update(key for owner in (*grid.owners, *parts) for key in _keys(owner))
         general: dict[str, Entry] = {}
         sections: dict[str, Entries] = {}
         for name, value in raw.items():
@@ -65,7 +69,8 @@ class Search:
                 }
             else:
                 general[name] = _entry(name, value, path, places)
-        return cls(general=general, sections=sections)
+        of_parts = frozenset(key for part in parts for key in _keys(part))
+        return cls(general=general, sections=sections, parts=of_parts)
 
     def resolve(self, optimizer: Optimizer, schedule: Schedule, fields: Iterable[str]) -> Entries:
         """What a study of these tunes and fixes, by name in alphabetical order."""
@@ -76,6 +81,7 @@ class Search:
             _space(schedule.space, f"schedule {schedule.name}"),
             self.general,
             self._of(schedule),
+            self._of_parts(optimizer),
             self._of(optimizer),
         )
         for layer in layers:
@@ -99,8 +105,9 @@ class Search:
             if name not in everywhere:
                 raise places.error(("search", name), *_unknown(name, everywhere))
             check_value(name, entry, grid, grid.schedules, ("search", name), places)
-        by_key = {key: owner for owner in grid.owners for key in _keys(owner)}
-        for owner in grid.owners:
+        owners = [*grid.owners, *grid.parts]
+        by_key = {key: owner for owner in owners for key in _keys(owner)}
+        for owner in owners:
             if owner.name != owner.label and {*self.sections} >= {*_keys(owner)}:
                 message = f"search has {owner.name} and {owner.label}, which it is called"
                 raise places.error(("search", owner.label), message, "keep one of the two")
@@ -109,14 +116,16 @@ class Search:
             legal, checked = owner.arguments | grid.scheduled, grid.schedules
             if isinstance(owner, Schedule):
                 legal, checked = owner.arguments, [owner]
+            elif section in self.parts:
+                legal = owner.arguments
             for name, entry in entries.items():
                 path = ("search", section, name)
                 if name not in legal:
-                    raise places.error(
-                        path,
-                        f"search.{section}.{name}: {section} has no argument {name!r}",
-                        nearest(name, sorted(legal)),
-                    )
+                    hint = nearest(name, sorted(legal))
+                    if name in grid.scheduled:
+                        hint = f"it is of all parameters alike: search: {{{name}: …}}"
+                    message = f"search.{section}.{name}: {section} has no argument {name!r}"
+                    raise places.error(path, message, hint)
                 check_value(name, entry, grid, checked, path, places)
 
     def written(
@@ -145,6 +154,17 @@ class Search:
             }
             for section, entries in parts.items()
             if entries
+        }
+
+    def _of_parts(self, optimizer: Optimizer) -> Entries:
+        """The sections of a mapping's optimizers: ``muon.learning_rate`` for that of muon."""
+        if not isinstance(optimizer, Routed) or not optimizer.named:
+            return {}
+        return {
+            f"{part.label}.{name}": entry
+            for part in optimizer.rules
+            if self.parts.issuperset(_keys(part))
+            for name, entry in self._of(part).items()
         }
 
     def _of(self, owner: Optimizer | Schedule) -> Entries:

@@ -1,83 +1,114 @@
-"""Rules that derive metaparameters at a batch size from those at a base one: ``rule`` in the grid.
+"""Rules that derive metaparameters from the batch size: ``rule`` in the grid of an experiment.
 
-``{learning_rate: sqrt, from: 64}``: at batch size B = k · 64
+From those of a base batch size: ``{learning_rate: sqrt, from: 64}``; at batch size B = k · 64
 
 - ``learning_rate``: ``none``, that of the base; ``sqrt``, √k times it (Krizhevsky 2014,
   arXiv:1404.5997; Malladi et al. 2022, arXiv:2205.10287); ``linear``, k times it (Goyal et al.
   2017, arXiv:1706.02677).
-- ``beta2``: ``half_life``, β₂^k: the half-life of the average, in examples or tokens, is that of
-  the base (Marek et al. 2025, arXiv:2507.07101).
+- ``beta2``, ``beta1``, ``momentum``: ``half_life``, β^k: the half-life of the average, in examples
+  or tokens, is that of the base (Marek et al. 2025, arXiv:2507.07101).
 - ``weight_decay``: ``time_scale``, so that B / (learning rate · weight decay), the time scale of
   the weights in examples or tokens, is that of the base (Wang & Aitchison 2024, arXiv:2405.13698).
 
 With a rule for the learning rate nothing is tuned at B: its studies train the table of the base,
 row by row, each row by the rule, and the row that is best at the base tells what the rule costs.
 Without, each study is tuned, and what the rule names is so many times what its table says.
+
+From an amount of data: ``{beta2: {half_life: 1e6 tokens}, weight_decay: {time_scale: 1e8 tokens}}``
+gives the value at every batch size (``experiments.factors.horizon``). It needs no base, and what it
+gives is not tuned.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from experiments import search
 from experiments.errors import ExperimentError, nearest
+from experiments.factors.horizon import TOKENS, Horizon, complement, rounded
 from experiments.optimizers import Optimizer
 from experiments.plan import Value
 from experiments.search.space import Dimension
 
 NAME = "rule"
 _FROM = "from"
+_HALF_LIFE, _TIME_SCALE = "half_life", "time_scale"
 _KINDS = {
     "learning_rate": ("none", "sqrt", "linear"),
-    "beta2": ("half_life",),
-    "weight_decay": ("time_scale",),
+    "beta1": (_HALF_LIFE,),
+    "beta2": (_HALF_LIFE,),
+    "momentum": (_HALF_LIFE,),
+    "weight_decay": (_TIME_SCALE,),
 }
-_EXAMPLE = "for example: rule: {learning_rate: sqrt, from: 64}; or none"
-_FIGURES = 9
+_EXAMPLE = (
+    "for example: rule: {learning_rate: sqrt, from: 64}, or {beta2: {half_life: 1e6 tokens}}; "
+    "or none"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
     """A rule as an experiment writes it."""
 
-    base: int
-    """The batch size whose metaparameters are taken."""
-    kinds: tuple[tuple[str, str], ...]
+    base: int | None = None
+    """The batch size whose metaparameters are taken, if any are."""
+    kinds: tuple[tuple[str, str], ...] = ()
     """Metaparameter and its rule, in the order of the table above."""
+    horizons: tuple[tuple[str, Horizon], ...] = ()
+    """Metaparameter and the half-life or time scale that gives it, in the same order."""
 
     @classmethod
     def parse(cls, value: Any) -> Rule | None:
         """Read a rule; ``None`` for ``none``.
 
         Raises:
-            ExperimentError: an unknown metaparameter or rule, or no base.
+            ExperimentError: an unknown metaparameter or rule, no base, or a base of nothing.
         """
         if value == "none":
             return None
         if not isinstance(value, Mapping) or not value:
             raise ExperimentError(f"{value!r} is not a rule", hint=_EXAMPLE)
-        for name, kind in value.items():
+        for name in value:
             if name != _FROM and name not in _KINDS:
                 hint = nearest(str(name), [*_KINDS, _FROM])
                 raise ExperimentError(f"no rule for {name!r}", hint=hint)
-            if name in _KINDS and kind not in _KINDS[name]:
-                hint = nearest(str(kind), _KINDS[name])
-                raise ExperimentError(f"{name} has no rule {kind!r}", hint=hint)
+        given = [(name, value[name]) for name in _KINDS if name in value]
+        if not given:
+            raise ExperimentError("a rule for nothing", hint=_EXAMPLE)
+        kinds = tuple((n, _kind(n, kind)) for n, kind in given if not isinstance(kind, Mapping))
+        horizons = tuple((n, _horizon(n, kind)) for n, kind in given if isinstance(kind, Mapping))
+        if not kinds:
+            if _FROM in value:
+                message = "from: nothing in the rule is taken from another batch size"
+                raise ExperimentError(message, hint="leave it out")
+            return cls(horizons=horizons)
         base = value.get(_FROM)
         if not isinstance(base, int) or isinstance(base, bool) or base < 1:
             message = f"from: {base!r} is not a batch size" if _FROM in value else "no from"
             raise ExperimentError(f"{message}: the base batch size", hint=_EXAMPLE)
-        kinds = tuple((name, str(value[name])) for name in _KINDS if name in value)
-        if not kinds:
-            raise ExperimentError("a rule for nothing", hint=_EXAMPLE)
-        return cls(base=base, kinds=kinds)
+        return cls(base=base, kinds=kinds, horizons=horizons)
 
     def __str__(self) -> str:
         """As results record it, in the ``technique``."""
-        return f"{', '.join(f'{name} {kind}' for name, kind in self.kinds)}, from {self.base}"
+        parts = {
+            **dict(self.kinds),
+            **{name: f"{_KINDS[name][0]} {horizon}" for name, horizon in self.horizons},
+        }
+        text = ", ".join(f"{name} {parts[name]}" for name in _KINDS if name in parts)
+        return text if self.base is None else f"{text}, from {self.base}"
+
+    @property
+    def given(self) -> frozenset[str]:
+        """What a half-life or a time scale gives, so that it is not tuned."""
+        return frozenset(name for name, _ in self.horizons)
+
+    @property
+    def in_tokens(self) -> bool:
+        """Whether an amount is in tokens."""
+        return any(horizon.unit == TOKENS for _, horizon in self.horizons)
 
     @property
     def transfers(self) -> bool:
@@ -100,7 +131,10 @@ class Rule:
         """
         if batch_sizes is not None:
             self.check_base(batch_sizes)
-        for name, optimizer in ((n, o) for n, _ in self.kinds for o in optimizers):
+        names = [*(name for name, _ in self.kinds), *sorted(self.given)]
+        if "weight_decay" in self.given:
+            names.append("learning_rate")
+        for name, optimizer in ((n, o) for n in names for o in optimizers):
             if name not in optimizer.arguments:
                 message = f"rule {self}: optimizer {optimizer.label} has no {name}"
                 raise ExperimentError(message, hint="sweep that optimizer in another experiment")
@@ -116,45 +150,81 @@ class Rule:
         Raises:
             ExperimentError: the base is not among the batch sizes.
         """
-        if self.base not in batch_sizes:
+        if self.base is not None and self.base not in batch_sizes:
             raise ExperimentError(
                 f"rule {self}: {self.base} is not among the batch sizes of the grid",
                 hint=f"add {self.base}: what is best there is taken elsewhere",
             )
 
+    def check_size(self, batch_size: int, tokens_per_example: int | None) -> None:
+        """
+        Raises:
+            ExperimentError: at this batch size a half-life or a time scale gives no value.
+        """
+        try:
+            for name, horizon in self.horizons:
+                _value(name, horizon, batch_size, tokens_per_example, 1.0)
+        except ExperimentError as error:
+            raise ExperimentError(f"rule {self}: {error}", hint=error.hint) from None
+
+    def check_search(self, values: Mapping[str, Iterable[Value]]) -> None:
+        """
+        Args:
+            values: what is tuned and fixed, each with the least and the most that it may be.
+
+        Raises:
+            ExperimentError: a time scale with a learning rate that is zero, or with several; one
+                of several optimizers has a value of its own for what the rule gives.
+        """
+        needed = self.given | ({"learning_rate"} if "weight_decay" in self.given else set())
+        for name in values:
+            if "." in name and name.rpartition(".")[2] in needed:
+                message = f"rule {self}: search gives {name}, which the rule would leave as it is"
+                raise ExperimentError(message, hint="let all optimizers of the mapping share it")
+        rates = values.get("learning_rate", ())
+        if "weight_decay" in self.given and any(float(rate) <= 0 for rate in rates):
+            message = f"rule {self}: no weight decay has a time scale at learning rate 0"
+            raise ExperimentError(message, hint="search learning rates over 0")
+
     def applied(
-        self, values: Mapping[str, Value], batch_size: int, defaults: Mapping[str, Value]
+        self,
+        values: Mapping[str, Value],
+        batch_size: int,
+        defaults: Mapping[str, Value],
+        tokens_per_example: int | None = None,
     ) -> dict[str, Value]:
         """The metaparameters at ``batch_size`` from those at the base.
 
         Args:
             defaults: the optimizer's, for what a rule names and ``values`` lacks.
+            tokens_per_example: the workload's.
         """
-        if batch_size == self.base:
-            return dict(values)
         derived = dict(values)
-        for name, _ in self.kinds:
+        for name, _ in self.kinds if batch_size != self.base else ():
             if name in values or name in defaults:
                 derived[name] = self.at(
                     name, float(values.get(name, defaults.get(name, 0))), batch_size
                 )
+        rate = float(derived.get("learning_rate", defaults.get("learning_rate", 0.0)))
+        for name, horizon in self.horizons:
+            derived[name] = _value(name, horizon, batch_size, tokens_per_example, rate)
         return derived
 
     def at(self, name: str, value: float, batch_size: int) -> float:
         """The value at ``batch_size`` of a metaparameter that has ``value`` at the base.
 
-        To nine significant figures (of 1 - β₂), since the last bits of powers differ between
-        machines, and a trial's identity must not.
+        To nine significant figures (of 1 - β).
         """
-        kinds, k = dict(self.kinds), batch_size / self.base
-        if name not in kinds or k == 1:
+        kinds = dict(self.kinds)
+        if self.base is None or name not in kinds or batch_size == self.base:
             return value
+        k = batch_size / self.base
         rate = {"sqrt": math.sqrt(k), "linear": k}.get(kinds.get("learning_rate", ""), 1.0)
         if name == "learning_rate":
-            return value if rate == 1 else _rounded(value * rate)
+            return value if rate == 1 else rounded(value * rate)
         if name == "weight_decay":
-            return _rounded(value * k / rate)
-        return round(1 - _rounded(-math.expm1(k * math.log(value))), 15) if value else 0.0
+            return rounded(value * k / rate)
+        return complement(-math.expm1(k * math.log(value))) if value else 0.0
 
     def ranges(self, space: Mapping[str, Dimension], batch_size: int) -> dict[str, Dimension]:
         """The ranges at ``batch_size`` of those at the base, for the results' search space."""
@@ -175,5 +245,29 @@ class Rule:
         }
 
 
-def _rounded(x: float) -> float:
-    return float(f"{x:.{_FIGURES - 1}e}")
+def _kind(name: str, kind: Any) -> str:
+    if kind not in _KINDS[name]:
+        hint = nearest(str(kind), _KINDS[name])
+        raise ExperimentError(f"{name} has no rule {kind!r}", hint=hint)
+    return str(kind)
+
+
+def _horizon(name: str, value: Mapping[str, Any]) -> Horizon:
+    """``{half_life: 1e6 tokens}`` or ``{time_scale: 1e8 tokens}``, whichever ``name`` has."""
+    legal = [kind for kind in _KINDS[name] if kind in (_HALF_LIFE, _TIME_SCALE)]
+    if len(value) != 1 or next(iter(value)) not in legal:
+        example = f"{name}: {{{legal[0]}: 1e6 tokens}}" if legal else _EXAMPLE
+        raise ExperimentError(f"{name} has no rule {dict(value)!r}", hint=example)
+    (text,) = value.values()
+    try:
+        return Horizon.parse(text)
+    except ExperimentError as error:
+        raise ExperimentError(f"{name} {legal[0]}: {error}", hint=error.hint) from None
+
+
+def _value(
+    name: str, horizon: Horizon, batch_size: int, tokens_per_example: int | None, rate: float
+) -> float:
+    if _KINDS[name] == (_TIME_SCALE,):
+        return horizon.weight_decay(batch_size, rate, tokens_per_example)
+    return horizon.decay_factor(batch_size, tokens_per_example)

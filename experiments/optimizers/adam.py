@@ -93,7 +93,7 @@ class _StackedAdamW(_StackedAdam):
 
 
 class Adam(PackagedOptimizer):
-    """Weight decay goes into the gradient."""
+    """Adam; weight decay goes into the gradient."""
 
     name = "adam"
     kind: type[torch.optim.Optimizer] = torch.optim.Adam
@@ -103,7 +103,7 @@ class Adam(PackagedOptimizer):
 
 
 class AdamW(Adam):
-    """Decoupled weight decay."""
+    """Adam with decoupled weight decay."""
 
     name = "adamw"
     kind: type[torch.optim.Optimizer] = torch.optim.AdamW

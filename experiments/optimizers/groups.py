@@ -19,7 +19,7 @@ from torch import Tensor
 
 from experiments.errors import ExperimentError, nearest
 from experiments.optimizers.base import HIDDEN, RATE_FACTOR, Optimizer, Options
-from experiments.optimizers.routed import Routed
+from experiments.optimizers.routed import Routed, nearest_parameter
 from experiments.search.domains import DOMAINS
 
 
@@ -43,7 +43,7 @@ def parameter_options(
             if not names:
                 raise ExperimentError(
                     f"parameter_groups of {owner}: no parameter is called {pattern!r}",
-                    hint=nearest(pattern, parameters),
+                    hint=nearest_parameter(pattern, parameters),
                 )
             used = _checked(given, owner, optimizer)
             matched = {**dict.fromkeys(names, used), **matched}

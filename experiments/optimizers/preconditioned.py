@@ -20,7 +20,10 @@ from experiments.plan import Value
 
 
 class Shampoo(LibraryOptimizer):
-    """The learning rate alone is tuned; every step computes the roots anew."""
+    """Gradients times inverse roots of their second moments along each dimension.
+
+    The learning rate alone is tuned; every step computes the roots anew.
+    """
 
     name = "shampoo"
     library_class = "Shampoo"
@@ -41,7 +44,7 @@ class Shampoo(LibraryOptimizer):
 
 
 class SOAP(LibraryOptimizer):
-    """The same space as AdamW's."""
+    """Adam in the eigenbasis of Shampoo's second moments. Its search space is AdamW's."""
 
     name = "soap"
     library_class = "SOAP"

@@ -9,7 +9,9 @@ to ``*``. A metaparameter that several of them have is shared; ``muon.learning_r
 from __future__ import annotations
 
 import contextlib
+import difflib
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from types import MappingProxyType
@@ -196,7 +198,7 @@ class Routed(Optimizer):
         if not matched:
             return ExperimentError(
                 f"optimizer {self.label}: no parameter is called {pattern!r}",
-                hint=nearest(pattern, shapes),
+                hint=nearest_parameter(pattern, shapes),
             )
         if any(rule.takes(shapes[name], hidden=True) for name in matched) and self.named:
             return ExperimentError(
@@ -323,3 +325,16 @@ def load(text: str, get: Callable[[str], Optimizer]) -> Routed:
     optimizer.name = json.dumps(names)
     optimizer.display_name = display_name or " + ".join(labels)
     return optimizer
+
+
+def nearest_parameter(pattern: str, parameters: Iterable[str]) -> str:
+    """A hint: the parameter whose name is most like ``pattern``, or all of them.
+
+    Of more than a dozen the numbers in their names are replaced by ``*``, so that the blocks of a
+    deep model are written once; each is a pattern that matches.
+    """
+    names = list(parameters)
+    if len(names) <= 12 or difflib.get_close_matches(pattern, names, cutoff=0.5):
+        return nearest(pattern, names)
+    blocks = dict.fromkeys(re.sub(r"(?<![^.])\d+(?![^.])", "*", name) for name in names)
+    return f"known: {', '.join(blocks)}"

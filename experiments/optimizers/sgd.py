@@ -43,7 +43,7 @@ class _StackedNesterov(_StackedMomentum):
 
 
 class SGD(PackagedOptimizer):
-    """Without momentum; the others derive from it."""
+    """Stochastic gradient descent without momentum. The others derive from it."""
 
     name = "sgd"
     kind = torch.optim.SGD
@@ -58,7 +58,7 @@ class SGD(PackagedOptimizer):
 
 
 class Momentum(SGD):
-    """Heavy-ball momentum."""
+    """SGD with heavy-ball momentum."""
 
     name = "momentum"
     form = _StackedMomentum
@@ -74,7 +74,7 @@ class Momentum(SGD):
 
 
 class Nesterov(Momentum):
-    """Nesterov's momentum."""
+    """SGD with Nesterov's momentum."""
 
     name = "nesterov"
     form = _StackedNesterov

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
@@ -48,6 +49,32 @@ def test_a_rule_has_the_steps_of_the_point_that_is_best_at_the_base(data: Figure
     assert far["cost"] == pytest.approx(60 / 25)
     assert far["cost_low"] is not None
     assert far["cost_high"] is None
+
+
+def test_a_bar_that_is_open_above_ends_in_a_triangle(data: FigureData) -> None:
+    """It is drawn longer than the point is high, so that it is not read as an interval's end."""
+    ax = figures.draw("rules", data)
+    lines = [
+        (np.asarray(line.get_xdata()), np.asarray(line.get_ydata()), line) for line in ax.lines
+    ]
+    (triangle,) = [
+        (float(x[0]), float(y[0]))
+        for x, y, line in lines
+        if (line.get_marker(), line.get_markerfacecolor()) == ("^", "none")
+    ]
+    assert 256 / 1.1 < triangle[0] < 256 * 1.1
+    assert 60 / 25 < triangle[1] < ax.get_ylim()[1]
+    bars = [y.tolist() for x, y, _ in lines if x.tolist() == [triangle[0]] * 2]
+    assert [bar[1] for bar in bars] == [triangle[1]]
+
+
+def test_a_point_that_was_not_trained_elsewhere_gives_way_to_the_next(tmp_path: Path) -> None:
+    """Row 1 is the best at the base; without it at 128 the next best of the base is row 3."""
+    rows = ruled(tmp_path / "runs", role="repeat")
+    cost = row(figures.numbers("rules", rows), TRANSFER, 128)
+    # Of rows 3, 0, 2 and 4, in the order of the base.
+    assert (cost["steps"], cost["steps_low"], cost["steps_high"]) == (60, 40, 70)
+    assert row(figures.numbers("rules", rows), TRANSFER, 256)["steps"] == 60
 
 
 def test_a_rule_that_leaves_the_rate_to_be_tuned_has_its_own_best(data: FigureData) -> None:

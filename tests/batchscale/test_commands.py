@@ -249,6 +249,7 @@ def test_a_query_without_rows_says_so(command: Command, small: Path) -> None:
     ("kind", "name"),
     [
         ("workloads", "digits-mlp"),
+        ("texts", "wikitext2-bpe"),
         ("optimizers", "nesterov"),
         ("schedules", "cosine"),
         ("layouts", "data"),

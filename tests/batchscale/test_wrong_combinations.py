@@ -87,20 +87,157 @@ def files(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         ("context: 8", "context: 4000", ["'train'", "1,512 tokens", "4,000"], "shorter context"),
         ("context: 8", "context: 200", ["'validation'", "84 tokens", "200"], "shorter context"),
+        ("heads: 2", "heads: 2\n  validation_tokens: 4", ["5 tokens", "of 8"], "shorter context"),
+        ("batch_size: 4", "batch_size: 100 tokens", ["mine.yaml:3", "8 tokens each"], "96 tokens"),
+        ("batch_size: 4", "batch_size: 4100..262144 tokens", ["mine.yaml:3", "4100"], "4096 tok"),
+        ("batch_size: 4", "batch_size: 32 tokes", ["mine.yaml:3", "'32 tokes'"], "8..4096"),
+        ("batch_size: 4", "batch_size: 4096..8192 tokens", ["mine.yaml:3", "188 ex"], "full"),
         ("file:text.txt", "file:gone.txt", ["file:gone.txt", "no file"], "experiment file"),
+        ("file:text.txt", "file:.", ["not a file but a folder"], "experiment file"),
+        ("file:text.txt", "text.txt", ["mine.yaml:5", "'text.txt'"], "file:text.txt"),
         ("file:text.txt", "shakespeare", ["shakespeare", "no file"], "BATCHSCALE_DATA"),
-        ("file:text.txt", "shakespear", ["mine.yaml:1", "'shakespear'"], "'shakespeare'"),
+        ("file:text.txt", "lm1b", ["text lm1b", "no file"], "BATCHSCALE_DATA"),
+        ("file:text.txt", "shakespear", ["mine.yaml:5", "'shakespear'"], "'shakespeare'"),
+        ("heads: 2", "heads: 2\n  vocabulary: 100", ["mine.yaml:9", "100 tokens"], "256 bytes"),
+        ("heads: 2", "heads: 3", ["mine.yaml:7", "'width' is 8", "3"], "a width of 9"),
+        ("heads: 2", "heads: 8\n  positions: rotary", ["mine.yaml:7", "odd"], "a width of 16"),
+        ("heads: 2", "heads: 2\n  positions: sinus", ["mine.yaml:9", "'sinus'", "'rotary'"], None),
+        ("heads: 2", "heads: 2\n  dropout: 1", ["mine.yaml:9", "'dropout'", "than 1"], None),
         ("optimizer: adamw", "optimizer: {'block.*': muon, '*': adamw}",
-         ["mine.yaml:4", "no parameter is called 'block.*'"], "blocks.0"),
+         ["mine.yaml:4", "no parameter is called 'block.*'"], "blocks.*.attention.qkv.weight"),
+        ("optimizer: adamw", "optimizer: {'nomatch.*': muon, '*': adamw}",
+         ["mine.yaml:4", "no parameter is called 'nomatch.*'"], "blocks.*.mlp.*.weight"),
+        ("optimizer: adamw", "optimizer: {'blocks.*': muno, '*': adamw}",
+         ["mine.yaml:4", "'muno'"], "'muon'"),
+        ("optimizer: adamw", "optimizer: {'blocks.*': adamw, as: mine}",
+         ["mine.yaml:4", "'token_embedding.weight'", "no pattern"], '"*": adamw'),
+        ("budget: 3 steps", "budget: 3 tokens", ["mine.yaml:10", "less than one step"], "steps"),
         ("budget: 3 steps", "repeat_data: false\nbudget: 48 steps",
          ["mine.yaml:11", "48 steps", "188 examples", "47"], "repeat_data"),
+        ("budget: 3 steps", "repeat_data: false\nbudget: 2e6 tokens",
+         ["mine.yaml:11", "62,500 steps", "47"], "repeat_data"),
+        ("budget: 3 steps", "budget: 3 steps\nschedule: cosine\nsearch: {cosine: {decai: 0.5}}",
+         ["mine.yaml:12", "no argument 'decai'"], "'decay'"),
+        ("budget: 3 steps", "budget: 3 steps\nschedule: {cosine: {decay: 0.5}}",
+         ["mine.yaml:11", "must be text"], "below search"),
+        ("budget: 3 steps", "budget: 3 steps\nlayout: tensor",
+         ["mine.yaml:11", "'tensor'"], "known: data"),
     ],
 )  # fmt: skip
+@pytest.mark.parametrize("options", [(), ("--dry-run",)])
 def test_a_language_model(
-    command: Command, files: Path, old: str, new: str, parts: list[str], hint: str
+    command: Command,
+    files: Path,
+    old: str,
+    new: str,
+    parts: list[str],
+    hint: str | None,
+    options: tuple[str, ...],
 ) -> None:
-    clear(sweep(command, files, TEXT.replace(old, new)), *parts, hint=hint)
+    clear(sweep(command, files, TEXT.replace(old, new), *options), *parts, hint=hint)
     assert not (files / "results").exists()
+
+
+def test_a_context_that_no_batch_size_of_a_range_is_a_multiple_of(
+    command: Command, files: Path
+) -> None:
+    text = TEXT.replace("batch_size: 4", "batch_size: 4096..262144 tokens")
+    answer = sweep(command, files, text.replace("context: 8", "context: 24"))
+    clear(answer, "mine.yaml:3", "4096 tokens", "24 tokens each", hint="4104 tokens")
+
+
+@pytest.mark.parametrize(
+    ("workload", "old", "new", "parts", "hint"),
+    [
+        ("digits-fc", "3 steps", "2e5 tokens", ["mine.yaml:6", "tokens_per_example"], "examples"),
+        ("digits-fc", "batch_size: 4", "batch_size: 64 tokens",
+         ["mine.yaml:3", "tokens_per_example"], "examples"),
+        ("digits-fc", "grid:", "grid:\n  classes: 0", ["mine.yaml:3", "'classes'", "0"], None),
+        ("digits-fc", "grid:", "grid:\n  classes: 1.5", ["mine.yaml:3", "'classes'", "1"], None),
+        ("digits-fc", "grid:", "grid:\n  classes: 0.1", ["leaves 1 of its 10"], "at least 0.2"),
+        ("digits-fc", "grid:", "grid:\n  train_share: 2", ["mine.yaml:3", "'train_share'"], None),
+        ("digits-fc", "batch_size: 4", "batch_size: {from: 4, ramp: {at: [[1.5, 2]]}}",
+         ["mine.yaml:3", "ramp"], ""),
+        ("digits-fc", "3 steps", "3 steps\nschedule: cosine\nsearch: {decay_tokens: 64}",
+         ["mine.yaml:8", "decay_tokens", "tokens_per_example"], "decay_examples"),
+        ("digits-fc", "3 steps", "3 steps\nschedule: cosine\nsearch: {cycle: 0.5}",
+         ["mine.yaml:8", "only cyclical, one-cycle, sgdr"], "cyclical"),
+        ("teacher", "3 steps", "3 epochs", ["mine.yaml:6", "have no end"], "2000 steps"),
+        ("teacher", "batch_size: 4", "batch_size: full", ["mine.yaml:3", "no end"], "largest"),
+    ],
+)  # fmt: skip
+def test_other_workloads(
+    command: Command, files: Path, workload: str, old: str, new: str, parts: list[str], hint: str
+) -> None:
+    text = MATRIX.replace("models.py:{}", workload).format("sgd")
+    for options in ((), ("--dry-run",)):
+        answer = sweep(command, files, text.replace(old, new), *options)
+        clear(answer, *parts, hint=hint)
+        assert not (files / "results").exists()
+
+
+LM = ("--param", "layers=1", "--param", "width=8", "--param", "heads=2", "--param", "context=8")
+TRAINED = ("--batch-size", "4", "--budget", "3 steps", "--param", "learning_rate=0.01")
+ROUTED = "{'nomatch.*': muon, '*': adamw}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts", "hint"),
+    [
+        ((*LM, "--param", "context=4000"), ["'train'", "1,512 tokens"], "shorter context"),
+        ((*LM, "--param", "text=file:gone.txt"), ["no file"], "experiment file"),
+        ((*LM, "--param", "text=wikitext"), ["'wikitext'"], "'wikitext2'"),
+        ((*LM, "--param", "heads=3"), ["'width' is 8"], "a width of 9"),
+        ((*LM, "--param", "head=4"), ["'head'"], "'heads'"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["trial", "check"])
+@pytest.mark.usefixtures("files")
+def test_a_trial_and_a_check(
+    command: Command,
+    verb: str,
+    arguments: tuple[str, ...],
+    parts: list[str],
+    hint: str,
+) -> None:
+    given = ("--param", "text=file:text.txt", *arguments)
+    options = ("--optimizer", "adamw", *TRAINED) if verb == "trial" else ()
+    clear(command(verb, "lm-transformer", *given, *options), *parts, hint=hint)
+
+
+@pytest.mark.parametrize(
+    ("workload", "arguments", "parts", "hint"),
+    [
+        ("lm-transformer", ("--optimizer", ROUTED, "--param", "text=file:text.txt", *LM),
+         ["'nomatch.*'"], "blocks"),
+        ("digits-softmax", ("--schedule", "cosine", "--param", "decai=0.5"), ["'decai'"], "decay"),
+        ("digits-softmax", ("--schedule", "cosin"), ["'cosin'"], "'cosine'"),
+        ("digits-softmax", ("--technique", "emma=0.9"), ["'emma'"], "'ema'"),
+        ("digits-softmax", ("--budget", "200 tokens"), ["tokens_per_example"], "examples"),
+        ("digits-fc", ("--param", "classes=0.1"), ["leaves 1 of its 10"], "at least 0.2"),
+        ("teacher", ("--budget", "2 epochs"), ["have no end"], "2000 steps"),
+        ("models.py:Vectors", ("--optimizer", "muon", "--param", "weight_decay=0"),
+         ["muon takes hidden matrices"], "adamw"),
+        ("digits-softmax", ("--optimizer", "schedule-free-sgd", "--technique", "ema=0.9",
+         "--param", "momentum=0.9"), ["both make evaluations measure"], "leave ema out"),
+    ],
+)  # fmt: skip
+def test_a_trial(
+    command: Command,
+    files: Path,
+    workload: str,
+    arguments: tuple[str, ...],
+    parts: list[str],
+    hint: str,
+) -> None:
+    before = sorted(files.iterdir())
+    clear(command("trial", workload, *TRAINED, *arguments), *parts, hint=hint)
+    assert [path for path in sorted(files.iterdir()) if path.name != "__pycache__"] == before
+
+
+@pytest.mark.usefixtures("files")
+def test_a_check_of_an_experiment_file(command: Command) -> None:
+    clear(command("check", "mine.yaml"), "mine.yaml is an experiment file", hint="--dry-run")
 
 
 def test_a_single_pass_over_the_windows_of_a_text(command: Command, files: Path) -> None:

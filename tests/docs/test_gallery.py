@@ -15,14 +15,11 @@ from batchscale.cli.app import app
 from results.storage.location import PACKAGED
 from tests.test_imports import ROOT
 
-WITHOUT_DATA = {"rules"}
-"""Figures that the packaged data has nothing for: no sweep of it has a rule."""
-
 ONE = """\
 - section: Regimes
   entries:
     - name: one
-      command: batchscale plot rates own --where optimizer=\\'adam\\'
+      command: batchscale plot rates own --where experiment=\\'gallery-subsets\\'
       caption: 'A "b" `c`. D.'
 """
 
@@ -46,7 +43,7 @@ def test_every_figure_is_in_it(gallery: Any) -> None:
         for entry in gallery.entries(gallery.sections())
         if not entry.is_report
     }
-    assert set(names()) == drawn | WITHOUT_DATA
+    assert set(names()) == drawn
 
 
 def test_every_command_is_right_and_of_packaged_or_made_data(gallery: Any) -> None:
@@ -93,7 +90,8 @@ def test_an_entry_is_made_with_its_numbers(
         assert small.width == 2 * round(inches * gallery.PIXELS_PER_INCH)
     page = (elsewhere / "gallery.md").read_text()
     assert 'alt="A &quot;b&quot; c."' in page
-    assert "```sh\nbatchscale plot rates own --where optimizer=\\'adam\\' -o one.pdf\n```" in page
+    command = "batchscale plot rates own --where experiment=\\'gallery-subsets\\' -o one.pdf"
+    assert f"```sh\n{command}\n```" in page
 
 
 def test_a_command_that_fails_is_told_and_the_status_is_1(

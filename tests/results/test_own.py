@@ -206,7 +206,9 @@ def test_the_file_of_every_packaged_experiment_is_there(own: results.Results) ->
     assert "digits" in sources.names()
 
 
-@pytest.mark.parametrize("name", ["gallery-goals", "gallery-models", "gallery-smoothing"])
+@pytest.mark.parametrize(
+    "name", ["gallery-goals", "gallery-models", "gallery-rules", "gallery-smoothing"]
+)
 def test_a_packaged_experiment_is_what_its_file_says(own: results.Results, name: str) -> None:
     """A study that two experiments share was trained once, and stands with the first."""
     studies = own.studies

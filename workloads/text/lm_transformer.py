@@ -123,13 +123,20 @@ class LMTransformer(LanguageModel):
         super().__post_init__()
         if self.width % self.heads:
             raise WorkloadError(
-                f"width {self.width} of {self.name} is not a multiple of its {self.heads} heads"
+                f"workload {self.name}: field 'width' is {self.width}, and field 'heads', "
+                f"{self.heads}, does not divide it",
+                hint=f"for {self.heads} heads a width of {self._wider(self.heads)}",
             )
         if self.positions == "rotary" and self.width // self.heads % 2:
             raise WorkloadError(
-                f"rotary positions turn pairs: width {self.width} of {self.name} over "
-                f"{self.heads} heads is odd"
+                f"workload {self.name}: rotary positions turn pairs, and field 'width', "
+                f"{self.width}, over {self.heads} heads is odd",
+                hint=f"for {self.heads} heads a width of {self._wider(2 * self.heads)}",
             )
+
+    def _wider(self, unit: int) -> int:
+        """The least multiple of ``unit`` that is at least the field ``width``."""
+        return -(-self.width // unit) * unit
 
     def model(self) -> nn.Module:
         """A new model: ids (B, context) to logits (B, context, vocabulary)."""

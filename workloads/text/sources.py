@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,6 +39,12 @@ SOURCES: Mapping[str, Callable[[Path], RawText]] = {
 }
 """How the text of a name is read from the data root."""
 _CHARACTERS = {"shakespeare"}
+_SUMMARIES = {
+    "stdlib": "the sources of Python's standard library, as bytes: the default",
+    "shakespeare": "Tiny Shakespeare, as characters",
+    "wikitext2": "WikiText-2, as bytes",
+    "lm1b": "the one billion word benchmark, as bytes; it is not downloaded",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +61,16 @@ class Text:
     """SHA-256 of the tokens of all splits."""
 
 
+def names() -> dict[str, str]:
+    """The values of a language model's field ``text``, each with one line."""
+    pairs = f"the same in tokens of byte-level BPE, {DEFAULT_VOCABULARY:,} by default"
+    return {
+        **{name: _SUMMARIES[name] for name in SOURCES},
+        **{name + BPE: pairs for name in SOURCES},
+        f"{FILE}PATH": "a text of your own, as bytes; PATH starts from the experiment file",
+    }
+
+
 def check_source(text: str, vocabulary: int | None) -> None:
     """
     Raises:
@@ -65,14 +81,20 @@ def check_source(text: str, vocabulary: int | None) -> None:
             raise WorkloadError("text 'file:' names no file", hint="write file:corpus.txt")
     elif text.removesuffix(BPE) not in SOURCES:
         names = [*SOURCES, *(name + BPE for name in SOURCES)]
-        raise WorkloadError(
-            f"no text is called {text!r}", hint=f"{nearest(text, names)}; or file:PATH"
-        )
+        raise WorkloadError(f"field 'text': no text is called {text!r}", hint=_usable(text, names))
     if vocabulary is not None and not SMALLEST <= vocabulary <= LARGEST:
         raise WorkloadError(
-            f"a vocabulary of {vocabulary:,} tokens is not within {SMALLEST} and {LARGEST:,}",
+            f"field 'vocabulary': a vocabulary of {vocabulary:,} tokens is not within {SMALLEST} "
+            f"and {LARGEST:,}",
             hint="it has the 256 bytes and at least one pair; without it, tokens are bytes",
         )
+
+
+def _usable(text: str, names: Sequence[str]) -> str:
+    """A hint: what to write in the place of a name that no source has."""
+    if "/" in text or "." in text:
+        return f"a file is {FILE}{text}"
+    return f"{nearest(text, names)} a file is {FILE}PATH"
 
 
 def read_text(text: str, vocabulary: int | None = None, folder: Path | None = None) -> Text:
@@ -93,8 +115,9 @@ def read_text(text: str, vocabulary: int | None = None, folder: Path | None = No
     copy = folder / staged_place(text)
     path = copy if copy.is_file() else folder / Path(text.removeprefix(FILE)).expanduser()
     if not path.is_file():
+        what = "not a file but a folder:" if path.is_dir() else "no file"
         raise WorkloadError(
-            f"text {text}: no file {path.resolve()}",
+            f"text {text}: {what} {path.resolve()}",
             hint="a path is relative to the experiment file",
         )
     state = path.stat()

@@ -1,0 +1,284 @@
+"""Rules that give a half-life or a time scale: what the metaparameters are at each batch size."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import batchscale as bs
+from experiments.config.compile import Experiment, parse
+from experiments.errors import ExperimentError
+from experiments.factors.horizon import Horizon
+from experiments.factors.rule import Rule
+from tests.experiments.files import own
+
+BETA2 = "{beta2: {half_life: 2000 examples}}"
+WORKLOAD = """\
+import torch
+from batchscale import Workload
+
+class Words(Workload):
+    target = "validation_loss < 0.1"
+    example_unit = "sequence"
+    context: int = 8
+
+    @property
+    def tokens_per_example(self):
+        return self.context
+
+    def data(self):
+        x = torch.zeros(512, self.context)
+        return {"train": (x,), "validation": (x[:5],)}
+
+    def model(self):
+        return torch.nn.Linear(self.context, 1)
+
+    def loss(self, output, batch):
+        return output.square().mean(1)
+
+    def metrics(self, output, batch):
+        return {"loss": self.loss(output, batch)}
+"""
+TEXT = """\
+workload: {workload}
+grid:
+  batch_size: {sizes}
+  optimizer: {optimizer}
+  rule: {rule}
+search: {search}
+budget: 200 steps
+trials: 4
+{more}
+"""
+
+
+@pytest.fixture
+def read(tmp_path: Path):
+    (tmp_path / "words.py").write_text(WORKLOAD)
+
+    def experiment(rule: str, **changes: str) -> Experiment:
+        parts = {"workload": "words.py:Words", "sizes": "[16, 64, 256]", "optimizer": "adamw"}
+        parts |= {"search": "{}", "more": ""}
+        return own(tmp_path, TEXT.format(rule=rule, **{**parts, **changes}))
+
+    return experiment
+
+
+def rule(**given: object) -> Rule:
+    parsed = Rule.parse(given)
+    assert parsed is not None
+    return parsed
+
+
+@given(
+    size=st.integers(1, 2**20), steps=st.floats(0.1, 1e6),
+    name=st.sampled_from(["beta1", "beta2", "momentum"]),
+)  # fmt: skip
+def test_a_half_life_in_examples_is_the_same_at_every_batch_size(
+    size: int, steps: float, name: str
+) -> None:
+    """ln(1/2) / ln(β) steps of B examples each (Marek et al. 2025)."""
+    half_life = steps * size
+    made = rule(**{name: {"half_life": f"{half_life!r} examples"}})
+    for k in (1, 2):
+        factor = float(made.applied({name: 0.5}, k * size, {})[name])
+        # To nine figures of 1 - β, which is what a number of 16 figures has of one near 1.
+        exact = -math.expm1(-math.log(2) * k * size / half_life)
+        assert 1 - factor == pytest.approx(exact, rel=1e-8, abs=1e-15)
+        if exact < 0.99:
+            measured = k * size * math.log(0.5) / math.log1p(factor - 1)
+            assert measured == pytest.approx(half_life, rel=1e-6)
+
+
+@given(size=st.integers(1, 10**5), tokens=st.integers(1, 4096), half_life=st.floats(1e9, 1e12))
+def test_tokens_are_those_of_the_batch(size: int, tokens: int, half_life: float) -> None:
+    in_tokens = Horizon(amount=half_life, unit="tokens")
+    in_examples = Horizon(amount=half_life / tokens, unit="examples")
+    assert in_tokens.decay_factor(size, tokens) == in_examples.decay_factor(size, None)
+    assert in_tokens.decay_factor(size, tokens) == pytest.approx(
+        0.5 ** (size * tokens / half_life), abs=1e-9
+    )
+
+
+@given(
+    size=st.integers(1, 10**5), rate=st.floats(1e-6, 10), times=st.floats(1.01, 1e6),
+    kind=st.sampled_from(["none", "sqrt", "linear"]),
+)  # fmt: skip
+def test_a_time_scale_holds_at_the_learning_rate_of_the_trial(
+    size: int, rate: float, times: float, kind: str
+) -> None:
+    """B / (learning rate · weight decay), also of a rate that a rule gives (Wang & Aitchison)."""
+    scale = times * size
+    at_tuned_rate = rule(weight_decay={"time_scale": f"{scale!r} examples"})
+    both = rule(
+        learning_rate=kind, weight_decay={"time_scale": f"{scale!r} examples"}, **{"from": 64}
+    )
+    for made in (at_tuned_rate, both):
+        values = made.applied({"learning_rate": rate, "weight_decay": 7.0}, size, {})
+        new_rate, decay = float(values["learning_rate"]), float(values["weight_decay"])
+        assert size / (new_rate * decay) == pytest.approx(scale, rel=1e-8)
+    default = at_tuned_rate.applied({}, size, {"learning_rate": 1e-3})
+    assert default["weight_decay"] == pytest.approx(size / (1e-3 * scale), rel=1e-8)
+
+
+def test_equal_amounts_are_one_rule() -> None:
+    texts = ("1e6 tokens", "1000000 tokens", "1000000.0 token", " 1E+6  tokens")
+    assert len({rule(beta2={"half_life": text}) for text in texts}) == 1
+    made = rule(
+        weight_decay={"time_scale": "2.5e7 tokens"},
+        beta2={"half_life": "1e6 tokens"},
+        learning_rate="sqrt",
+        **{"from": 64},
+    )
+    assert str(made) == (
+        "learning_rate sqrt, beta2 half_life 1000000 tokens, "
+        "weight_decay time_scale 25000000 tokens, from 64"
+    )
+    assert str(rule(beta2={"half_life": "0.5 examples"})) == "beta2 half_life 0.5 examples"
+
+
+def test_what_a_rule_gives_is_not_tuned_and_needs_no_base(read) -> None:
+    """Free tuning beside it is what it is without; the rest is tuned at each batch size."""
+    scale = "{beta2: {half_life: 8000 tokens}, weight_decay: {time_scale: 80000 tokens}}"
+    file = read(f"[none, {scale}]", sizes="16..256")
+    free, by_rule = file.plans()[:5], file.plans()[5:]
+    without = read("none", sizes="16..256").plans()
+    assert [plan.study for plan in free] == [plan.study for plan in without]
+    for plan in by_rule:
+        size = plan.study.batch_size
+        assert plan.space.keys() == plan.search_space.keys() == {"learning_rate"}
+        assert (plan.study.keep, plan.table_of) == (4, None)
+        for trial in plan.trials(0, 4):
+            values = trial.metaparameters
+            assert values["beta2"] == pytest.approx(0.5 ** (size * 8 / 8000), abs=1e-9)
+            decay = size * 8 / (80000 * float(values["learning_rate"]))
+            assert values["weight_decay"] == pytest.approx(decay, rel=1e-8)
+    rates = {t.metaparameters["learning_rate"] for plan in by_rule for t in plan.trials(0, 4)}
+    assert len(rates) == 20
+    resolved = parse(file.to_yaml(), base=Path(file.base))
+    assert [p.study for p in resolved.plans()] == [p.study for p in file.plans()]
+    # The same half-life, in sequences of eight tokens: the same metaparameters.
+    changes = {"sizes": "16..256", "search": "{weight_decay: 0.1}"}
+    other = read("{beta2: {half_life: 1000 examples}}", **changes)
+    tokens = read("{beta2: {half_life: 8000 tokens}}", **changes)
+    for first, second in zip(other.plans(), tokens.plans(), strict=True):
+        assert first.trial(0).metaparameters["beta2"] == second.trial(0).metaparameters["beta2"]
+        assert first.study.id != second.study.id
+
+
+def test_with_a_rule_for_the_rate_the_table_is_the_bases(read) -> None:
+    plans = read(
+        "{learning_rate: sqrt, weight_decay: {time_scale: 80000 tokens}, from: 64}"
+    ).plans()
+    rows = [[dict(trial.metaparameters) for trial in plan.trials(0, 4)] for plan in plans]
+    for plan, values in zip(plans, rows, strict=True):
+        k = plan.study.batch_size / 64
+        for base, scaled in zip(rows[1], values, strict=True):
+            assert scaled["learning_rate"] == pytest.approx(float(base["learning_rate"]) * k**0.5)
+            assert scaled["weight_decay"] == pytest.approx(float(base["weight_decay"]) * k**0.5)
+
+
+def test_both_engines_train_with_the_same_values(tmp_path: Path) -> None:
+    """A trial's id and its steps are those of either engine; without the rule they differ."""
+    ids = {}
+    for engine in ("module", "stacked"):
+        run = bs.sweep(
+            workload="digits-softmax",
+            optimizer=["adam"],
+            batch_size=[64, 256],
+            rule=["none", {"beta2": {"half_life": "1500 examples"}}],
+            learning_rate=0.02,
+            budget="60 steps",
+            trials=1,
+            target="validation_error < 0.15",
+            engine=engine,
+            precision="float64",
+            results=tmp_path / engine,
+            address="none",
+        )
+        trials = run.trials
+        assert set(trials["engine"]) == {engine}
+        ruled = trials["beta2"].notna()
+        assert sorted(trials[ruled]["beta2"]) == pytest.approx(
+            [0.5 ** (256 / 1500), 0.5 ** (64 / 1500)], abs=1e-9
+        )
+        columns = ["trial", "batch_size", "beta2", "steps_to_target", "last_miss"]
+        ids[engine] = trials[columns].sort_values("trial").to_dict("list")
+        by_size = trials[trials["batch_size"] == 256].set_index("beta2")["steps_to_target"]
+        assert by_size.notna().all()
+        assert by_size.nunique() == 2
+    assert repr(ids["module"]) == repr(ids["stacked"])
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ("{beta2: {half_life: 1e6}}", "beta2 half_life: 1000000.0 is not an amount of data"),
+        ("{beta2: {half_life: 3 epochs}}", "'3 epochs' is not an amount of data over zero"),
+        ("{beta2: {half_life: 0 tokens}}", "'0 tokens' is not an amount of data over zero"),
+        ("{beta2: {half_life: 1e99 tokens}}", "is not an amount of data over zero"),
+        ("{beta2: {half_life: -5 tokens}}", "is not an amount of data over zero"),
+        ("{beta2: {time_scale: 1e6 tokens}}", "beta2 has no rule {'time_scale': '1e6 tokens'}"),
+        ("{beta2: {}}", "beta2 has no rule {}"),
+        ("{weight_decay: {half_life: 1e6 tokens}}", "weight_decay has no rule"),
+        ("{learning_rate: {half_life: 1e6 tokens}}", "learning_rate has no rule"),
+        (BETA2.replace("}}", "}, from: 64}"), "nothing in the rule is taken from another"),
+        (f"[{BETA2}, {BETA2.replace('2000', '2e3')}]", "is given twice"),
+        ("{beta2: {half_life: 4 examples}}", "makes the factor 0 to rounding at batch size 256"),
+        ("{beta2: {half_life: 1e20 examples}}", "makes the factor 1 to rounding at batch size 16"),
+        ("{weight_decay: {time_scale: 2000 tokens}}", "no more than batch size 256"),
+        ("{momentum: {half_life: 1e6 tokens}}", "optimizer adamw has no momentum"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_line(read, written: str, message: str) -> None:
+    with pytest.raises(ExperimentError, match=re.escape(message)) as caught:
+        read(written)
+    assert "my.yaml:5:" in str(caught.value)
+    assert caught.value.hint
+
+
+def test_tokens_need_a_workload_that_has_them(read) -> None:
+    tokens = BETA2.replace("examples", "tokens")
+    with pytest.raises(ExperimentError, match="has no tokens_per_example") as caught:
+        read(tokens, workload="digits-softmax")
+    assert "my.yaml:5: rule beta2 half_life 2000 tokens" in str(caught.value)
+    with pytest.raises(ExperimentError, match="tokens of a sequence depend on context"):
+        read(tokens, search="{context: {discrete: [4, 8]}}")
+    assert read(BETA2, search="{context: {discrete: [4, 8]}}").plans()
+
+
+def test_the_whole_training_set_as_a_batch_is_checked_too(read) -> None:
+    scale = "{weight_decay: {time_scale: 300 examples}}"
+    assert read(scale, sizes="[16]").plans()
+    with pytest.raises(ExperimentError, match="no more than batch size 512"):
+        read(scale, sizes="[16, full]").plans()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"search": "{learning_rate: 0}"}, "no weight decay has a time scale at learning rate 0"),
+        ({"search": "{learning_rate: {linear: [0, 1]}}"}, "at learning rate 0"),
+        (
+            {"more": "points: [{learning_rate: 0.1, weight_decay: 0.1}]"},
+            "points give weight_decay, which rule weight_decay time_scale 9000 examples gives",
+        ),
+        (
+            {"optimizer": "muon", "search": "{muon: {adamw.learning_rate: 0.1}}"},
+            "search gives adamw.learning_rate, which the rule would leave as it is",
+        ),
+        (
+            {"optimizer": "muon", "search": "{muon: {muon.weight_decay: 0.1}}"},
+            "search gives muon.weight_decay",
+        ),
+    ],
+)
+def test_the_search_must_leave_the_rule_its_place(read, changes, message: str) -> None:
+    with pytest.raises(ExperimentError, match=re.escape(message)) as caught:
+        read("{weight_decay: {time_scale: 9000 examples}}", **changes)
+    assert caught.value.hint
