@@ -84,7 +84,7 @@ def penalties(view: View) -> list[str]:
     ]
 
 
-def crossings(view: View) -> list[Crossover]:
+def crossover_pairs(view: View) -> list[Crossover]:
     """The pairs of curves that cross."""
     try:
         pairs = crossovers(view.curves, view.regimes)

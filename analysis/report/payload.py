@@ -91,11 +91,11 @@ def _panel(place: int, panel: Panel, styles: Sequence[int], baseline: str | None
 def _view(name: str, view: View, order: dict[str, int], baseline: str | None) -> dict[str, Any]:
     styles = [order.setdefault(curve.label, len(order)) for curve in view.curves]
     comparisons = findings.comparisons(view, findings.baseline(view, baseline))
-    crossings = findings.crossings(view)
+    crossover_pairs = findings.crossover_pairs(view)
     every = [
         tables.regimes(view),
         tables.ratios(view, comparisons),
-        tables.crossovers(crossings),
+        tables.crossovers(crossover_pairs),
         tables.points(view),
     ]
     return {
@@ -109,7 +109,7 @@ def _view(name: str, view: View, order: dict[str, int], baseline: str | None) ->
         "findings": findings.findings(view, styles),
         "penalties": findings.penalties(view),
         "compared": findings.compared(comparisons),
-        "crossovers": [f"{pair.sentence}." for pair in crossings],
+        "crossovers": [f"{pair.sentence}." for pair in crossover_pairs],
         "warnings": findings.warnings(view, comparisons),
         "tables": [table for table in every if table["rows"]],
     }

@@ -1,4 +1,4 @@
-"""How far back in the data an average or the weights reach: ``half_life: 1e6 tokens``.
+"""How far back in the data an average or the weights reach, an amount such as 1e6 tokens.
 
 - The **half-life** of an average with factor β per step of B examples is the amount of data after
   which a gradient has half its weight: β = 2^(-B / half-life) (Marek et al. 2025,

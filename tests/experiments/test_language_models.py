@@ -219,7 +219,7 @@ def test_they_can_be_stacked(made) -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"width": 10, "heads": 4}, "width 10 of lm-transformer is not a multiple of its 4 heads"),
+        ({"width": 10, "heads": 4}, "field 'width' is 10, and field 'heads', 4, does not divide"),
         ({"width": 12, "heads": 4, "positions": "rotary"}, "rotary positions turn pairs"),
         ({"positions": "absolute"}, "field 'positions' of workload lm-transformer"),
         ({"context": 0}, "field 'context' of workload lm-transformer"),

@@ -189,7 +189,8 @@ def test_evaluations_measure_the_average(users: WorkloadRef, optimizer: str) -> 
 def test_no_other_optimizer_has_an_average() -> None:
     for name in optimizers.names():
         optimizer = optimizers.get(name)
-        made = optimizer.module([("w", torch.nn.Parameter(torch.ones(2, 2)))], optimizer.defaults)
+        values = optimizer.arguments_in({"momentum": 0.9, **optimizer.defaults})
+        made = optimizer.module([("w", torch.nn.Parameter(torch.ones(2, 2)))], values)
         assert averages(made) == (name in AVERAGING)
 
 
