@@ -13,13 +13,19 @@ import numpy as np
 import pandas as pd
 
 from analysis.fit.estimate import fitted
-from analysis.fit.knee import BATCH, Array, log_steps
+from analysis.fit.knee import STEPS, Array, log_steps
 from analysis.fit.penalty import penalty
 from validation.page import keep, paragraphs, share, table
 from validation.tally import LEVEL, TOLERANCE, named, run
 
 NOISES = (0.02, 0.05, 0.10, 0.15)
 FALLING = ("steep", "ended")
+TRUTHS = {
+    "best": "best batch size",
+    "until": "perfect scaling until",
+    "critical": "critical batch size",
+}
+"""The quantities of a curve with a penalty, and their names in the table."""
 FACTOR = 1.5
 """Examples at the smallest batch size over the fewest."""
 COUNTS = {"a < 1": (4, 12), "a = 1": (4, 12), **dict.fromkeys(FALLING, (8, 12))}
@@ -53,8 +59,10 @@ class Drawn:
     best: Array
     """Log batch size of least E, (R,)."""
     until: Array
-    """The larger one at which E is 1.2 times the least, at most B_crit; infinite beyond the tested
-    ones, (R,)."""
+    """The larger one at which E is 1.2 times the least, at most ``critical``; infinite beyond the
+    tested ones, (R,)."""
+    critical: Array
+    """log(E_min / S_min), (R,)."""
 
 
 def draw(block: Block, rng: np.random.Generator) -> Drawn:
@@ -62,18 +70,18 @@ def draw(block: Block, rng: np.random.Generator) -> Drawn:
     longest = COUNTS[block.kind][1]
     x = np.zeros((block.curves, longest))
     y, weight = np.zeros_like(x), np.zeros_like(x)
-    best, until = np.full(block.curves, np.nan), np.full(block.curves, np.nan)
+    best, until, critical = np.full((3, block.curves), np.nan)
     for row in range(block.curves):
-        sizes, steps, best[row], until[row] = _curve(block.kind, rng)
+        sizes, steps, best[row], until[row], critical[row] = _curve(block.kind, rng)
         count = len(sizes)
         x[row], weight[row, :count] = sizes[-1], 1.0
         x[row, :count] = sizes
         y[row, :count] = steps + rng.normal(0.0, block.noise, count)
-    return Drawn(x=x, y=y, weight=weight, best=best, until=until)
+    return Drawn(x=x, y=y, weight=weight, best=best, until=until, critical=critical)
 
 
-def _curve(kind: str, rng: np.random.Generator) -> tuple[Array, Array, float, float]:
-    """Log batch sizes, true log steps there, and the two truths."""
+def _curve(kind: str, rng: np.random.Generator) -> tuple[Array, Array, float, float, float]:
+    """Log batch sizes, true log steps there, and the three truths."""
     least, most = COUNTS[kind]
     while True:
         count = int(rng.integers(least, most + 1))
@@ -82,7 +90,7 @@ def _curve(kind: str, rng: np.random.Generator) -> tuple[Array, Array, float, fl
         if kind not in FALLING:
             slope = 1.0 if kind == "a = 1" else rng.uniform(0.6, 1.0)
             knee = np.array([7.0, _DOUBLING * rng.uniform(0.0, count - 1), bend, slope])
-            return sizes, log_steps(sizes, knee), np.nan, np.nan
+            return sizes, log_steps(sizes, knee), np.nan, np.nan, np.nan
         slope = rng.uniform(1.05, 1.9) if kind == "steep" else 1.0
         knee = np.array([7.0, _DOUBLING * rng.uniform(2.0, count), bend, slope])
         exponent = rng.uniform(0.5, 1.5)
@@ -101,7 +109,8 @@ def _curve(kind: str, rng: np.random.Generator) -> tuple[Array, Array, float, fl
             continue
         above = np.flatnonzero(examples[lowest:] > examples[lowest] + np.log1p(TOLERANCE))
         end = at[lowest + above[0]] if len(above) else np.inf
-        return sizes, steps(sizes), float(at[lowest]), float(min(end, knee[BATCH]))
+        critical = float(examples[lowest] - knee[STEPS])
+        return sizes, steps(sizes), float(at[lowest]), float(min(end, critical)), critical
 
 
 def count(block: Block) -> dict[str, object]:
@@ -117,7 +126,8 @@ def count(block: Block) -> dict[str, object]:
         "curves": block.curves,
         "flagged": int(flagged.sum()),
     }
-    for name, (_, low, high) in {"best": tested.best, "until": tested.until}.items():
+    for name in TRUTHS:
+        _, low, high = getattr(tested, name)
         true = getattr(drawn, name)
         covered = flagged & ~(low > true) & ~(high < true)
         counts[f"covered:{name}"] = int(covered.sum())
@@ -136,16 +146,16 @@ def render(frame: pd.DataFrame) -> str:
     rows = []
     for key, group in frame.groupby(["kind", "noise"], sort=False):
         total = group.sum(numeric_only=True)
-        cells = ["–", "–"]
+        cells = ["–"] * len(TRUTHS)
         if key[0] in FALLING:
             cells = [
                 f"{share(total[f'covered:{name}'], total['flagged'])} "
                 f"({share(total[f'open:{name}'], total['flagged'])})"
-                for name in ("best", "until")
+                for name in TRUTHS
             ]
         flagged = share(total["flagged"], total["curves"])
         rows.append([*named(["kind", "noise"], key), int(total["curves"]), flagged, *cells])
-    head = ["curves", "noise", "number", "flagged", "best batch size", "perfect scaling until"]
+    head = ["curves", "noise", "number", "flagged", *TRUTHS.values()]
     wrong = share(monotone["flagged"].sum(), monotone["curves"].sum())
     return paragraphs(
         _INTRODUCTION,

@@ -38,9 +38,9 @@ FREE = -1
 CRITICAL, MIN_STEPS, MIN_EXAMPLES, PERFECT, MAXIMAL, ONSET, SLOPE_ITSELF, BEND_ITSELF = range(8)
 """Kinds of quantity. ONSET is where E passes (1 + tolerance) S_min B_crit: the end of perfect
 scaling if E's asymptote, rather than the least E tested, is the yardstick."""
-BEST, UNTIL = 8, 9
-"""Kinds for curves with a > 1, of which E has a minimum: the batch size where it lies, and the
-larger one at which E is 1 + tolerance times it (``turn``, ``until``)."""
+BEST, UNTIL, MEETING = 8, 9, 10
+"""Kinds for curves with a > 1, of which E has a minimum: the batch size where it lies, the larger
+one at which E is 1 + tolerance times it, and E_min / S_min (``turn``, ``until``, ``meeting``)."""
 
 _GIVEN_UP = {
     CRITICAL: BATCH,
@@ -53,6 +53,7 @@ _GIVEN_UP = {
     BEND_ITSELF: BEND,
     BEST: BATCH,
     UNTIL: BATCH,
+    MEETING: BATCH,
 }
 """The parameter that each kind gives up."""
 
@@ -157,11 +158,24 @@ def turn(params: Array) -> tuple[Array, Array]:
     return at, by
 
 
-def until(params: Array, tolerance: float) -> tuple[Array, Array]:
-    """The batch size above ``turn`` at which B·S is 1 + tolerance times its least, at most B_crit,
-    in log B above log B_crit; (...), and its derivatives as ``turn`` has them."""
+def meeting(params: Array) -> tuple[Array, Array]:
+    """E_min / S_min, where perfect scaling from the least B·S on meets the plateau, in log B above
+    log B_crit; (...), and its derivatives as ``turn`` has them."""
     a, k = np.maximum(params[..., SLOPE], STEEPEST_FLAT), np.exp(params[..., BEND])
     least, _ = turn(params)
+    share, above = sigmoid(-a * k * least), np.logaddexp(0.0, -a * k * least) / k
+    by = np.zeros_like(params)
+    # At the least E the place's own movement does not matter.
+    by[..., BEND] = -a * least * share - above
+    by[..., SLOPE] = -least * share
+    return least + above, by
+
+
+def until(params: Array, tolerance: float) -> tuple[Array, Array]:
+    """The batch size above ``turn`` at which B·S is 1 + tolerance times its least, at most
+    ``meeting``, in log B above log B_crit; (...), and its derivatives as ``turn`` has them."""
+    a, k = np.maximum(params[..., SLOPE], STEEPEST_FLAT), np.exp(params[..., BEND])
+    (least, _), (most, by_most) = turn(params), meeting(params)
 
     def examples(u: Array) -> tuple[Array, Array]:
         """log E / (S_min B_crit), and its derivative by u."""
@@ -177,7 +191,7 @@ def until(params: Array, tolerance: float) -> tuple[Array, Array]:
         if np.max(np.abs(step), initial=0.0) < 1e-12:
             break
     _, rate = examples(at)
-    capped = at >= 0.0
+    capped = at >= most
 
     def changes(u: Array) -> tuple[Array, Array]:
         """Derivatives of log E by log k and by a."""
@@ -186,8 +200,8 @@ def until(params: Array, tolerance: float) -> tuple[Array, Array]:
 
     by = np.zeros_like(params)
     for place, here, there in zip((BEND, SLOPE), changes(at), changes(least), strict=True):
-        by[..., place] = np.where(capped, 0.0, (there - here) / np.maximum(rate, 1e-9))
-    return np.where(capped, 0.0, at), by
+        by[..., place] = (there - here) / np.maximum(rate, 1e-9)
+    return np.where(capped, most, at), np.where(capped[..., None], by_most, by)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,6 +238,8 @@ def value(kind: int, params: Array, tested: Range, sloped: Mask) -> Array:
         return np.asarray(params[:, BATCH] + turn(params)[0])
     if kind == UNTIL:
         return np.asarray(params[:, BATCH] + until(params, tested.tolerance)[0])
+    if kind == MEETING:
+        return np.asarray(params[:, BATCH] + meeting(params)[0])
     if kind == PERFECT:
         # B^k = (1 + tolerance)^k (B_first^k + B_crit^k) - B_crit^k, never beyond B_crit.
         k = np.exp(params[:, BEND])
@@ -267,8 +283,11 @@ def _constraint(
         by[:, STEPS] = 0.0
         rest = where + fitted[:, 0] - params[:, STEPS]
         return at - np.where(sloped, rest, params[:, BATCH]), by
-    if kind in (BEST, UNTIL):
-        above, rates = turn(params) if kind == BEST else until(params, tested.tolerance)
+    if kind in (BEST, MEETING):
+        above, rates = turn(params) if kind == BEST else meeting(params)
+        return at - above, -rates
+    if kind == UNTIL:
+        above, rates = until(params, tested.tolerance)
         return at - above, -rates
     if kind not in (MAXIMAL, ONSET, PERFECT):
         return at, by

@@ -16,7 +16,8 @@ one-sided: E that rises more slowly than a knee's is no penalty. The monotone cu
 with a <= 1, and those with a > 1 whose minimum lies at or below the smallest batch size. A curve is
 flagged where they are rejected, and the fitted penalty is ``LEAST`` at least.
 
-The best batch size, and the end of perfect scaling measured from it, have profile-likelihood
+The best batch size, the end of perfect scaling measured from it, and the critical batch size
+E_min / S_min, where the line of perfect scaling from it meets the plateau, have profile-likelihood
 intervals (``analysis.fit.least_squares``): the union of those of both forms, except where a form
 is excluded at 99 % by the other. In simulation (``validation.penalty``) the interval of the steep
 form alone covered too rarely on curves of the ended form.
@@ -28,7 +29,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analysis.fit.knee import BATCH, BEND, BENDS, BEST, SLOPE, UNTIL, Array, Mask, log_steps, value
+from analysis.fit.knee import (
+    BATCH,
+    BEND,
+    BENDS,
+    BEST,
+    MEETING,
+    SLOPE,
+    UNTIL,
+    Array,
+    Mask,
+    log_steps,
+    value,
+)
 from analysis.fit.least_squares import Data, constrained, ends, fit, limit
 
 FEWEST = 6
@@ -61,10 +74,13 @@ class Penalty:
     """The one-sided level at which a monotone E is rejected; 1 where it falls nowhere, or was not
     tested; (R,)."""
     best: Ends
-    """The best batch size; all NaN where it is not flagged, as in ``until``."""
+    """The best batch size; all NaN where it is not flagged, as in the others."""
     until: Ends
     """The end of perfect scaling: the largest B with E(B) <= (1 + tolerance) times the least E, at
-    most B_crit."""
+    most ``critical``."""
+    critical: Ends
+    """The critical batch size, E_min / S_min: the two forms' own B_crit are of asymptotes of other
+    slopes, and cannot be compared with those of other curves."""
     factor: Array
     """Fitted E at the smallest batch size over the least E; 1 where no monotone E is rejected;
     (R,)."""
@@ -80,7 +96,7 @@ def penalty(data: Data, *, level: float = 0.9) -> Penalty:
 
     count = len(data.x)
     p, factor = np.ones(count), np.ones(count)
-    best, until = _unknown(count), _unknown(count)
+    best, until, critical = _unknown(count), _unknown(count), _unknown(count)
     rows = np.flatnonzero(_distinct(data) >= FEWEST)
     if len(rows):
         free = _steep(data.take(rows))
@@ -101,10 +117,12 @@ def penalty(data: Data, *, level: float = 0.9) -> Penalty:
         for i in np.flatnonzero(factor[rows] >= LEAST):
             place, row = rows[i], np.array([i])
             answers = _intervals(free.take(row), params[row], sse[row], level)
-            for into, ends_of in zip((best, until), answers, strict=True):
+            for into, ends_of in zip((best, until, critical), answers, strict=True):
                 for side, end in zip(into, ends_of, strict=True):
                     side[place] = end
-    return Penalty(flagged=factor >= LEAST, level=p, best=best, until=until, factor=factor)
+    return Penalty(
+        flagged=factor >= LEAST, level=p, best=best, until=until, critical=critical, factor=factor
+    )
 
 
 def _unknown(count: int) -> Ends:
@@ -119,15 +137,15 @@ def _steep(data: Data) -> Data:
 
 def _intervals(
     data: Data, params: Array, sse: Array, level: float
-) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
-    """``Penalty.best`` and ``until`` of one curve, a row of ``data``, from the fit of its steep
-    form."""
+) -> list[tuple[float, float, float]]:
+    """``Penalty.best``, ``until`` and ``critical`` of one curve, a row of ``data``, from the fit of
+    its steep form."""
     ended = _Ended.of(data)
     top, far = limit(data, np.array([sse[0], ended.sse]), level), 1 - (1 - level) / 10
     wide = limit(data, np.array([min(sse[0], ended.sse)]), far)[0]
     first, last = float(data.tested.first[0]), float(data.tested.last[0])
     answers = []
-    for kind, cells in ((BEST, ended.best), (UNTIL, ended.until)):
+    for kind, cells in ((BEST, ended.best), (UNTIL, ended.until), (MEETING, ended.critical)):
         at = float(value(kind, params, data.tested, data.sloped)[0])
         intervals = []
         if sse[0] <= wide:
@@ -147,7 +165,7 @@ def _intervals(
                 np.nan if high >= last else max(high, first),
             )
         )
-    return answers[0], answers[1]
+    return answers
 
 
 def _profile(
@@ -175,7 +193,9 @@ class _Ended:
     best: Array
     """The log batch size of least E, (m,)."""
     until: Array
-    """Where E is 1 + tolerance times that, at most B_crit; (m,)."""
+    """Where E is 1 + tolerance times that, at most ``critical``; (m,)."""
+    critical: Array
+    """log(E_min / S_min), (m,)."""
 
     @property
     def sse(self) -> float:
@@ -193,11 +213,13 @@ class _Ended:
         at = np.linspace(x.min(), x.max(), places)
         off = y - shape.log_steps((x - at[:, None])[:, None])
         off -= off.mean(-1, keepdims=True)
-        until = np.minimum(shape.until(data.tolerance), shape.distance)
+        critical = shape.log_steps(np.zeros((bends * distances * len(_EXPONENTS), 1)))[:, 0]
+        until = np.minimum(shape.until(data.tolerance), critical)
         return cls(
             np.square(off).sum(-1).ravel(),
             np.repeat(at, len(until)),
             (at[:, None] + until).ravel(),
+            (at[:, None] + critical).ravel(),
         )
 
 

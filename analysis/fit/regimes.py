@@ -182,11 +182,11 @@ def regimes(
         intervals |= dict.fromkeys(BY_EXAMPLES, Interval())
     best_size, factor = None, None
     if penalized:
-        until, best_size = (
+        until, best_size, critical = (
             Interval.of_logs(*(float(end[0]) for end in each))
-            for each in (tested.until, tested.best)
+            for each in (tested.until, tested.best, tested.critical)
         )
-        intervals["perfect_scaling_until"] = until
+        intervals |= {"perfect_scaling_until": until, "critical_batch_size": critical}
         factor = float(tested.factor[0])
     compared = forms(answer.fitted.data, level=level)
     notes = _notes(curve, answer.fitted, intervals, lack)

@@ -40,12 +40,14 @@ def test_the_minimum_of_examples_and_where_they_are_a_fifth_more(bend: float, sl
     least = int(examples.argmin())
     assert float(q.turn(params)[0]) == pytest.approx(at[least], abs=1e-3)
     above = at[least:][examples[least:] <= examples[least] + np.log(1.2)][-1]
-    assert float(q.until(params, 0.2)[0]) == pytest.approx(min(above, 0.0), abs=1e-3)
+    meeting = examples[least]  # S_min is 1
+    assert float(q.meeting(params)[0]) == pytest.approx(meeting, abs=1e-6)
+    assert float(q.until(params, 0.2)[0]) == pytest.approx(min(above, meeting), abs=1e-3)
 
 
-@pytest.mark.parametrize("kind", [q.BEST, q.UNTIL])
-@pytest.mark.parametrize("bend", [0.6, 1.0, 2.5])
-def test_holding_either_and_its_derivatives(kind: int, bend: float) -> None:
+@pytest.mark.parametrize("kind", [q.BEST, q.UNTIL, q.MEETING])
+@pytest.mark.parametrize("bend", [0.6, 1.0, 2.5, 7.0])
+def test_holding_each_and_its_derivatives(kind: int, bend: float) -> None:
     tested = q.Range(first=np.zeros(1), last=np.full(1, 9.0), tolerance=0.2)
     kinds, sloped = np.array([kind]), np.array([True])
     params = theta(50.0, 30.0, bend, 1.4)[None]
@@ -77,7 +79,14 @@ def test_a_curve_with_a_penalty(plain_curve: Plain) -> None:
     # Perfect scaling is measured from there.
     perfect = answer.perfect_scaling_until
     assert perfect.value is not None
-    assert best.value < perfect.value <= answer.best["critical_batch_size"] * 1.001
+    critical = answer.critical_batch_size
+    assert critical.value is not None
+    assert best.value < perfect.value <= critical.value
+    examples, steps = answer.min_examples.value, answer.min_steps.value
+    assert examples is not None
+    assert steps is not None
+    assert critical.value == pytest.approx(examples / steps, rel=0.05)
+    assert critical.holds(700 * np.exp(q.meeting(STEEP)[0]))
     assert perfect_examples(curve(plain_curve, STEEP), answer) == pytest.approx(
         best.value * answer.steps([best.value])[0]
     )
@@ -154,4 +163,21 @@ def test_monotone_curves_are_seldom_flagged_and_penalties_are_detected() -> None
     assert rows["a < 1"]["flagged"] + rows["a = 1"]["flagged"] <= 4  # type: ignore[operator]
     for kind in ("steep", "ended"):
         assert rows[kind]["flagged"] >= 11  # type: ignore[operator]
-        assert rows[kind]["covered:best"] >= 9  # type: ignore[operator]
+        for name in simulated.TRUTHS:
+            assert rows[kind][f"covered:{name}"] >= 9, name  # type: ignore[operator]
+
+
+def test_an_ended_penalty_does_not_move_the_critical_batch_size(plain_curve: Plain) -> None:
+    """A knee of 400, of which small batches need more examples again: the slope there is no
+    asymptote that the knee could be told by."""
+    sizes = np.array([2.0**i for i in range(2, 15)])
+    steps = 50 * (1 + 400 / sizes) * (1 + 10 / sizes)
+    at = np.geomspace(4, 16384, 100_001)
+    true = float((at * (1 + 400 / at) * (1 + 10 / at)).min())
+    answer = regimes(
+        plain_curve(sizes, steps * np.exp(np.random.default_rng(1).normal(0, 0.03, 13)))
+    )
+    assert answer.best_batch_size is not None
+    critical = answer.critical_batch_size
+    assert critical.holds(true)
+    assert critical.value == pytest.approx(true, rel=0.25)
