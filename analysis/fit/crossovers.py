@@ -3,11 +3,19 @@
 Both curves have their fitted form (``analysis.fit.regimes``). The difference of their log steps at
 a batch size has a band by a parametric bootstrap (Efron & Tibshirani 1993, §6.5): normal noise
 about each fitted curve, of a variance that is drawn for each replicate from its own distribution,
-the noise's estimate over χ²/(n - p), so that a fit of few points has the wide tails of a t. A curve
-is better where the whole band is on its side. The curves cross between two batch sizes at which
-different ones are; the interval of the crossover holds the batch sizes between at which neither is
-(test inversion, as Fieller's interval of a ratio), its value is where the fitted curves meet. It
-assumes that the two curves' errors are independent.
+the noise's estimate over χ²/(n - p), so that a fit of few points has the wide tails of a t.
+
+A crossover is claimed between two batch sizes at which different curves are better, by ends of a
+*simultaneous* band: at level 0.9, the lower end lies above the true difference anywhere over the
+whole range in 5 % of all measurements, and so does the upper end below it (the largest deviation
+in units of the band's half width, as Working & Hotelling 1929, here from the replicates). Two
+curves that do not cross have a difference of one sign; a false claim needs the end of the other
+side to be wrong somewhere, which has 5 % whatever the curves are (an intersection-union test,
+Berger 1982, doi:10.1080/00401706.1982.10487790).
+
+The interval of a claimed crossover holds the batch sizes at which neither curve is better by the
+band of each batch size alone (test inversion, as Fieller's interval of a ratio), its value is where
+the fitted curves meet. It assumes that the two curves' errors are independent.
 """
 
 from __future__ import annotations
@@ -18,6 +26,7 @@ from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from analysis.curves.curve import Curve
 from analysis.fit.interval import Interval
@@ -116,10 +125,10 @@ def crossovers(
     for i, j, x in pairs:
         sides = []
         for seed, row in enumerate((i, j)):
-            fit = regimes[row]
-            assert fit is not None
+            each = regimes[row]
+            assert each is not None
             if (row, seed) not in drawn:
-                drawn[row, seed] = _drawn(curves[row], fit, seed)
+                drawn[row, seed] = _drawn(curves[row], each, seed)
             params, many = drawn[row, seed]
             sides.append((log_steps(x, params), log_steps(np.tile(x, (len(many), 1)), many)))
         changes = sign_changes(x, *sides[0], *sides[1], level=level)
@@ -147,16 +156,36 @@ def sign_changes(
     """From the log steps of two fitted curves (n,) and of their replicates (r, n)."""
     middle, drawn = first - second, firsts - seconds
     low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2], axis=0)
-    sign = np.where(low > 0, 1, np.where(high < 0, -1, 0))
-    sure = np.flatnonzero(sign)
-    turns = [(a, b) for a, b in pairwise(sure) if sign[a] != sign[b]]
-    signs = [int(sign[sure[0]])] if len(sure) else []
+    half = np.maximum((high - low) / 2, 1e-12)
+    below, above = (
+        np.quantile((side * (drawn - middle) / half).max(1), (1 + level) / 2) for side in (-1, 1)
+    )
+    sure = _signs(np.minimum(low, middle - below * half), np.maximum(high, middle + above * half))
+    sign = _signs(low, high)
+    places = np.flatnonzero(sure)
+    signs = [int(sure[places[0]])] if len(places) else []
     logs = []
-    for before, after in turns:
-        signs.append(int(sign[after]))
+    for before, after in pairwise(places):
+        if sure[before] == sure[after]:
+            continue
+        signs.append(int(sure[after]))
+        between = np.arange(before, after + 1)
+        # From the last place before any at which the other curve is better, to the first beyond.
+        first_after = between[sign[between] == sure[after]][0]
+        last_before = between[sign[between] == sure[before]][-1]
+        before = between[(sign[between] == sure[before]) & (between < first_after)][-1]
+        after = between[(sign[between] == sure[after]) & (between > last_before)][0]
         part = slice(before, after + 1)
         logs.append((_zero(x[part], middle[part]), float(x[before]), float(x[after])))
+    one_side = np.unique(sign[sign != 0])
+    if not signs and len(one_side) == 1:
+        signs = [int(one_side[0])]
     return SignChanges(x=x, middle=middle, low=low, high=high, signs=tuple(signs), logs=tuple(logs))
+
+
+def _signs(low: Array, high: Array) -> NDArray[np.int64]:
+    """1 where a band lies above 0, -1 where below, 0 where it holds 0."""
+    return np.where(low > 0, 1, np.where(high < 0, -1, 0))
 
 
 def replicates(data: Data, params: Array, noise: float, count: int, seed: int) -> Array:
