@@ -149,6 +149,7 @@ knee twice (*identical*), one a constant factor above the other (*parallel*), kn
 among them and differ by 30 % on both sides (*crossing*), and the exact noisy quadratic model's
 average of SGD's iterates against heavy ball, on fourteen doublings, whose curves are no knees
 (*quadratic*); and two knees of which one is shifted until they touch without crossing, which differ
-by 30 % elsewhere (*touching*). In per cent: pairs with a claimed crossover, with more than one, and, of the claimed,
-those whose 90 % interval contains the true one; the median interval's width in doublings.
+by 30 % elsewhere (*touching*). In per cent: pairs with a claimed crossover, with more than one,
+and, of the claimed, those whose 90 % interval contains the true one; the median interval's width in
+doublings.
 """

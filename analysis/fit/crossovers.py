@@ -177,9 +177,9 @@ def sign_changes(
         after = between[(sign[between] == sure[after]) & (between > last_before)][0]
         part = slice(before, after + 1)
         logs.append((_zero(x[part], middle[part]), float(x[before]), float(x[after])))
-    one_side = np.unique(sign[sign != 0])
-    if not signs and len(one_side) == 1:
-        signs = [int(one_side[0])]
+    sides = np.unique(sign[sign != 0])
+    if not signs and len(sides) == 1:
+        signs = [int(sides[0])]
     return SignChanges(x=x, middle=middle, low=low, high=high, signs=tuple(signs), logs=tuple(logs))
 
 

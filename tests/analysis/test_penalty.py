@@ -86,7 +86,7 @@ def test_a_curve_with_a_penalty(plain_curve: Plain) -> None:
     assert examples is not None
     assert steps is not None
     assert critical.value == pytest.approx(examples / steps, rel=0.05)
-    assert critical.holds(700 * np.exp(q.meeting(STEEP)[0]))
+    assert critical.holds(float(700 * np.exp(q.meeting(STEEP)[0])))
     assert perfect_examples(curve(plain_curve, STEEP), answer) == pytest.approx(
         best.value * answer.steps([best.value])[0]
     )
