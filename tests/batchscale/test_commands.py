@@ -14,6 +14,7 @@ from safetensors import safe_open
 
 import batchscale as bs
 from tests.batchscale.conftest import EXPERIMENT, Command
+from tests.batchscale.test_bad_input import clear
 
 
 def test_help_lists_the_commands(command: Command) -> None:
@@ -140,6 +141,16 @@ def test_a_law_across_curves(command: Command, here: Path) -> None:
         mended.err
         == "error: no column 'wdith' distinguishes these curves\nhint: did you mean width?\n"
     )
+
+
+@pytest.mark.parametrize(
+    "other", [("--law", "width"), ("--crossover",), ("--definition", "zhang2024")]
+)
+def test_optimal_batch_sizes_are_a_table_of_their_own(
+    command: Command, small: Path, other: tuple[str, ...]
+) -> None:
+    answer = command("regimes", small, "--optimal-batch", *other)
+    clear(answer, f"--optimal-batch and {other[0]} exclude each other", hint="leave one out")
 
 
 def test_a_definition_of_others(command: Command, small: Path) -> None:
