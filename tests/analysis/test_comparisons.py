@@ -30,6 +30,7 @@ def knee(min_steps: float, critical: float, noise: float = 0.05, seed: int = 0) 
     return min_steps * (1 + critical / np.array(SIZES)) * np.exp(rng.normal(0, noise, 12))
 
 
+@pytest.mark.slow
 def test_the_interval_of_a_ratio_covers() -> None:
     """Two curves of unequal knees and noise, 160 pairs."""
     one = Cell(batch_sizes=doubling(12), critical=140.0, bend=1.0, noise=0.10)

@@ -147,6 +147,7 @@ def test_the_figure_marks_the_crossover(plain_curve: Plain) -> None:
     assert (frame["fitted_low"] < frame["fitted_high"]).all()
 
 
+@pytest.mark.slow
 def test_few_crossovers_are_false_and_intervals_cover() -> None:
     rows = {
         kind: simulated.count(simulated.Block(kind=kind, noise=0.05, curves=25))

@@ -50,6 +50,7 @@ def test_a_metric_of_which_more_is_better_gives_the_same_steps() -> None:
     assert optimal_batch(lower).optima[3].batch_size == optimal_batch(higher).optima[3].batch_size
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deviation", [0.003, 0.01])
 def test_intervals_at_equal_loss_cover(deviation: float) -> None:
     points, least, critical, deviations = [], [], [], []
@@ -84,6 +85,7 @@ def test_the_optimal_batch_size_is_that_of_the_surface() -> None:
     assert under[0] <= at[0] <= over[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("surface", "deviation"), [(made.parabola, 0.004), (made.valley, 0.002)])
 def test_intervals_of_the_optimal_batch_size_cover(surface: made.Surface, deviation: float) -> None:
     sizes, budgets = [2**i for i in range(6, 14)], [2.0**i for i in range(20, 28)]

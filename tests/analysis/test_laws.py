@@ -56,6 +56,7 @@ def test_the_interval_of_an_exponent_covers(count, scatter, least, most) -> None
     assert least <= intercepts / 600 <= most
 
 
+@pytest.mark.slow
 def test_from_noisy_curves_to_a_known_exponent() -> None:
     """60 laws of five curves each, from their points: B_crit = 5 · size^0.47."""
     rng = np.random.default_rng(5)

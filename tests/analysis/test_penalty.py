@@ -155,6 +155,7 @@ def test_the_figures_mark_the_fewest_examples(name: str, plain_curve: Plain) -> 
     assert diamonds(FLAT) == 0
 
 
+@pytest.mark.slow
 def test_monotone_curves_are_seldom_flagged_and_penalties_are_detected() -> None:
     rows = {
         kind: simulated.count(simulated.Block(kind=kind, noise=0.05, curves=curves))

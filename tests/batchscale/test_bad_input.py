@@ -283,6 +283,7 @@ def test_an_address_where_nothing_answers(
     clear(command("sweep", "mine.yaml", "--address", address), *parts, hint=hint)
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 def test_a_demand_that_the_cluster_can_never_meet(
     command: Command, here: Path, ray_address: str

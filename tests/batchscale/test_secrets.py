@@ -88,6 +88,7 @@ def kept(command: Command, here: Path, store: fsspec.AbstractFileSystem) -> Kept
     return Kept(command, here, store)
 
 
+@pytest.mark.slow
 def test_commands_and_what_they_write(
     kept: Kept, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

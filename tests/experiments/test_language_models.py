@@ -87,7 +87,7 @@ def test_engines_agree(made, name: str) -> None:
     [
         ("module", "rotary, tied"),
         ("module", "LSTM, tied, dropout"),
-        ("stacked", "learned, dropout"),
+        pytest.param("stacked", "learned, dropout", marks=pytest.mark.slow),
     ],
 )
 def test_a_batch_may_be_divided(made, kind: str, name: str) -> None:

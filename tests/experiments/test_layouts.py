@@ -176,6 +176,7 @@ def check_against_one_worker(jobs, folder: Path, monkeypatch: pytest.MonkeyPatch
             assert largest_difference(weights[trial], training.final[trial]) < 1e-6
 
 
+@pytest.mark.slow
 def test_two_workers_give_what_one_gives(own, tmp_path: Path, monkeypatch) -> None:
     jobs = []
     for kind in ("module", "stacked"):

@@ -76,6 +76,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_the_same_table_as_without_ray(tmp_path: Path, ray_address: str, alone: Path) -> None:
     seen: list[Event] = []
     did = sweep(experiment(), results=tmp_path, address=ray_address, observer=seen.append)

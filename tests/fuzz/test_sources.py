@@ -38,6 +38,7 @@ def corpus() -> dict[str, Outcome]:
     return guard.run("tests.fuzz.sources", "corpus")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*CSV_FILES, *PARQUET_FILES])
 def test_the_worst_that_are_known(corpus: dict[str, Outcome], name: str) -> None:
     mine = {key: each for key, each in corpus.items() if key.startswith(f"{name}: ")}
