@@ -197,7 +197,7 @@ class _PackRun:
         new = [trial for trial in pack.trials if trial.id in wanted]
         return trainer(replace(pack, trials=tuple(new)), snapshot=None, **how), new
 
-    def _take_in(self, training: Trainer, events: list[Measurement | Outcome]) -> None:
+    def _take_in(self, training: Trainer, events: Sequence[Measurement | Outcome]) -> None:
         metric = self.job.pack.study.targets[-1].metric
         values = dict(self.position.values)
         ended = []

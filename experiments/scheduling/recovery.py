@@ -157,8 +157,10 @@ class Recovery:
             self._bound(state.study.id, len(left))
         if not left:
             return Next(note=failed)
-        if failure.trial is not None:  # it is recorded; it was the only cause
+        if failure.trial not in (None, *(trial.id for trial in left)):  # recorded: the only cause
             return Next(note=failed, snapshots=self._groups(job, state, [left], _History()))
+        if failure.cause == "raised" and len(left) == 1:
+            return Next(note=failed, culprit=left[0])
         if failure.cause == "raised" and not proven:
             # Code that has never run: each trial alone shows whether it ever can.
             self._divided(job, {})

@@ -112,7 +112,7 @@ class Refinement(Observer):
     def forget(self, trial: str) -> None:
         """Drop what is held of a trial that is not trained on."""
         for held in (self.state.misses, self.state.brackets, self.state.refined):
-            held.pop(trial, None)  # type: ignore[attr-defined]
+            held.pop(trial, None)
 
     def copy_misses(self, progress: dict[int, TrialProgress]) -> None:
         """Copy the engine's state of trials that have just missed, if their bracket may matter.
