@@ -52,5 +52,21 @@ def end_program(end: Callable[[], PackEnd], ledger: Ledger, job: Job) -> None:
     os._exit(_INTERRUPTED if failure is None else _ERROR)
 
 
+def end_without_cluster(address: str) -> None:
+    """End this program, the driver of a cluster whose head is gone.
+
+    Calls into Ray would wait, and Ray would abort the program after a minute.
+    """
+    _say(f"error: the head of the Ray at {address} does not answer any more")
+    _say(
+        "hint: what was committed is safe; start the cluster, then give the same command again "
+        "to continue"
+    )
+    sys.stdout.flush()
+    os._exit(_ERROR)
+
+
 def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    """Print a line below what a display of the terminal has drawn, with its cursor."""
+    shown = "\r\x1b[J\x1b[?25h" if sys.stderr.isatty() else ""
+    print(f"{shown}{text}", file=sys.stderr, flush=True)

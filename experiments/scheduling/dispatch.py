@@ -166,6 +166,10 @@ class Dispatcher:
         with self._lock:
             return [state.remaining() for state in self.states]
 
+    def deaths(self, pack: str) -> int:
+        """How often the trials of a pack have failed in a row."""
+        return self._recovery.deaths(pack)
+
     def is_out(self, pack: str) -> bool:
         """Whether a worker has it."""
         with self._lock:
