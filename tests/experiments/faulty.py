@@ -1,7 +1,7 @@
 """What can go wrong in a sweep's processes: trainers that fail at one trial, storage that fails.
 
-A fault is named by the variable ``FAKE_FAULT``. The trials that it strikes are those whose learning
-rate is nearest to 1.0 in each study: the same in every process.
+A fault is named by the variable ``FAKE_FAULT``; the trials that it strikes stand in the file
+``FAKE_CULPRITS``.
 """
 
 from __future__ import annotations
@@ -19,34 +19,27 @@ from typing import Any
 from results.storage import location
 from tests.experiments.fakes import FakeTraining
 
-NEAR = 1.0
-
-
-def struck(trials: Sequence[tuple[str, float]]) -> str:
-    """Of trials and their learning rates, the one that a fault strikes."""
-    return min(trials, key=lambda trial: abs(trial[1] - NEAR))[0]
-
 
 class Faulty(FakeTraining):
-    """Strikes at the fourth evaluation of the trials that the file ``FAKE_CULPRITS`` lists."""
+    """Strikes at the fourth evaluation of its trials: the fifth step."""
 
     def _raise(self, trials: Sequence[str]) -> None:
         culprits = Path(os.environ["FAKE_CULPRITS"]).read_text().split()
         for trial in trials:
             if trial in culprits:
-                self.strike(trial)
+                self.strike()
 
-    def strike(self, trial: str) -> None:
+    def strike(self) -> None:
         raise NotImplementedError
 
 
 class Raises(Faulty):
-    def strike(self, trial: str) -> None:
+    def strike(self) -> None:
         raise ValueError("the seventh step is one too many")
 
 
 class Sleeps(Faulty):
-    def strike(self, trial: str) -> None:
+    def strike(self) -> None:
         while True:
             time.sleep(1000)
 
@@ -54,21 +47,21 @@ class Sleeps(Faulty):
 class StaysInC(Faulty):
     """A call that comes back to Python never, and lets other threads run."""
 
-    def strike(self, trial: str) -> None:
+    def strike(self) -> None:
         ctypes.CDLL(None).sleep(100_000)
 
 
 class KeepsTheLock(Faulty):
     """A regular expression without end: no other thread of the process runs."""
 
-    def strike(self, trial: str) -> None:
+    def strike(self) -> None:
         re.match(r"(a|aa)+$", "a" * 200 + "b")
 
 
 class Dies(Faulty):
     """As where the kernel ends a process that takes too much memory."""
 
-    def strike(self, trial: str) -> None:
+    def strike(self) -> None:
         with open(os.environ["FAKE_CULPRITS"] + ".deaths", "a") as stream:
             stream.write(f"{len(self.active)}\n")
         os.kill(os.getpid(), signal.SIGKILL)
@@ -76,7 +69,7 @@ class Dies(Faulty):
 
 
 class EatsMemory(Faulty):
-    def strike(self, trial: str) -> None:
+    def strike(self) -> None:
         raise MemoryError
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from batchscale.output.errors import report
@@ -17,6 +20,7 @@ from experiments.plan import Measurement, Outcome
 from experiments.scheduling.events import Event
 from experiments.training.pack_training import Training
 from results.errors import ClearError
+from results.run_state import processes
 from tests.experiments import faulty
 
 GIVEN = ("FAKE_SECONDS", "FAKE_GATE", "FAKE_FAULT", "FAKE_RAISE", "REAL_SECONDS")
@@ -101,7 +105,7 @@ def main(root: str, address: str, kind: str) -> None:
             address=address,
             num_cpus=1,
             trainer=trainer,
-            pace=PACE,
+            pace=replace(PACE, hang=float(os.environ.get("FAKE_HANG", PACE.hang))),
             observer=say,
             seconds=float(seconds) if seconds else None,
         )
@@ -122,4 +126,7 @@ def alone(root: str, address: str, kind: str, log: str, given: Mapping[str, str]
     for stream in (1, 2):
         os.dup2(file, stream)
     os.environ.update(given)
+    if "FAKE_HOST" in given:  # as on another machine, in another folder
+        processes.machine = functools.cache(lambda: given["FAKE_HOST"])
+        os.chdir(tempfile.mkdtemp())
     main(root, address, kind)
