@@ -29,7 +29,7 @@ from experiments.records import amend, snapshots
 from experiments.records.no_target import no_target
 from experiments.records.planned import Planned, planned
 from experiments.records.recorded import changed, read_recorded, refuse_changed
-from experiments.records.rows import trial_row
+from experiments.records.rows import lost_trial_row
 from experiments.records.space_edges import Judge, edges, sentence, sides
 from experiments.scheduling import rounds
 from experiments.scheduling.dispatch import Dispatcher
@@ -302,15 +302,7 @@ class _Sweep:
 
     def _record_failed(self, job: Job, outcome: Outcome) -> str | None:
         """Write the row of a trial that failed with its worker."""
-        trial = next(trial for trial in job.pack.trials if trial.id == outcome.trial)
-        of_the_pack = {
-            "pack": job.pack.id,
-            "pack_models": len(job.pack.trials),
-            "engine": None if job.pack.engine == "auto" else job.pack.engine,
-            "device": job.device,
-            "world_size": job.pack.study.layout.workers,
-        }
-        row = trial_row(job.columns, job.pack.study, trial, outcome, **of_the_pack)
+        row = lost_trial_row(job, outcome)
         return self.store.commit(self.experiment.name, measurements=[], trials=[row])
 
     def _poll(self, dispatcher: Dispatcher) -> None:
@@ -370,8 +362,9 @@ class _Sweep:
         amend.adopt(self.store, self.states)
         snapshots.forget(self.store, [state.study for state in self.states])
         # Also if this run trained nothing: an earlier run may have been killed before this.
-        name, claims = self.experiment.name, Claims(self.store.location).live()
-        if not any(claim["info"].get("experiment") == name for claim in claims):
+        name, claims = self.experiment.name, Claims(self.store.location)
+        claims.clear()
+        if not any(claim["info"].get("experiment") == name for claim in claims.live()):
             self.store.compact(name)
         notes = list(self._edge_notes())
         for note in notes[:_EDGES_LISTED]:

@@ -102,8 +102,7 @@ class Dispatcher:
         self._lock = threading.RLock()
         self._by_study = {state.study.id: state for state in states}
         self._out: dict[str, _Out] = {}
-        self._recovery, self._record = Recovery(divide), record
-        self._resumable = list(resumable)
+        self._recovery, self._record = Recovery(divide, list(resumable)), record
         self._elsewhere: set[str] = set()
         self._failures = Failures()
         self._not_kept: set[str] = set()
@@ -199,25 +198,15 @@ class Dispatcher:
             self._rounds_end()
 
     def _resume(self) -> Job | None:
-        """A pack whose snapshot an interrupted run left."""
-        for header in list(self._resumable):
-            state = self._by_study.get(header.study)
-            active = set(header.active)
-            if state is None or active & (self._elsewhere | state.busy):
-                continue
-            if not self._may_start(state):
-                continue
-            wave, trials = state.wave(), state.find(header.trials)
-            wanted = {t.id for t in wave.trials} & active if wave else set()
-            self._resumable.remove(header)
-            if len(trials) < len(header.trials) or not wanted:
-                continue
-            state.engine = state.engine or header.engine
-            assert wave is not None
-            joined = self.give and not self._recovery.suspected(header.pack)
-            size = len(wanted) if joined else None
-            return self._job(state, wave, trials, size, wanted=wanted, pack=header.pack)
-        return None
+        """A pack whose snapshot an interrupted run or a failed pack left."""
+        found = self._recovery.snapshot(self._by_study, self._may_start, self._elsewhere)
+        if found is None:
+            return None
+        state, wave, trials, wanted, header = found
+        state.engine = state.engine or header.engine
+        joined = self.give and not self._recovery.suspected(header.pack)
+        size = len(wanted) if joined else None
+        return self._job(state, wave, trials, size, wanted=wanted, pack=header.pack)
 
     def _part(self) -> Job | None:
         """Trials of a pack that failed before its first snapshot."""
@@ -241,9 +230,7 @@ class Dispatcher:
 
     def _taken(self) -> set[str]:
         """Trials that are not to be handed out again, besides those in training."""
-        return self._recovery.apart().union(
-            self._elsewhere, *(header.active for header in self._resumable)
-        )
+        return self._recovery.apart() | self._elsewhere
 
     def _more(self, out: _Out, places: int) -> More:
         """Trials of the open wave for a pack that can hold more of it; perhaps none."""
@@ -370,7 +357,6 @@ class Dispatcher:
         left = [t for t in out.job.pack.trials if t.id in out.job.wanted and state.need(t.id)]
         proven = shape in self._failures.proven
         after = self._recovery.again(out.job, state, failure, left, step=out.step, proven=proven)
-        self._resumable = [*after.snapshots, *self._resumable]
         self._observer(Note(text=f"{state.label}: {after.note}"))
         if after.culprit is not None:
             failure = replace(failure, trial=after.culprit.id)

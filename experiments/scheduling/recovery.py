@@ -69,21 +69,21 @@ class Next:
 
     note: str
     """A sentence about it, for the user."""
-    snapshots: Sequence[SnapshotHeader] = ()
-    """The packs that go on from a snapshot."""
     culprit: Trial | None = None
     """The trial that failed for good, if it is not recorded yet."""
 
 
 @dataclass
 class Recovery:
-    """Decides what a failed pack's trials do next.
+    """Decides what a failed pack's trials do next, and holds what is to be trained again.
 
     Args:
         divide: see ``Divide``.
+        snapshots: those to continue from, tried before anything else of their study.
     """
 
     divide: Divide
+    snapshots: list[SnapshotHeader] = field(default_factory=list)
     parts: list[Part] = field(default_factory=list)
     _histories: dict[str, _History] = field(default_factory=dict)
     _largest: dict[str, int] = field(default_factory=dict)
@@ -131,9 +131,30 @@ class Recovery:
                 return state, wave, trials
         return None
 
+    def snapshot(
+        self,
+        states: Mapping[str, StudyState],
+        may_start: Callable[[StudyState], bool],
+        taken: Collection[str],
+    ) -> tuple[StudyState, Wave, list[Trial], set[str], SnapshotHeader] | None:
+        """The next snapshot to continue from, all trials of its pack, and those to record."""
+        for header in list(self.snapshots):
+            state, active = states.get(header.study), set(header.active)
+            if state is None or active & state.busy or active.intersection(taken):
+                continue
+            if not may_start(state):
+                continue
+            wave, trials = state.wave(), state.find(header.trials)
+            self.snapshots.remove(header)
+            wanted = {trial.id for trial in wave.trials} & active if wave is not None else set()
+            if wave is not None and wanted and len(trials) == len(header.trials):
+                return state, wave, trials, wanted, header
+        return None
+
     def apart(self) -> set[str]:
-        """The trials of the parts."""
-        return {trial.id for part in self.parts for trial in part.trials}
+        """The trials that wait here."""
+        waiting = {trial.id for part in self.parts for trial in part.trials}
+        return waiting.union(*(header.active for header in self.snapshots))
 
     def again(
         self,
@@ -158,7 +179,8 @@ class Recovery:
         if not left:
             return Next(note=failed)
         if failure.trial not in (None, *(trial.id for trial in left)):  # recorded: the only cause
-            return Next(note=failed, snapshots=self._groups(job, state, [left], _History()))
+            self._groups(job, state, [left], _History())
+            return Next(note=failed)
         if failure.cause == "raised" and len(left) == 1:
             return Next(note=failed, culprit=left[0])
         if failure.cause == "raised" and not proven:
@@ -170,19 +192,19 @@ class Recovery:
         trained_again = f"a pack is trained on by another worker: {failure.message}"
         if failure.cause == "lost" and history.losses < _LOSSES:
             history.losses += 1
-            headers = self._groups(job, state, [left], history)
-            return Next(note=trained_again, snapshots=headers)
+            self._groups(job, state, [left], history)
+            return Next(note=trained_again)
         history.deaths, history.step, history.beyond = history.deaths + 1, step, None
         history.patience = failure.patience or history.patience
         if len(left) == 1:
             if failure.cause == "hung" or history.deaths >= _DEATHS:
                 return Next(note=failed, culprit=left[0])
-            headers = self._groups(job, state, [left], history)
-            return Next(note=trained_again, snapshots=headers)
+            self._groups(job, state, [left], history)
+            return Next(note=trained_again)
         half = (len(left) + 1) // 2
         note = _NOTES.get(failure.cause, _NOTES["died"]).format("in halves")
-        headers = self._groups(job, state, [left[:half], left[half:]], history)
-        return Next(note=f"{note}: {failure.message}", snapshots=headers)
+        self._groups(job, state, [left[:half], left[half:]], history)
+        return Next(note=f"{note}: {failure.message}")
 
     def _bound(self, study: str, count: int) -> None:
         """Packs of half the size, unless a single trial needs more memory than there is."""
@@ -193,7 +215,7 @@ class Recovery:
 
     def _groups(
         self, job: Job, state: StudyState, groups: Sequence[Sequence[Trial]], history: _History
-    ) -> list[SnapshotHeader]:
+    ) -> None:
         """Train each group as a pack: from the snapshot, where there is one."""
         study = state.study.id
         ids = [[trial.id for trial in group] for group in groups]
@@ -201,9 +223,9 @@ class Recovery:
         for name in names if history != _History() else ():
             self._histories[name] = _History(**vars(history))
         headers = self._divided(job, dict(zip(names, ids, strict=True)))
+        self.snapshots = [*headers, *self.snapshots]
         if not headers:
             self.parts += [Part(state=state, trials=tuple(group)) for group in groups]
-        return headers
 
     def _divided(self, job: Job, groups: Mapping[str, Sequence[str]]) -> list[SnapshotHeader]:
         return list(self.divide(job.pack.id, [t.id for t in job.pack.trials], groups))

@@ -63,7 +63,7 @@ def test_killed_at_fifty_random_moments(
     draw, kills = random.Random(0), 0
     while kills < KILLS:
         sweep = start()
-        sweep.process.join(draw.uniform(0.05, 1.5))
+        sweep.process.join(draw.uniform(0.05, 1.0))
         if not sweep.process.is_alive():
             assert sweep.status() == 0, sweep.text
             break
