@@ -37,8 +37,8 @@ def explain(text: str, *, times: int, log: str | None = None, killed: int | None
     often = f", {_TIMES.get(times, f'{times} times')} over" if times > 1 else ""
     died = "Worker exit type" in text or "actor died" in text.lower()
     if "low on memory" in text or "OutOfMemory" in text:
-        cause = "Ray ended the worker process" + often + ": its machine ran low on memory"
-        return _failure(cause, hint=_SPARE_MEMORY)
+        message = "Ray ended the worker process" + often + ": its machine ran low on memory"
+        return _failure(message, hint=_SPARE_MEMORY)
     if not died or "error raised in its creation task" in text:
         return _raised(text)
     if "node has died" in text or "node was preempted" in text or "NodeDied" in text:
@@ -55,8 +55,8 @@ def explain(text: str, *, times: int, log: str | None = None, killed: int | None
         return _failure(f"the worker process is gone{often}: {_last_line(text)}")
     if killed:
         ended = count(killed, "process")
-        cause = f"out of memory: the kernel ended {ended} of its machine for that"
-        return _failure(f"the worker process was killed{often}: {cause}", hint=_SPARE_MEMORY)
+        reason = f"out of memory: the kernel ended {ended} of its machine for that"
+        return _failure(f"the worker process was killed{often}: {reason}", hint=_SPARE_MEMORY)
     if log is None:
         return _failure(f"the worker process was killed, or crashed{often}; Ray's logs say more")
     if killed is None:
