@@ -148,6 +148,7 @@ def _start(ray: ModuleType, num_cpus: int | None) -> None:
     if sys.platform == "linux":  # the workers of a group find each other on one machine
         environment["GLOO_SOCKET_IFNAME"] = "lo"
     # A later sweep ends what this one leaves running if it is killed, and nothing else.
+    _silence(ray)
     try:
         with processes.leaving_mark(), _inherited(environment):
             ray.init(
@@ -162,6 +163,14 @@ def _start(ray: ModuleType, num_cpus: int | None) -> None:
             )
     except Exception as error:
         raise _cannot("start a Ray on this machine", error) from error
+
+
+def _silence(ray: ModuleType) -> None:
+    """Keep Ray's thread from printing on this program's output what happens to other nodes, a
+    screen of it. What concerns the sweep is said by the sweep."""
+    worker = ray._private.worker
+    if hasattr(worker, "print_to_stdstream"):
+        worker.print_to_stdstream = lambda *_, **__: None
 
 
 def _cannot(what: str, error: Exception) -> ExperimentError:
@@ -293,6 +302,7 @@ def session(address: str, staged: Staged, local: LocalRay | None = None) -> Iter
 
 
 def _connect(ray: ModuleType, address: str, staged: Staged, *, by_name: bool) -> None:
+    _silence(ray)
     # Ray offers its token to a cluster that it finds itself, never to an address that is named.
     try:
         with warnings.catch_warnings():
