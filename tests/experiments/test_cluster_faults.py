@@ -174,7 +174,7 @@ def test_a_node_killed_and_one_added(
     cluster: Callable[..., Cluster], start: Callable[..., Sweep], whole: pd.DataFrame
 ) -> None:
     """The pack of the dead node goes on at once, from its snapshot; the new node gets packs."""
-    ray = cluster(FAKE_SECONDS="0.1")
+    ray = cluster(FAKE_SECONDS="0.05")
     doomed = ray.add()
     sweep = start(address=ray.address)
     seen: set[str] = set()
@@ -197,7 +197,7 @@ def test_a_node_killed_and_one_added(
 def test_workers_killed_in_the_middle_of_packs(
     cluster: Callable[..., Cluster], start: Callable[..., Sweep], whole: pd.DataFrame
 ) -> None:
-    ray = cluster(FAKE_SECONDS="0.1")
+    ray = cluster(FAKE_SECONDS="0.05")
     sweep = start(address=ray.address)
     killed: set[int] = set()
     while len(killed) < 3:
@@ -214,7 +214,7 @@ def test_a_worker_that_is_asked_to_end_saves_its_pack_first(
     cluster: Callable[..., Cluster], start: Callable[..., Sweep], whole: pd.DataFrame
 ) -> None:
     """SIGTERM, as where a spot machine is taken back."""
-    ray = cluster(FAKE_SECONDS="0.2")
+    ray = cluster(FAKE_SECONDS="0.05")
     sweep = start(address=ray.address)
     sweep.until(lambda: claims_of_workers(sweep))
     sweep.until(lambda: "Progress(" in sweep.text)
@@ -230,7 +230,7 @@ def test_a_worker_that_is_asked_to_end_saves_its_pack_first(
 def test_the_head_killed_and_restarted(
     cluster: Callable[..., Cluster], start: Callable[..., Sweep], whole: pd.DataFrame
 ) -> None:
-    ray = cluster(FAKE_SECONDS="0.2")
+    ray = cluster(FAKE_SECONDS="0.05")
     sweep = start(address=ray.address)
     sweep.until(lambda: list(sweep.root.rglob("*.snapshot")) and recorded(sweep.root))
     (gcs,) = ray.nodes[0].pids("gcs_server")
@@ -270,19 +270,22 @@ def culprits(tmp_path: Path, whole: pd.DataFrame) -> tuple[Path, list[str]]:
     ],
 )
 def test_trials_that_take_their_worker_along(
+    cluster: Callable[..., Cluster],
     start: Callable[..., Sweep],
     whole: pd.DataFrame,
     culprits: tuple[Path, list[str]],
     fault: str,
     error: str,
 ) -> None:
-    """On a Ray of the sweep's own: a pack is bisected, and one trial of each study fails."""
+    """A pack is bisected, and one trial of each study fails."""
     file, ids = culprits
-    sweep = start(address="auto", FAKE_FAULT=fault, FAKE_CULPRITS=str(file))
+    ray = cluster(FAKE_CULPRITS=str(file))
+    sweep = start(address=ray.address, FAKE_FAULT=fault, FAKE_CULPRITS=str(file))
     text = sweep.end(3)
     assert "failed=2" in text.splitlines()[-1]
     assert "complete=True" in text.splitlines()[-1]
     assert_undisturbed(sweep.root, whole, dict.fromkeys(ids, error))
     if fault == "dies":
+        # Each in the last round's pack, of 2 ** 6 trials at the most.
         deaths = Path(f"{file}.deaths").read_text().split()
-        assert len(deaths) <= 2 * (1 + 4)  # packs of 16: 1 + log2(16) each
+        assert len(deaths) <= 2 * (1 + 6)

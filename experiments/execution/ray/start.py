@@ -291,7 +291,8 @@ def session(address: str, staged: Staged, local: LocalRay | None = None) -> Iter
         for role, infos in started.all_processes.items() if started else ():
             listed += [{**processes.identify(info.process.pid), "role": role} for info in infos]
         head = ray.get_runtime_context().gcs_address
-        with watching_head(head, lambda: end_without_cluster(head)):
+        named = head if address == "auto" else address
+        with watching_head(head, lambda: end_without_cluster(named)):
             yield RaySession(
                 single_machine=all(node["NodeID"] == here for node in nodes),
                 processes=tuple(listed),
