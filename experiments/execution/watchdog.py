@@ -142,6 +142,8 @@ class Watchdog:
 
     def interrupt(self) -> None:
         """Raise ``Cut`` in the training thread, if it comes back to Python."""
+        if not self.inside:
+            return
         if self._thread is not threading.main_thread() or _SIGNAL is None:
             _raise_in(self._thread, Cut)
         elif self._thread.ident is not None:

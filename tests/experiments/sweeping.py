@@ -25,7 +25,7 @@ from tests.experiments import faulty
 
 GIVEN = ("FAKE_SECONDS", "FAKE_GATE", "FAKE_FAULT", "FAKE_RAISE", "REAL_SECONDS")
 """Variables of the environment that the trainers here read."""
-PACE = Pace(ask=0.1, renew=0.5, commit=0.3, snapshot=0.3, hang=2.0, stop=1.0, leave=1.0)
+PACE = Pace(ask=0.1, renew=0.5, commit=0.3, snapshot=0.3, stop=1.0, leave=1.0)
 
 
 class SlowTraining(Training):

@@ -280,7 +280,8 @@ def test_trials_that_take_their_worker_along(
     """A pack is bisected, and one trial of each study fails."""
     file, ids = culprits
     ray = cluster(FAKE_CULPRITS=str(file))
-    sweep = start(address=ray.address, FAKE_FAULT=fault, FAKE_CULPRITS=str(file))
+    given = {"FAKE_FAULT": fault, "FAKE_CULPRITS": str(file), "FAKE_HANG": "4"}
+    sweep = start(address=ray.address, **given)
     text = sweep.end(3)
     assert "failed=2" in text.splitlines()[-1]
     assert "complete=True" in text.splitlines()[-1]

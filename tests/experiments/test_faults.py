@@ -163,7 +163,7 @@ def test_trials_that_fail(
 ) -> None:
     """Of each study one trial fails; the others' rows are those of the undisturbed sweep."""
     file, ids = culprits
-    sweep = start(FAKE_FAULT=fault, FAKE_CULPRITS=str(file))
+    sweep = start(FAKE_FAULT=fault, FAKE_CULPRITS=str(file), FAKE_HANG="3")
     text = sweep.end(3)
     assert "failed=2" in text.splitlines()[-1]
     assert "complete=True" in text.splitlines()[-1]
@@ -178,7 +178,7 @@ def test_a_hang_in_c_ends_the_program_and_the_next_runs_isolate_the_trial(
     runs = 0
     while runs < 20:
         runs += 1
-        sweep = start(FAKE_FAULT="stays-in-c", FAKE_CULPRITS=str(file))
+        sweep = start(FAKE_FAULT="stays-in-c", FAKE_CULPRITS=str(file), FAKE_HANG="3")
         if sweep.status() != 1:
             break
         error, hint = sweep.text.splitlines()[-2:]
@@ -202,7 +202,7 @@ def test_a_signal_ends_a_sweep_whose_trial_hangs(
     number: signal.Signals,
 ) -> None:
     file, _ = culprits
-    sweep = start(FAKE_FAULT=fault, FAKE_CULPRITS=str(file), FAKE_HANG="600")
+    sweep = start(FAKE_FAULT=fault, FAKE_CULPRITS=str(file))
     sweep.until(lambda: _stands(sweep))
     os.kill(sweep.pid, number)
     assert "interrupted" in sweep.end(130) or "Summary(" in sweep.text
@@ -214,7 +214,7 @@ def test_the_end_of_its_time_ends_a_sweep_whose_trial_hangs(
     start: Callable[..., Sweep], whole: pd.DataFrame, culprits: tuple[Path, list[str]]
 ) -> None:
     file, _ = culprits
-    sweep = start(FAKE_FAULT="sleeps", FAKE_CULPRITS=str(file), FAKE_HANG="600", FAKE_FOR="8")
+    sweep = start(FAKE_FAULT="sleeps", FAKE_CULPRITS=str(file), FAKE_FOR="8")
     assert "complete=False" in sweep.end()
     start().end()
     assert_undisturbed(sweep.root, whole)

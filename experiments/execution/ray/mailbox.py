@@ -96,17 +96,18 @@ class Mailbox:
 
     def arrive(self, pack: str, worker: Any) -> None:
         """A worker begins with a pack; ``worker`` is its actor."""
-        self._workers[pack], self._heard[pack] = worker, time.monotonic()
+        self._workers[pack] = worker
+        self._heard.pop(pack, None)
 
     def leave(self, pack: str) -> None:
         """A worker has ended with its pack."""
         self._workers.pop(pack, None)
 
     def silent(self, seconds: float) -> list[tuple[str, Any]]:
-        """Packs whose workers have not asked for so long, and their actors: their processes are in
-        code that does not let another thread run. Each is named once."""
+        """Packs whose workers had begun to ask and have not for so long, and their actors: their
+        processes are in code that lets no other thread run. Each is named once."""
         since = time.monotonic() - seconds
-        packs = [pack for pack in self._workers if self._heard[pack] < since]
+        packs = [pack for pack in self._workers if self._heard.get(pack, since) < since]
         return [(pack, self._workers.pop(pack)) for pack in packs]
 
 
