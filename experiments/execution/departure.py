@@ -68,5 +68,5 @@ def end_without_cluster(address: str) -> None:
 
 def _say(text: str) -> None:
     """Print a line below what a display of the terminal has drawn, with its cursor."""
-    shown = "\r\x1b[J\x1b[?25h" if sys.stderr.isatty() else ""
-    print(f"{shown}{text}", file=sys.stderr, flush=True)
+    cleared = "\r\x1b[J\x1b[?25h" if sys.stderr.isatty() else ""
+    print(f"{cleared}{text}", file=sys.stderr, flush=True)

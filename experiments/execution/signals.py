@@ -36,7 +36,7 @@ class Stop:
         self._reason: Reason | None = None
         self._before: dict[signal.Signals, Any] = {}
         self._condition: Callable[[], bool] | None = None
-        self._asked_before = False
+        self._received_before = False
         self._wakeup: tuple[socket.socket, socket.socket] | None = None
 
     @property
@@ -115,6 +115,6 @@ class Stop:
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         del number, frame
-        if self._asked_before:
+        if self._received_before:
             raise KeyboardInterrupt
-        self._asked_before, self._reason = True, "signal"
+        self._received_before, self._reason = True, "signal"

@@ -60,7 +60,7 @@ class Watchdog:
         self._hang, self._stop, self._patience = hang, stop, patience
         self._intervals: deque[float] = deque(maxlen=100)
         self._evaluated: float | None = None
-        self._silent = self._asked = 0.0
+        self._silent = self._waited = 0.0
         self._stage: Literal["set-up", "training", None] = None
         self._thread = threading.current_thread()
         self.reason: Reason | None = None
@@ -74,13 +74,13 @@ class Watchdog:
     @contextmanager
     def listening(self) -> Iterator[None]:
         """Inside, the training of this thread can be interrupted."""
-        mine = self._thread is threading.main_thread() and _SIGNAL is not None
-        before = signal.signal(_SIGNAL, self._raise) if mine and _SIGNAL is not None else None
+        in_main = self._thread is threading.main_thread() and _SIGNAL is not None
+        before = signal.signal(_SIGNAL, self._raise) if in_main and _SIGNAL is not None else None
         try:
             yield
         finally:
             self._stage = None
-            if mine and _SIGNAL is not None:
+            if in_main and _SIGNAL is not None:
                 signal.signal(_SIGNAL, before)
             elif self.reason is not None:  # one that is on its way is taken back
                 _raise_in(self._thread, None)
@@ -129,11 +129,11 @@ class Watchdog:
     def beat(self, seconds: float, *, stop: bool) -> bool:
         """Count the seconds since the last beat; whether training is to be interrupted."""
         counted = min(seconds, _GAP_SECONDS)
-        self._asked = self._asked + counted if stop else 0.0
+        self._waited = self._waited + counted if stop else 0.0
         if self._stage is None:
             return False
         self._silent += counted
-        if self.reason is None and stop and min(self._asked, self._silent) >= self._stop:
+        if self.reason is None and stop and min(self._waited, self._silent) >= self._stop:
             self.reason = "stop"
         elif self.reason is None and self._stage == "training" and self._silent >= self.limit:
             self.reason = "hung"

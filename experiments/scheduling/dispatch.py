@@ -199,10 +199,10 @@ class Dispatcher:
 
     def _resume(self) -> Job | None:
         """A pack whose snapshot an interrupted run or a failed pack left."""
-        found = self._recovery.snapshot(self._by_study, self._may_start, self._elsewhere)
-        if found is None:
+        resumed = self._recovery.snapshot(self._by_study, self._may_start, self._elsewhere)
+        if resumed is None:
             return None
-        state, wave, trials, wanted, header = found
+        state, wave, trials, wanted, header = resumed
         state.engine = state.engine or header.engine
         joined = self.give and not self._recovery.suspected(header.pack)
         size = len(wanted) if joined else None
@@ -356,7 +356,7 @@ class Dispatcher:
             return
         left = [t for t in out.job.pack.trials if t.id in out.job.wanted and state.need(t.id)]
         proven = shape in self._failures.proven
-        after = self._recovery.again(out.job, state, failure, left, step=out.step, proven=proven)
+        after = self._recovery.follow(out.job, state, failure, left, step=out.step, proven=proven)
         self._observer(Note(text=f"{state.label}: {after.note}"))
         if after.culprit is not None:
             failure = replace(failure, trial=after.culprit.id)

@@ -156,7 +156,7 @@ class Recovery:
         waiting = {trial.id for part in self.parts for trial in part.trials}
         return waiting.union(*(header.active for header in self.snapshots))
 
-    def again(
+    def follow(
         self,
         job: Job,
         state: StudyState,
@@ -189,18 +189,18 @@ class Recovery:
             self.parts += [Part(state=state, trials=(trial,)) for trial in left]
             note = _NOTES["raised"].format("one by one")
             return Next(note=f"{note}: {failure.message}")
-        trained_again = f"a pack is trained on by another worker: {failure.message}"
+        elsewhere = f"a pack is trained on by another worker: {failure.message}"
         if failure.cause == "lost" and history.losses < _LOSSES:
             history.losses += 1
             self._groups(job, state, [left], history)
-            return Next(note=trained_again)
+            return Next(note=elsewhere)
         history.deaths, history.step, history.beyond = history.deaths + 1, step, None
         history.patience = failure.patience or history.patience
         if len(left) == 1:
             if failure.cause == "hung" or history.deaths >= _DEATHS:
                 return Next(note=failed, culprit=left[0])
             self._groups(job, state, [left], history)
-            return Next(note=trained_again)
+            return Next(note=elsewhere)
         half = (len(left) + 1) // 2
         note = _NOTES.get(failure.cause, _NOTES["died"]).format("in halves")
         self._groups(job, state, [left[:half], left[half:]], history)

@@ -170,7 +170,7 @@ def trained_on(sweep: Sweep, seen: set[str], count: int) -> bool:
     return len(seen) >= count
 
 
-def test_a_node_killed_and_one_added(
+def test_a_node_killed_and_another_added(
     cluster: Callable[..., Cluster], start: Callable[..., Sweep], whole: pd.DataFrame
 ) -> None:
     """The pack of the dead node goes on at once, from its snapshot; the new node gets packs."""
@@ -210,7 +210,7 @@ def test_workers_killed_in_the_middle_of_packs(
     assert_undisturbed(sweep.root, whole)
 
 
-def test_a_worker_that_is_asked_to_end_saves_its_pack_first(
+def test_a_worker_that_gets_sigterm_saves_its_pack_first(
     cluster: Callable[..., Cluster], start: Callable[..., Sweep], whole: pd.DataFrame
 ) -> None:
     """SIGTERM, as where a spot machine is taken back."""
@@ -245,8 +245,8 @@ def test_the_head_killed_and_restarted(
     ray.end()
     for claim in Claims(sweep.root).all():
         assert claim["free"] or claim["silent"] < 120
-    again = cluster()
-    rest = start(address=again.address)
+    restarted = cluster()
+    rest = start(address=restarted.address)
     assert "complete=True" in rest.end()
     assert_undisturbed(sweep.root, whole)
 

@@ -77,7 +77,7 @@ def test_killed_at_fifty_random_moments(
     assert_undisturbed(last.root, whole)
 
 
-def test_a_driver_killed_and_the_sweep_run_again_elsewhere(
+def test_a_driver_killed_and_the_sweep_continued_elsewhere(
     start: Callable[..., Sweep], whole: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_SECONDS", "0.02")
@@ -92,7 +92,7 @@ def test_a_driver_killed_and_the_sweep_run_again_elsewhere(
     assert_undisturbed(first.root, whole)
 
 
-def test_two_sweeps_on_one_folder_one_of_them_killed(
+def test_two_sweeps_on_a_folder_the_first_killed(
     start: Callable[..., Sweep], whole: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_SECONDS", "0.02")

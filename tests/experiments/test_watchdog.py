@@ -112,7 +112,7 @@ def test_a_wall_clock_that_jumps_means_nothing(monkeypatch: pytest.MonkeyPatch) 
     list(dog.over(events()))
 
 
-def test_a_sleep_in_another_thread_than_the_main_one_ends_at_its_next_line() -> None:
+def test_a_loop_in_another_thread_ends_at_its_next_line() -> None:
     caught: list[type[BaseException]] = []
     ready = threading.Event()
     dogs: list[Watchdog] = []
@@ -165,19 +165,19 @@ class HangsInTurn(Hangs):
         super().stuck(trial)
 
 
-def one_study(**changes: Any) -> Any:
+def single_study(**changes: Any) -> Any:
     return fake(grid={"batch_size": "64", "optimizer": ["sgd"]}, trials=16, **changes)
 
 
 def seventh(**changes: Any) -> str:
     """The id of the eighth trial of the study; those of real trials end in anything."""
-    (plan,) = one_study(**changes).plans()
+    (plan,) = single_study(**changes).plans()
     return str(plan.trials(0, 16)[7].id)
 
 
 @pytest.fixture
 def whole(tmp_path: Path) -> Any:
-    sweep(one_study(), results=tmp_path / "whole", address="none", trainer=FakeTraining)
+    sweep(single_study(), results=tmp_path / "whole", address="none", trainer=FakeTraining)
     return rows(tmp_path / "whole")
 
 
@@ -187,12 +187,12 @@ def rows(root: Path) -> Any:
 
 
 @pytest.mark.parametrize("trainer", [Hangs, HangsInTurn])
-def test_one_trial_that_hangs_is_recorded_and_the_others_train_on(
+def test_a_trial_that_hangs_is_recorded_and_the_others_train_on(
     trainer: type[Hangs], tmp_path: Path, whole: Any
 ) -> None:
     culprit = seventh()
     kind = type("One", (trainer,), {"culprit": culprit})
-    did = sweep(one_study(), results=tmp_path / "runs", address="none", trainer=kind, pace=QUICK)
+    did = sweep(single_study(), results=tmp_path / "runs", address="none", trainer=kind, pace=QUICK)
     assert did.complete
     assert did.failed == 1
     trained = rows(tmp_path / "runs")
@@ -210,7 +210,7 @@ def test_the_end_of_its_time_cuts_a_hanging_trial_off(tmp_path: Path, whole: Any
     kind = type("One", (Hangs,), {"culprit": seventh()})
     pace = Pace(ask=0.02, renew=1.0, commit=0.0, snapshot=0.0, stop=0.2, leave=60.0)
     did = sweep(
-        one_study(),
+        single_study(),
         results=tmp_path / "runs",
         address="none",
         trainer=kind,
@@ -219,7 +219,7 @@ def test_the_end_of_its_time_cuts_a_hanging_trial_off(tmp_path: Path, whole: Any
     )
     assert not did.complete
     assert list((tmp_path / "runs").rglob("*.snapshot"))  # the last one is kept
-    sweep(one_study(), results=tmp_path / "runs", address="none", trainer=FakeTraining)
+    sweep(single_study(), results=tmp_path / "runs", address="none", trainer=FakeTraining)
     assert rows(tmp_path / "runs").equals(whole)
 
 
@@ -241,7 +241,9 @@ def test_ctrl_c_cuts_a_hanging_trial_off(tmp_path: Path) -> None:
     thread = threading.Thread(target=interrupt)
     thread.start()
     with pytest.raises(Interrupted):
-        sweep(one_study(), results=tmp_path / "runs", address="none", trainer=Interrupts, pace=pace)
+        sweep(
+            single_study(), results=tmp_path / "runs", address="none", trainer=Interrupts, pace=pace
+        )
     thread.join()
 
 

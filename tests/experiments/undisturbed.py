@@ -73,8 +73,8 @@ class Sweep:
 
     def end(self, status: int = 0) -> str:
         """Wait for its end, with this exit status; what it printed."""
-        reached = self.status()
-        assert reached == status, (reached, self.text)
+        code = self.status()
+        assert code == status, (code, self.text)
         return self.text
 
     def ended(self) -> int:

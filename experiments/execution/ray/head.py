@@ -18,10 +18,16 @@ _PATIENCE_SECONDS = 8.0
 
 
 @contextmanager
-def watching_head(address: str, gone: Callable[[], None]) -> Iterator[None]:
-    """Inside, ``gone()`` is called once if nothing listens at the head's ``HOST:PORT`` any more."""
+def watching_head(address: str, on_lost: Callable[[], None]) -> Iterator[None]:
+    """Inside, ``on_lost()`` is called once if nothing listens at the head's address any more.
+
+    Args:
+        address: ``HOST:PORT`` of the head.
+    """
     over = threading.Event()
-    thread = threading.Thread(target=_watch, args=(address, gone, over), name="head", daemon=True)
+    thread = threading.Thread(
+        target=_watch, args=(address, on_lost, over), name="head", daemon=True
+    )
     thread.start()
     try:
         yield
@@ -29,7 +35,7 @@ def watching_head(address: str, gone: Callable[[], None]) -> Iterator[None]:
         over.set()
 
 
-def _watch(address: str, gone: Callable[[], None], over: threading.Event) -> None:
+def _watch(address: str, on_lost: Callable[[], None], over: threading.Event) -> None:
     silent, last = 0.0, time.monotonic()
     while not over.wait(_EVERY_SECONDS):
         answered = _answers(address)
@@ -39,7 +45,7 @@ def _watch(address: str, gone: Callable[[], None], over: threading.Event) -> Non
         last = now
         if silent >= _PATIENCE_SECONDS:
             if not over.is_set():
-                gone()
+                on_lost()
             return
 
 
