@@ -352,10 +352,11 @@ class Dispatcher:
 
     def _failed(self, out: _Out, failure: Failure) -> None:
         state, shape = out.state, out.state.study.shape
-        if failure.cause == "raised" and self._hopeless(shape, failure):
-            return
         left = [t for t in out.job.pack.trials if t.id in out.job.wanted and state.need(t.id)]
         proven = shape in self._failures.proven
+        bisected = proven and failure.trial is None and len(left) > 1 and not failure.clear
+        if failure.cause == "raised" and not bisected and self._hopeless(shape, failure):
+            return
         after = self._recovery.follow(out.job, state, failure, left, step=out.step, proven=proven)
         self._observer(Note(text=f"{state.label}: {after.note}"))
         if after.culprit is not None:

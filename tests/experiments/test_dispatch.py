@@ -237,6 +237,19 @@ def test_a_failed_pack_is_bisected(cause: Cause, culprit: str) -> None:
     assert any(isinstance(event, Note) for event in seen)
 
 
+def test_bisection_among_trials_that_have_not_ended_stops_nothing() -> None:
+    of, _ = dispatcher([state("a", trials=16)], slots=16, pack_size=16)
+    first = take(of)
+    culprit = first.pack.trials[0].id
+    of.receive(Step(pack=first.pack.id, step=25, steps=25, values=(0.5,)))
+    fail(of, first, "raised")
+    while isinstance(job := of.next(), Job):
+        if culprit in job.wanted:
+            fail(of, job, "raised")
+    assert of.failed == 1
+    assert of.error is None
+
+
 def test_a_pack_whose_failed_trial_is_recorded_goes_on_without_it() -> None:
     of, _ = dispatcher([state("a", trials=16), state("b", trials=16)])
     finish(of, take(of))
