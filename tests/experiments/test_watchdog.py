@@ -200,8 +200,8 @@ def test_a_trial_that_hangs_is_recorded_and_the_others_train_on(
     assert trained.loc[whole.index[others]].equals(whole[others])
     assert trained.loc[culprit, "stop_reason"] == "error"
     table = dataset.open(tmp_path / "runs").trials.set_index("trial")
-    assert "hung: no progress for" in table.loc[culprit, "error"]
-    assert "in stuck" in table.loc[culprit, "error"]
+    assert "hung: no progress for" in str(table.loc[culprit, "error"])
+    assert "in stuck" in str(table.loc[culprit, "error"])
     assert len(table) == len(whole)
     assert not list((tmp_path / "runs").rglob("*.snapshot"))
 

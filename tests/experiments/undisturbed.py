@@ -120,8 +120,8 @@ def assert_undisturbed(
     assert errors.drop(list(failed)).isna().all()
     measured = dataset.open(root).measurements
     assert not measured.duplicated(["trial", "step"]).any()
-    by_study = [table[others].groupby("study").steps_to_target.min() for table in (trained, whole)]
-    pd.testing.assert_series_equal(*by_study)
+    minima, wanted = (t[others].groupby("study").steps_to_target.min() for t in (trained, whole))
+    pd.testing.assert_series_equal(minima, wanted)
     assert Claims(root).all() == []
     left = [file for file in root.rglob("*") if file.suffix in (".snapshot", ".trial", ".tmp")]
     assert left == []
