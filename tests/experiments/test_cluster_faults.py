@@ -156,8 +156,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Sweep]]:
 
     yield start
     for sweep in started:
-        if sweep.process.is_alive():
-            sweep.kill()
+        sweep.kill_group()
 
 
 def nodes_of(claims: list[dict[str, Any]]) -> set[str]:

@@ -42,8 +42,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Sweep]]:
 
     yield start
     for sweep in started:
-        if sweep.process.is_alive():
-            sweep.kill()
+        sweep.kill_group()
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ Two studies of a hundred trials each, without Ray: some seconds. Every event is 
 from __future__ import annotations
 
 import os
-import re
 import signal
 import time
 from collections.abc import Callable
@@ -62,9 +61,15 @@ class Sweep:
             time.sleep(0.02)
 
     def kill(self) -> None:
-        """End it and all that it started."""
-        os.killpg(self.pid, signal.SIGKILL)
+        """End it alone; what it started is left."""
+        self.process.kill()
         self.process.join()
+
+    def kill_group(self) -> None:
+        """End it and all that it started in its group, if it runs."""
+        if self.process.is_alive():
+            os.killpg(self.pid, signal.SIGKILL)
+            self.process.join()
 
     def status(self) -> int | None:
         """Wait for its end; its exit status."""
@@ -76,10 +81,6 @@ class Sweep:
         code = self.status()
         assert code == status, (code, self.text)
         return self.text
-
-    def ended(self) -> int:
-        """Trials that it has committed."""
-        return recorded(self.root)
 
 
 def undisturbed(root: Path, kind: str = "many") -> pd.DataFrame:
@@ -130,8 +131,3 @@ def assert_undisturbed(
 def claims_of_workers(sweep: Sweep) -> list[dict[str, Any]]:
     """The claims that are held by other processes than the driver."""
     return [c for c in Claims(sweep.root).live() if c["holder"]["pid"] != sweep.pid]
-
-
-def steps(sweep: Sweep) -> list[int]:
-    """The steps that its packs have reported."""
-    return [int(step) for step in re.findall(r"^Progress\(.* step=(\d+)", sweep.text, re.MULTILINE)]
