@@ -28,6 +28,7 @@ from analysis.curves.curve import Curve
 from analysis.figure_data import FigureData
 from analysis.fit.regimes import Regimes
 from results.errors import ResultsError, nearest
+from results.storage.formulas import quoted_frame
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
