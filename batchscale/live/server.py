@@ -33,6 +33,8 @@ _SECONDS = 30.0
 """Seconds of silence after which a connection is closed."""
 _CONNECTIONS = 256
 """Most connections at a time."""
+_CLOSING = 1.0
+"""Seconds that the next connection waits for the threads of those that were ended."""
 _FILE_SHARE = 4
 """A quarter of the files that the process may open is left to connections at most."""
 
@@ -83,7 +85,10 @@ class Server(ThreadingHTTPServer):
         self.most_connections = _most_connections()
         self._waiting: dict[socket.socket, float] = {}
         """Open connections, with the time since which each waits for a whole request."""
-        self._lock = threading.Lock()
+        self._open = 0
+        """Connections that are not closed yet: those that were ended too, until their threads
+        have met the end."""
+        self._lock = threading.Condition()
         address = _address(host)
         self.address_family = address[0]
         self.loopback = ipaddress.ip_address(address[1]).is_loopback
@@ -140,8 +145,11 @@ class Server(ThreadingHTTPServer):
         with self._lock:
             crowded = len(self._waiting) >= self.most_connections
             self._waiting[connection] = time.monotonic()
+            self._open += 1
         if crowded:
             self._close_longest_waiting()
+            with self._lock:
+                self._lock.wait_for(lambda: self._open <= 2 * self.most_connections, _CLOSING)
         return connection, address
 
     def answered(self, connection: socket.socket) -> None:
@@ -155,6 +163,9 @@ class Server(ThreadingHTTPServer):
         with self._lock:
             self._waiting.pop(request, None)
         super().shutdown_request(request)
+        with self._lock:
+            self._open -= 1
+            self._lock.notify_all()
 
     def _close_longest_waiting(self) -> None:
         """End the connection; its thread, which reads or writes, meets the end and closes it."""

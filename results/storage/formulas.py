@@ -12,7 +12,7 @@ import re
 
 import pandas as pd
 
-_FORMULA = re.compile(r"['\s]*[=+\-@＝＋－＠]|[\t\r\n]")  # noqa: RUF001
+_FORMULA = re.compile(r"['\s]*[=+\-@＝＋－＠]|[\t\r\n]")
 """Signs in full width count too: a spreadsheet in Japanese reads them. An apostrophe before them is
 one that a text has already."""
 _MARK = "'"

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import pytest
 
@@ -70,9 +70,8 @@ def test_slow_connections_give_way(server: Server) -> None:
         slow = [stack.enter_context(connect(server.port)) for _ in range(30)]
         assert answer(server.port) == 200
         for connection in slow[:22]:  # the oldest were closed
-            with pytest.raises(ConnectionError):
-                if not connection.recv(1):
-                    raise ConnectionResetError
+            with suppress(ConnectionResetError):
+                assert connection.recv(1) == b""
         assert len(server._waiting) <= 8
         assert answer(server.port) == 200
 
@@ -128,7 +127,9 @@ def test_only_the_scripts_of_the_page_run(live: str | None) -> None:
     text = pages(None, live=live)
     meta = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
     assert meta is not None
-    scripts = re.findall(r"<script(?: type=\"text/plain\" id=\"plotly\")?>(.*?)</script>", text, re.S)
+    scripts = re.findall(
+        r"<script(?: type=\"text/plain\" id=\"plotly\")?>(.*?)</script>", text, re.S
+    )
     assert len(scripts) == 2
     hashes = {
         f"'sha256-{base64.b64encode(hashlib.sha256(each.encode()).digest()).decode()}'"

@@ -213,9 +213,7 @@ def test_a_query_has_so_much_memory(
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "inf", "nan", "much"])
-@pytest.mark.parametrize(
-    "variable", [query_limits.SECONDS_VARIABLE, query_limits.MEMORY_VARIABLE]
-)
+@pytest.mark.parametrize("variable", [query_limits.SECONDS_VARIABLE, query_limits.MEMORY_VARIABLE])
 def test_a_limit_is_a_positive_number(
     run: Results, variable: str, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
