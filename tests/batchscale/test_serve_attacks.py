@@ -76,7 +76,7 @@ def test_slow_connections_give_way(server: Server) -> None:
         assert answer(server.port) == 200
 
 
-def test_a_reader_that_asks_again_and_again_stays(server: Server) -> None:
+def test_an_active_reader_stays(server: Server) -> None:
     reader = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
     reader.connect()
     line = reader.sock

@@ -28,7 +28,7 @@ def private_token() -> Iterator[None]:
         return
     os.environ.update({MODE: "token", TOKEN: secrets.token_hex(_BYTES)})
     try:
-        _read_again()
+        _reload()
         yield
     finally:
         # Ray has read both by now. A program that the driver starts later has no use for them.
@@ -38,10 +38,10 @@ def private_token() -> Iterator[None]:
 
 def forget_token() -> None:
     """After the end of our Ray: another one, to which this process connects, has another token."""
-    _read_again()
+    _reload()
 
 
-def _read_again() -> None:
+def _reload() -> None:
     """Have Ray read its variables again; a Ray without tokens has nothing to read."""
     try:
         from ray._raylet import AuthenticationTokenLoader, Config
