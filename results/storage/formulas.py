@@ -9,8 +9,10 @@ are. Reading a CSV file takes the apostrophe away again.
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-import pandas as pd
+if TYPE_CHECKING:
+    import pandas as pd
 
 _FORMULA = re.compile(r"['\s]*[=+\-@＝＋－＠]|[\t\r\n]")
 """Signs in full width count too: a spreadsheet in Japanese reads them. An apostrophe before them is

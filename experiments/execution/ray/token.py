@@ -44,7 +44,7 @@ def forget_token() -> None:
 def _reload() -> None:
     """Have Ray read its variables again; a Ray without tokens has nothing to read."""
     try:
-        from ray._raylet import AuthenticationTokenLoader, Config
+        from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]
     except ImportError:
         return
     Config.initialize("")  # first: a thread of Ray's that still ends may ask for the token
