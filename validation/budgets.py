@@ -28,7 +28,7 @@ SCATTER = 0.3
 """How far vertices lie off the law in log B, in the rows where they do."""
 SIZES: Array = np.log(2.0) * np.arange(4, 12)
 BUDGETS: Array = np.log(2.0) * np.arange(18, 25)
-LAWS = 60
+LAWS = 30
 BLOCKS_EACH = 2
 SEED = 2034
 
