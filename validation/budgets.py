@@ -28,7 +28,7 @@ SCATTER = 0.3
 """How far vertices lie off the law in log B, in the rows where they do."""
 SIZES: Array = np.log(2.0) * np.arange(4, 12)
 BUDGETS: Array = np.log(2.0) * np.arange(18, 25)
-LAWS = 30
+LAWS = 15
 BLOCKS_EACH = 2
 SEED = 2034
 
@@ -115,7 +115,7 @@ def count(block: Block) -> dict[str, object]:
             counts["optima_covered"] += optimum.batch_size.holds(float(np.exp(vertex)))
         counts["with_law"] += made.exponent.reached
         counts["exponent"] += made.exponent.reached and made.exponent.holds(exponent)
-        counts["coefficient"] += _held(made.coefficient, log_coefficient)
+        counts["coefficient"] += _covered(made.coefficient, log_coefficient)
         if made.exponent.low is not None and made.exponent.high is not None:
             widths.append(made.exponent.high - made.exponent.low)
     width = round(float(np.median(widths)), 4) if widths else None
@@ -131,7 +131,7 @@ def count(block: Block) -> dict[str, object]:
     }
 
 
-def _held(interval: Interval, log_value: float) -> bool:
+def _covered(interval: Interval, log_value: float) -> bool:
     return interval.reached and interval.holds(float(np.exp(log_value)))
 
 

@@ -137,7 +137,9 @@ class Points:
         return np.asarray(values - mean[:, None] * self.weight)
 
 
-def held(points: Points, kind: int, at: Array, near: Array | None = None) -> tuple[Array, Array]:
+def constrained(
+    points: Points, kind: int, at: Array, near: Array | None = None
+) -> tuple[Array, Array]:
     """The best shape of each row among those whose quantity ``kind`` is ``at`` (R,).
 
     ``near``: shapes (R, s, 3) to start from besides the best of a scan. Returns sums of squares
@@ -158,11 +160,11 @@ def profile(points: Points, kind: int, places: Array, near: Array) -> tuple[Arra
     start = np.concatenate(
         [_scanned(many, kind, places), np.broadcast_to(near, (len(places), *near.shape))], 1
     )
-    sums, shapes = held(many, kind, places, start)
+    sums, shapes = constrained(many, kind, places, start)
     beside = np.stack([np.roll(shapes, 1, 0), np.roll(shapes, -1, 0)], 1)
-    again, others = held(many, kind, places, beside)
-    better = again < sums
-    return np.where(better, again, sums), np.where(better[:, None], others, shapes)
+    second, others = constrained(many, kind, places, beside)
+    better = second < sums
+    return np.where(better, second, sums), np.where(better[:, None], others, shapes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,7 +231,7 @@ class Ended:
         for _ in range(_ROUNDS):
             grid = np.linspace(*ends, _CELLS + 1)
             start = np.repeat(near[None], _CELLS - 1, 0)
-            inner, solved = held(self.points.repeat(_CELLS - 1), kind, grid[1:-1], start)
+            inner, solved = constrained(self.points.repeat(_CELLS - 1), kind, grid[1:-1], start)
             profiled = np.concatenate([roots[:1], self._root(inner), roots[1:]])
             every = np.concatenate([near[:1], solved, near[1:]])
             cell = int(np.flatnonzero(profiled[:-1] <= goal)[-1])

@@ -20,9 +20,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.fit.budgets.parabolas import Parabola, noises, parabola_at
+from analysis.fit.budgets.parabolas import Parabola, noises, parabola_at, whole_parabola
 from analysis.fit.knee import Array
 
+SIZE = 0.005
+"""One-sided level at which the mean curvature is above 0."""
 STEEPEST = 5.0
 """Exponents beyond it are none: an interval that reaches so far is open."""
 FARTHEST = float(np.log(1e6))
@@ -66,27 +68,39 @@ def line(
     *,
     level: float,
 ) -> Line | None:
-    """The law of three or more budgets (m,); None where an end of it is open.
+    """The law of three or more budgets (m,); None where an end of it is open, or no minimum is
+    certain.
 
     Args:
         losses: log B and loss, (n,) each, of each budget.
         fits: their parabolas, each about its own vertex.
     """
     x, spare = np.asarray(log_budgets, dtype=np.float64), len(fits) - 2
-    counted: set[bytes] = set()
+    if not curved(x, losses):
+        return None
     q = _Statistic(x, fits)
+    at, scatter, least = q.fitted(spare)
+    passed: dict[bytes, Array] = {}
     while True:
-        at, scatter, least = q.fitted(spare)
-        centers = [
-            float(np.clip(v, each.min(), each.max()))
-            for v, (each, _) in zip(at[0] + at[1] * (x - q.middle), losses, strict=True)
+        v = at[0] + at[1] * (x - q.middle)
+        fits = [
+            parabola_at(*each, near) for each, near in zip(losses, _inside(losses, v), strict=True)
         ]
-        fits = [parabola_at(*each, v) for each, v in zip(losses, centers, strict=True)]
         key = b"".join(fit.counted.tobytes() for fit in fits)
-        if key in counted:
+        cycle = [*passed].index(key) if key in passed else None
+        passed[key] = v
+        if cycle is not None and cycle < len(passed) - 1:
+            # The batch sizes that count alternate: those about the mean of these laws.
+            v = np.mean([*passed.values()][cycle:], axis=0)
+            fits = [
+                parabola_at(*each, near)
+                for each, near in zip(losses, _inside(losses, v), strict=True)
+            ]
+        if cycle is None or cycle < len(passed) - 1:
+            q = _Statistic(x, fits)
+            at, scatter, least = q.fitted(spare)
+        if cycle is not None:
             break
-        counted.add(key)
-        q = _Statistic(x, fits)
     at = q.center(at, scatter)
     goal = least + _student(spare, level) ** 2
     ends = []
@@ -99,6 +113,22 @@ def line(
         middle=q.middle, height=float(at[0]), slope=float(at[1]), height_ends=ends[0],
         slope_ends=ends[1], scatter=scatter,
     )  # fmt: skip
+
+
+def curved(log_budgets: Array, losses: Sequence[tuple[Array, Array]]) -> bool:
+    """Whether the weighted mean of the curvatures, over all batch sizes, is above 0."""
+    fits = [whole_parabola(*each) for each in losses]
+    of_each = noises(log_budgets, fits)
+    variances = np.array([n.variance * f.spread[2, 2] for n, f in zip(of_each, fits, strict=True)])
+    weights = 1 / np.maximum(variances, np.finfo(float).tiny)
+    mean = weights @ [fit.coefficients[2] for fit in fits] / weights.sum()
+    freedom = sum(fit.spare for fit in fits)
+    return bool(mean * np.sqrt(weights.sum()) > _student(freedom, 1 - 2 * SIZE))
+
+
+def _inside(losses: Sequence[tuple[Array, Array]], v: Array) -> list[float]:
+    """``v`` (m,), clipped to the tested batch sizes of each budget."""
+    return [float(np.clip(at, x.min(), x.max())) for at, (x, _) in zip(v, losses, strict=True)]
 
 
 def _student(freedom: float, level: float) -> float:
@@ -179,7 +209,7 @@ class _Statistic:
         beyond it for the least Q to stay below ``goal``; NaN where it may go all of the way."""
         grid = at[place] + np.append(0.0, reach * 2.0 ** np.arange(-24, 1))
         for _ in range(4):
-            within = self.held(place, grid, at, scatter) <= goal
+            within = self.profile(place, grid, at, scatter) <= goal
             within[0] = True
             cell = int(np.flatnonzero(within)[-1])  # the outermost, where several are within
             if cell == len(grid) - 1:
@@ -187,7 +217,7 @@ class _Statistic:
             grid = np.linspace(grid[cell], grid[cell + 1], _CELLS + 1)
         return float(grid[_CELLS // 2])
 
-    def held(self, place: int, values: Array, near: Array, scatter: float) -> Array:
+    def profile(self, place: int, values: Array, near: Array, scatter: float) -> Array:
         """The least Q with height or slope at ``values`` (g,); (g,).
 
         The other one is searched, by golden sections, from where the best of the vertices lies on
@@ -197,8 +227,8 @@ class _Statistic:
 
         def sums(free: Array) -> Array:
             """Of the other one at ``free`` (g, …)."""
-            held = values.reshape(-1, *[1] * (free.ndim - 1))
-            pair = (held, free) if place == 0 else (free, held)
+            fixed = values.reshape(-1, *[1] * (free.ndim - 1))
+            pair = (fixed, free) if place == 0 else (free, fixed)
             return np.square(self.roots(*np.broadcast_arrays(*pair), scatter)).sum(-1)
 
         if place == 1:

@@ -94,6 +94,11 @@ def parabola_at(x: Array, y: Array, center: float) -> Parabola:
     return _least_squares(x, y, near, center)
 
 
+def whole_parabola(x: Array, y: Array) -> Parabola:
+    """The parabola of all batch sizes."""
+    return _least_squares(x, y, np.ones(len(x), dtype=bool), float(x.mean()))
+
+
 def _least_squares(x: Array, y: Array, near: np.ndarray, center: float) -> Parabola:
     u = x[near] - center
     design = np.stack([np.ones_like(u), u, u * u], 1)
@@ -119,12 +124,12 @@ def noises(log_budgets: Array, fits: Sequence[Parabola]) -> list[Noise]:
     if (spare > 0).sum() < 3 or spare.sum() < ENOUGH or not whole.variance > 0:
         return [whole] * len(fits)
     design = np.stack([np.ones_like(x), x - spare @ x / spare.sum()], 1)
-    own = np.array([fit.squares for fit in fits]) / np.maximum(spare, 1.0) / whole.variance
+    relative = np.array([fit.squares for fit in fits]) / np.maximum(spare, 1.0) / whole.variance
     spread = np.linalg.inv(design.T @ (spare[:, None] * design))
     at = np.zeros(2)
     for _ in range(100):
         log = design @ at
-        step = spread @ (design.T @ (spare * (own * np.exp(-log) - 1.0)))
+        step = spread @ (design.T @ (spare * (relative * np.exp(-log) - 1.0)))
         at = at + np.clip(step, -1.0, 1.0)
         if np.abs(step).max() < 1e-10:
             break
