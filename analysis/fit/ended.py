@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.fit.knee import BENDS, BEST, FREE, MEETING, Array, Mask, sigmoid
+from analysis.fit.knee import BENDS, BEST, FREE, MEETING, Array, Rows, sigmoid
 
 EXPONENTS = (0.25, 2.0)
 """Bounds of c. With a larger one a single point, high above all others, would be a penalty."""
@@ -122,7 +122,7 @@ class Points:
         x, y, weight = (np.repeat(each, times, 0) for each in (self.x, self.y, self.weight))
         return Points(x=x, y=y, weight=weight, tolerance=self.tolerance)
 
-    def take(self, rows: Mask) -> Points:
+    def take(self, rows: Rows) -> Points:
         x, y, weight = self.x[rows], self.y[rows], self.weight[rows]
         return Points(x=x, y=y, weight=weight, tolerance=self.tolerance)
 
@@ -229,7 +229,7 @@ class Ended:
         goal, at = self._root(np.array(top)), list(bracket)
         ends, roots, near = places[at], self._root(sums[at]), shapes[at]
         for _ in range(_ROUNDS):
-            grid = np.linspace(*ends, _CELLS + 1)
+            grid = np.linspace(ends[0], ends[1], _CELLS + 1)
             start = np.repeat(near[None], _CELLS - 1, 0)
             inner, solved = constrained(self.points.repeat(_CELLS - 1), kind, grid[1:-1], start)
             profiled = np.concatenate([roots[:1], self._root(inner), roots[1:]])

@@ -52,7 +52,7 @@ def test_the_noise_is_a_power_of_the_budget() -> None:
         logs.append([np.log(each.variance) for each in made])
         spare = sum(fit.spare for fit in fits)
         freedom = [each.freedom for each in made]
-        assert max(freedom) < spare
+        assert max(freedom) < spare + 1e-9
         assert freedom[3] > freedom[0]  # the middle is known best
     # The mean of a log variance of few degrees of freedom lies below the log of its mean: by one
     # over them.

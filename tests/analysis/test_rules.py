@@ -115,7 +115,12 @@ def test_a_point_that_misses_needs_more_than_it_ran(
     tmp_path: Path, status: str, least: int
 ) -> None:
     """One that diverged does not reach the target within the budget, however early that was."""
-    changes = {"status": status, "steps_to_target": None, "last_miss": None, "steps_run": 500}
+    changes: dict[str, Any] = {
+        "status": status,
+        "steps_to_target": None,
+        "last_miss": None,
+        "steps_run": 500,
+    }
     cost = row(
         figures.numbers("rules", ruled(tmp_path / "runs", rows=(0, 1, 2, 3), **changes)),
         TRANSFER,

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -158,7 +159,7 @@ class _Statistic:
         u, (square, cross, last) = v - self.centers, self.spread
         return square + cross * u + last * u * u + self.rate**2 * (scatter**2 + _EXACT**2)
 
-    def roots(self, height: Array, slope: Array, scatter: float) -> Array:
+    def roots(self, height: Any, slope: Any, scatter: float) -> Array:
         """Signed roots of the terms of laws (…); (…, m)."""
         v = np.asarray(height)[..., None] + np.asarray(slope)[..., None] * (self.x - self.middle)
         return np.asarray((self.rise + self.rate * v) / np.sqrt(self.variances(v, scatter)))
@@ -228,8 +229,8 @@ class _Statistic:
         def sums(free: Array) -> Array:
             """Of the other one at ``free`` (g, …)."""
             fixed = values.reshape(-1, *[1] * (free.ndim - 1))
-            pair = (fixed, free) if place == 0 else (free, fixed)
-            return np.square(self.roots(*np.broadcast_arrays(*pair), scatter)).sum(-1)
+            height, slope = (fixed, free) if place == 0 else (free, fixed)
+            return np.asarray(np.square(self.roots(height, slope, scatter)).sum(-1))
 
         if place == 1:
             starts, reach = self.vertices - values[:, None] * away, _NEAR
