@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 
 from validation import (
+    budgets,
     coverage,
     crossovers,
     goldens,
@@ -26,6 +27,7 @@ PARTS: dict[str, Callable[[int | None], str]] = {
     "penalty": penalty.section,
     "crossovers": crossovers.section,
     "rules": rules.section,
+    "budgets": budgets.section,
     "exact": quadratic.section,
     "goldens": goldens.section,
     "overlay": overlay.section,

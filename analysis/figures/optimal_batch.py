@@ -37,7 +37,7 @@ def draw(
     for place, optimal in enumerate(made):
         style = curve_style(place)
         colour = visible(style.colour)
-        if optimal.band is not None:
+        if optimal.line is not None:
             x = np.geomspace(low, high, 100)
             at, under, over = optimal.law(x)
             main.fill_between(x, under, over, color=colour, alpha=0.18, linewidth=0, zorder=1)
@@ -77,7 +77,7 @@ def numbers(data: FigureData) -> pd.DataFrame:
             law |= {name: each.value, f"{name}_low": each.low, f"{name}_high": each.high}
         for each in optimal.optima:
             at, under, over = (np.array([np.nan]),) * 3
-            if optimal.band is not None:
+            if optimal.line is not None:
                 at, under, over = optimal.law([each.budget])
             rows.append(
                 {

@@ -2,8 +2,13 @@
 
 A rule that gives the learning rate transfers the best points of its base batch size: its steps are
 those of the point that is best there, and its interval holds those of the four best. One that
-leaves the learning rate to be tuned has the steps of its own best point. Both are divided by the
-best of the free search, as independent quantities (``analysis.fit.comparisons.ratio``).
+leaves the learning rate to be tuned has the steps of its own best point, as both have at the base.
+Both are divided by the best of the free search, as independent quantities
+(``analysis.fit.comparisons.ratio``).
+
+Steps are those of an evaluation, and the target was passed anywhere after the one before: low ends
+begin there. Where the four best of a search are reached at one evaluation, the interval would have
+no width otherwise.
 """
 
 from __future__ import annotations
@@ -18,6 +23,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from analysis.curves.curve import Curve
+from analysis.curves.estimators import MINIMUM
 from analysis.curves.groups import labels
 from analysis.curves.points import Point
 from analysis.curves.units import RECORDED
@@ -148,9 +154,7 @@ def costs_of(curves: Sequence[Curve], trials: pd.DataFrame) -> list[Cost]:
             if point.batch_size not in points:
                 continue
             tuned = _interval(points[point.batch_size])
-            steps = transferred.get(point.batch_size, _UNKNOWN)
-            if not _transfers(curve):
-                steps = _interval(point)
+            steps = transferred.get(point.batch_size, _interval(point))
             made.append(
                 Cost(
                     free=beside,
@@ -191,11 +195,15 @@ def _interval(point: Point) -> Interval:
     low, high = point.bar or (None, None)
     if high == math.inf:  # fewer than four hits: nothing is known of either end
         low, high = None, None
+    if low is not None and point.steps and point.estimator == MINIMUM:
+        low *= point.steps if point.last_miss is None else point.last_miss + 1
+        low /= point.steps
     return Interval(value=point.steps, low=low, high=high)
 
 
 def _transferred(curve: Curve, trials: pd.DataFrame) -> dict[int, Interval]:
-    """By batch size, the steps of the points that are best at the base.
+    """By batch size other than the base, the steps of the points that are best at the base; none of
+    a rule that does not transfer them.
 
     Of those that were trained at both: where fewer points diverge than at the base, a study has
     its number of feasible ones after fewer rows of the table.
@@ -212,38 +220,43 @@ def _transferred(curve: Curve, trials: pd.DataFrame) -> dict[int, Interval]:
         if study is not None
     }
     recorded = RECORDED if RECORDED in trials else "batch_size"
-    of_base = [of_size for of_size in rows.values() if of_size[recorded].eq(base).any()]
+    of_base = {size for size, of_size in rows.items() if of_size[recorded].eq(base).any()}
     if not of_base:
-        return {}
-    steps = of_base[0]["steps_to_target"].dropna().astype(float).sort_values(kind="stable")
+        return dict.fromkeys(studies, _UNKNOWN)
+    steps = rows[min(of_base)]["steps_to_target"].dropna().astype(float).sort_values(kind="stable")
     return {
-        size: _of_rows(of_size, steps.index[steps.index.isin(of_size.index)][:_BEST].tolist())
-        for size, of_size in rows.items()
+        size: _UNKNOWN
+        if size not in rows
+        else _of_rows(rows[size], steps.index[steps.index.isin(rows[size].index)][:_BEST].tolist())
+        for size in studies
+        if size not in of_base
     }
 
 
 def _of_rows(rows: pd.DataFrame, best: Sequence[int]) -> Interval:
-    """The steps of the first of these rows, between the least and the most of all of them.
-
-    A row that has not reached the target needs more steps than it ran, and one that diverged more
-    than its budget.
+    """The steps of the first of these rows, between the least and the most of all of them; only a
+    low end, the least that any of them can have needed, where the first has not reached the target.
     """
     reached = [_number(rows, row, "steps_to_target") for row in best]
-    ran = [
-        _number(rows, row, "budget_steps") or _number(rows, row, "steps_run")
-        if row in rows.index and rows["status"].loc[row] == "INFEASIBLE"
-        else _number(rows, row, "steps_run")
-        for row in best
-    ]
-    known = [steps for steps in reached if steps is not None]
-    if not best or (not known and not any(ran)):
+    least = [steps for row in best if (steps := _least_steps(rows, row))]
+    if not least:
         return _UNKNOWN
-    if reached[0] is None:
-        return Interval(value=None, low=ran[0], high=None)
-    least = [steps for steps in (*known, *ran) if steps is not None]
-    return Interval(
-        value=reached[0], low=min(least), high=max(known) if len(known) == _BEST else None
-    )
+    known = [steps for steps in reached if steps is not None]
+    closed = reached[0] is not None and len(known) == _BEST
+    return Interval(value=reached[0], low=min(least), high=max(known) if closed else None)
+
+
+def _least_steps(rows: pd.DataFrame, row: int) -> float | None:
+    """The least steps that a row can have needed: one more than its last evaluation before the
+    target. One that has not reached it needs more than it ran, one that diverged more than its
+    budget."""
+    steps, missed = _number(rows, row, "steps_to_target"), _number(rows, row, "last_miss")
+    if steps is not None:
+        return steps if missed is None else missed + 1
+    ran = _number(rows, row, "steps_run")
+    if row in rows.index and rows["status"].loc[row] == "INFEASIBLE":
+        return _number(rows, row, "budget_steps") or ran
+    return ran
 
 
 def _number(rows: pd.DataFrame, row: int, column: str) -> float | None:

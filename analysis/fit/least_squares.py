@@ -214,11 +214,16 @@ def _solve(data: Data, kind: Rows, at: Array, start: Array) -> tuple[Array, Arra
 
 def limit(data: Data, sse: Array, level: float) -> Array:
     """The sum of squares up to which a curve is within the interval, (R,)."""
+    return threshold(data.points, data.parameters, sse, level)
+
+
+def threshold(points: Array, parameters: Array | int, sse: Array, level: float) -> Array:
+    """As ``limit``, of curves of so many points and parameters."""
     from scipy.special import fdtri  # a third of a second to import: not at start
 
-    spare = data.points - data.parameters
-    floor = data.points * NOISE_FLOOR**2
-    return np.maximum(sse, floor) * (1.0 + fdtri(1.0, spare, level) / spare)
+    spare = points - parameters
+    floor = points * NOISE_FLOOR**2
+    return np.asarray(np.maximum(sse, floor) * (1.0 + fdtri(1.0, spare, level) / spare))
 
 
 def ends(

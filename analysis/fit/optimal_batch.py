@@ -1,11 +1,12 @@
 """The batch size of least loss at a fixed budget, B_opt(D), and its law B_opt = k · D^p.
 
 At each budget D the loss is a parabola in log B within two doublings of its vertex (at least five
-batch sizes where there are so many). The noise of one loss is the scatter about all parabolas, of
-all budgets together. The interval of a vertex v is Fieller's (1954): all v at which the slope
-b + 2 c v of y = a + b x + c x² is not distinguishable from 0. Where the curvature c is not, the
-interval is open. The law is a random-effects line through the vertices that have both ends
-(``analysis.fit.laws.line``).
+batch sizes where there are so many); the noise of a loss is a power of the budget
+(``analysis.fit.budgets.parabolas``). The interval of a vertex v is Fieller's (1954): all v at which
+the slope b + 2 c v of y = a + b x + c x² is not distinguishable from 0. Where the curvature c is
+not, the interval is open. The law is fitted to the parabolas of all budgets at once, those too flat
+for an interval too (``analysis.fit.budgets.law``); only a budget whose interval lies wholly outside
+of its tested batch sizes is left out, since its vertex is an extrapolation.
 """
 
 from __future__ import annotations
@@ -17,19 +18,14 @@ from typing import Any
 import numpy as np
 
 from analysis.curves.final_losses import FinalLoss, FinalLosses
+from analysis.fit.budgets.law import Line, line
+from analysis.fit.budgets.parabolas import Noise, Parabola, noises, parabola, pooled
+from analysis.fit.interval import Interval
 from analysis.fit.knee import Array
-from analysis.fit.laws import LEAST, line
-from analysis.fit.regimes import Interval
+from analysis.fit.laws import LEAST
 from analysis.formatting import interval as text_of
 from results.counts import agreeing, count, plural
 from results.errors import ResultsError
-
-WITHIN = np.log(4.0) * (1 + 1e-9)
-"""The distance in log B from the vertex up to which batch sizes count."""
-FEWEST = 5
-"""Batch sizes that count at least, where there are so many."""
-_EXACT = 1e-9
-"""The least standard deviation of log B_opt: data without noise have an exact law."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +42,8 @@ class Optimum:
     tested: tuple[float, ...]
     counted: tuple[float, ...]
     """The batch sizes that the parabola rests on."""
+    noise: float = float("nan")
+    """Standard deviation of one loss at this budget."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,10 +60,13 @@ class OptimalBatch:
     coefficient: Interval
     scatter: float
     """Standard deviation of log B_opt about the law beyond the errors of the optima."""
-    band: tuple[float, float, float, float, float] | None
-    """For ``law``: mean log D, log B_opt there, its half width, the slope and its half width."""
+    line: Line | None
+    """For ``law``."""
+    counted: tuple[float, ...]
+    """The budgets that the law rests on."""
     noise: float
-    """Standard deviation of one loss; NaN where no budget has more than three batch sizes."""
+    """Standard deviation of one loss, of all budgets; NaN where none has more than three batch
+    sizes."""
     level: float
     notes: tuple[str, ...] = ()
 
@@ -74,10 +75,9 @@ class OptimalBatch:
         """``optimal batch size = 0.58 [0.4, 0.8] · tokens^0.57 [0.55, 0.59], of 6 budgets``."""
         if self.exponent.value is None:
             return f"optimal batch size against {self.unit}: no law"
-        budgets = sum(each.batch_size.value is not None for each in self.optima)
         return (
             f"optimal batch size = {_text(self.coefficient, '.2g')} · {self.unit}^"
-            f"{_text(self.exponent, '.2f')}, of {count(budgets, 'budget')}"
+            f"{_text(self.exponent, '.2f')}, of {count(len(self.counted), 'budget')}"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -93,13 +93,14 @@ class OptimalBatch:
             "coefficient": self.coefficient.to_dict(),
             "scatter": self.scatter,
             "noise": None if np.isnan(self.noise) else self.noise,
+            "law_budgets": list(self.counted),
             "sentence": self.sentence,
             "notes": list(self.notes),
         }
 
     def _optimum(self, each: Optimum) -> dict[str, Any]:
         law = Interval()
-        if self.band is not None:
+        if self.line is not None:
             value, low, high = (float(end[0]) for end in self.law([each.budget]))
             law = Interval(value=value, low=low, high=high)
         return {
@@ -110,44 +111,16 @@ class OptimalBatch:
             "loss": each.loss,
             "tested": list(each.tested),
             "counted": list(each.counted),
+            "noise": None if np.isnan(each.noise) else each.noise,
         }
 
     def law(self, budgets: Any) -> tuple[Array, Array, Array]:
         """The law's batch size at ``budgets`` (n,), and the ends of its interval; (n,) each."""
-        assert self.band is not None
-        middle, at, at_by, slope, slope_by = self.band
-        away = np.log(np.asarray(budgets, dtype=float)) - middle
-        log, by = at + slope * away, np.hypot(at_by, slope_by * away)
-        return np.exp(log), np.exp(log - by), np.exp(log + by)
-
-
-@dataclass(frozen=True)
-class _Parabola:
-    """y = a + b u + c u² over u = x - center, by least squares."""
-
-    center: float
-    counted: np.ndarray
-    coefficients: Array
-    spread: Array
-    squares: float
-    spare: int
-
-    @property
-    def vertex(self) -> float:
-        _, b, c = self.coefficients
-        return self.center - b / (2 * c) if c > 0 else float("nan")
-
-    def fieller(self, variance: float, quantile: float) -> tuple[float, float]:
-        """The ends of the vertex's interval; infinite where it is open."""
-        _, b, c = self.coefficients
-        v = quantile**2 * variance * self.spread
-        square = 4 * (c * c - v[2, 2])
-        middle, last = 4 * (b * c - v[1, 2]), b * b - v[1, 1]
-        if c <= 0 or square <= 0:
-            return -np.inf, np.inf
-        root = np.sqrt(max(middle**2 - 4 * square * last, 0.0))
-        low, high = (-middle - root) / (2 * square), (-middle + root) / (2 * square)
-        return self.center + float(low), self.center + float(high)
+        assert self.line is not None
+        value, low, high = (
+            np.exp(each) for each in self.line.at(np.log(np.asarray(budgets, dtype=float)))
+        )
+        return value, low, high
 
 
 def optimal_batches(finals: Sequence[FinalLosses], *, level: float = 0.9) -> list[OptimalBatch]:
@@ -170,44 +143,60 @@ def optimal_batches(finals: Sequence[FinalLosses], *, level: float = 0.9) -> lis
 
 def optimal_batch(final: FinalLosses, *, level: float = 0.9) -> OptimalBatch:
     """The optimal batch size of one workload and training algorithm at each budget."""
-    from scipy.special import stdtrit
-
     by_budget = {budget: [p for p in final.points if p.budget == budget]
                  for budget in final.budgets}  # fmt: skip
-    fits = {
-        budget: _parabola(np.log([p.batch_size for p in points]), _costs(final, points))
+    losses = {
+        budget: (np.log([p.batch_size for p in points]), _costs(final, points))
         for budget, points in by_budget.items()
         if len(points) >= 3
     }
-    spare = sum(fit.spare for fit in fits.values())
-    variance = sum(fit.squares for fit in fits.values()) / spare if spare else float("nan")
-    quantile = float(stdtrit(spare, 0.5 + level / 2)) if spare else float("nan")
-    optima, few = [], 0
-    for budget, points in by_budget.items():
-        if budget in fits:
-            optima.append(_optimum(final, budget, points, fits[budget], variance, quantile))
-        else:
-            few += 1
+    fits = {budget: parabola(*each) for budget, each in losses.items()}
+    of_each = noises(np.log([*fits]), list(fits.values()))
+    noise = dict(zip(fits, of_each, strict=True))
+    optima = [
+        _optimum(final, budget, by_budget[budget], fits[budget], noise[budget], level)
+        for budget in fits
+    ]
     notes = list(final.notes)
-    if few:
+    if few := len(by_budget) - len(fits):
         notes.append(
             f"{count(few, 'budget')} {agreeing(few, 'have')} fewer than three batch sizes: left out"
         )
-    outside = [each for each in optima if not each.batch_size.reached]
-    if outside:
+    used = [each for each in optima if _informs(each, fits[each.budget], noise[each.budget], level)]
+    if outside := len(optima) - len(used):
         notes.append(
-            f"the optimum at {count(len(outside), 'budget')} lies outside of the tested batch "
-            "sizes, or is too flat for an interval: the law leaves it out"
+            f"the optimum at {count(outside, 'budget')} lies outside of the tested batch sizes: "
+            "the law leaves it out"
         )
-    inside = [each for each in optima if each.batch_size.reached]
-    exponent, coefficient, scatter, band = Interval(), Interval(), 0.0, None
-    if len(inside) < LEAST:
+    if flat := sum(not each.batch_size.reached for each in used):
         notes.append(
-            f"a law needs {count(LEAST, 'budget')} with an optimum between the tested batch sizes, "
-            f"and there are {len(inside)}"
+            f"the minimum at {count(flat, 'budget')} is too flat, or too near to the edge of the "
+            "tested batch sizes, for an interval of its own: it counts in the law with that error"
         )
+    law = None
+    if len(used) < LEAST:
+        notes.append(
+            f"a law needs {count(LEAST, 'budget')} with an optimum that may lie between the tested "
+            f"batch sizes, and there are {len(used)}"
+        )
+    elif not all(np.isfinite(noise[each.budget].variance) for each in used):
+        notes.append("a law needs four batch sizes at a budget: three do not show their noise")
     else:
-        exponent, coefficient, scatter, band = _law(inside, quantile, level)
+        law = line(
+            np.log([each.budget for each in used]),
+            [losses[each.budget] for each in used],
+            [fits[each.budget] for each in used],
+            level=level,
+        )
+        if law is None:
+            notes.append(
+                "the minima are too flat for their noise: the law's exponent has no interval "
+                "(more batch sizes or seeds at each budget, or budgets farther apart)"
+            )
+    exponent, coefficient = Interval(), Interval()
+    if law is not None:
+        exponent = Interval(value=law.slope, low=law.slope_ends[0], high=law.slope_ends[1])
+        coefficient = Interval.of_logs(*(float(end[0]) for end in law.at(np.zeros(1))))
     return OptimalBatch(
         group=final.group,
         label=final.label,
@@ -216,85 +205,54 @@ def optimal_batch(final: FinalLosses, *, level: float = 0.9) -> OptimalBatch:
         optima=tuple(optima),
         exponent=exponent,
         coefficient=coefficient,
-        scatter=scatter,
-        band=band,
-        noise=float(np.sqrt(variance)),
+        scatter=0.0 if law is None else law.scatter,
+        line=law,
+        counted=tuple(each.budget for each in used) if law is not None else (),
+        noise=float(np.sqrt(pooled(list(fits.values())).variance)),
         level=level,
         notes=tuple(notes),
     )
+
+
+def _informs(each: Optimum, fit: Parabola, noise: Noise, level: float) -> bool:
+    """Whether the vertex may lie between the tested batch sizes."""
+    if not fit.coefficients[2] or not np.isfinite(noise.variance):
+        return each.batch_size.value is not None
+    at = np.linspace(np.log(each.tested[0]), np.log(each.tested[-1]), 101)
+    slope, spread = fit.slope(at)
+    least = noise.quantile(level) ** 2 * noise.variance * spread
+    # Exact data: the vertex itself.
+    inside = fit.coefficients[2] > 0 and at[0] <= fit.vertex <= at[-1]
+    return bool(inside or (slope**2 <= least).any())
 
 
 def _costs(final: FinalLosses, points: Sequence[FinalLoss]) -> Array:
     return np.array([final.cost(point.value) for point in points])
 
 
-def _parabola(x: Array, y: Array) -> _Parabola:
-    """The parabola about its vertex: the batch sizes that count move with it."""
-    center = float(x[np.argmin(y)])
-    seen: set[bytes] = set()
-    while True:
-        away = np.abs(x - center)
-        near = away <= max(WITHIN, float(np.sort(away)[min(FEWEST, len(x)) - 1]))
-        fit = _least_squares(x, y, near, center)
-        if near.tobytes() in seen or not np.isfinite(fit.vertex):
-            return fit
-        seen.add(near.tobytes())
-        center = float(np.clip(fit.vertex, x.min(), x.max()))
-
-
-def _least_squares(x: Array, y: Array, near: np.ndarray, center: float) -> _Parabola:
-    u = x[near] - center
-    design = np.stack([np.ones_like(u), u, u * u], 1)
-    coefficients, *_ = np.linalg.lstsq(design, y[near], rcond=None)
-    spread = np.linalg.inv(design.T @ design)
-    squares = float(np.square(y[near] - design @ coefficients).sum())
-    return _Parabola(center, near, coefficients, spread, squares, len(u) - 3)
-
-
 def _optimum(
     final: FinalLosses,
     budget: float,
     points: Sequence[FinalLoss],
-    fit: _Parabola,
-    variance: float,
-    quantile: float,
+    fit: Parabola,
+    noise: Noise,
+    level: float,
 ) -> Optimum:
     tested = [float(point.batch_size) for point in points]
     value, low, high = fit.vertex, -np.inf, np.inf
-    if np.isfinite(variance):
-        low, high = fit.fieller(variance, quantile)
+    if np.isfinite(noise.variance):
+        low, high = fit.fieller(noise.variance, noise.quantile(level))
     least, most = np.log(tested[0]) - 1e-12, np.log(tested[-1]) + 1e-12
     logs = [end if least <= end <= most else np.nan for end in (value, low, high)]
-    if not np.isnan(logs[0]) and not np.isfinite(variance):
-        logs = [logs[0], np.nan, np.nan]
     at = int(np.argmin(_costs(final, points)))
     return Optimum(
         budget=budget,
         batch_size=Interval.of_logs(*logs),
         best=tested[at],
         loss=points[at].value,
+        noise=float(np.sqrt(noise.variance)),
         tested=tuple(tested),
         counted=tuple(np.array(tested)[fit.counted]),
-    )
-
-
-def _law(
-    inside: Sequence[Optimum], quantile: float, level: float
-) -> tuple[Interval, Interval, float, tuple[float, float, float, float, float]]:
-    x = np.log([each.budget for each in inside])
-    ends = np.log(np.array([each.batch_size.ends for each in inside], dtype=np.float64))
-    deviation = np.maximum((ends[:, 2] - ends[:, 1]) / (2 * quantile), _EXACT)
-    fitted = line(x, ends[:, 0], deviation, level=level)
-    # About the weighted mean of log D the errors of height and slope are independent.
-    weight = 1 / (deviation**2 + fitted.scatter**2)
-    middle = float(weight @ x / weight.sum())
-    about = line(x - middle, ends[:, 0], deviation, level=level)
-    p, p_by, c, c_by = fitted.slope, fitted.slope_by, fitted.intercept, fitted.intercept_by
-    return (
-        Interval(value=p, low=p - p_by, high=p + p_by),
-        Interval.of_logs(c, c - c_by, c + c_by),
-        fitted.scatter,
-        (middle, about.intercept, about.intercept_by, about.slope, about.slope_by),
     )
 
 

@@ -4,8 +4,8 @@ E(B) = B·S(B) of such a curve has a minimum, at the best batch size: the one th
 examples. There are two forms of it, both with a bend k at the knee:
 
 - *steep*: the knee with a slope a > 1 (``analysis.fit.knee``), E falls as B^(1 - a) up to it;
-- *ended*: S = S_min (1 + (B_crit / B)^k)^(1 / k) (1 + (B_0 / B)^c), so that E falls as B^-c up to
-  B_0 and is level from there to the knee; c is 0.5, 1 or 1.5.
+- *ended*: S = S_min (1 + (B_crit / B)^k)^(1 / k) (1 + (B_0 / B)^c) (``analysis.fit.ended``), so
+  that E falls as B^-c up to B_0 and is level from there to the knee.
 
 The test compares the best steep curve with the best on which E does not fall over the tested batch
 sizes, of the same noise: a likelihood ratio with noise of unknown size,
@@ -18,9 +18,13 @@ flagged where they are rejected, and the fitted penalty is ``LEAST`` at least.
 
 The best batch size, the end of perfect scaling measured from it, and the critical batch size
 E_min / S_min, where the line of perfect scaling from it meets the plateau, have profile-likelihood
-intervals (``analysis.fit.least_squares``): the union of those of both forms, except where a form
-is excluded at 99 % by the other. In simulation (``validation.penalty``) the interval of the steep
-form alone covered too rarely on curves of the ended form.
+intervals in which the form is unknown too, a parameter of two values (discrete profiling: Dauncey,
+Kenzie, Wardle & Davies 2015, J. Instrum. 10 P04015, arXiv:1408.6865). The profile of a quantity is
+the lower one of both forms, -2 log likelihood n log(SSE) of a form with p parameters counted as
+n log(SSE) + p; the interval holds what lies at most n log(1 + F(level; 1, n - 5) / (n - 5)) above
+the least, with the 5 parameters of the wider form. Values are those of the steep form, which is
+drawn, unless it lies outside of the interval: in simulation they were nearer to the truth than
+those of the better form. ``validation.penalty`` has the coverage, also on curves of a third form.
 """
 
 from __future__ import annotations
@@ -29,10 +33,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from analysis.fit.ended import PARAMETERS, Ended
 from analysis.fit.knee import (
     BATCH,
     BEND,
-    BENDS,
     BEST,
     MEETING,
     SLOPE,
@@ -42,7 +46,7 @@ from analysis.fit.knee import (
     log_steps,
     value,
 )
-from analysis.fit.least_squares import Data, constrained, ends, fit, limit
+from analysis.fit.least_squares import Data, constrained, ends, fit, threshold
 
 FEWEST = 6
 """Distinct batch sizes that the test takes: with fewer the bend and the slope are not both free,
@@ -56,10 +60,6 @@ LEAST = 1.1
 curves that are not knees (``validation.nqm``) the slope of the fitted knee alone makes 1.07."""
 
 _STARTS = tuple((slope, bend) for slope in (1.1, 1.3, 1.7) for bend in (0.6, 1.2, 3.0))
-
-_EXPONENTS = (0.5, 1.0, 1.5)
-_CELLS = 12, 20, 97
-"""Bends, distances of B_crit, and places of the minimum in the grid of the ended form."""
 
 Ends = tuple[Array, Array, Array]
 """Value, low and high of a batch size in natural logs, NaN where unknown or open; (R,) each."""
@@ -140,21 +140,23 @@ def _intervals(
 ) -> list[tuple[float, float, float]]:
     """``Penalty.best``, ``until`` and ``critical`` of one curve, a row of ``data``, from the fit of
     its steep form."""
-    ended = _Ended.of(data)
-    top, far = limit(data, np.array([sse[0], ended.sse]), level), 1 - (1 - level) / 10
-    wide = limit(data, np.array([min(sse[0], ended.sse)]), far)[0]
+    used, count = data.weight[0] > 0, data.points[0]
+    ended = Ended.of(data.x[0][used], data.y[0][used], data.tolerance)
+    # SSE of the steep form as it compares with that of the other, of one parameter more.
+    handicap = float(np.exp((data.parameters[0] - PARAMETERS) / count))
+    least = np.array([min(sse[0] * handicap, ended.sse)])
+    top = threshold(data.points, PARAMETERS, least, level)
     first, last = float(data.tested.first[0]), float(data.tested.last[0])
     answers = []
-    for kind, cells in ((BEST, ended.best), (UNTIL, ended.until), (MEETING, ended.critical)):
+    for kind in (BEST, UNTIL, MEETING):
         at = float(value(kind, params, data.tested, data.sloped)[0])
         intervals = []
-        if sse[0] <= wide:
-            intervals.append(_profile(data, kind, at, params, sse, top[:1]))
-        if ended.sse <= wide:
-            within = cells[ended.sums <= top[1]]
-            intervals.append((float(within.min()), float(within.max())))
-            if ended.sse < sse[0]:
-                at = float(cells[ended.sums.argmin()])
+        if sse[0] * handicap <= top[0]:
+            intervals.append(_profile(data, kind, at, params, sse, top / handicap))
+        else:
+            at = ended.value(kind)
+        if ended.sse <= top[0]:
+            intervals.append(ended.interval(kind, float(top[0])))
         low, high = min(low for low, _ in intervals), max(high for _, high in intervals)
         answers.append(
             (
@@ -181,79 +183,6 @@ def _profile(
         out = sign * (at - inside[0]) > 0 or np.isnan(end[0])
         sides.append(sign * np.inf if out and not beyond[0] else float(end[0]))
     return sides[0], sides[1]
-
-
-@dataclass(frozen=True)
-class _Ended:
-    """The ended form of one curve on a grid of its parameters: the minimum of E, the distance d of
-    log B_crit from there, k and c. S_min is the best of each cell."""
-
-    sums: Array
-    """Sums of squares, (m,)."""
-    best: Array
-    """The log batch size of least E, (m,)."""
-    until: Array
-    """Where E is 1 + tolerance times that, at most ``critical``; (m,)."""
-    critical: Array
-    """log(E_min / S_min), (m,)."""
-
-    @property
-    def sse(self) -> float:
-        return float(self.sums.min())
-
-    @classmethod
-    def of(cls, data: Data) -> _Ended:
-        used = data.weight[0] > 0
-        x, y = data.x[0][used], data.y[0][used]
-        bends, distances, places = _CELLS
-        grid = np.meshgrid(
-            np.geomspace(*BENDS, bends), np.geomspace(0.02, 10.0, distances), _EXPONENTS
-        )
-        shape = _Shape(*(each.ravel() for each in grid))
-        at = np.linspace(x.min(), x.max(), places)
-        off = y - shape.log_steps((x - at[:, None])[:, None])
-        off -= off.mean(-1, keepdims=True)
-        critical = shape.log_steps(np.zeros((bends * distances * len(_EXPONENTS), 1)))[:, 0]
-        until = np.minimum(shape.until(data.tolerance), critical)
-        return cls(
-            np.square(off).sum(-1).ravel(),
-            np.repeat(at, len(until)),
-            (at[:, None] + until).ravel(),
-            (at[:, None] + critical).ravel(),
-        )
-
-
-@dataclass(frozen=True)
-class _Shape:
-    """Curves of the ended form with E least at batch size 1 and S_min 1; (s,) each."""
-
-    bend: Array
-    distance: Array
-    """log B_crit."""
-    exponent: Array
-
-    def log_steps(self, at: Array) -> Array:
-        """log S at log batch sizes ``at`` (…, n); (…, s, n).
-
-        d log E / d log B = sigmoid(k (log B - log B_crit)) - c sigmoid(c (log B_0 - log B)) is 0
-        at the minimum, which gives B_0.
-        """
-        k, c = self.bend[:, None], self.exponent[:, None]
-        distance = self.distance[:, None]
-        share = 1.0 / (1.0 + np.exp(k * distance)) / c
-        below = np.log(share / (1.0 - share)) / c
-        knee = np.logaddexp(0.0, k * (distance - at)) / k
-        return np.asarray(knee + np.logaddexp(0.0, c * (below - at)))
-
-    def until(self, tolerance: float) -> Array:
-        """log B above the minimum at which E is 1 + tolerance times it, by bisection; (s,)."""
-        low, high = np.zeros((len(self.bend), 1)), np.full((len(self.bend), 1), 40.0)
-        goal = self.log_steps(low) + np.log1p(tolerance)
-        for _ in range(40):
-            middle = (low + high) / 2
-            under = middle + self.log_steps(middle) <= goal
-            low, high = np.where(under, middle, low), np.where(under, high, middle)
-        return np.asarray(low[:, 0])
 
 
 def _starts(data: Data) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -29,16 +29,23 @@ BUDGET = 600
 TRANSFER, HALF_LIFE = "learning_rate sqrt, from 64", "beta2 half_life, from 64"
 
 
-def ruled(root: Path, change: Callable[[Row], Row] = as_it_is, **of_row: Any) -> FigureData:
+def ruled(
+    root: Path,
+    change: Callable[[Row], Row] = as_it_is,
+    rows: Collection[int] = (1,),
+    **of_row: Any,
+) -> FigureData:
     """Each row of a study or a trial is as ``change`` makes it.
 
     Args:
-        of_row: changes of the rule's row that is best at the base, at batch size 128.
+        rows: rows of the rule's table at batch size 128 that are changed; 1 is the best at the
+            base.
+        of_row: their changes.
     """
     store = Store(root)
     for rule, steps in ((None, FREE), (TRANSFER, RULED), (HALF_LIFE, TUNED)):
         technique = {"precision": "float32", **({"rule": rule} if rule else {})}
-        for size, rows in steps.items():
+        for size, of_size in steps.items():
             study = {
                 "study": f"{rule}-{size}",
                 "workload": "digits-softmax",
@@ -67,9 +74,9 @@ def ruled(root: Path, change: Callable[[Row], Row] = as_it_is, **of_row: Any) ->
                     "last_miss": hit - 1 if hit else None,
                     "steps_run": hit or BUDGET,
                     "budget_steps": BUDGET,
-                    **(of_row if (rule, size, index) == (TRANSFER, 128, 1) else {}),
+                    **(of_row if (rule, size) == (TRANSFER, 128) and index in rows else {}),
                 }
-                for index, hit in enumerate(rows)
+                for index, hit in enumerate(of_size)
             ]
             store.commit("e", measurements=[], trials=[*map(change, trials)])
             targets = {"experiment": "e", "targets": json.dumps(["validation_error < 0.1"])}
