@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from experiments.config.combinations import text_files
+from experiments.config.combinations import data_files
 from experiments.config.compile import load
 from experiments.errors import ExperimentError
 from experiments.execution import staging
@@ -44,7 +44,7 @@ def planned(base: Path, text: str) -> tuple[Study, list[str]]:
     (base / "my.yaml").write_text(EXPERIMENT.format(text))
     experiment = load(base / "my.yaml")
     (plan,) = experiment.plans()
-    return plan.study, text_files(experiment.combinations)
+    return plan.study, data_files(experiment.combinations)
 
 
 @pytest.mark.parametrize("written", ["texts/inside.txt", "../outside.txt", "{}/outside.txt"])
@@ -54,7 +54,7 @@ def test_a_text_goes_to_the_workers_by_itself(
     """The file is not listed; on the worker, where its path means nothing, its copy is read."""
     text = "file:" + written.format(tmp_path)
     of, texts = planned(base, text)
-    assert texts == [text]
+    assert texts == [text.removeprefix("file:")]
     expected = load_splits(of.workload, "cpu", torch.float32)[1]["train"].fetch(
         torch.arange(5), training=True
     )
@@ -77,29 +77,29 @@ def test_a_grid_of_texts_is_sent_whole(base: Path) -> None:
     (base / "my.yaml").write_text(
         EXPERIMENT.format("['file:random.txt', stdlib, 'file:texts/inside.txt']")
     )
-    texts = text_files(load(base / "my.yaml").combinations)
-    assert texts == ["file:random.txt", "file:texts/inside.txt"]
+    texts = data_files(load(base / "my.yaml").combinations)
+    assert texts == ["random.txt", "texts/inside.txt"]
     with staged(str(base), [], ["random.txt"], texts) as files:
         names = {p.relative_to(files.folder).as_posix() for p in Path(files.folder).rglob("*.txt")}
     assert names == {"random.txt", "texts/inside.txt"}
 
 
 def test_a_large_text_is_not_sent(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staging, "_LARGEST_TEXT", len(PROSE) - 1)
+    monkeypatch.setattr(staging, "_LARGEST_DATA_FILE", len(PROSE) - 1)
     with (
         pytest.raises(ExperimentError, match="too many to be sent to workers") as caught,
-        staged(str(base), [], [], ["file:random.txt"]),
+        staged(str(base), [], [], ["random.txt"]),
     ):
         pass
     assert "absolute path" in str(caught.value.hint)
-    with staged(str(base), [], [], [f"file:{base}/random.txt"]) as files:
+    with staged(str(base), [], [], [f"{base}/random.txt"]) as files:
         assert not list(Path(files.folder).rglob("*.txt"))
 
 
 def test_an_absent_text(base: Path) -> None:
     with (
-        pytest.raises(ExperimentError, match=r"text file:gone\.txt: no file"),
-        staged(str(base), [], [], ["file:gone.txt"]),
+        pytest.raises(ExperimentError, match=r"data file gone\.txt: no file"),
+        staged(str(base), [], [], ["gone.txt"]),
     ):
         pass
 

@@ -47,10 +47,9 @@ class LanguageModel(Workload):
     def _tokens(self) -> Text:
         return read_text(self.text, self.vocabulary, self.experiment_folder)
 
-    @property
-    def text_file(self) -> str | None:
-        """The field ``text``, where it is a file of the user's: ``file:PATH``."""
-        return self.text if self.text.startswith(FILE) else None
+    def data_files(self) -> tuple[str, ...]:
+        """The PATH of a text ``file:PATH``."""
+        return (self.text.removeprefix(FILE),) if self.text.startswith(FILE) else ()
 
     @property
     def vocabulary_size(self) -> int:
