@@ -22,6 +22,41 @@ def test_every_registered_optimizer_has_a_default_space_of_its_arguments(name: s
     assert one.arguments_in({"learning_rate": 1.0, "decay_steps": 3}) == {"learning_rate": 1.0}
 
 
+@pytest.mark.parametrize("name", optimizers.names())
+def test_decoupled_decay_shrinks_the_weights(name: str) -> None:
+    """With the same gradients, a step with weight decay does what one without does, to weights
+    that it has first multiplied by 1 - learning rate · weight decay; and only then."""
+    optimizer = optimizers.get(name)
+    assert optimizer.decoupled_decay is not None
+    rate, decay, steps = 0.01, 0.5, 5
+    paths = []
+    for given in (0.0, decay):
+        torch.manual_seed(0)
+        weights = torch.nn.Parameter(torch.randn(4, 4, dtype=torch.float64))
+        start = weights.detach().clone()
+        values = {"learning_rate": rate, "weight_decay": given, "momentum": 0.9, "epsilon": 1e-3}
+        run = optimizer.module(
+            [("weight", weights)], {n: v for n, v in values.items() if n in optimizer.arguments}
+        )
+        path = [start]
+        for _ in range(steps):
+            weights.grad = torch.randn(4, 4, dtype=torch.float64)
+            run.step()
+            path.append(weights.detach().clone())
+        paths.append(path)
+    without, with_decay = paths
+    # The first step of soap only fills its preconditioner.
+    equal = [
+        torch.allclose(
+            with_decay[t + 1] - (1 - rate * decay) * with_decay[t],
+            without[t + 1] - without[t],
+            atol=1e-9,
+        )
+        for t in range(1, steps)
+    ]
+    assert all(equal) == optimizer.decoupled_decay, equal
+
+
 def test_effective_learning_rate() -> None:
     assert optimizers.get("sgd").effective_learning_rate({"learning_rate": 0.1}) == 0.1
     values = {"learning_rate": 0.1, "momentum": 0.9}
