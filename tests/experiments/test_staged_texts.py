@@ -1,8 +1,9 @@
-"""Texts of the user's as Ray's workers get them, and data that differ between machines."""
+"""Data files of the user's as Ray's workers get them, and data that differ between machines."""
 
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from experiments.plan import Study
 from experiments.records.snapshots import settings_hash
 from experiments.training.splits import load_splits
 from experiments.training.study_context import StudyContext
+from workloads import WorkloadError
 
 PROSE = "The quick brown fox jumps over the lazy dog.\n" * 40
 EXPERIMENT = """\
@@ -128,3 +130,91 @@ def test_packaged_data_have_no_fingerprint_to_compare(tmp_path: Path) -> None:
     )
     (plan,) = load(tmp_path / "my.yaml").plans()
     assert plan.study.workload.data_fingerprint is None
+
+
+OF_A_TABLE = """
+import numpy as np
+import torch
+from batchscale import Classification
+
+class Table(Classification):
+    target = "validation_error < 0.1"
+    path: str = "table.csv"
+
+    def data_files(self):
+        return [self.path]
+
+    def data(self):
+        table = torch.from_numpy(np.loadtxt(self.local_file(self.path), delimiter=","))
+        x, y = table[:, :-1].float(), table[:, -1].long()
+        return {"train": (x, y), "validation": (x[:8], y[:8])}
+
+    def model(self):
+        return torch.nn.Linear(2, 2)
+"""
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    folder = tmp_path / "experiment"
+    folder.mkdir()
+    (folder / "mine.py").write_text(OF_A_TABLE)
+    (folder / "table.csv").write_text("".join(f"{i},{-i},{i % 2}\n" for i in range(32)))
+    return folder
+
+
+def of_table(folder: Path, path: str = "table.csv") -> tuple[Study, list[str], list[str]]:
+    """The study, its trials and the data files of the experiment."""
+    (folder / "my.yaml").write_text(
+        f"workload: mine.py:Table\ngrid: {{batch_size: 8, optimizer: sgd, path: {path}}}\n"
+        "trials: 2\nbudget: 3 steps\n"
+    )
+    experiment = load(folder / "my.yaml")
+    (plan,) = experiment.plans()
+    return plan.study, [t.id for t in plan.trials(0, 2)], data_files(experiment.combinations)
+
+
+@pytest.mark.parametrize("written", ["table.csv", "../elsewhere.csv", "{}/elsewhere.csv"])
+def test_a_users_workload_names_files_that_go_to_the_workers(
+    table: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, written: str
+) -> None:
+    os.symlink(table / "table.csv", tmp_path / "elsewhere.csv")
+    of, _, files = of_table(table, written.format(tmp_path))
+    assert files == [written.format(tmp_path)]
+    expected = StudyContext.load(of).train.fetch(torch.arange(5), training=True)
+    with staged(str(table), [of.workload.spec], [], files) as copies:
+        worker = tmp_path / "worker"
+        os.rename(copies.folder, worker)
+        os.rename(table, tmp_path / "gone")
+        (tmp_path / "elsewhere.csv").unlink()
+        monkeypatch.chdir(worker)
+        local = copies.localize(of)
+        assert local.workload.fields == of.workload.fields
+        batch = StudyContext.load(local).train.fetch(torch.arange(5), training=True)
+    assert all(torch.equal(a, b) for a, b in zip(batch, expected, strict=True))
+
+
+def test_edited_data_are_new_trials_and_other_data_are_refused(table: Path) -> None:
+    of, before, _ = of_table(table)
+    assert of_table(table)[1] == before
+    (table / "table.csv").write_text("".join(f"{i},{i},{i % 2}\n" for i in range(32)))
+    assert not {*before} & {*of_table(table)[1]}
+    with pytest.raises(ExperimentError, match="not those that the sweep was begun with"):
+        StudyContext.load(of)
+
+
+@pytest.mark.parametrize(
+    ("source", "message", "hint"),
+    [
+        ('return ["gone.csv"]', "data file gone.csv: no file /", "relative to the experiment"),
+        ('return ["."]', "data file .: not a file but a folder: /", "relative to the experiment"),
+        ('return "table.csv"', "data_files returned 'table.csv', and not a list", "['table.csv']"),
+        ("return []", "'table.csv' is not among the data_files of workload Table", "workers get"),
+    ],
+)
+def test_data_files_that_cannot_be(table: Path, source: str, message: str, hint: str) -> None:
+    text = OF_A_TABLE.replace("return [self.path]", source)
+    (table / "mine.py").write_text(text)
+    with pytest.raises(WorkloadError, match=re.escape(message)) as caught:
+        StudyContext.load(of_table(table)[0])
+    assert hint in str(caught.value.hint)
