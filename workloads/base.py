@@ -18,7 +18,7 @@ from torch.utils.data import Dataset
 from workloads.errors import WorkloadError, nearest
 from workloads.registry import name_of
 from workloads.text.tokens import TokenStream
-from workloads.user_code.data_files import fingerprint, located
+from workloads.user_code.data_files import fingerprint, listed, located
 
 Batch = tuple[Tensor, ...]
 """Tensors whose leading dimension is the examples."""
@@ -120,7 +120,7 @@ class Workload(metaclass=_WorkloadType):
         Raises:
             WorkloadError: it is not one of them, or there is no such file.
         """
-        if str(path) not in map(str, self.data_files()):
+        if str(path) not in listed(self.data_files()):
             raise WorkloadError(
                 f"{str(path)!r} is not among the data_files of workload {self.name}",
                 hint="return it there, so that workers get it and trials are identified by it",

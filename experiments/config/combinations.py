@@ -21,6 +21,7 @@ from experiments.plan import Value, WorkloadRef
 from experiments.schedules import Schedule
 from experiments.search.space import Dimension
 from workloads import Workload
+from workloads.user_code.data_files import listed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +57,7 @@ class Combination:
 
 def data_files(combinations: Sequence[Combination]) -> list[str]:
     """Paths of the data files that the workloads name as theirs (``Workload.data_files``)."""
-    return sorted({str(path) for each in combinations for path in each.workload.data_files()})
+    return sorted({path for each in combinations for path in listed(each.workload.data_files())})
 
 
 def combinations(file: ExperimentFile) -> tuple[list[Combination], Search]:

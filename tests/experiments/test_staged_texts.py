@@ -204,17 +204,20 @@ def test_edited_data_are_new_trials_and_other_data_are_refused(table: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("source", "message", "hint"),
+    ("path", "returned", "message", "hint"),
     [
-        ('return ["gone.csv"]', "data file gone.csv: no file /", "relative to the experiment"),
-        ('return ["."]', "data file .: not a file but a folder: /", "relative to the experiment"),
-        ('return "table.csv"', "data_files returned 'table.csv', and not a list", "['table.csv']"),
-        ("return []", "'table.csv' is not among the data_files of workload Table", "workers get"),
+        ("gone.csv", "[self.path]", "data file gone.csv: no file /", "relative to the experiment"),
+        (".", "[self.path]", "data file .: not a file but a folder: /", "relative to the"),
+        ("table.csv", "self.path", "data_files returned 'table.csv', and not a list", "['table"),
+        ("table.csv", "[]", "'table.csv' is not among the data_files of workload Table", "workers"),
     ],
 )
-def test_data_files_that_cannot_be(table: Path, source: str, message: str, hint: str) -> None:
-    text = OF_A_TABLE.replace("return [self.path]", source)
+def test_data_files_that_cannot_be(
+    table: Path, path: str, returned: str, message: str, hint: str
+) -> None:
+    text = OF_A_TABLE.replace("return [self.path]", f"return {returned}")
     (table / "mine.py").write_text(text)
     with pytest.raises(WorkloadError, match=re.escape(message)) as caught:
-        StudyContext.load(of_table(table)[0])
+        of_table(table, path)
+    assert "\n" not in str(caught.value)
     assert hint in str(caught.value.hint)

@@ -12,6 +12,18 @@ from workloads.errors import WorkloadError
 _FOLDER = "batchscale-data"
 
 
+def listed(paths: Iterable[str | Path]) -> list[str]:
+    """What ``Workload.data_files`` returned, in alphabetical order, each once.
+
+    Raises:
+        WorkloadError: it is one path, and not a list of them.
+    """
+    if isinstance(paths, (str, Path)):
+        message = f"data_files returned {str(paths)!r}, and not a list of paths"
+        raise WorkloadError(message, hint=f"return [{str(paths)!r}]")
+    return sorted({str(path) for path in paths})
+
+
 def located(path: str, folder: Path, called: str = "data file {}") -> Path:
     """The file that ``path`` names, or this worker's copy of it.
 
@@ -55,13 +67,10 @@ def fingerprint(paths: Iterable[str | Path], folder: Path) -> str | None:
     without a file.
 
     Raises:
-        WorkloadError: as ``located``; a text in the place of a list of paths.
+        WorkloadError: as ``located`` and ``listed``.
     """
-    if isinstance(paths, (str, Path)):
-        message = f"data_files returned {str(paths)!r}, and not a list of paths"
-        raise WorkloadError(message, hint=f"return [{str(paths)!r}]")
     digests = []
-    for path in sorted({str(path) for path in paths}):
+    for path in listed(paths):
         file = located(path, folder)
         state = file.stat()
         digests.append(_digest(file, state.st_mtime_ns, state.st_size))
