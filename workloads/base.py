@@ -69,8 +69,9 @@ class Workload(metaclass=_WorkloadType):
             if fact in annotations:
                 annotations[fact] = ClassVar[Any]
         cls.__annotations__ = annotations
-        for fact in ("dataset", "model_name"):
-            if not hasattr(cls, fact) and cls.__module__ != __name__:
+        # A base such as LanguageModel, which brings no model, leaves the name to what derives from it.
+        for fact, method in (("dataset", "data"), ("model_name", "model")):
+            if not hasattr(cls, fact) and getattr(cls, method) is not getattr(Workload, method):
                 setattr(cls, fact, cls.__name__)
         for field in annotations:
             if hasattr(Workload, field) and field not in _FACTS:

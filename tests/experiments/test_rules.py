@@ -181,7 +181,7 @@ def test_a_wrong_rule_is_refused_with_its_line(tmp_path: Path, rule: str, messag
         ("{adamw.beta2: half_life}", "rule: {beta2: half_life, from: 64}"),
     ],
 )
-def test_a_rule_among_the_ranges_is_told_its_place(
+def test_a_rule_among_the_ranges_is_refused_with_its_place(
     tmp_path: Path, search: str, spelling: str
 ) -> None:
     with pytest.raises(ExperimentError, match="is a rule, and search holds values") as caught:
@@ -211,8 +211,8 @@ def test_a_rule_scales_the_rate_of_each_optimizer_of_a_mapping(tmp_path: Path) -
     rule = "{learning_rate: sqrt, weight_decay: time_scale, from: 64}"
     search = "{muon: {adamw.learning_rate: {log: [1e-3, 0.1]}, muon.weight_decay: 0.2}}"
     base, larger = experiment(tmp_path, rule, optimizer="muon", search=search).plans()[1:]
-    for one, two in zip(base.trials(0, 4), larger.trials(0, 4), strict=True):
-        before, after = one.metaparameters, two.metaparameters
+    for trial, scaled in zip(base.trials(0, 4), larger.trials(0, 4), strict=True):
+        before, after = trial.metaparameters, scaled.metaparameters
         assert before["muon.weight_decay"] == 0.2
         for name in ("learning_rate", "adamw.learning_rate", "muon.weight_decay"):
             assert after[name] == pytest.approx(2 * float(before[name]), rel=1e-8)

@@ -45,7 +45,7 @@ def located(path: str, folder: Path, called: str = "data file {}") -> Path:
         raise WorkloadError(f"{called.format(repr(path))} cannot be a file: {error}") from None
     raise WorkloadError(
         f"{called.format(path)}: {what} {file.resolve()}",
-        hint="a path is relative to the experiment file",
+        hint="a path is relative to the experiment file, or without one to the current folder",
     )
 
 
@@ -57,8 +57,8 @@ def staged_place(path: str) -> str:
     """
     parts = Path(path).expanduser()
     if parts.is_absolute() or ".." in parts.parts:
-        own = hashlib.sha256(path.encode()).hexdigest()[:16]
-        return f"{_FOLDER}/{own}/{parts.name}"
+        of_path = hashlib.sha256(path.encode()).hexdigest()[:16]
+        return f"{_FOLDER}/{of_path}/{parts.name}"
     return parts.as_posix()
 
 
