@@ -85,7 +85,8 @@ class LanguageModel(Workload):
     def parameter_groups(
         self, named_parameters: Mapping[str, Tensor]
     ) -> Mapping[str, Mapping[str, float]]:
-        """No weight decay for biases, the weights of norms, and embeddings."""
+        """No weight decay for biases, the weights of norms, and embeddings: parameters of fewer
+        than two dimensions, or with ``embedding`` in their name."""
         return {
             name: {"weight_decay": 0.0}
             for name, parameter in named_parameters.items()
