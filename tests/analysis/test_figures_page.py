@@ -104,6 +104,7 @@ def test_widths_that_cannot_be(small: FigureData, width: str | float, said: str)
         figures.draw("forest", small, width=width)
 
 
+@pytest.mark.slow
 def test_many_panels_are_smaller_and_more_stand_across(plain_curve: Callable[..., Curve]) -> None:
     drawn_curves = [
         plain_curve([1024, 2048, 65536], [64, 32, 17], group={"workload": f"a-workload-{i}"})

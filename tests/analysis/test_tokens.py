@@ -111,7 +111,9 @@ def _whole(text: str) -> int:
     return int(text.replace(",", ""))
 
 
-@pytest.mark.parametrize("name", [*OURS, *PAPER])
+@pytest.mark.parametrize(
+    "name", [*OURS, *(pytest.param(name, marks=pytest.mark.slow) for name in PAPER)]
+)
 def test_numbers_are_those_in_examples_times_tokens(
     name: str, sources: dict[str, FigureData], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -164,6 +164,7 @@ def test_a_terminal_that_knows_ascii_alone(place: Path) -> None:
     assert b"\\u2264" in done.stdout or b"\\u2265" in done.stdout  # "≤" and "≥"
 
 
+@pytest.mark.slow
 def test_letters_that_the_font_lacks_are_one_note(command: Command, place: Path) -> None:
     rows = "".join(f"{size},{800 // size},日本\n{size},{900 // size},b\n" for size in (8, 16, 32))
     (place / "two.csv").write_text(f"batch_size,steps,optimizer\n{rows}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 import batchscale as bs
 from experiments.scheduling.events import Event, StudyPlanned
 from tests.batchscale.conftest import EXPERIMENT, Command
@@ -19,6 +21,7 @@ TEXT = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_it_is_called_by_its_name_throughout(command: Command, here: Path) -> None:
     (here / "my_opt.py").write_text(OPTIMIZER)
     (here / "named.yaml").write_text(TEXT)

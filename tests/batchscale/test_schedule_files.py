@@ -63,6 +63,7 @@ def test_its_factor_and_its_arguments(folder: Path) -> None:
     assert factors[13:] == [0.8125, 0.625, 0.4375, 0.25, 0.25]
 
 
+@pytest.mark.slow
 def test_a_sweep_trains_with_it_and_a_record_of_it_is_equal(folder: Path, command: Command) -> None:
     run = bs.sweep("trapezoid.yaml", results="runs", address="none")
     assert set(run.trials["schedule"]) == {"constant", "Trapezoid"}

@@ -241,6 +241,7 @@ def test_a_context_longer_than_the_text_is_refused(made) -> None:
         StudyContext.load(study(workload=ref, target=TARGET))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("name", ["learned, dropout", "LSTM, untied"])
 def test_any_pack_gives_the_same_bits(made, name: str) -> None:

@@ -181,6 +181,7 @@ def test_a_matrix_does_not_depend_on_its_batch(shape: tuple[int, int]) -> None:
     assert torch.equal(orthogonalized(matrices[order], steps, 5, 5), whole[order])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("kind", ["module", "stacked"])
 def test_bits_do_not_depend_on_the_pack(folder: Path, kind: str) -> None:

@@ -87,7 +87,7 @@ def _plain(found) -> list[tuple]:
     ("kind", "optimizer"),
     [
         ("module", "momentum"),
-        ("module", "RMSprop"),
+        pytest.param("module", "RMSprop", marks=pytest.mark.slow),
         ("stacked", "adam"),
         ("stacked", "schedule-free-adamw"),
         pytest.param("module", "adam", marks=pytest.mark.slow),

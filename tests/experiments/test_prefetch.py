@@ -285,6 +285,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.slow
 def test_workers_end_when_their_parent_is_killed() -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", WITH_WORKERS], stdout=subprocess.PIPE, text=True

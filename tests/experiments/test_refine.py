@@ -236,6 +236,7 @@ def alone(keep: int) -> tuple[Study, tuple[Trial, ...], dict[str, Outcome]]:
     return of, some, ended
 
 
+@pytest.mark.slow
 @settings(max_examples=12)
 @given(data=st.data())
 def test_whoever_ties_in_the_minimums_bracket_has_walked_it(data: st.DataObject) -> None:

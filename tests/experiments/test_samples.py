@@ -48,6 +48,7 @@ def steps(one: dict[str, Any]) -> dict[int, float]:
 SIZES = {"batch_size": "64, 128, 256, 512"}
 
 
+@pytest.mark.slow
 def test_a_narrowed_range_is_another_search(tmp_path: Path) -> None:
     """Old and new trials were one N of 40, two rows carried index 0."""
     run(tmp_path, experiment(**SIZES, keep="off"))
@@ -77,6 +78,7 @@ def test_a_narrowed_range_is_another_search(tmp_path: Path) -> None:
     assert counts["other_searches"].sum() == len(wide)
 
 
+@pytest.mark.slow
 def test_going_back_to_a_search_goes_on_with_its_trials(tmp_path: Path) -> None:
     first = experiment(**SIZES, keep="off")
     run(tmp_path, first)
@@ -226,6 +228,7 @@ def _forget(root: Path) -> None:
     store.add_studies([{**row, "search_id": None, "search_seed": None} for row in studies])
 
 
+@pytest.mark.slow
 def test_older_results_are_read_as_they_were_and_taken_over(tmp_path: Path) -> None:
     run(tmp_path, experiment(**SIZES, keep="off"))
     before = curve(tmp_path)

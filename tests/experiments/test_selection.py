@@ -71,6 +71,7 @@ def test_whether_it_stacks_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(tried) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("optimizer", "batch_size", "kind"),
     [

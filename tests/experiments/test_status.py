@@ -60,6 +60,7 @@ def test_rows_that_do_not_say_their_budget(tmp_path: Path) -> None:
     assert found.work_seconds is None
 
 
+@pytest.mark.slow
 def test_malformed_claims_stop_neither_a_status_nor_a_sweep(tmp_path: Path) -> None:
     Store(tmp_path)
     write_malformed(tmp_path)

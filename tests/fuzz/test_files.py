@@ -19,6 +19,7 @@ def corpus() -> dict[str, Outcome]:
     return guard.run("tests.fuzz.files", "corpus")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_the_worst_that_are_known(corpus: dict[str, Outcome], name: str) -> None:
     assert corpus[name].wrong is None
