@@ -69,7 +69,7 @@ class Workload(metaclass=_WorkloadType):
             if fact in annotations:
                 annotations[fact] = ClassVar[Any]
         cls.__annotations__ = annotations
-        # A base such as LanguageModel, which brings no model, leaves the name to what derives from it.
+        # A base that brings no model (LanguageModel) leaves the name to what derives from it.
         for fact, method in (("dataset", "data"), ("model_name", "model")):
             if not hasattr(cls, fact) and getattr(cls, method) is not getattr(Workload, method):
                 setattr(cls, fact, cls.__name__)
