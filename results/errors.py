@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-from results.storage.masking import masked
+from results.storage.masking import masked, without_variables
 
 _LONGEST = 2_000
 _ODD = re.compile(
@@ -56,7 +56,7 @@ def escaped(text: str) -> str:
 def line(text: str) -> str:
     """``text`` as one line, safe to show: without keys, with odd characters escaped, and without
     its middle if a value makes it very long."""
-    text = escaped(masked(text))
+    text = escaped(masked(without_variables(text)))
     if len(text) <= _LONGEST:
         return text
     half = _LONGEST // 2

@@ -1,7 +1,8 @@
 """SQL over a results dataset: one SELECT, by DuckDB, which sees the four tables and nothing else.
 
 The session is in memory, with external access off and its configuration locked: SQL cannot write,
-attach, load, install, copy or read a file, nor see a Python variable.
+attach, load, install, copy or read a file, nor see a Python variable. Its time and its memory are
+limited (``query_limits``).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from results.errors import ResultsError, is_utf8, nearest
+from results.query_limits import Limits, limited
 from results.schema import SCHEMAS
 from results.storage import rows
 from results.storage.dataset import MOVE_AWAY, retrying
@@ -72,10 +74,24 @@ def _distinct(names: Sequence[str]) -> list[str]:
 
 
 def _run(results: Tables, sql: str, names: Iterable[str]) -> pa.Table:
-    columns: set[str] = set()
     if not is_utf8(sql):
         raise ResultsError("SQL: it is not UTF-8 text")
-    with duckdb.connect(":memory:", config=_CONFIG) as session:
+    limits = Limits.read()
+    config = {**_CONFIG, "memory_limit": f"{limits.bytes}B"}
+    session = duckdb.connect(":memory:", config=config)
+    return limited(session, limits, lambda: _answer(session, results, sql, names, limits))
+
+
+def _answer(
+    session: duckdb.DuckDBPyConnection,
+    results: Tables,
+    sql: str,
+    names: Iterable[str],
+    limits: Limits,
+) -> pa.Table:
+    """Run the statement, and close the session."""
+    columns: set[str] = set()
+    with session:
         for name in names:
             if name == "measurements":
                 files, runs = results.measured()
@@ -96,9 +112,23 @@ def _run(results: Tables, sql: str, names: Iterable[str]) -> pa.Table:
             if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
                 kinds = ", ".join(statement.type.name for statement in statements) or "nothing"
                 raise ResultsError(f"SQL: {kinds} is not one SELECT", hint=_READ_ONLY)
-            return session.sql(sql).to_arrow_table()
+            return _rows(session.sql(sql), limits)
+        except (duckdb.InterruptException, duckdb.OutOfMemoryException):
+            raise
         except duckdb.Error as error:
             _explain(error, results.root, columns)
+
+
+def _rows(answer: duckdb.DuckDBPyRelation, limits: Limits) -> pa.Table:
+    """All rows of an answer, taken up part by part: DuckDB does not count their memory."""
+    reader = pa.RecordBatchReader.from_stream(answer)
+    batches, size = [], 0
+    for batch in reader:
+        size += batch.nbytes
+        if size > limits.bytes:
+            raise limits.too_large()
+        batches.append(batch)
+    return pa.Table.from_batches(batches, reader.schema)
 
 
 def _explain(error: duckdb.Error, root: str, columns: Iterable[str]) -> NoReturn:

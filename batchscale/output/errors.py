@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from experiments.execution.failures import is_users, user_frame
 from results.errors import ClearError, line
-from results.storage.masking import masked
+from results.storage.masking import masked, without_variables
 from workloads.user_code.local_imports import PACKAGED
 
 ERROR, USAGE, FAILED_TRIALS, INTERRUPTED = 1, 2, 3, 130
@@ -38,7 +38,8 @@ def report(
     """
 
     def put(text: str) -> None:
-        print(masked(text, *given, os.environ.get("BATCHSCALE_RESULTS", "")), file=sys.stderr)
+        text = masked(without_variables(text), *given, os.environ.get("BATCHSCALE_RESULTS", ""))
+        print(text, file=sys.stderr)
 
     def say(message: str, hint: str | None) -> None:
         put(f"error: {line(message)}")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from results.errors import escaped
+from results.storage.formulas import quoted
 from results.storage.masking import masked
 
 if TYPE_CHECKING:
@@ -67,7 +68,8 @@ def render(rows: Sequence[Row], format: Format = "table", *, columns: Sequence[s
     Args:
         columns: the columns and their order; the first row's where not given.
         format: ``csv`` and ``json`` keep full precision, nulls empty or ``null``; the others
-            round to four digits, for reading.
+            round to four digits, for reading. In ``csv``, text that a spreadsheet would run has an
+            apostrophe before it.
     """
     names = list(columns) or list(rows[0] if rows else ())
     if format == "json":
@@ -76,7 +78,7 @@ def render(rows: Sequence[Row], format: Format = "table", *, columns: Sequence[s
     if format == "csv":
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(names)
+        writer.writerow([quoted(name) for name in names])
         writer.writerows([_exact(row.get(name)) for name in names] for row in rows)
         return out.getvalue()
     cells = [[text(row.get(name)) for name in names] for row in rows]
@@ -129,6 +131,8 @@ def _exact(value: Any) -> Any:
     value = as_json(value)
     if isinstance(value, list | dict):
         return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str):
+        return quoted(value)
     return "" if value is None else value
 
 

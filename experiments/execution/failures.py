@@ -10,7 +10,7 @@ from types import TracebackType
 
 from experiments.scheduling.failures import Failure
 from results.errors import line
-from results.storage.masking import masked
+from results.storage.masking import masked, without_variables
 from workloads.user_code.local_imports import PACKAGED, is_installed, is_packaged
 
 
@@ -43,7 +43,7 @@ def describe(
     return Failure(
         message=line(str(error) if clear else only),
         hint=hint and line(hint),
-        traceback=masked(text).encode("utf-8", "backslashreplace").decode(),
+        traceback=masked(without_variables(text)).encode("utf-8", "backslashreplace").decode(),
         where=f"{type(error).__name__} at {place}",
         clear=clear,
         trial=trial,

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from urllib.parse import unquote
 
@@ -23,6 +24,12 @@ _NAMES = re.compile(
 _OPAQUE = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[\w+/%~-]{20,}=*")
 """A long value of letters and digits is masked under any name: nobody would write it by hand."""
 _ADDRESS = re.compile(_SCHEME)
+_VARIABLE = re.compile(
+    r"(SECRET|TOKEN|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|APIKEY|(^|_)KEY(_ID)?)$", re.IGNORECASE
+)
+"""Ends of names of environment variables whose values are secret, unless they are a file's name."""
+_SHORTEST_VALUE = 8
+"""Characters of a secret variable's value: a shorter one may be an ordinary word or number."""
 _SHORT = 4
 """A secret of fewer characters is masked only as a separate word."""
 
@@ -45,6 +52,16 @@ def masked(text: str, *given: str) -> str:
         return text
     text = _USER.sub(rf"\1{MASK}@", text)
     return _PARAMETER.sub(_parameter, text)
+
+
+def without_variables(text: str) -> str:
+    """``text`` without the values of secret environment variables: ``HF_TOKEN``,
+    ``AWS_SECRET_ACCESS_KEY``. For errors and tracebacks, which may quote anything."""
+    values = {value for name, value in os.environ.items() if _VARIABLE.search(name)}
+    for value in sorted(values, key=len, reverse=True):
+        if len(value) >= _SHORTEST_VALUE and value in text and not os.path.exists(value):
+            text = text.replace(value, MASK)
+    return text
 
 
 def well_formed(address: str) -> bool:

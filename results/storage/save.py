@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from results.errors import ResultsError
+from results.storage.formulas import quoted_frame
 from results.storage.location import write_file, writing
 from results.storage.masking import is_address, masked
 
@@ -46,6 +47,8 @@ def without_keys(frame: pd.DataFrame) -> pd.DataFrame:
 def save(frame: pd.DataFrame, path: str | Path) -> None:
     """Write ``frame`` as CSV, Parquet or JSON (a list of rows), replacing a file of that name.
 
+    In CSV, text that a spreadsheet would run has an apostrophe before it.
+
     Raises:
         ResultsError: another suffix, a folder that does not exist, or a disk that cannot be
             written.
@@ -61,7 +64,7 @@ def save(frame: pd.DataFrame, path: str | Path) -> None:
         raise ResultsError(f"cannot write {target}: there is no folder {target.parent}")
     frame = without_keys(frame)
     if suffix == ".csv":
-        data = frame.to_csv(index=False).encode()
+        data = quoted_frame(frame).to_csv(index=False).encode()
     elif suffix == ".json":
         data = frame.to_json(orient="records", date_format="iso", indent=1).encode()
     else:

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any, Self
 
 from experiments.errors import ExperimentError
+from experiments.execution.ray.token import forget_token, private_token
 from experiments.execution.staging import Staged
 from results.run_state import processes
 
@@ -119,6 +120,7 @@ class LocalRay:
                 while not self._over.wait(0.5) and threading.main_thread().is_alive():
                     pass
                 import_ray().shutdown()
+                forget_token()
 
     def _find_or_start(self) -> None:
         try:
@@ -147,7 +149,7 @@ def _start(ray: ModuleType, num_cpus: int | None) -> None:
         environment["GLOO_SOCKET_IFNAME"] = "lo"
     # A later sweep ends what this one leaves running if it is killed, and nothing else.
     try:
-        with processes.leaving_mark(), _inherited(environment):
+        with processes.leaving_mark(), _inherited(environment), private_token():
             ray.init(
                 address="local",
                 num_cpus=num_cpus,
