@@ -18,6 +18,7 @@ from torch.utils.data import Dataset
 from workloads.errors import WorkloadError, nearest
 from workloads.registry import name_of
 from workloads.text.tokens import TokenStream
+from workloads.user_code.data_files import fingerprint, listed, located
 
 Batch = tuple[Tensor, ...]
 """Tensors whose leading dimension is the examples."""
@@ -68,8 +69,9 @@ class Workload(metaclass=_WorkloadType):
             if fact in annotations:
                 annotations[fact] = ClassVar[Any]
         cls.__annotations__ = annotations
-        for fact in ("dataset", "model_name"):
-            if not hasattr(cls, fact) and cls.__module__ != __name__:
+        # A base that brings no model (LanguageModel) leaves the name to what derives from it.
+        for fact, method in (("dataset", "data"), ("model_name", "model")):
+            if not hasattr(cls, fact) and getattr(cls, method) is not getattr(Workload, method):
                 setattr(cls, fact, cls.__name__)
         for field in annotations:
             if hasattr(Workload, field) and field not in _FACTS:
@@ -108,11 +110,34 @@ class Workload(metaclass=_WorkloadType):
         """The folder that relative paths in fields start from: that of the experiment file."""
         return Path(self.__dict__.get("_experiment_folder", "."))
 
+    def data_files(self) -> Iterable[str | Path]:
+        """Paths of the user's own data files with these fields, each absolute or relative to the
+        experiment file: workers get copies of them, and ``data`` opens ``local_file(path)``."""
+        return ()
+
+    def local_file(self, path: str | Path) -> Path:
+        """Where this process reads one of ``data_files``.
+
+        Raises:
+            WorkloadError: it is not one of them, or there is no such file.
+        """
+        if str(path) not in listed(self.data_files()):
+            raise WorkloadError(
+                f"{str(path)!r} is not among the data_files of workload {self.name}",
+                hint="return it there, so that workers get it and trials are identified by it",
+            )
+        return located(str(path), self.experiment_folder)
+
     @property
     def data_fingerprint(self) -> str | None:
-        """A hash of the data, where they can change while the code stays the same (a text of the
-        user's): part of a trial's identity. ``None``: the name and the fields say it all."""
-        return None
+        """A hash of the data, where they can change while the code stays the same: of the contents
+        of ``data_files``. It is part of a trial's identity. ``None``: the name and the fields say
+        it all.
+
+        Raises:
+            WorkloadError: there is no such file.
+        """
+        return fingerprint(self.data_files(), self.experiment_folder)
 
     def data(self) -> Mapping[str, Batch | TokenStream | Dataset[Any]]:
         """The splits ``"train"``, ``"validation"`` and perhaps ``"test"``.

@@ -21,7 +21,7 @@ from experiments.plan import Value, WorkloadRef
 from experiments.schedules import Schedule
 from experiments.search.space import Dimension
 from workloads import Workload
-from workloads.text.language_model import LanguageModel
+from workloads.user_code.data_files import listed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,11 +55,9 @@ class Combination:
         return {**self.fixed, **{name: space.value(u) for name, space in self.space.items()}}
 
 
-def text_files(combinations: Sequence[Combination]) -> list[str]:
-    """The texts of language models that are files of the user's: ``file:PATH`` each."""
-    workloads = [combination.workload for combination in combinations]
-    models = [workload for workload in workloads if isinstance(workload, LanguageModel)]
-    return sorted({model.text_file for model in models if model.text_file is not None})
+def data_files(combinations: Sequence[Combination]) -> list[str]:
+    """Paths of the data files that the workloads name as theirs (``Workload.data_files``)."""
+    return sorted({path for each in combinations for path in listed(each.workload.data_files())})
 
 
 def combinations(file: ExperimentFile) -> tuple[list[Combination], Search]:

@@ -20,6 +20,7 @@ from experiments import optimizers, schedules
 from experiments.config.grid import Grid
 from experiments.config.yaml_lines import Path, Places, dotted
 from experiments.errors import ExperimentError, nearest
+from experiments.factors.rule import in_rule
 from experiments.optimizers import Optimizer
 from experiments.optimizers.routed import Routed
 from experiments.plan import Value
@@ -56,6 +57,7 @@ class Search:
         sections: dict[str, Entries] = {}
         for name, value in raw.items():
             path: Path = ("search", name)
+            _refuse_rule(name, value, path, places)
             if _is_section(name, value, owners):
                 if name not in owners and not _is_optimizer(name):
                     raise places.error(
@@ -220,8 +222,21 @@ def _section_hint(name: str, value: Mapping[str, Any], owners: Iterable[str]) ->
     return hint
 
 
+def _refuse_rule(name: str, value: Any, path: Path, places: Places) -> None:
+    """A rule is a factor of the grid, or stands beside it: it is of all optimizers alike.
+
+    Raises:
+        ExperimentError: the value is a rule.
+    """
+    if spelling := in_rule(name, value):
+        message = f"{dotted(path)}: {value!r} is a rule, and search holds values and ranges"
+        hint = f"write it outside of search, {spelling}; a rule is of all optimizers"
+        raise places.error(path, message, hint)
+
+
 def _entry(name: str, value: Any, path: Path, places: Places) -> Entry:
     where = ".".join(str(part) for part in path)
+    _refuse_rule(name, value, path, places)
     if isinstance(value, float) and not math.isfinite(value):
         raise places.error(path, f"{where}: {value} is not a finite number")
     if isinstance(value, (bool, int, float, str)):

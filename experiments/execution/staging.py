@@ -19,12 +19,12 @@ from pathlib import Path
 from experiments.errors import ExperimentError
 from experiments.optimizers import routed
 from experiments.plan import Study
-from workloads.text.sources import FILE, staged_place
+from workloads.user_code.data_files import staged_place
 from workloads.user_code.local_imports import PACKAGED, local_modules
 
 _THEIRS = {"torch", "torchvision", "ray", "numpy", "pandas", "pyarrow", "scipy"}
-_LARGEST_TEXT = 2**28
-"""Bytes of a text that is sent to workers; Ray refuses a folder of twice as much."""
+_LARGEST_DATA_FILE = 2**28
+"""Bytes of a data file that is sent to workers; Ray refuses a folder of twice as much."""
 _SKIP = shutil.ignore_patterns("__pycache__", ".*", "*.pyc")
 
 
@@ -65,7 +65,7 @@ class Staged:
 
 @contextmanager
 def staged(
-    base: str | None, specs: Iterable[str], files: Iterable[str], texts: Iterable[str] = ()
+    base: str | None, specs: Iterable[str], files: Iterable[str], data_files: Iterable[str] = ()
 ) -> Iterator[Staged]:
     """Copy the files that ``specs`` (``file.py:Name``) and ``files`` name into a new folder.
 
@@ -78,11 +78,11 @@ def staged(
             file.
         files: more files and folders, as the experiment file lists them: data, and modules whose
             names no import statement says.
-        texts: ``file:PATH`` each, of language models.
+        data_files: those that workloads name as theirs.
 
     Raises:
         ExperimentError: a file does not exist, or its name would hide a package; two files have the
-            same place; a text is too large to be sent.
+            same place; a data file is too large to be sent.
         WorkloadError: a local module has the name of an installed package.
     """
     start = Path(base or ".").resolve()
@@ -104,8 +104,8 @@ def staged(
                 _copy_file(module, copy.parent / beside, called)
         for file in files:
             _copy(start, file, folder)
-        for text in sorted(set(texts)):
-            _copy_text(start, text, folder)
+        for path in sorted(set(data_files)):
+            _copy_data_file(start, path, folder)
         _refuse_clashes(folder)
         marker = f"batchscale-files-{uuid.uuid4().hex}"
         (folder / marker).touch()
@@ -129,20 +129,20 @@ def _copy(start: Path, name: str, folder: Path) -> str:
     return place.as_posix()
 
 
-def _copy_text(start: Path, text: str, folder: Path) -> None:
-    """Copy a text to where a worker reads it; a large one is read where its absolute path says."""
-    path = Path(text.removeprefix(FILE)).expanduser()
+def _copy_data_file(start: Path, name: str, folder: Path) -> None:
+    """Copy it to where a worker reads it; a large one is read where its absolute path says."""
+    path = Path(name).expanduser()
     source = start / path
     if not source.is_file():
         raise ExperimentError(
-            f"text {text}: no file {source}", hint="a path is relative to its experiment file"
+            f"data file {name}: no file {source}", hint="a path is relative to its experiment file"
         )
     size = source.stat().st_size
-    if size <= _LARGEST_TEXT:
-        _copy_file(source, folder / staged_place(text), text)
+    if size <= _LARGEST_DATA_FILE:
+        _copy_file(source, folder / staged_place(name), name)
     elif not path.is_absolute():
         raise ExperimentError(
-            f"text {text} has {size / 1e6:,.0f} MB, too many to be sent to workers",
+            f"data file {name} has {size / 1e6:,.0f} MB, too many to be sent to workers",
             hint="put it where every worker can read it, and write its absolute path",
         )
 

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from experiments.config.combinations import text_files
+from experiments.config.combinations import data_files
 from experiments.config.compile import Experiment
 from experiments.execution import executors
 from experiments.execution.executors.base import ExecutorContext, WorkerPool
@@ -112,7 +112,7 @@ def sweep(
     """
     executor_kind = executors.find(address)
     run = _Sweep(experiment, results, observer or ignore, pack_size, judge)
-    run.plan(keep_old, retrain)
+    run.plan(keep_old, retrain, executor_kind)
     stop = Stop(seconds)
     if run.incomplete():
         context = ExecutorContext(
@@ -124,7 +124,7 @@ def sweep(
             trainer=trainer,
             pace=pace,
             num_cpus=num_cpus,
-            texts=text_files(experiment.combinations),
+            data_files=data_files(experiment.combinations),
         )
         with executor_kind(address, context) as executor:
             with stop.when(lambda: executor.ready):
@@ -168,11 +168,19 @@ class _Sweep:
 
     # Before training
 
-    def plan(self, keep_old: bool, retrain: bool) -> None:
-        """Plan the studies, and take in what the results folder holds of them."""
+    def plan(self, keep_old: bool, retrain: bool, executor: type[executors.Executor]) -> None:
+        """Plan the studies, and take in what the results folder holds of them.
+
+        Raises:
+            ExperimentError: a new study is of a layout that the executor can never have; nothing
+                has been written then.
+        """
         self.report("planning the studies")
         plans = planned(self.experiment)
+        layouts = [study.layout for study in plans.studies]
         self.report(f"reading {self.location.root}")
+        if not self.location.files("studies", ".parquet"):
+            executor.check(layouts)  # before the folder is made
         self.store = Store(self.location)
         end_orphans(self.store)
         change = None if retrain else changed(self.store, plans.plans, plans.rows)
@@ -180,7 +188,9 @@ class _Sweep:
             if not keep_old:
                 raise refuse_changed(change, self.experiment.workload)
             plans = planned(self.experiment, source=change.version)
-        self.store.add_studies(plans.new_rows(self.store))
+        if new := plans.new_rows(self.store):
+            executor.check(layouts)
+        self.store.add_studies(new)
         if renamed := amend.rename(self.store, plans.studies):
             self.note(
                 f"{count(renamed, 'trial')} {agreeing(renamed, 'are')} recorded under the new "

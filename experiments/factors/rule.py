@@ -127,7 +127,8 @@ class Rule:
 
         Raises:
             ExperimentError: the base is not among the batch sizes; an optimizer has no such
-                metaparameter; a method of search whose table depends on results.
+                metaparameter, or a weight decay without a time scale; a method of search whose
+                table depends on results.
         """
         if batch_sizes is not None:
             self.check_base(batch_sizes)
@@ -138,6 +139,15 @@ class Rule:
             if name not in optimizer.arguments:
                 message = f"rule {self}: optimizer {optimizer.label} has no {name}"
                 raise ExperimentError(message, hint="sweep that optimizer in another experiment")
+        for optimizer in optimizers if "weight_decay" in names else ():
+            if optimizer.decoupled_decay is False:
+                raise ExperimentError(
+                    f"rule {self}: weight decay has a time scale where each step shrinks the "
+                    "weights by learning rate times weight decay, and that of "
+                    f"{optimizer.label} does not",
+                    hint="choose an optimizer with decoupled weight decay, such as adamw, or leave "
+                    "weight_decay out of the rule",
+                )
         if self.transfers and search.block(method):
             raise ExperimentError(
                 f"rule {self}: method {method} draws points by results, so that batch sizes share "
@@ -195,27 +205,30 @@ class Rule:
     ) -> dict[str, Value]:
         """The metaparameters at ``batch_size`` from those at the base.
 
+        A rule for ``learning_rate`` is one for ``muon.learning_rate`` too, where ``values`` has it.
+
         Args:
             defaults: the optimizer's, for what a rule names and ``values`` lacks.
             tokens_per_example: the workload's.
         """
         derived = dict(values)
-        for name, _ in self.kinds if batch_size != self.base else ():
-            if name in values or name in defaults:
-                derived[name] = self.at(
-                    name, float(values.get(name, defaults.get(name, 0))), batch_size
-                )
+        kinds = dict(self.kinds)
+        if batch_size != self.base:
+            given = {**{name: defaults[name] for name in kinds if name in defaults}, **values}
+            ruled = {name: value for name, value in given.items() if _usual(name) in kinds}
+            derived |= {name: self.at(name, float(v), batch_size) for name, v in ruled.items()}
         rate = float(derived.get("learning_rate", defaults.get("learning_rate", 0.0)))
         for name, horizon in self.horizons:
             derived[name] = _value(name, horizon, batch_size, tokens_per_example, rate)
         return derived
 
     def at(self, name: str, value: float, batch_size: int) -> float:
-        """The value at ``batch_size`` of a metaparameter that has ``value`` at the base.
+        """The value at ``batch_size`` of a metaparameter that has ``value`` at the base, be it of
+        one optimizer of a mapping: ``muon.learning_rate``.
 
         To nine significant figures (of 1 - β).
         """
-        kinds = dict(self.kinds)
+        kinds, name = dict(self.kinds), _usual(name)
         if self.base is None or name not in kinds or batch_size == self.base:
             return value
         k = batch_size / self.base
@@ -239,10 +252,26 @@ class Rule:
                     self.at(name, float(value), batch_size) for value in dimension.choices
                 ),
             )
-            if name in dict(self.kinds)
+            if _usual(name) in dict(self.kinds)
             else dimension
             for name, dimension in space.items()
         }
+
+
+def _usual(name: str) -> str:
+    """``learning_rate`` of ``muon.learning_rate``."""
+    return name.rpartition(".")[2]
+
+
+def in_rule(name: str, value: Any) -> str | None:
+    """``name: value`` as a rule has it, where that is what was written among the ranges."""
+    kinds = _KINDS.get(_usual(name), ())
+    if isinstance(value, Mapping) and len(value) == 1 and {*value} <= {_HALF_LIFE, _TIME_SCALE}:
+        kind = next((kind for kind in kinds if kind in (_HALF_LIFE, _TIME_SCALE)), None)
+        return kind and f"rule: {{{_usual(name)}: {{{kind}: 1e6 tokens}}}}"
+    if isinstance(value, str) and value in kinds:
+        return f"rule: {{{_usual(name)}: {value}, from: 64}}"
+    return None
 
 
 def _kind(name: str, kind: Any) -> str:

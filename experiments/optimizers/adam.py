@@ -106,6 +106,7 @@ class AdamW(Adam):
     """Adam with decoupled weight decay."""
 
     name = "adamw"
+    decoupled_decay = True
     kind: type[torch.optim.Optimizer] = torch.optim.AdamW
     form = _StackedAdamW
     defaults: Mapping[str, Value] = {**Adam.defaults, "weight_decay": 0.01}

@@ -55,6 +55,9 @@ class Optimizer(abc.ABC):
     """Legal values of arguments where they are narrower than the usual ones."""
     stacks = True
     """Whether a stack of models gains from it; else the module engine is chosen."""
+    decoupled_decay: bool | None = None
+    """Whether a step shrinks the weights by learning rate times weight decay, so that weight decay
+    has a time scale; ``None``: not known."""
     multiplies_matrices = False
     """Whether its update is made of matrix products, which gain from a stack by themselves."""
     scope = "any parameter"
@@ -162,6 +165,7 @@ class PackagedOptimizer(Optimizer):
 
     form: ClassVar[type[StackedUpdate] | None] = None
     """The fused form, if there is one."""
+    decoupled_decay = False
 
     def __init__(self) -> None:
         self.arguments = frozenset(self.defaults)

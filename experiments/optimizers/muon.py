@@ -100,6 +100,7 @@ class _Matrices(PackagedOptimizer):
     """Muon by itself."""
 
     name = "muon"
+    decoupled_decay = True
     scope = "hidden matrices"
     kind = torch.optim.Muon
     form = _StackedMuon

@@ -47,6 +47,7 @@ class SOAP(LibraryOptimizer):
     """Adam in the eigenbasis of Shampoo's second moments. Its search space is AdamW's."""
 
     name = "soap"
+    decoupled_decay = True
     library_class = "SOAP"
     stacks = False
     defaults: Mapping[str, Value] = {

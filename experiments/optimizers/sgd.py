@@ -46,6 +46,7 @@ class SGD(PackagedOptimizer):
     """Stochastic gradient descent without momentum. The others derive from it."""
 
     name = "sgd"
+    decoupled_decay = True  # w - lr (g + decay w) is (1 - lr decay) w - lr g
     kind = torch.optim.SGD
     form: ClassVar[type[StackedUpdate] | None] = _StackedSGD
     defaults: Mapping[str, Value] = {"learning_rate": 1e-3, "weight_decay": 0.0}
@@ -61,6 +62,7 @@ class Momentum(SGD):
     """SGD with heavy-ball momentum."""
 
     name = "momentum"
+    decoupled_decay = False
     form = _StackedMomentum
     space: Mapping[str, Any] = {
         "learning_rate": {"log": [1e-4, 10]},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import re
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import pytest
 import batchscale as bs
 from batchscale import cli
 from batchscale.cli import analysis as analysis_commands
+from batchscale.output import progress
 from experiments.scheduling.events import ignore
 
 EXPERIMENT = """\
@@ -68,8 +70,13 @@ Command = Callable[..., Answer]
 
 @pytest.fixture
 def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
-    """``command("regimes", path)``: run in this process, where imports are warm."""
+    """``command("regimes", path)``: run in this process, where imports are warm.
+
+    Without the lines of progress that a command prints every ten seconds: on a slow machine they
+    would stand before an error's line.
+    """
     monkeypatch.setattr(analysis_commands, "end_process", _stay)
+    monkeypatch.setattr(progress, "_SECONDS", math.inf)
 
     def run(*arguments: object) -> Answer:
         capsys.readouterr()

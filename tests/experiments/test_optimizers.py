@@ -22,6 +22,39 @@ def test_every_registered_optimizer_has_a_default_space_of_its_arguments(name: s
     assert one.arguments_in({"learning_rate": 1.0, "decay_steps": 3}) == {"learning_rate": 1.0}
 
 
+@pytest.mark.parametrize("name", optimizers.names())
+def test_decoupled_decay_shrinks_the_weights(name: str) -> None:
+    """With the same gradients, a step with weight decay adds what one without adds, and multiplies
+    by 1 - learning rate · weight decay before or after (soap) it; so it is nowhere else."""
+    optimizer = optimizers.get(name)
+    assert optimizer.decoupled_decay is not None
+    rate, decay, steps = 0.01, 0.5, 5
+    paths = []
+    for given in (0.0, decay):
+        torch.manual_seed(0)
+        weights = torch.nn.Parameter(torch.randn(4, 4, dtype=torch.float64))
+        start = weights.detach().clone()
+        values = {"learning_rate": rate, "weight_decay": given, "momentum": 0.9, "epsilon": 1e-3}
+        run = optimizer.module(
+            [("weight", weights)], {n: v for n, v in values.items() if n in optimizer.arguments}
+        )
+        path = [start]
+        for _ in range(steps):
+            weights.grad = torch.randn(4, 4, dtype=torch.float64)
+            run.step()
+            path.append(weights.detach().clone())
+        paths.append(path)
+    without, with_decay = paths
+    shrink = 1 - rate * decay
+    errors = []
+    for t in range(1, steps):  # the first step of soap only fills its preconditioner
+        added = without[t + 1] - without[t]
+        before = with_decay[t] * shrink + added
+        after = (with_decay[t] + added) * shrink
+        errors.append(min(float((with_decay[t + 1] - w).abs().max()) for w in (before, after)))
+    assert (max(errors) < 1e-12) == optimizer.decoupled_decay, errors
+
+
 def test_effective_learning_rate() -> None:
     assert optimizers.get("sgd").effective_learning_rate({"learning_rate": 0.1}) == 0.1
     values = {"learning_rate": 0.1, "momentum": 0.9}

@@ -102,8 +102,7 @@ def test_a_small_variant_says_only_how_it_differs(name):
     assert small.extend == 0
     assert small.notes == []
     assert small.name == name
-    # Regimes need three batch sizes. Those that read image files stay at two.
-    assert len(small.batch_sizes) >= (2 if base.startswith(("imagenet", "open-images")) else 3)
+    assert len(small.batch_sizes) >= 3, "regimes need three batch sizes"
 
 
 @pytest.mark.parametrize(

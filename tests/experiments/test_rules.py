@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiments import optimizers
 from experiments.config.compile import Experiment, parse
 from experiments.errors import ExperimentError
 from experiments.factors.rule import Rule
@@ -165,6 +166,57 @@ def test_a_wrong_rule_is_refused_with_its_line(tmp_path: Path, rule: str, messag
         experiment(tmp_path, rule)
     assert "my.yaml:5:" in str(caught.value)
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("search", "spelling"),
+    [
+        ("{beta2: {half_life: 1e6 tokens}}", "rule: {beta2: {half_life: 1e6 tokens}}"),
+        ("{adamw: {beta2: {half_life: 5}}}", "rule: {beta2: {half_life: 1e6 tokens}}"),
+        ("{momentum: {half_life: [1, 2]}}", "rule: {momentum: {half_life: 1e6 tokens}}"),
+        ("{weight_decay: {time_scale: 9}}", "rule: {weight_decay: {time_scale: 1e6 tokens}}"),
+        ("{beta2: {time_scale: 1e6 tokens}}", "rule: {beta2: {half_life: 1e6 tokens}}"),
+        ("{learning_rate: sqrt}", "rule: {learning_rate: sqrt, from: 64}"),
+        ("{adamw: {beta2: half_life}}", "rule: {beta2: half_life, from: 64}"),
+        ("{adamw.beta2: half_life}", "rule: {beta2: half_life, from: 64}"),
+    ],
+)
+def test_a_rule_among_the_ranges_is_refused_with_its_place(
+    tmp_path: Path, search: str, spelling: str
+) -> None:
+    with pytest.raises(ExperimentError, match="is a rule, and search holds values") as caught:
+        experiment(tmp_path, "none", search=search)
+    assert "my.yaml:6:" in str(caught.value)
+    assert spelling in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("kind", ["time_scale, from: 64", "{time_scale: 1e6 examples}"])
+@pytest.mark.parametrize("name", optimizers.names())
+def test_a_time_scale_needs_decoupled_weight_decay(tmp_path: Path, name: str, kind: str) -> None:
+    rule = f"{{weight_decay: {kind}}}"
+    if optimizers.get(name).decoupled_decay:
+        assert experiment(tmp_path, rule, optimizer=name).plans()
+        return
+    with pytest.raises(ExperimentError, match="weight decay has a time scale where") as caught:
+        experiment(tmp_path, rule, optimizer=name)
+    assert name in str(caught.value)
+    assert "such as adamw" in str(caught.value.hint)
+    mapping = f'{{"*.weight": {name}, "*": adamw}}'
+    with pytest.raises(ExperimentError, match="weight decay has a time scale where"):
+        experiment(tmp_path, rule, optimizer=f"[{mapping}]")
+
+
+def test_a_rule_scales_the_rate_of_each_optimizer_of_a_mapping(tmp_path: Path) -> None:
+    """``muon.learning_rate`` as the shared one, in trials and in the recorded space."""
+    rule = "{learning_rate: sqrt, weight_decay: time_scale, from: 64}"
+    search = "{muon: {adamw.learning_rate: {log: [1e-3, 0.1]}, muon.weight_decay: 0.2}}"
+    base, larger = experiment(tmp_path, rule, optimizer="muon", search=search).plans()[1:]
+    for trial, scaled in zip(base.trials(0, 4), larger.trials(0, 4), strict=True):
+        before, after = trial.metaparameters, scaled.metaparameters
+        assert before["muon.weight_decay"] == 0.2
+        for name in ("learning_rate", "adamw.learning_rate", "muon.weight_decay"):
+            assert after[name] == pytest.approx(2 * float(before[name]), rel=1e-8)
+    assert larger.search_space["adamw.learning_rate"]["log"] == pytest.approx([2e-3, 0.2])
 
 
 def test_a_rule_needs_the_optimizers_metaparameter_and_one_table(tmp_path: Path) -> None:

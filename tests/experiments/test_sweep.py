@@ -283,8 +283,15 @@ def test_a_full_disk_stops_in_one_line(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_several_workers_need_ray(tmp_path: Path) -> None:
+    """Refused before anything is written, whether the folder is new or holds other studies."""
     with pytest.raises(ExperimentError, match="workers: 2 needs Ray"):
-        run(tmp_path, experiment(workers=2))
+        run(tmp_path / "runs", experiment(workers=2))
+    assert not list(tmp_path.iterdir())
+    assert run(tmp_path / "runs", experiment(trials=2)).complete
+    files = sorted((tmp_path / "runs").rglob("*.parquet"))
+    with pytest.raises(ExperimentError, match="workers: 2 needs Ray"):
+        run(tmp_path / "runs", experiment(trials=2, workers=2))
+    assert sorted((tmp_path / "runs").rglob("*.parquet")) == files
 
 
 def test_a_round_without_the_target_stops_and_names_one(tmp_path: Path, log: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from workloads import Classification, Workload, WorkloadError, load
+from workloads import Classification, LanguageModel, Workload, WorkloadError, load
 
 
 class Own(Classification):
@@ -38,6 +38,21 @@ def test_a_subclass_is_a_frozen_dataclass_of_its_annotated_attributes() -> None:
     assert pickle.loads(pickle.dumps(own)) == own
     with pytest.raises(dataclasses.FrozenInstanceError):
         own.width = 9  # type: ignore[misc]
+
+
+def test_a_name_is_that_of_the_class_that_brings_the_data_or_the_model() -> None:
+    class Wide(Own):
+        width: int = 128
+
+    class Bigram(LanguageModel):
+        target = "validation_cross_entropy < 2"
+
+        def model(self):
+            return torch.nn.Embedding(self.vocabulary_size, self.vocabulary_size)
+
+    assert (Wide().name, Wide().dataset, Wide().model_name) == ("Wide", "Own", "Own")
+    assert Bigram().model_name == "Bigram"
+    assert not hasattr(LanguageModel, "model_name")
 
 
 def test_values_are_what_the_annotations_say() -> None:

@@ -278,6 +278,12 @@ def test_open_images_are_read_as_they_are_published(root: Path) -> None:
     half = streamed(load("open-images-resnet50", {"size": 16, "labels": 3, "train_share": 0.5}))
     assert len(half["train"]) == 9
     assert set(half["train"].files) < set(data["train"].files)
+    fields = {"size": 16, "labels": 3, "validation_share": 0.25}
+    quarter = streamed(load("open-images-resnet50", fields))
+    assert [len(quarter[split]) for split in ("train", "validation")] == [18, 2]
+    assert set(quarter["validation"].files) < set(data["validation"].files)
+    assert identity(load("open-images-resnet50", fields))["fields"]["validation_share"] == 0.25
+    assert "validation_share" not in identity(load("open-images-resnet50"))["fields"]
 
 
 def test_open_images_that_are_not_as_they_must_be(root: Path) -> None:

@@ -64,6 +64,7 @@ class OpenImagesResNet50(MultiLabel):
     dataset = "open-images"
     model_name = "resnet50"
     version = "1"
+    added_fields = frozenset({"validation_share"})
     labels: Annotated[int, Field(ge=1)] = 7186
     """How many labels are predicted: of version 4, those with enough images to be trained on."""
     size: Annotated[int, Field(ge=8)] = 224
@@ -71,6 +72,8 @@ class OpenImagesResNet50(MultiLabel):
     """Whether a training image is a random part of the file's, mirrored at random."""
     train_share: Share = 1.0
     """Share of the training images that are used, the first of a fixed permutation."""
+    validation_share: Share = 1.0
+    """Share of the validation images that are used, likewise: an evaluation decodes all of them."""
     width: Annotated[int, Field(ge=1)] = 64
     """Channels of the first stage's inner convolutions."""
     depth: int = 50
@@ -86,13 +89,15 @@ class OpenImagesResNet50(MultiLabel):
         evaluated = evaluation_transform(self.size)
         trained = training_transform(self.size) if self.augmented else evaluated
         names = frequent_labels(root, self.labels)
+        shares = {"train": self.train_share, "validation": self.validation_share}
         splits = {}
         for split in ("train", "validation", "test"):
             if split == "test" and not (root / split).is_dir():
                 continue
             files, positions = labelled(root, split, names)
-            if split == "train" and self.train_share < 1:
-                count = max(1, round(len(files) * self.train_share))
+            share = shares.get(split, 1.0)
+            if share < 1:
+                count = max(1, round(len(files) * share))
                 used = sorted(np.random.RandomState(0).permutation(len(files))[:count].tolist())
                 files, positions = [files[i] for i in used], [positions[i] for i in used]
             transform = trained if split == "train" else evaluated

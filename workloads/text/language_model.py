@@ -47,10 +47,9 @@ class LanguageModel(Workload):
     def _tokens(self) -> Text:
         return read_text(self.text, self.vocabulary, self.experiment_folder)
 
-    @property
-    def text_file(self) -> str | None:
-        """The field ``text``, where it is a file of the user's: ``file:PATH``."""
-        return self.text if self.text.startswith(FILE) else None
+    def data_files(self) -> tuple[str, ...]:
+        """The PATH of a text ``file:PATH``."""
+        return (self.text.removeprefix(FILE),) if self.text.startswith(FILE) else ()
 
     @property
     def vocabulary_size(self) -> int:
@@ -86,12 +85,18 @@ class LanguageModel(Workload):
     def parameter_groups(
         self, named_parameters: Mapping[str, Tensor]
     ) -> Mapping[str, Mapping[str, float]]:
-        """No weight decay for biases, the weights of norms, and embeddings."""
-        return {
-            name: {"weight_decay": 0.0}
-            for name, parameter in named_parameters.items()
-            if parameter.dim() < 2 or "embedding" in name
-        }
+        """No weight decay for biases, the weights of norms, and embeddings: parameters of fewer
+        than two dimensions, or with ``embedding`` in their name. Embeddings and the output layer,
+        ``head``, are not hidden: muon leaves them to AdamW (Jordan et al. 2024)."""
+        groups: dict[str, dict[str, float]] = {}
+        for name, parameter in named_parameters.items():
+            embedding = "embedding" in name
+            group = {"weight_decay": 0.0} if parameter.dim() < 2 or embedding else {}
+            if embedding or name.startswith("head."):
+                group["hidden"] = False
+            if group:
+                groups[name] = group
+        return groups
 
     def loss(self, output: Tensor, batch: Batch) -> Tensor:
         """Cross entropy in nats, the mean over the tokens of each sequence, shape (B,)."""

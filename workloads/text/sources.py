@@ -28,6 +28,7 @@ from workloads.text.data_sets import (
     read_wikitext2,
 )
 from workloads.text.standard_library import read_standard_library
+from workloads.user_code.data_files import located
 
 FILE, BPE = "file:", "-bpe"
 BYTES = 256
@@ -111,30 +112,9 @@ def read_text(text: str, vocabulary: int | None = None, folder: Path | None = No
     check_source(text, vocabulary)
     if not text.startswith(FILE):
         return _read(text, vocabulary, None, (), data_root())
-    folder = folder or Path()
-    copy = folder / staged_place(text)
-    path = copy if copy.is_file() else folder / Path(text.removeprefix(FILE)).expanduser()
-    if not path.is_file():
-        what = "not a file but a folder:" if path.is_dir() else "no file"
-        raise WorkloadError(
-            f"text {text}: {what} {path.resolve()}",
-            hint="a path is relative to the experiment file",
-        )
+    path = located(text.removeprefix(FILE), folder or Path(), f"text {FILE}{{}}")
     state = path.stat()
-    return _read(text, vocabulary, path.resolve(), (state.st_mtime_ns, state.st_size), data_root())
-
-
-def staged_place(text: str) -> str:
-    """Where a worker's copy of a ``file:PATH`` lies in its folder of the experiment's files.
-
-    At PATH itself, if that stays below the folder of the experiment; else below a folder of its own
-    for each PATH: the field keeps its value, which is part of the identity.
-    """
-    path = Path(text.removeprefix(FILE)).expanduser()
-    if path.is_absolute() or ".." in path.parts:
-        own = hashlib.sha256(text.encode()).hexdigest()[:16]
-        return f"batchscale-texts/{own}/{path.name}"
-    return path.as_posix()
+    return _read(text, vocabulary, path, (state.st_mtime_ns, state.st_size), data_root())
 
 
 @functools.lru_cache(maxsize=4)

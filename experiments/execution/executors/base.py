@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -54,8 +54,8 @@ class ExecutorContext:
     pace: Pace | None
     num_cpus: int | None
     """Cores of a cluster that is started here; all cores unless given."""
-    texts: Sequence[str] = ()
-    """Texts of language models that are files of the user's: ``file:PATH``."""
+    data_files: Sequence[str] = ()
+    """Data files of the workloads (``Workload.data_files``)."""
 
 
 class Executor:
@@ -70,6 +70,14 @@ class Executor:
 
     def __init__(self, address: str, context: ExecutorContext) -> None:
         self.address, self.context = address, context
+
+    @classmethod
+    def check(cls, layouts: Iterable[Layout]) -> None:
+        """Called before a new experiment is written to the results.
+
+        Raises:
+            ExperimentError: it can have no workers of one of the layouts, wherever it runs.
+        """
 
     def __enter__(self) -> Self:
         return self

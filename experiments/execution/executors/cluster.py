@@ -28,7 +28,7 @@ class Cluster(Executor):
         report(f"joining {self.address}" if self.local is None else "starting Ray on this machine")
         context = self.context
         with (
-            staged(context.base, context.specs, context.files, context.texts) as files,
+            staged(context.base, context.specs, context.files, context.data_files) as files,
             start.session(self.address, files, self.local) as connected,
         ):
             report("waiting for the first worker")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
 
@@ -26,6 +26,15 @@ class InProcess(Executor):
 
     name = "none"
 
+    @classmethod
+    def check(cls, layouts: Iterable[Layout]) -> None:
+        """
+        Raises:
+            ExperimentError: several workers, or a GPU where there is none.
+        """
+        for layout in layouts:
+            _check(layout)
+
     def pool(self, layout: Layout) -> InProcessPool:
         return InProcessPool(self.context, layout)
 
@@ -40,16 +49,7 @@ class InProcessPool:
         Raises:
             ExperimentError: several workers, or a GPU where there is none.
         """
-        if layout.workers > 1:
-            raise ExperimentError(
-                f"workers: {layout.workers} needs Ray, and --address none runs without it",
-                hint="--address auto starts one on this machine; or set workers=1",
-            )
-        if layout.gpus_per_worker and not torch.cuda.is_available():
-            raise ExperimentError(
-                "the experiment asks for a GPU, but torch finds none on this machine",
-                hint="give the --address of a cluster that has one",
-            )
+        _check(layout)
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         driver = {**processes.identify(), "role": "driver"}
         self._ledger = Ledger(context.location, [driver])
@@ -91,3 +91,16 @@ class InProcessPool:
                 run_pack(job, self._ledger, channel, trainer=self._trainer, pace=self._pace)
             if errors:
                 raise errors[0]
+
+
+def _check(layout: Layout) -> None:
+    if layout.workers > 1:
+        raise ExperimentError(
+            f"workers: {layout.workers} needs Ray, and --address none runs without it",
+            hint="--address auto starts one on this machine; or set workers=1",
+        )
+    if layout.gpus_per_worker and not torch.cuda.is_available():
+        raise ExperimentError(
+            "the experiment asks for a GPU, but torch finds none on this machine",
+            hint="give the --address of a cluster that has one",
+        )
