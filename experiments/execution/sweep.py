@@ -24,17 +24,16 @@ from experiments.execution.orphans import end_orphans
 from experiments.execution.signals import Interrupted, Stop
 from experiments.execution.worker import MakeTrainer, Pace, training
 from experiments.optimizers import routed
-from experiments.plan import Layout, Outcome
+from experiments.plan import Layout
 from experiments.records import amend, snapshots
 from experiments.records.no_target import no_target
 from experiments.records.planned import Planned, planned
 from experiments.records.recorded import changed, read_recorded, refuse_changed
-from experiments.records.rows import lost_trial_row
+from experiments.records.rows import record_lost_trial
 from experiments.records.space_edges import Judge, edges, sentence, sides
 from experiments.scheduling import rounds
 from experiments.scheduling.dispatch import Dispatcher
 from experiments.scheduling.events import Note, Observer, Stage, TimeLeft, ignore
-from experiments.scheduling.jobs import Job
 from experiments.scheduling.study_state import Side, StudyState
 from results.counts import agreeing, count
 from results.run_state.checkpoints import Checkpoints
@@ -307,13 +306,8 @@ class _Sweep:
                 folder=self.experiment.base if self.specs_of_files() else None,
             ),
             divide=partial(snapshots.divide, Checkpoints(self.store.location)),
-            record=self._record_failed,
+            record=partial(record_lost_trial, self.store),
         )
-
-    def _record_failed(self, job: Job, outcome: Outcome) -> str | None:
-        """Write the row of a trial that failed with its worker."""
-        row = lost_trial_row(job, outcome)
-        return self.store.commit(self.experiment.name, measurements=[], trials=[row])
 
     def _poll(self, dispatcher: Dispatcher) -> None:
         """Estimate the time left, and read what other drivers have recorded and claimed."""

@@ -14,6 +14,7 @@ import workloads
 from experiments.plan import Layout, Outcome, Study, Trial
 from experiments.scheduling.jobs import Job
 from results.schema import TRIALS
+from results.store import Store
 from workloads import Workload
 
 _OF_THE_STUDY = (
@@ -96,10 +97,10 @@ def trial_row(
     }
 
 
-def lost_trial_row(job: Job, outcome: Outcome) -> dict[str, Any]:
-    """The row of a trial that failed with its worker, which could not write it."""
+def record_lost_trial(store: Store, job: Job, outcome: Outcome) -> str | None:
+    """Write the row of a trial that failed with its worker, which could not; its ``run``."""
     pack = job.pack
-    return trial_row(
+    row = trial_row(
         job.columns,
         pack.study,
         next(trial for trial in pack.trials if trial.id == outcome.trial),
@@ -110,6 +111,7 @@ def lost_trial_row(job: Job, outcome: Outcome) -> dict[str, Any]:
         device=job.device,
         world_size=pack.study.layout.workers,
     )
+    return store.commit(pack.study.experiment, measurements=[], trials=[row])
 
 
 def effective_learning_rate(study: Study, trial: Trial) -> float | None:
