@@ -131,8 +131,7 @@ def sweep(
             if run.incomplete() and not stop:
                 with executor.connect(run.report) as pools:
                     run.train(pools, stop)
-    complete = not run.incomplete()
-    if complete:
+    if complete := not run.incomplete():
         run.tidy()
     summary = run.summary(complete)
     if stop.reason == "signal" and not complete:
@@ -273,10 +272,9 @@ class _Sweep:
             for layout, pool in pools.items():
                 states = [state for state in self.states if state.study.layout == layout]
                 dispatcher = self._dispatcher(states, pool, stop)
-                poll = partial(self._poll, dispatcher)
                 dispatcher.merge({}, _trials_of(self._claims()))
                 try:
-                    pool.run(dispatcher, stop, poll)
+                    pool.run(dispatcher, stop, partial(self._poll, dispatcher))
                 finally:
                     self.trained += dispatcher.trained
                     self.failed += dispatcher.failed
@@ -374,8 +372,8 @@ class _Sweep:
         for note in notes[:_EDGES_LISTED]:
             self.note(note)
         if len(notes) > _EDGES_LISTED:
-            more = count(len(notes) - _EDGES_LISTED, "more study", "have")
-            self.note(f"{more} an optimum at an edge.")
+            more = len(notes) - _EDGES_LISTED
+            self.note(f"{count(more, 'more study', 'have')} an optimum at an edge.")
 
     def _edge_notes(self) -> Iterator[str]:
         for state in self.states:
