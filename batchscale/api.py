@@ -45,6 +45,7 @@ def sweep(
     address: str = "auto",
     overrides: Sequence[str] = (),
     seconds: float | None = None,
+    snapshot_every: float | None = None,
     keep_old: bool = False,
     retrain: bool = False,
     observer: Observer | None = None,
@@ -60,6 +61,7 @@ def sweep(
         address: ``none`` (in this process), ``auto``, ``HOST:PORT`` of a Ray, or ``file.py:Class``.
         overrides: ``["trials=8"]``: instead of what the file says.
         seconds: stop after this time, as on Ctrl-C.
+        snapshot_every: seconds between two snapshots of a pack in training; 30 unless given.
         keep_old: where only the workload's code has changed, count its old trials as this one's.
         retrain: where it has, train them again. Else a sweep stops there and says so.
         observer: gets every event (`experiments.scheduling.events`); a live display unless given.
@@ -77,6 +79,7 @@ def sweep(
     from batchscale.run import Run
     from batchscale.sweeps import load
     from experiments.execution import sweep as driver
+    from experiments.execution.heartbeat import Pace
     from experiments.scheduling.events import Note, Stage
     from results.storage.location import default_results
 
@@ -92,6 +95,7 @@ def sweep(
             judge=edges,
             observer=display,
             seconds=seconds,
+            pace=None if snapshot_every is None else Pace(snapshot=snapshot_every),
             keep_old=keep_old,
             retrain=retrain,
         )

@@ -187,7 +187,7 @@ def assignments(texts: Sequence[str], option: str) -> dict[str, Any]:
     return values
 
 
-def seconds(text: str) -> float:
+def seconds(text: str, option: str = "--for") -> float:
     """A length of time: ``2h``, ``90m``, ``1h30m``, ``45s``, ``2d``; a bare number is seconds.
 
     Raises:
@@ -202,5 +202,5 @@ def seconds(text: str) -> float:
         if total > 0:
             return total
     raise CommandError(
-        f"--for {text} is not a length of time", hint="for example: 2h, 90m, 1h30m or 45s"
+        f"{option} {text} is not a length of time", hint="for example: 2h, 90m, 1h30m or 45s"
     )

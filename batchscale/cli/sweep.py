@@ -46,6 +46,15 @@ def sweep(
             "--for", metavar="TIME", help="Stop after this time, as on Ctrl-C: 2h, 90m, 1h30m."
         ),
     ] = None,
+    snapshot_every: Annotated[
+        str | None,
+        typer.Option(
+            "--snapshot-every",
+            metavar="TIME",
+            help="How often a pack in training is saved, to go on from there after a failure: 30s, "
+            "the default, 10m.",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be trained, and train nothing.")
     ] = False,
@@ -72,6 +81,7 @@ def sweep(
     if keep_old and retrain:
         raise CommandError("give --keep-old or --retrain, not both")
     limit = seconds(for_) if for_ else None
+    interval = seconds(snapshot_every, "--snapshot-every") if snapshot_every else None
     if dry_run:
         print(_plan(plan(experiment, set_ or [], results), output_format(format, json)), end="")
         return 0
@@ -82,6 +92,7 @@ def sweep(
             address=address,
             overrides=set_ or [],
             seconds=limit,
+            snapshot_every=interval,
             keep_old=keep_old,
             retrain=retrain,
             observer=display,

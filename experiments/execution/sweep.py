@@ -29,12 +29,14 @@ from experiments.records import amend, snapshots
 from experiments.records.no_target import no_target
 from experiments.records.planned import Planned, planned
 from experiments.records.recorded import changed, read_recorded, refuse_changed
+from experiments.records.rows import record_lost_trial
 from experiments.records.space_edges import Judge, edges, sentence, sides
 from experiments.scheduling import rounds
 from experiments.scheduling.dispatch import Dispatcher
 from experiments.scheduling.events import Note, Observer, Stage, TimeLeft, ignore
 from experiments.scheduling.study_state import Side, StudyState
 from results.counts import agreeing, count
+from results.run_state.checkpoints import Checkpoints
 from results.run_state.claims import Claims
 from results.schema import json_text
 from results.storage.location import Location
@@ -129,8 +131,7 @@ def sweep(
             if run.incomplete() and not stop:
                 with executor.connect(run.report) as pools:
                     run.train(pools, stop)
-    complete = not run.incomplete()
-    if complete:
+    if complete := not run.incomplete():
         run.tidy()
     summary = run.summary(complete)
     if stop.reason == "signal" and not complete:
@@ -271,10 +272,9 @@ class _Sweep:
             for layout, pool in pools.items():
                 states = [state for state in self.states if state.study.layout == layout]
                 dispatcher = self._dispatcher(states, pool, stop)
-                poll = partial(self._poll, dispatcher)
                 dispatcher.merge({}, _trials_of(self._claims()))
                 try:
-                    pool.run(dispatcher, stop, poll)
+                    pool.run(dispatcher, stop, partial(self._poll, dispatcher))
                 finally:
                     self.trained += dispatcher.trained
                     self.failed += dispatcher.failed
@@ -303,6 +303,8 @@ class _Sweep:
                 root=self.location.root,
                 folder=self.experiment.base if self.specs_of_files() else None,
             ),
+            divide=partial(snapshots.divide, Checkpoints(self.store.location)),
+            record=partial(record_lost_trial, self.store),
         )
 
     def _poll(self, dispatcher: Dispatcher) -> None:
@@ -362,15 +364,16 @@ class _Sweep:
         amend.adopt(self.store, self.states)
         snapshots.forget(self.store, [state.study for state in self.states])
         # Also if this run trained nothing: an earlier run may have been killed before this.
-        name, claims = self.experiment.name, Claims(self.store.location).live()
-        if not any(claim["info"].get("experiment") == name for claim in claims):
+        name, claims = self.experiment.name, Claims(self.store.location)
+        claims.clear()
+        if not any(claim["info"].get("experiment") == name for claim in claims.live()):
             self.store.compact(name)
         notes = list(self._edge_notes())
         for note in notes[:_EDGES_LISTED]:
             self.note(note)
         if len(notes) > _EDGES_LISTED:
-            more = count(len(notes) - _EDGES_LISTED, "more study", "have")
-            self.note(f"{more} an optimum at an edge.")
+            more = len(notes) - _EDGES_LISTED
+            self.note(f"{count(more, 'more study', 'have')} an optimum at an edge.")
 
     def _edge_notes(self) -> Iterator[str]:
         for state in self.states:

@@ -12,7 +12,9 @@ from typing import Any
 
 import workloads
 from experiments.plan import Layout, Outcome, Study, Trial
+from experiments.scheduling.jobs import Job
 from results.schema import TRIALS
+from results.store import Store
 from workloads import Workload
 
 _OF_THE_STUDY = (
@@ -93,6 +95,23 @@ def trial_row(
         "micro_batch": study.layout.micro_batch,
         "versions": versions(),
     }
+
+
+def record_lost_trial(store: Store, job: Job, outcome: Outcome) -> str | None:
+    """Write the row of a trial that failed with its worker, which could not; its ``run``."""
+    pack = job.pack
+    row = trial_row(
+        job.columns,
+        pack.study,
+        next(trial for trial in pack.trials if trial.id == outcome.trial),
+        outcome,
+        pack=pack.id,
+        pack_models=len(pack.trials),
+        engine=None if pack.engine == "auto" else pack.engine,
+        device=job.device,
+        world_size=pack.study.layout.workers,
+    )
+    return store.commit(pack.study.experiment, measurements=[], trials=[row])
 
 
 def effective_learning_rate(study: Study, trial: Trial) -> float | None:

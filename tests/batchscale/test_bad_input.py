@@ -107,6 +107,7 @@ def test_settings_and_lengths_of_time(command: Command, here: Path) -> None:
     clear(sweep(command, here, GOOD, "--set", "trails=8"), "--set trails=8", hint="trials")
     clear(sweep(command, here, GOOD, "--set", "trials"), "KEY=VALUE", hint="--set trials=8")
     clear(sweep(command, here, GOOD, "--for", "soon"), "soon", hint="2h")
+    clear(sweep(command, here, GOOD, "--snapshot-every", "0"), "--snapshot-every 0", hint="45s")
     clear(sweep(command, here, GOOD, "--keep-old", "--retrain"), "not both", hint=None)
 
 

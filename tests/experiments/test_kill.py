@@ -5,68 +5,21 @@ from __future__ import annotations
 import os
 import re
 import signal
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 
 import results as dataset
 from results.run_state import processes
 from results.run_state.claims import Claims
 from tests.experiments import sweeping
-from tests.forked import SERVER
+from tests.experiments.undisturbed import Sweep, recorded
 
 pytestmark = pytest.mark.slow
-
-PATIENCE = 240.0
-
-
-class Sweep:
-    """A sweep in its own process group."""
-
-    def __init__(self, root: Path, address: str = "none", kind: str = "fake") -> None:
-        self.root = root
-        self.log = root.with_suffix(f".{time.monotonic_ns()}.log")
-        self.log.touch()
-        given = {name: os.environ[name] for name in sweeping.GIVEN if name in os.environ}
-        self.process = SERVER.Process(
-            target=sweeping.alone, args=(str(root), address, kind, str(self.log), given)
-        )
-        self.process.start()
-
-    @property
-    def pid(self) -> int:
-        assert self.process.pid
-        return self.process.pid
-
-    def until(self, condition: Callable[[], object]) -> None:
-        """Wait until something is so while it runs."""
-        end = time.monotonic() + PATIENCE
-        while not condition():
-            assert self.process.is_alive(), self.log.read_text()
-            assert time.monotonic() < end, self.log.read_text()
-            time.sleep(0.02)
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.join()
-
-    def status(self) -> int | None:
-        """Wait for its end; its exit status."""
-        self.process.join(PATIENCE)
-        return self.process.exitcode
-
-    def end(self) -> str:
-        """Wait for its end; what it printed."""
-        status = self.status()
-        text = self.log.read_text()
-        assert status == 0, text
-        return text
 
 
 @pytest.fixture
@@ -75,20 +28,12 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Sweep]]:
     started: list[Sweep] = []
 
     def start(name: str, address: str = "none", kind: str = "fake") -> Sweep:
-        started.append(Sweep(tmp_path / name, address, kind))
+        started.append(Sweep(tmp_path / name, address=address, kind=kind))
         return started[-1]
 
     yield start
     for one in started:
-        if one.process.is_alive():
-            os.killpg(one.pid, signal.SIGKILL)
-            one.process.join()
-
-
-def recorded(root: Path) -> int:
-    """Rows in all files of the trials table, superseded ones too."""
-    files = (root / "trials").rglob("*.parquet")
-    return sum(pq.read_metadata(file).num_rows for file in files)
+        one.kill_group()
 
 
 def table(root: Path) -> pd.DataFrame:

@@ -236,3 +236,33 @@ def test_an_object_store_tells_but_does_not_divide(bucket: Location) -> None:
     assert claims.live()[0]["progress"] == {"a": [5, 0.5]}
     claim.release()
     assert claims.all() == []
+
+
+def test_the_worker_that_trains_is_named_by_another_that_writes(tmp_path: Path) -> None:
+    """Its death frees the claim at once, although the writer lives."""
+    with subprocess.Popen(["sleep", "600"]) as worker:
+        holder = processes.identify(worker.pid)
+        taken = Claims(tmp_path).take("p", ["a"], holder=holder, info={"node": "n1"})
+        assert taken is not None
+        (claim,) = Claims(tmp_path).live()
+        assert (claim["holder"], claim["info"]["node"]) == (holder, "n1")
+        worker.kill()
+    assert Claims(tmp_path).live() == []
+    assert _take(tmp_path) is not None
+
+
+def test_a_sweep_abandons_its_own_claims_alone(tmp_path: Path) -> None:
+    """As soon as it learns of a death elsewhere, which nobody here can see."""
+    elsewhere = {**processes.identify(), "machine": "another"}
+    driver = {**processes.identify(), "role": "driver"}
+    taken = Claims(tmp_path).take("p", ["a"], holder=elsewhere, processes=[driver])
+    of_another = {**driver, "start": 1}
+    assert taken is not None
+    assert Claims(tmp_path).take("q", ["b"], holder=elsewhere, processes=[of_another])
+    assert _take(tmp_path, "p", ("a",)) is None
+    assert Claims(tmp_path).abandon("p")
+    assert not Claims(tmp_path).abandon("q")
+    assert not Claims(tmp_path).abandon("none")
+    assert not taken.held()  # it may live after all: it does not commit
+    assert _take(tmp_path, "p", ("a",)) is not None
+    assert _take(tmp_path, "q", ("b",)) is None

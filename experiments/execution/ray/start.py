@@ -15,6 +15,8 @@ from types import ModuleType
 from typing import Any, Self
 
 from experiments.errors import ExperimentError
+from experiments.execution.departure import end_without_cluster
+from experiments.execution.ray.head import watching_head
 from experiments.execution.ray.token import forget_token, private_token
 from experiments.execution.staging import Staged
 from results.run_state import processes
@@ -148,6 +150,7 @@ def _start(ray: ModuleType, num_cpus: int | None) -> None:
     if sys.platform == "linux":  # the workers of a group find each other on one machine
         environment["GLOO_SOCKET_IFNAME"] = "lo"
     # A later sweep ends what this one leaves running if it is killed, and nothing else.
+    _silence(ray)
     try:
         with processes.leaving_mark(), _inherited(environment), private_token():
             ray.init(
@@ -162,6 +165,14 @@ def _start(ray: ModuleType, num_cpus: int | None) -> None:
             )
     except Exception as error:
         raise _cannot("start a Ray on this machine", error) from error
+
+
+def _silence(ray: ModuleType) -> None:
+    """Keep Ray's thread from printing on this program's output what happens to other nodes, a
+    screen of it. What concerns the sweep is said by the sweep."""
+    worker = ray._private.worker
+    if hasattr(worker, "print_to_stdstream"):
+        worker.print_to_stdstream = lambda *_, **__: None
 
 
 def _cannot(what: str, error: Exception) -> ExperimentError:
@@ -281,15 +292,20 @@ def session(address: str, staged: Staged, local: LocalRay | None = None) -> Iter
         started = getattr(ray._private.worker, "_global_node", None) if ours else None
         for role, infos in started.all_processes.items() if started else ():
             listed += [{**processes.identify(info.process.pid), "role": role} for info in infos]
-        yield RaySession(
-            single_machine=all(node["NodeID"] == here for node in nodes), processes=tuple(listed)
-        )
+        head = ray.get_runtime_context().gcs_address
+        named = head if address == "auto" else address
+        with watching_head(head, lambda: end_without_cluster(named)):
+            yield RaySession(
+                single_machine=all(node["NodeID"] == here for node in nodes),
+                processes=tuple(listed),
+            )
     finally:
         if not connected:
             ray.shutdown()
 
 
 def _connect(ray: ModuleType, address: str, staged: Staged, *, by_name: bool) -> None:
+    _silence(ray)
     # Ray offers its token to a cluster that it finds itself, never to an address that is named.
     try:
         with warnings.catch_warnings():

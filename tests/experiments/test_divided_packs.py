@@ -1,0 +1,90 @@
+"""A pack's snapshot divided: each part goes on from it, with the numbers of the whole pack."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import results as dataset
+from experiments.execution.ledger import Ledger
+from experiments.execution.worker import run_pack
+from experiments.plan import Pack
+from experiments.records.snapshots import divide
+from experiments.scheduling.jobs import Job, Started
+from experiments.training.pack_training import Training
+from tests import problems
+from tests.experiments.test_worker import QUICK, Line
+
+
+def whole_job(engine: str) -> Job:
+    of = problems.study(optimizer="momentum", budget_steps=120, keep=None, refine=1.01)
+    trials = problems.trials(of, 5)
+    return Job(
+        pack=Pack(id="pack", study=of, trials=trials, engine=engine),  # type: ignore[arg-type]
+        round=0,
+        columns={"study": of.id},
+        wanted=frozenset(trial.id for trial in trials),
+    )
+
+
+def train(job: Job, root: Path, line: Line, trainer: Any = Training) -> str:
+    end = run_pack(job, Ledger(str(root)), line.channel, trainer=trainer, pace=QUICK)
+    return end.end
+
+
+def numbers(root: Path) -> tuple[Any, Any]:
+    read = dataset.open(root)
+    columns = ["trial", "step", "validation_error", "validation_cross_entropy"]
+    points = read.measurements.sort_values(["trial", "step"])[columns].reset_index(drop=True)
+    ends = ["status", "stop_reason", "steps_to_target", "refined_steps", "steps_run"]
+    return points, read.trials.set_index("trial").sort_index()[ends]
+
+
+@pytest.mark.parametrize("engine", ["module", "stacked"])
+def test_parts_go_on_bit_for_bit(engine: str, tmp_path: Path, one_thread: None) -> None:
+    """One part has a trial besides that had not begun: it joins at its first step."""
+    del one_thread
+    job, line = whole_job(engine), Line()
+    ids = [trial.id for trial in job.pack.trials]
+
+    class Stops(Training):
+        def run(self, *_: Any) -> Any:
+            for events in super().run(lambda: line.stop):
+                yield events
+                line.stop = self.step >= 20
+
+    first = replace(
+        job,
+        pack=replace(job.pack, trials=job.pack.trials[:4]),
+        wanted=frozenset(ids[:4]),
+    )
+    root = tmp_path / "divided"
+    assert train(first, root, line, Stops) == "stopped"
+    ended = set(line.committed)
+    kept = Ledger(str(root))
+    groups = {"one": ids[:2], "other": ids[2:]}
+    headers = divide(kept, "pack", ids, groups)
+    assert [header.pack for header in headers] == kept.list() == ["one", "other"]
+    for header in headers:
+        wanted = frozenset(header.active) - ended
+        part = replace(job, pack=replace(job.pack, id=header.pack), wanted=wanted, resumes=True)
+        later = Line()
+        assert train(part, root, later) == "done"
+        assert set(later.committed) == wanted
+        (started,) = (message for message in later.messages if isinstance(message, Started))
+        assert started.step >= 20
+    assert kept.list() == []
+    assert train(job, tmp_path / "whole", Line()) == "done"
+    for found, wanted_table in zip(numbers(root), numbers(tmp_path / "whole"), strict=True):
+        assert found.equals(wanted_table)
+
+
+def test_a_snapshot_of_other_trials_is_not_divided(tmp_path: Path) -> None:
+    kept = Ledger(str(tmp_path))
+    assert divide(kept, "pack", ["a"], {"one": ["a"]}) == []
+    kept.save("pack", b"nothing that was written as a snapshot")
+    assert divide(kept, "pack", ["a"], {"one": ["a"]}) == []
+    assert kept.list() == ["pack"]

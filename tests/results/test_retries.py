@@ -1,0 +1,63 @@
+"""Storage that fails for a moment is tried again; a full or read-only disk is not."""
+
+from __future__ import annotations
+
+import errno
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from results.errors import ResultsError
+from results.storage import location, retries
+from results.storage.location import Location
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """A clock that only sleeping moves."""
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+    return now
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, clock: list[float], number: int, until: float) -> None:
+    real = location.write_file
+
+    def write(path: str, data: Any) -> None:
+        if clock[0] < until:
+            raise OSError(number, "it fails", path)
+        real(path, data)
+
+    monkeypatch.setattr(location, "write_file", write)
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.ETIMEDOUT])
+def test_ten_seconds_are_survived(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: list[float], number: int
+) -> None:
+    failing(monkeypatch, clock, number, 10.0)
+    Location(str(tmp_path)).write("trials/x", b"content")
+    assert (tmp_path / "trials" / "x").read_bytes() == b"content"
+    assert 10 <= clock[0] < 13
+
+
+def test_it_ends_after_half_a_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: list[float]
+) -> None:
+    failing(monkeypatch, clock, errno.EIO, 1e9)
+    with pytest.raises(ResultsError, match="cannot write"):
+        Location(str(tmp_path)).write("trials/x", b"content")
+    assert clock[0] <= retries.PATIENCE_SECONDS
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])
+def test_what_does_not_pass_is_said_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: list[float], number: int
+) -> None:
+    failing(monkeypatch, clock, number, 1e9)
+    with pytest.raises(ResultsError, match="cannot write"):
+        Location(str(tmp_path)).write("trials/x", b"content")
+    assert clock[0] == 0.0
