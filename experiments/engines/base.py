@@ -20,6 +20,8 @@ class Engine(abc.ABC):
     """Trains its trials step by step. What stops a trial is decided by ``TrainingLoop``."""
 
     kind: str
+    current: str | None = None
+    """The trial whose code runs, where trials run one after the other."""
 
     def __init__(self, context: StudyContext, trials: Sequence[Trial]) -> None:
         self.context = context

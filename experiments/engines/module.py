@@ -6,7 +6,7 @@ The plain way, and the twin of every faster one.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -59,13 +59,20 @@ class ModuleEngine(Engine):
 
     def advance(self, steps: int) -> None:
         with torch.random.fork_rng(enabled=any(run.draws.unsupported for run in self.runs)):
-            for run in self.runs:
+            for run in self._each(self.runs):
                 run.advance(steps)
+
+    def _each(self, runs: Sequence[ModuleRun]) -> Iterator[ModuleRun]:
+        """One after the other, each as the ``current`` one; what raises stays so."""
+        for run in runs:
+            self.current = run.trial.id
+            yield run
+        self.current = None
 
     @torch.no_grad()
     def evaluate(self, split: str, rows: Sequence[int] | None = None) -> list[dict[str, float]]:
         runs = self.runs if rows is None else [self.runs[i] for i in rows]
-        return [run.evaluate(split, self.chunk) for run in runs]
+        return [run.evaluate(split, self.chunk) for run in self._each(runs)]
 
     @torch.no_grad()
     def finite(self) -> list[bool]:

@@ -13,6 +13,9 @@ from results.errors import line
 from results.storage.masking import masked
 from workloads.user_code.local_imports import PACKAGED, is_installed, is_packaged
 
+_MEMORY = ("can't allocate memory", "not enough memory: you tried to allocate", "std::bad_alloc")
+"""What torch and C++ say when an allocation fails."""
+
 
 def describe(
     error: BaseException,
@@ -47,7 +50,18 @@ def describe(
         where=f"{type(error).__name__} at {place}",
         clear=clear,
         trial=trial,
+        cause="memory" if is_memory(error) and not clear else "raised",
     )
+
+
+def is_memory(error: BaseException) -> bool:
+    """Whether an exception says that there is not enough memory, of the machine or of a GPU.
+
+    torch's allocator for the CPU raises a RuntimeError, and libraries in C++ a ``bad_alloc``.
+    """
+    gpu = any(each.__name__ == "OutOfMemoryError" for each in type(error).__mro__)
+    text = str(error) if isinstance(error, RuntimeError) else ""
+    return isinstance(error, MemoryError) or gpu or any(each in text for each in _MEMORY)
 
 
 def reproduce_command(trial: str, root: str, folder: str | None) -> str:

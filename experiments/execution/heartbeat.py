@@ -1,4 +1,4 @@
-"""A thread of a worker beside its training."""
+"""A thread of a worker beside its training: claim, control, progress."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from experiments.execution.ledger import Ledger
+from experiments.execution.watchdog import Watchdog
 from experiments.scheduling.jobs import Channel, Step
 from results.errors import ResultsError
 
@@ -31,6 +32,13 @@ class Pace:
     renew: float = 10.0
     commit: float = 30.0
     snapshot: float = 30.0
+    hang: float = 60.0
+    """Least seconds without progress after which a pack counts as hung (``watchdog``)."""
+    stop: float = 6.0
+    """Seconds that training may go on without progress after a request to stop. Then it is cut
+    off, and the pack's last snapshot is kept."""
+    leave: float = 2.0
+    """Seconds after an interruption that training has to come back, before its process ends."""
 
 
 class Heartbeat:
@@ -46,7 +54,14 @@ class Heartbeat:
         channel: Channel,
         pace: Pace,
         position: Callable[[], Position],
+        watchdog: Watchdog,
+        leave: Callable[[], None],
     ) -> None:
+        """
+        Args:
+            leave: called where training cannot be interrupted; it does not return.
+        """
+        self._watchdog, self._leave = watchdog, leave
         self._pack, self._ledger, self._channel, self._pace = pack, ledger, channel, pace
         self._position = position
         self._closed = threading.Event()
@@ -67,8 +82,15 @@ class Heartbeat:
 
     def _beat(self) -> None:
         renewed, last = time.monotonic(), 0
+        beat, cut = renewed, 0.0
         while not self._closed.wait(self._pace.ask):
             self.control = self._channel.control(self._pack)
+            seconds, beat = time.monotonic() - beat, time.monotonic()
+            if self._watchdog.beat(seconds, stop=self.stop_requested()):
+                self._watchdog.interrupt()
+                cut += seconds
+                if cut > self._pace.leave + seconds and self._watchdog.inside:
+                    self._leave()
             at = self._position()
             if at.steps != last:
                 last = at.steps

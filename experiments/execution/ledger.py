@@ -26,6 +26,8 @@ class Ledger(Checkpoints):
         self.claims = Claims(self.store.location)
         self.processes = processes
         self._claim_of: dict[str, Claim] = {}
+        self.place: Mapping[str, str] = {}
+        """Where its packs train, for their claims: the node of a cluster."""
 
     def take(
         self,
@@ -33,12 +35,17 @@ class Ledger(Checkpoints):
         trials: Sequence[str],
         info: Mapping[str, Any],
         before: Mapping[str, str],
+        holder: Mapping[str, Any] | None = None,
     ) -> bool:
         """Claim a pack's trials; whether they were free, and nobody has recorded them since.
 
-        ``before`` are the commits that are known to have recorded some of them.
+        ``before`` are the commits that are known to have recorded some of them. ``holder`` is the
+        process that trains them, where that is another one.
         """
-        claim = self.claims.take(pack, trials, processes=self.processes, info=info)
+        if pack in self._claim_of:  # its worker has died, and its driver has released it
+            self.release(pack)
+        info = {**info, **self.place}
+        claim = self.claims.take(pack, trials, processes=self.processes, info=info, holder=holder)
         if claim is None:
             return False
         if self._recorded(trials, before):

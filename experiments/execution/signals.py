@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -26,7 +27,8 @@ class Stop:
     """Whether to end, and why. As a context manager it listens to SIGINT and SIGTERM.
 
     The first signal asks; the second raises KeyboardInterrupt on the spot. Signals reach Python's
-    main thread alone: elsewhere only ``seconds`` and ``ask`` count.
+    main thread alone: elsewhere only ``seconds`` and ``ask`` count. Other threads see a signal even
+    while the main thread is in code that does not come back to Python.
     """
 
     def __init__(self, seconds: float | None = None) -> None:
@@ -34,10 +36,14 @@ class Stop:
         self._reason: Reason | None = None
         self._before: dict[signal.Signals, Any] = {}
         self._condition: Callable[[], bool] | None = None
+        self._asked_before = False
+        self._wakeup: tuple[socket.socket, socket.socket] | None = None
 
     @property
     def reason(self) -> Reason | None:
         """Why to end, ``None`` to go on."""
+        if self._reason is None and self._signalled():
+            self._reason = "signal"
         if self._reason is None and self._until is not None and time.monotonic() >= self._until:
             self._reason = "time"
         return self._reason
@@ -67,6 +73,7 @@ class Stop:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._before[number] = signal.signal(number, self._receive)
+            self._listen()
         return self
 
     def __exit__(
@@ -78,9 +85,36 @@ class Stop:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before.clear()
+        if self._wakeup is not None:
+            signal.set_wakeup_fd(-1)
+            for end in self._wakeup:
+                end.close()
+            self._wakeup = None
+
+    def _listen(self) -> None:
+        """Have the system's own handler write each signal's number where any thread can read it."""
+        pair = socket.socketpair()
+        for end in pair:
+            end.setblocking(False)
+        before = signal.set_wakeup_fd(pair[1].fileno(), warn_on_full_buffer=False)
+        if before == -1:
+            self._wakeup = pair
+            return
+        signal.set_wakeup_fd(before)  # an event loop's
+        for end in pair:
+            end.close()
+
+    def _signalled(self) -> bool:
+        if self._wakeup is None:
+            return False
+        try:
+            numbers = self._wakeup[0].recv(4096)
+        except OSError:  # nothing there
+            return False
+        return any(number in (signal.SIGINT, signal.SIGTERM) for number in numbers)
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         del number, frame
-        if self._reason == "signal":
+        if self._asked_before:
             raise KeyboardInterrupt
-        self._reason = "signal"
+        self._asked_before, self._reason = True, "signal"

@@ -24,17 +24,20 @@ from experiments.execution.orphans import end_orphans
 from experiments.execution.signals import Interrupted, Stop
 from experiments.execution.worker import MakeTrainer, Pace, training
 from experiments.optimizers import routed
-from experiments.plan import Layout
+from experiments.plan import Layout, Outcome
 from experiments.records import amend, snapshots
 from experiments.records.no_target import no_target
 from experiments.records.planned import Planned, planned
 from experiments.records.recorded import changed, read_recorded, refuse_changed
+from experiments.records.rows import lost_trial_row
 from experiments.records.space_edges import Judge, edges, sentence, sides
 from experiments.scheduling import rounds
 from experiments.scheduling.dispatch import Dispatcher
 from experiments.scheduling.events import Note, Observer, Stage, TimeLeft, ignore
+from experiments.scheduling.jobs import Job
 from experiments.scheduling.study_state import Side, StudyState
 from results.counts import agreeing, count
+from results.run_state.checkpoints import Checkpoints
 from results.run_state.claims import Claims
 from results.schema import json_text
 from results.storage.location import Location
@@ -293,7 +296,14 @@ class _Sweep:
                 root=self.location.root,
                 folder=self.experiment.base if self.specs_of_files() else None,
             ),
+            divide=partial(snapshots.divide, Checkpoints(self.store.location)),
+            record=self._record_failed,
         )
+
+    def _record_failed(self, job: Job, outcome: Outcome) -> str | None:
+        """Write the row of a trial that failed with its worker."""
+        row = lost_trial_row(job, outcome)
+        return self.store.commit(self.experiment.name, measurements=[], trials=[row])
 
     def _poll(self, dispatcher: Dispatcher) -> None:
         """Estimate the time left, and read what other drivers have recorded and claimed."""
@@ -352,8 +362,9 @@ class _Sweep:
         amend.adopt(self.store, self.states)
         snapshots.forget(self.store, [state.study for state in self.states])
         # Also if this run trained nothing: an earlier run may have been killed before this.
-        name, claims = self.experiment.name, Claims(self.store.location).live()
-        if not any(claim["info"].get("experiment") == name for claim in claims):
+        name, claims = self.experiment.name, Claims(self.store.location)
+        claims.clear()
+        if not any(claim["info"].get("experiment") == name for claim in claims.live()):
             self.store.compact(name)
         notes = list(self._edge_notes())
         for note in notes[:_EDGES_LISTED]:

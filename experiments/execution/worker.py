@@ -10,21 +10,25 @@ snapshot, were not trained and are still missing.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, replace
-from typing import Any, Protocol
+from typing import Any
 
 from experiments.encoding import MalformedError
+from experiments.execution.departure import Leave, end_program
 from experiments.execution.failures import describe
 from experiments.execution.heartbeat import Heartbeat, Pace, Position
 from experiments.execution.ledger import Ledger
 from experiments.execution.refill import Refill
+from experiments.execution.trainer import MakeTrainer, Trainer, training
+from experiments.execution.watchdog import Cut, Watchdog
 from experiments.parallel.ranks import SOLO, Ranks
-from experiments.plan import Measurement, Outcome, Pack, Trial
+from experiments.plan import Measurement, Outcome, Trial
 from experiments.records import snapshots
 from experiments.records.rows import device_name, trial_row
 from experiments.records.snapshots import settings_hash
+from experiments.scheduling.failures import Failure
 from experiments.scheduling.jobs import (
     Channel,
     Ended,
@@ -34,40 +38,10 @@ from experiments.scheduling.jobs import (
     SnapshotHeader,
     Started,
 )
+from experiments.scheduling.recovery import failed_outcome
 from results.errors import ResultsError
 
 __all__ = ["MakeTrainer", "Pace", "Trainer", "run_pack", "training"]
-
-
-class Trainer(Protocol):
-    """Trains a pack: ``Training``, or a substitute in tests."""
-
-    engine: str
-    paused: dict[str, bytes]
-    not_kept: str | None
-
-    @property
-    def step(self) -> int: ...
-    @property
-    def steps(self) -> int: ...
-    @property
-    def active(self) -> tuple[str, ...]: ...
-    def know(self, steps_to_target: Iterable[int]) -> None: ...
-    def add(self, trials: Sequence[Trial]) -> None: ...
-    def resume(self, paused: Mapping[str, bytes]) -> Collection[str]: ...
-    def run(self, should_stop: Callable[[], bool]) -> Iterator[list[Measurement | Outcome]]: ...
-    def snapshot(self) -> bytes | None: ...
-
-
-MakeTrainer = Callable[..., Trainer]
-"""``(pack, *, device, group, snapshot) -> Trainer``"""
-
-
-def training(pack: Pack, **how: Any) -> Trainer:
-    """The real trainer (torch is imported here, not before)."""
-    from experiments.training.pack_training import Training
-
-    return Training(pack, **how)
 
 
 def run_pack(
@@ -78,6 +52,7 @@ def run_pack(
     group: Ranks = SOLO,
     trainer: MakeTrainer = training,
     pace: Pace | None = None,
+    leave: Leave = end_program,
 ) -> PackEnd:
     """Train a pack to its end, until the driver asks to stop, or until its claim is lost.
 
@@ -85,6 +60,9 @@ def run_pack(
     trains is kept in a snapshot, which a stop renews and the end deletes. An exception of the
     pack's own code ends it: what had finished is committed, and a pack of one records it as an
     error. Every rank of a group calls this; rank 0 alone writes.
+
+    Training that makes no progress is interrupted (``watchdog``). ``leave`` ends the process where
+    it cannot be; at once, if it does not run in the main thread.
     """
     began, first = time.monotonic(), group.rank == 0
     pack, study = job.pack.id, job.pack.study
@@ -92,10 +70,13 @@ def run_pack(
     if not job.wanted:  # its predecessor died after the last commit
         end = PackEnd(pack=pack, end="done")
     elif group.agree(first and ledger.take(pack, sorted(job.wanted), info, job.before)):
-        with closing(_PackRun(job, ledger, channel, group, pace or Pace())) as run:
+        with closing(_PackRun(job, ledger, channel, group, pace or Pace(), leave)) as run:
             data = ledger.load(pack) if first else None
             try:
-                end = run.train(trainer, group.agree(data))
+                with run.watchdog.listening():
+                    end = run.train(trainer, group.agree(data))
+            except Cut:
+                end = run.cut_off()
             # The user's error, or ours about the user's code. If it ended the worker, that would
             # count as a crash.
             except (Exception, SystemExit) as error:
@@ -112,7 +93,13 @@ class _PackRun:
     """One pack on one rank, from its claim to its release."""
 
     def __init__(
-        self, job: Job, ledger: Ledger, channel: Channel, group: Ranks, pace: Pace
+        self,
+        job: Job,
+        ledger: Ledger,
+        channel: Channel,
+        group: Ranks,
+        pace: Pace,
+        leave: Leave,
     ) -> None:
         self.job, self.ledger, self.channel = job, ledger, channel
         self.group, self.pace = group, pace
@@ -128,16 +115,27 @@ class _PackRun:
         self.position = Position()
         self.hits_used = 0
         self.not_kept_reported = False
-        self.heartbeat = (
-            Heartbeat(job.pack.id, ledger, channel, pace, lambda: self.position)
-            if self.first
-            else None
-        )
+        self.training: Trainer | None = None
+        self.leave = leave
+        self.watchdog = Watchdog(pace.hang, pace.stop, job.patience)
+        self.heartbeat: Heartbeat | None = None
+        if self.first:
+            self.heartbeat = Heartbeat(
+                job.pack.id,
+                ledger,
+                channel,
+                pace,
+                lambda: self.position,
+                self.watchdog,
+                lambda: self.leave(self.cut_off, self.ledger, self.job),
+            )
 
     def train(self, trainer: MakeTrainer, snapshot: bytes | None) -> PackEnd:
         """Train to the end, from a snapshot where there is one."""
         pack = self.job.pack.id
-        training, new = self._begin(trainer, snapshot)
+        with self.watchdog.setting_up():
+            training, new = self._begin(trainer, snapshot)
+        self.training = training
         self.engine = training.engine
         step = training.step
         self._resume(training, new)
@@ -145,7 +143,7 @@ class _PackRun:
             self.channel.send(Started(pack=pack, engine=self.engine, step=step))
         stop = self.heartbeat.stop_requested if self.heartbeat else lambda: False
         committed = saved = time.monotonic()
-        for events in training.run(stop):
+        for events in self.watchdog.over(training.run(stop)):
             self._take_in(training, events)
             self._use_hits(training)
             self._let_join(training)
@@ -154,6 +152,7 @@ class _PackRun:
                 self._commit()
                 committed = time.monotonic()
             if self.first and training.active and now - saved >= self.pace.snapshot:
+                self._commit()  # trials that have ended are not in the snapshot
                 self._save(training)
                 saved = time.monotonic()
         if self.heartbeat and self.heartbeat.error:
@@ -172,28 +171,33 @@ class _PackRun:
     def _begin(self, trainer: MakeTrainer, data: bytes | None) -> tuple[Trainer, Sequence[Trial]]:
         """The training, from a snapshot where there is one, and the trials that begin with it.
 
-        Trials that joined after the snapshot are the pack's last ones. Without a snapshot of this
-        very pack, or where it cannot be read, all its trials begin together.
+        It trains the wanted trials alone. Without a snapshot of this very pack, or where it cannot
+        be read, they begin together.
         """
-        pack = self.job.pack
+        pack, wanted = self.job.pack, self.wanted
         how: dict[str, Any] = {"device": self.job.device, "group": self.group}
         snapshot = snapshots.unpack_snapshot(data) if data is not None else None
         if snapshot is not None:
             header, body = snapshot
-            count = len(header.trials)
-            earlier, later = pack.trials[:count], pack.trials[count:]
-            same = header.trials == tuple(trial.id for trial in earlier)
+            held = pack.trials[: len(header.trials)]
+            same = header.trials == tuple(trial.id for trial in held)
             if same and header.settings == settings_hash(pack.study):
                 with suppress(MalformedError):
                     state, points = snapshots.decode_body(body)
-                    training = trainer(replace(pack, trials=earlier), snapshot=state, **how)
-                    self.points = points
-                    if later:
-                        training.add(later)
-                    return training, later
-        return trainer(pack, snapshot=None, **how), pack.trials
+                    training = trainer(replace(pack, trials=held), snapshot=state, **how)
+                    active = [trial for trial in training.active if trial in wanted]
+                    if active:
+                        if len(active) < len(training.active):
+                            training.keep(active)
+                        self.points = {t: p for t, p in points.items() if t in active}
+                        new = [t for t in pack.trials if t.id in wanted and t.id not in active]
+                        if new:
+                            training.add(new)
+                        return training, new
+        new = [trial for trial in pack.trials if trial.id in wanted]
+        return trainer(replace(pack, trials=tuple(new)), snapshot=None, **how), new
 
-    def _take_in(self, training: Trainer, events: list[Measurement | Outcome]) -> None:
+    def _take_in(self, training: Trainer, events: Sequence[Measurement | Outcome]) -> None:
         metric = self.job.pack.study.targets[-1].metric
         values = dict(self.position.values)
         ended = []
@@ -329,29 +333,41 @@ class _PackRun:
     def failed(self, error: Exception | SystemExit) -> PackEnd:
         """Commit what has finished, and describe what was raised."""
         pack = self.job.pack
-        alone = len(self.wanted) == 1
-        trial = min(self.wanted)
-        failure = describe(error, trial if alone else None, self.job.moved)
+        failure = describe(error, None, self.job.moved)
         if self.first and self.group.size > 1:
             # This rank's error may only say that another left the group: that one's is the cause.
-            cause = self.channel.control(pack.id).failure or failure
-            failure = replace(cause, trial=failure.trial)
-        if self.first and not self._claim_lost and not isinstance(error, ResultsError):
-            if alone and not failure.clear:
-                step = self.position.step
-                self.finished.append(
-                    Outcome(
-                        trial=trial,
-                        status="INCOMPLETE",
-                        stop_reason="error",
-                        steps_run=step,
-                        examples_run=pack.study.batches.examples(step),
-                        error=failure.traceback,
-                    )
-                )
+            failure = self.channel.control(pack.id).failure or failure
+        return self._ended_by(failure, write=not isinstance(error, ResultsError))
+
+    def cut_off(self) -> PackEnd:
+        """The end of a pack whose training was interrupted; its last snapshot is kept."""
+        failure = self.watchdog.failure
+        if failure is not None:
+            return self._ended_by(failure)
+        if self.first and not self._claim_lost:
             self._commit()
-            self.ledger.delete(pack.id)
+        return PackEnd(pack=self.job.pack.id, end="stopped")
+
+    def _ended_by(self, failure: Failure, *, write: bool = True) -> PackEnd:
+        """Commit what has finished, and the failed trial, if that is known."""
+        pack, trial = self.job.pack, self._failed_trial(failure)
+        failure = replace(failure, trial=trial)
+        if self.first and not self._claim_lost and write:
+            if trial is not None and not failure.clear:
+                step = self.position.step
+                self.finished.append(failed_outcome(pack.study, trial, failure, step))
+            self._commit()
+            if len(self.wanted) == 1:
+                self.ledger.delete(pack.id)
         return PackEnd(pack=pack.id, end="failed", failure=failure)
+
+    def _failed_trial(self, failure: Failure) -> str | None:
+        """The trial that an exception is of: that in training, where they train one by one."""
+        if len(self.wanted) == 1:
+            return min(self.wanted)
+        if failure.cause == "memory" or failure.clear or self.group.size > 1:
+            return None
+        return self.training.current if self.training is not None else None
 
     @property
     def _claim_lost(self) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 
 import workloads
 from experiments.plan import Layout, Outcome, Study, Trial
+from experiments.scheduling.jobs import Job
 from results.schema import TRIALS
 from workloads import Workload
 
@@ -93,6 +94,22 @@ def trial_row(
         "micro_batch": study.layout.micro_batch,
         "versions": versions(),
     }
+
+
+def lost_trial_row(job: Job, outcome: Outcome) -> dict[str, Any]:
+    """The row of a trial that failed with its worker, which could not write it."""
+    pack = job.pack
+    return trial_row(
+        job.columns,
+        pack.study,
+        next(trial for trial in pack.trials if trial.id == outcome.trial),
+        outcome,
+        pack=pack.id,
+        pack_models=len(pack.trials),
+        engine=None if pack.engine == "auto" else pack.engine,
+        device=job.device,
+        world_size=pack.study.layout.workers,
+    )
 
 
 def effective_learning_rate(study: Study, trial: Trial) -> float | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -67,6 +67,33 @@ def forget(store: Store, studies: Sequence[Study]) -> None:
     checkpoints.drop_all(study.id for study in studies)
     for header in resumable(store, studies):
         checkpoints.delete(header.pack)
+
+
+def divide(
+    checkpoints: Checkpoints,
+    pack: str,
+    trials: Sequence[str],
+    groups: Mapping[str, Sequence[str]],
+) -> list[SnapshotHeader]:
+    """Make of a pack's snapshot one for each group of its ``trials``, by the ids of their packs.
+
+    Trials that are in no group, as those that have ended, are left out. Returns the new headers;
+    none where there is no snapshot of that pack.
+    """
+    data = checkpoints.load(pack)
+    snapshot = unpack_snapshot(data) if data is not None else None
+    if snapshot is None or snapshot[0].trials != tuple(trials[: len(snapshot[0].trials)]):
+        return []
+    header, body = snapshot
+    headers = [
+        replace(header, pack=name, trials=tuple(trials), active=tuple(active))
+        for name, active in groups.items()
+    ]
+    for each in headers:
+        checkpoints.save(each.pack, pack_snapshot(each, body))
+    if pack not in groups:
+        checkpoints.delete(pack)
+    return headers
 
 
 def pack_snapshot(header: SnapshotHeader, body: bytes) -> bytes:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from experiments.plan import Trial
+from experiments.plan import Outcome, Trial
 from experiments.scheduling.events import (
     Note,
     Observer,
@@ -34,6 +34,7 @@ from experiments.scheduling.jobs import (
     Step,
 )
 from experiments.scheduling.packs import choose, make_job, pick
+from experiments.scheduling.recovery import Divide, Recovery, failed_outcome
 from experiments.scheduling.round_watch import RoundWatch
 from experiments.scheduling.rounds import Record, Remaining, Wave
 from experiments.scheduling.study_state import StudyState
@@ -51,6 +52,8 @@ class _Out:
     state: StudyState
     hits: list[int] = field(default_factory=list)
     """Steps to target of the study that were recorded since it was sent out."""
+    step: int = 0
+    """The last step that it reported."""
 
 
 Answer = Job | Literal["wait"] | None
@@ -66,6 +69,8 @@ class Dispatcher:
         on_round: called with each round that ends; what it returns stops the sweep.
         left: seconds of the time allowed that are left; a round that does not fit is not begun.
         reproduce: the command that trains a recorded trial again.
+        divide: divides a pack's snapshot (``scheduling.recovery``).
+        record: writes the row of a trial whose worker could not, and returns its ``run``.
 
     An executor sets ``share`` and ``give``: the first hands steps to target to a pack that is out
     (pack id, all of its study's since it was sent out), the second the answer to an offer (pack id,
@@ -84,6 +89,8 @@ class Dispatcher:
         on_round: Callable[[int], Exception | None] = lambda _: None,
         left: Callable[[], float | None] = lambda: None,
         reproduce: Callable[[str], str] = lambda trial: f"batchscale trial --from {trial}",
+        divide: Divide = lambda *_: (),
+        record: Callable[[Job, Outcome], str | None] = lambda *_: None,
     ) -> None:
         self.states = list(states)
         self._slots, self._device = slots, device
@@ -95,8 +102,7 @@ class Dispatcher:
         self._lock = threading.RLock()
         self._by_study = {state.study.id: state for state in states}
         self._out: dict[str, _Out] = {}
-        self._singles: list[tuple[StudyState, Trial]] = []
-        self._resumable = list(resumable)
+        self._recovery, self._record = Recovery(divide, list(resumable)), record
         self._elsewhere: set[str] = set()
         self._failures = Failures()
         self._not_kept: set[str] = set()
@@ -122,7 +128,7 @@ class Dispatcher:
         with self._lock:
             if self.stopped:
                 return None
-            job = self._resume() or self._single() or self._pack()
+            job = self._resume() or self._part() or self._pack()
             if job is not None:
                 state = self._by_study[job.pack.study.id]
                 state.busy |= job.wanted
@@ -139,7 +145,7 @@ class Dispatcher:
     def finished(self) -> bool:
         """Whether every study is complete, or no more packs may be handed out."""
         with self._lock:
-            if self.stopped or self._out or self._singles:
+            if self.stopped or self._out or self._recovery.parts:
                 return self.stopped
             waves = (state.wave() for state in self.states)
             return not any(wave is not None and self._watch.fits(wave.round) for wave in waves)
@@ -158,6 +164,10 @@ class Dispatcher:
         """What is missing of each study, in their order."""
         with self._lock:
             return [state.remaining() for state in self.states]
+
+    def deaths(self, pack: str) -> int:
+        """How often the trials of a pack have failed in a row."""
+        return self._recovery.deaths(pack)
 
     def is_out(self, pack: str) -> bool:
         """Whether a worker has it."""
@@ -188,35 +198,20 @@ class Dispatcher:
             self._rounds_end()
 
     def _resume(self) -> Job | None:
-        """A pack whose snapshot an interrupted run left."""
-        for header in list(self._resumable):
-            state = self._by_study.get(header.study)
-            active = set(header.active)
-            if state is None or active & (self._elsewhere | state.busy):
-                continue
-            if not self._may_start(state):
-                continue
-            wave, trials = state.wave(), state.find(header.trials)
-            wanted = {t.id for t in wave.trials} & active if wave else set()
-            self._resumable.remove(header)
-            if len(trials) < len(header.trials) or not wanted:
-                continue
-            state.engine = state.engine or header.engine
-            assert wave is not None
-            size = len(wanted) if self.give else None
-            return self._job(state, wave, trials, size, wanted=wanted, pack=header.pack)
-        return None
+        """A pack whose snapshot an interrupted run or a failed pack left."""
+        found = self._recovery.snapshot(self._by_study, self._may_start, self._elsewhere)
+        if found is None:
+            return None
+        state, wave, trials, wanted, header = found
+        state.engine = state.engine or header.engine
+        joined = self.give and not self._recovery.suspected(header.pack)
+        size = len(wanted) if joined else None
+        return self._job(state, wave, trials, size, wanted=wanted, pack=header.pack)
 
-    def _single(self) -> Job | None:
-        """A trial of a pack that raised, alone, to find the one that raises."""
-        for entry in self._singles:
-            state, trial = entry
-            if self._may_start(state) and trial.id not in self._elsewhere:
-                self._singles.remove(entry)
-                wave = state.wave()
-                if wave is not None and trial.id in (t.id for t in wave.trials):
-                    return self._job(state, wave, [trial])
-        return None
+    def _part(self) -> Job | None:
+        """Trials of a pack that failed before its first snapshot."""
+        part = self._recovery.part(self._may_start, self._elsewhere)
+        return self._job(*part) if part is not None else None
 
     def _pack(self) -> Job | None:
         choice = choose(
@@ -230,12 +225,12 @@ class Dispatcher:
         if choice is None:
             return None
         state, wave, trials = choice
+        trials = trials[: self._recovery.largest(state.study.id, len(trials))]
         return self._job(state, wave, trials, len(trials) if self.give else None)
 
     def _taken(self) -> set[str]:
         """Trials that are not to be handed out again, besides those in training."""
-        alone = {trial.id for _, trial in self._singles}
-        return alone.union(self._elsewhere, *(header.active for header in self._resumable))
+        return self._recovery.apart() | self._elsewhere
 
     def _more(self, out: _Out, places: int) -> More:
         """Trials of the open wave for a pack that can hold more of it; perhaps none."""
@@ -265,7 +260,8 @@ class Dispatcher:
         size: int | None = None,
         **of_snapshot: Any,
     ) -> Job:
-        return make_job(state, wave, trials, device=self._device, size=size, **of_snapshot)
+        job = make_job(state, wave, trials, device=self._device, size=size, **of_snapshot)
+        return replace(job, patience=self._recovery.patience(job.pack.id))
 
     # Results
 
@@ -281,6 +277,8 @@ class Dispatcher:
                     state.engine = message.engine
                     self._observer(PackStarted.of(out.job, message))
                 case Step():
+                    out.step = message.step
+                    self._recovery.progress(message.pack, message.step)
                     progress = Progress.of(state.study, message)
                     if progress.metric is not None and message.step >= _PROOF_STEPS:
                         self._failures.proven.add(state.study.shape)
@@ -353,25 +351,36 @@ class Dispatcher:
         self._observer(PackFinished.of(state.study, message))
 
     def _failed(self, out: _Out, failure: Failure) -> None:
-        state = out.state
-        if self._failures.add(state.study.shape, failure):
-            self.error = self._error(failure)
-            self.stopped = True
+        state, shape = out.state, out.state.study.shape
+        if failure.cause == "raised" and self._hopeless(shape, failure):
             return
-        if len(out.job.wanted) == 1:
-            self._observer(Note(text=f"{state.label}: a trial failed: {failure.message}"))
-            if failure.trial and not self._reproducible:
-                self._reproducible = True
-                self._observer(Note(text=f"the same again: {self._reproduce(failure.trial)}"))
-            trial = min(out.job.wanted)
-            if state.need(trial):  # its worker died before it could record anything
-                self.failed += 1
-                state.put(trial, Record(status="INCOMPLETE", stop_reason="error", steps_run=0))
-            return
-        text = f"{state.label}: a pack failed, its trials are run one by one: {failure.message}"
-        self._observer(Note(text=text))
         left = [t for t in out.job.pack.trials if t.id in out.job.wanted and state.need(t.id)]
-        self._singles += [(state, trial) for trial in left]
+        proven = shape in self._failures.proven
+        after = self._recovery.again(out.job, state, failure, left, step=out.step, proven=proven)
+        self._observer(Note(text=f"{state.label}: {after.note}"))
+        if after.culprit is not None:
+            failure = replace(failure, trial=after.culprit.id)
+            self._give_up(out, after.culprit, failure)
+        if failure.trial and not self._reproducible:
+            self._reproducible = True
+            self._observer(Note(text=f"the same again: {self._reproduce(failure.trial)}"))
+        if failure.trial and failure.cause != "raised":
+            self._hopeless(shape, failure)
+
+    def _hopeless(self, shape: str, failure: Failure) -> bool:
+        """Count a failure; whether the sweep stops with it."""
+        if self._failures.add(shape, failure):
+            self.error, self.stopped = self._error(failure), True
+        return self.stopped
+
+    def _give_up(self, out: _Out, trial: Trial, failure: Failure) -> None:
+        """Record a trial as failed whose worker could not."""
+        outcome = failed_outcome(out.state.study, trial.id, failure, out.step)
+        run = self._record(out.job, outcome)
+        self.failed += 1
+        self._trained.add(trial.id)
+        out.state.put(trial.id, Record.of(outcome, run))
+        self._observer(TrialFinished(study=out.state.study.id, outcome=outcome))
 
     def hopeless(self) -> Exception | None:
         """The error of a sweep in which nothing trained and something failed."""

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import Literal
 
 from experiments.errors import ExperimentError
 
 _SAME = 3
 """Packs that may raise the same exception before the sweep stops."""
+
+
+Cause = Literal["raised", "memory", "hung", "died", "lost"]
+"""``raised``: an exception. ``memory``: one that says that there is not enough. ``hung``: no
+progress for too long. ``died``: its worker's process ended. ``lost``: with its node, or ended from
+outside; this says nothing of the trials."""
 
 
 class TrainingError(ExperimentError):
@@ -40,7 +47,10 @@ class Failure:
     clear: bool
     """Whether it is a clear error of ours: every other pack of its kind would raise the same."""
     trial: str | None = None
-    """The trial that raised it, where the pack had one."""
+    """The trial that raised it, where that is known: it is recorded."""
+    cause: Cause = "raised"
+    patience: float | None = None
+    """Of one that hung: seconds without progress after which it counted so."""
 
     def error(self, reproduce: str | None = None) -> ExperimentError:
         """The exception to raise in the sweep."""

@@ -26,6 +26,8 @@ class Job:
     """Commits that had recorded trials of it when it was sent out, to be superseded."""
     size: int | None = None
     """Trials that may train at once; as they end, their places are offered. ``None``: never."""
+    patience: float | None = None
+    """Seconds without progress after which it has counted as hung before, in another pack."""
     resumes: bool = False
     """Whether a snapshot of this pack is there to continue from."""
     device: str = "cpu"
@@ -166,6 +168,7 @@ class SnapshotHeader:
     trials: tuple[str, ...]
     """All trials of the pack, in order."""
     active: tuple[str, ...]
-    """Those still training."""
+    """Those to train on. One that the state does not hold begins; others that it holds are left
+    out."""
     engine: Literal["module", "stacked"]
     round: int

@@ -174,7 +174,7 @@ def make_job(
     wanted_ids = frozenset(ids if wanted is None else wanted)
     return Job(
         pack=Pack(
-            id=pack or hashlib.sha256(" ".join((study.id, *ids)).encode()).hexdigest()[:16],
+            id=pack or pack_id(study.id, ids),
             study=study,
             trials=tuple(_in_wave(state, wave, trial) for trial in trials),
             engine=state.engine or "auto",  # type: ignore[arg-type]
@@ -189,6 +189,11 @@ def make_job(
         resumes=pack is not None,
         device=device,
     )
+
+
+def pack_id(study: str, trials: Sequence[str]) -> str:
+    """The id of a pack of these trials of a study."""
+    return hashlib.sha256(" ".join((study, *trials)).encode()).hexdigest()[:16]
 
 
 def _in_wave(state: StudyState, wave: Wave, trial: Trial) -> Trial:

@@ -6,7 +6,7 @@ refined, and the whole can be saved as a snapshot and continued from it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 
@@ -95,6 +95,11 @@ class Training(Observer):
         """Ids of the trials still training."""
         return tuple(t.id for t in self._engine.trials)
 
+    @property
+    def current(self) -> str | None:
+        """The trial whose code runs, where they run one after the other."""
+        return self._engine.current
+
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> Iterator[list[Event]]:
         """See ``TrainingLoop.run``."""
         with closing(self._engine):
@@ -113,6 +118,14 @@ class Training(Observer):
         self._engine.add(trials)
         self._loop.begin(trials)
         self.pack = replace(self.pack, trials=(*self.pack.trials, *trials))
+
+    def keep(self, trials: Collection[str]) -> None:
+        """Train these alone, at least one; valid between what ``run`` yields."""
+        rows = [row for row, trial in enumerate(self._engine.trials) if trial.id in trials]
+        for trial in set(self.active) - set(trials):
+            del self._loop.progress[trial]
+            self._refinement.forget(trial)
+        self._engine.keep(rows)
 
     def resume(self, paused: Mapping[str, bytes]) -> set[str]:
         """Take trials that have not trained yet to where another pack paused them, by id.

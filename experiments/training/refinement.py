@@ -109,6 +109,11 @@ class Refinement(Observer):
                 e.outcome = replace(e.outcome, refined_steps=steps, refined_last_miss=miss)
         self.copy_misses(misses)
 
+    def forget(self, trial: str) -> None:
+        """Drop what is held of a trial that is not trained on."""
+        for held in (self.state.misses, self.state.brackets, self.state.refined):
+            held.pop(trial, None)
+
     def copy_misses(self, progress: dict[int, TrialProgress]) -> None:
         """Copy the engine's state of trials that have just missed, if their bracket may matter.
 

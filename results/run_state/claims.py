@@ -1,9 +1,11 @@
 """Claims divide the work of one results folder between any number of workers.
 
 While a pack runs, its worker keeps ``claims/<pack>.json``, created exclusively and renewed every
-10 s with the step and last metric of its trials. A claim is free when it was not renewed for two
-minutes, or at once when its worker ran on this machine and has ended. A worker that takes a free
-claim replaces the file; the former owner detects that (``held``) and does not commit.
+10 s with the step and last metric of its trials. It names the worker's process and node, also where
+another process writes it. A claim is free when it was not renewed for two minutes; at once when its
+worker ran on this machine and has ended, or when the sweep that started the worker learns that it
+has (``abandon``). A worker that takes a free claim replaces the file; the former owner detects that
+(``held``) and does not commit.
 
 The owner renews through its open file. After a replacement nobody reads that file, so a suspended
 owner can never overwrite the claim of its successor. Taking and releasing happen under one lock of
@@ -32,6 +34,7 @@ from results.errors import ResultsError
 from results.run_state.processes import alive, identify
 from results.storage.location import File, Location, writing
 from results.storage.names import RULE, is_plain
+from results.storage.retries import retried
 
 FOLDER = "claims"
 RENEW_SECONDS = 10.0
@@ -185,7 +188,8 @@ class Claim:
                 self._claims.location.write(_file(self.pack), data)
                 return
             # Padded to the size it has, so that a reader never meets the end of a longer text.
-            os.pwrite(self._handle, data.ljust(os.fstat(self._handle).st_size), 0)
+            handle = self._handle
+            retried(lambda: os.pwrite(handle, data.ljust(os.fstat(handle).st_size), 0))
 
 
 class Claims:
@@ -204,11 +208,13 @@ class Claims:
         *,
         processes: Iterable[Mapping[str, Any]] = (),
         info: Mapping[str, Any] | None = None,
+        holder: Mapping[str, Any] | None = None,
     ) -> Claim | None:
         """Claim a pack, or ``None`` if it or any of its trials is claimed by a live worker.
 
         ``processes`` (``processes.identify``) are other processes that run for it: the driver, the
-        workers of a group. ``info`` is for ``status`` (experiment, study, engine).
+        workers of a group. ``info`` is for ``status`` (experiment, study, engine). ``holder`` is
+        the process that trains it: this one, unless it writes for a worker elsewhere.
 
         Raises:
             ResultsError: the pack cannot name a file, or the disk cannot be written.
@@ -219,7 +225,7 @@ class Claims:
             "pack": pack,
             "trials": list(trials),
             "token": uuid.uuid4().hex,
-            "holder": identify(),
+            "holder": identify() if holder is None else dict(holder),
             "processes": [dict(process) for process in processes],
             "info": dict(info or {}),
             "progress": {},
@@ -259,6 +265,20 @@ class Claims:
             claims.append({**content, "silent": silent, "free": ended or silent > SILENT_SECONDS})
         return claims
 
+    def abandon(self, pack: str) -> bool:
+        """Release the claim of a pack whose worker has died; whether there was one.
+
+        It has to be a claim of this process's own sweep, which knows of the death.
+        """
+        here = identify()
+        with self.locked():
+            claim = next((claim for claim in self.all() if claim["pack"] == pack), None)
+            drivers = [p for p in claim["processes"] if p.get("role") == "driver"] if claim else []
+            if not any({**driver, "role": None} == {**here, "role": None} for driver in drivers):
+                return False
+            self.location.delete(_file(pack))
+            return True
+
     def clear(self) -> None:
         """Remove the free claims (of dead workers)."""
         with self.locked():
@@ -277,7 +297,7 @@ class Claims:
         self.location.make(FOLDER)
         path = self.location.full(f"{FOLDER}/{_LOCK}")
         with writing(path):
-            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            handle = retried(lambda: os.open(path, os.O_RDWR | os.O_CREAT, 0o666))
         try:
             # A file system without locks: exclusive creation alone divides the packs there.
             with suppress(OSError):

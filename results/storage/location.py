@@ -21,6 +21,7 @@ from pyarrow import fs
 from results.errors import ResultsError, is_utf8, nearest
 from results.schema import SCHEMAS
 from results.storage.masking import is_address, masked, well_formed
+from results.storage.retries import retried
 
 TEMPORARY = ".tmp"
 ERRORS = (OSError, pa.ArrowException, ValueError)
@@ -169,7 +170,7 @@ class Location:
         """The files under a folder, at any depth, by name. A missing folder has none."""
         selector = fs.FileSelector(self.full(folder), recursive=True, allow_not_found=True)
         with self._reading(self.display(folder)):
-            every = self.filesystem.get_file_info(selector)
+            every = retried(lambda: self.filesystem.get_file_info(selector))
         start = len(self.path) + 1
         return sorted(
             (
@@ -190,13 +191,14 @@ class Location:
     def read(self, name: str) -> bytes | None:
         """All of a file; ``None`` if there is none."""
         try:
-            with (
-                self._reading(self.display(name)),
-                self.filesystem.open_input_stream(self.full(name)) as stream,
-            ):
-                return bytes(stream.read())
+            with self._reading(self.display(name)):
+                return retried(lambda: self._read(name))
         except FileNotFoundError:
             return None
+
+    def _read(self, name: str) -> bytes:
+        with self.filesystem.open_input_stream(self.full(name)) as stream:
+            return bytes(stream.read())
 
     def write(self, name: str, data: bytes | pa.Buffer) -> None:
         """Write a whole file, replacing one of that name. The file is written in full or not at
@@ -207,7 +209,7 @@ class Location:
         """
         with self._writing(name):
             if self.local:
-                write_file(self.full(name), data)
+                retried(lambda: write_file(self.full(name), data))
             else:
                 with self.filesystem.open_output_stream(self.full(name)) as stream:
                     stream.write(data)

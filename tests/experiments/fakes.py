@@ -11,7 +11,7 @@ import json
 import os
 import queue
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -136,6 +136,12 @@ class FakeTraining:
     @property
     def active(self) -> tuple[str, ...]:
         return tuple(self._left)
+
+    current: str | None = None
+
+    def keep(self, trials: Collection[str]) -> None:
+        self._left = [trial for trial in self._left if trial in trials]
+        self._advance(self._clock)
 
     def know(self, steps_to_target: Iterable[int]) -> None:
         self._known = sorted([*self._known, *steps_to_target])

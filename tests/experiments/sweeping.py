@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
+from batchscale.output.errors import report
 from experiments.config.compile import Experiment, load
 from experiments.execution.signals import Interrupted
 from experiments.execution.sweep import sweep
-from experiments.execution.worker import Pace
+from experiments.execution.worker import MakeTrainer, Pace
 from experiments.plan import Measurement, Outcome
 from experiments.scheduling.events import Event
 from experiments.training.pack_training import Training
-from tests.experiments.fakes import FakeTraining
+from results.errors import ClearError
+from results.run_state import processes
+from tests.experiments import faulty
 
-GIVEN = ("FAKE_SECONDS", "FAKE_GATE", "REAL_SECONDS")
+GIVEN = ("FAKE_SECONDS", "FAKE_GATE", "FAKE_FAULT", "FAKE_RAISE", "REAL_SECONDS")
 """Variables of the environment that the trainers here read."""
-PACE = Pace(ask=0.1, renew=0.5, commit=0.3, snapshot=0.3)
+PACE = Pace(ask=0.1, renew=0.5, commit=0.3, snapshot=0.3, hang=2.0, stop=1.0, leave=1.0)
 
 
 class SlowTraining(Training):
@@ -67,26 +73,50 @@ def real() -> Experiment:
     )
 
 
+def many() -> Experiment:
+    """Two studies of 100 trials each, some 50 evaluations long."""
+    return fake(trials=100)
+
+
 def say(event: Event) -> None:
     print(event, flush=True)
 
 
+def fault() -> str:
+    """What the sweep's trials, or its storage, do wrong."""
+    return os.environ.get("FAKE_FAULT", "")
+
+
 def main(root: str, address: str, kind: str) -> None:
     """Sweep ``fake``, ``adaptive`` or ``real``; exit 130 when interrupted."""
-    trainer = SlowTraining if kind == "real" else FakeTraining
+    trainer: MakeTrainer = SlowTraining if kind == "real" else faulty.TRAINERS[fault()]
     of = {
         "fake": fake,
         "adaptive": lambda: fake(method="optuna:tpe", keep=2),
         "real": real,
+        "many": many,
     }[kind]()
+    faulty.break_storage(fault(), root)
+    seconds = os.environ.get("FAKE_FOR")
     try:
         did = sweep(
-            of, results=root, address=address, num_cpus=1, trainer=trainer, pace=PACE, observer=say
+            of,
+            results=root,
+            address=address,
+            num_cpus=1,
+            trainer=trainer,
+            pace=replace(PACE, hang=float(os.environ.get("FAKE_HANG", PACE.hang))),
+            observer=say,
+            seconds=float(seconds) if seconds else None,
         )
+    except ClearError as error:  # as the command line does
+        sys.exit(report(error))
     except Interrupted as interrupted:
         print(interrupted.summary)
         sys.exit(130)
     print(did)
+    if did.failed:
+        sys.exit(3)
 
 
 def alone(root: str, address: str, kind: str, log: str, given: Mapping[str, str]) -> None:
@@ -96,4 +126,7 @@ def alone(root: str, address: str, kind: str, log: str, given: Mapping[str, str]
     for stream in (1, 2):
         os.dup2(file, stream)
     os.environ.update(given)
+    if "FAKE_HOST" in given:  # as on another machine, in another folder
+        processes.machine = functools.cache(lambda: given["FAKE_HOST"])
+        os.chdir(tempfile.mkdtemp())
     main(root, address, kind)

@@ -77,7 +77,7 @@ ENDED = (
             "The actor died because its node has died. Node Id: 12.\nthe node was preempted",
             None,
             0,
-            f"the worker process is gone{OVER}: the node was preempted",
+            f"the worker's node is gone{OVER}: the node was preempted",
         ),
         (RAISED, None, 0, "ModuleNotFoundError: No module named 'nets'"),
         ("", None, None, "Ray gives no reason"),

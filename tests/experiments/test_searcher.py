@@ -40,7 +40,7 @@ class Tuner:
             drain=self.drain,
             slots=lambda: slots,
             limit=limit,
-            explain=lambda trial: explain(f"nothing of {trial}", times=3),
+            explain=lambda trial, _: explain(f"nothing of {trial}", times=3),
         )
 
     def drain(self) -> None:

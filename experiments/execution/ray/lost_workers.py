@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 from experiments.execution.failures import is_users
-from experiments.scheduling.failures import Failure
+from experiments.scheduling.failures import Cause, Failure
 from results.counts import count
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -41,10 +41,13 @@ def explain(text: str, *, times: int, log: str | None = None, killed: int | None
         return _failure(cause, hint=_SPARE_MEMORY)
     if not died or "error raised in its creation task" in text:
         return _raised(text)
+    if "node has died" in text or "node was preempted" in text or "NodeDied" in text:
+        return _failure(f"the worker's node is gone{often}: {_last_line(text)}", cause="lost")
     detail = text.rpartition("Worker exit detail: ")[2]
     if "exit code" in detail:
         code = " ".join(detail[detail.index("exit code") :].split()).rstrip(".")
-        return _failure(f"the worker process ended{often}: {code}")
+        cause: Cause = "lost" if "SIGTERM" in code else "died"
+        return _failure(f"the worker process ended{often}: {code}", cause=cause)
     if log and (fatal := re.search(r"^Fatal Python error: (.*)$", log, re.MULTILINE)):
         stack = _to_the_users_code(log[fatal.start() :])
         return _failure(f"the worker process crashed{often}: {fatal[1]}", traceback=stack)
@@ -86,7 +89,7 @@ def _raised(text: str) -> Failure:
     frames = list(_FRAME.finditer(text))
     users = next((frame for frame in frames if is_users(frame["file"])), None)
     traceback = f"Traceback (most recent call last):\n{text[users.start() :]}" if users else text
-    return _failure(_last_line(text), traceback=traceback + "\n")
+    return _failure(_last_line(text), traceback=traceback + "\n", cause="raised")
 
 
 def _to_the_users_code(stack: str) -> str:
@@ -105,7 +108,28 @@ def _last_line(text: str) -> str:
     return (named or lines or ["Ray gives no reason"])[-1]
 
 
-def _failure(message: str, *, hint: str | None = None, traceback: str = "") -> Failure:
+def _failure(
+    message: str, *, hint: str | None = None, traceback: str = "", cause: Cause = "died"
+) -> Failure:
     return Failure(
-        message=message, hint=hint, traceback=traceback, where=f"worker: {message}", clear=False
+        message=message,
+        hint=hint,
+        traceback=traceback,
+        where=f"worker: {message}",
+        clear=False,
+        cause=cause,
+    )
+
+
+def unresponsive(seconds: float) -> Failure:
+    """The failure of a pack whose process does not even let another thread run."""
+    message = f"hung: no progress for {seconds:.0f} s, in code that does not let other threads run"
+    return Failure(
+        message=message,
+        hint="C code that keeps Python's lock, or a regular expression without end",
+        traceback=message + "\n",
+        where="hung",
+        clear=False,
+        cause="hung",
+        patience=seconds,
     )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import ray
@@ -23,6 +26,7 @@ from experiments.scheduling.jobs import (
     PackEnd,
     Refused,
 )
+from results.run_state.processes import identify
 from results.storage.location import Location
 
 
@@ -37,6 +41,8 @@ class Mailbox:
         self._committed: dict[str, tuple[Outcome, ...]] = {}
         self._blamed: dict[str, Failure] = {}
         self._stop = False
+        self._workers: dict[str, Any] = {}
+        self._heard: dict[str, float] = {}
 
     def put(self, job: Job) -> None:
         self._jobs[job.pack.id] = job
@@ -76,6 +82,8 @@ class Mailbox:
         self._more[pack] = (*self._more.get(pack, ()), more)
 
     def control(self, pack: str) -> Control:
+        if pack in self._workers:
+            self._heard[pack] = time.monotonic()
         hits, more = self._hits.get(pack, ()), self._more.get(pack, ())
         return Control(stop=self._stop, hits=hits, more=more, failure=self._blamed.get(pack))
 
@@ -86,6 +94,25 @@ class Mailbox:
     def stop(self) -> None:
         self._stop = True
 
+    def arrive(self, pack: str, worker: Any) -> None:
+        """A worker begins with a pack; ``worker`` is its actor."""
+        self._workers[pack], self._heard[pack] = worker, time.monotonic()
+
+    def leave(self, pack: str) -> None:
+        """A worker has ended with its pack."""
+        self._workers.pop(pack, None)
+
+    def silent(self, seconds: float) -> list[tuple[str, Any]]:
+        """Packs whose workers have not asked for so long, and their actors: their processes are in
+        code that does not let another thread run. Each is named once."""
+        since = time.monotonic() - seconds
+        packs = [pack for pack in self._workers if self._heard[pack] < since]
+        return [(pack, self._workers.pop(pack)) for pack in packs]
+
+
+_LOST: Mapping[str, Any] = {"extend": False, "renew": False, "release": None, "commit": None}
+"""What the methods that need a claim answer without it."""
+
 
 class Writer:
     """An actor beside the driver that writes for workers on machines without the results folder."""
@@ -93,7 +120,18 @@ class Writer:
     def __init__(self, location: Location, processes: Sequence[Mapping[str, Any]]) -> None:
         self._ledger = Ledger(location, processes)
 
-    def call(self, method: str, *arguments: Any) -> Any:
+        self._worker_of: dict[str, str] = {}
+
+    def call(self, worker: str, method: str, *arguments: Any, **more: Any) -> Any:
+        """Call a method of the ledger. A worker that was declared dead, and whose pack another one
+        has by now, has lost its claim."""
+        if method == "take":
+            taken = self._ledger.take(*arguments, **more)
+            if taken:
+                self._worker_of[arguments[0]] = worker
+            return taken
+        if method in _LOST and self._worker_of.get(arguments[0]) != worker:
+            return _LOST[method]
         return getattr(self._ledger, method)(*arguments)
 
 
@@ -108,20 +146,27 @@ def beside_driver(kind: type, *arguments: Any) -> Any:
 class RemoteLedger:
     """The ledger of a worker without the results folder: every call goes to the ``Writer``."""
 
-    def __init__(self, writer: Any) -> None:
-        self._writer = writer
+    def __init__(self, writer: Any, place: Mapping[str, str]) -> None:
+        self._writer, self._place = writer, place
+        self._worker = uuid.uuid4().hex
+
+    def take(self, pack: str, trials: Sequence[str], info: Mapping[str, Any], before: Any) -> bool:
+        """The claim names this process and its node, not the ``Writer``."""
+        info = {**info, **self._place}
+        taken: bool = self._call("take", pack, trials, info, before, holder=identify())
+        return taken
+
+    def _call(self, method: str, *arguments: Any, **more: Any) -> Any:
+        try:
+            return ray.get(self._writer.call.remote(self._worker, method, *arguments, **more))
+        except RayTaskError as error:
+            raise error.cause from None  # as if it had been raised here
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
         if method.startswith("_"):  # pickle asks for attributes that do not exist
             raise AttributeError(method)
 
-        def call(*arguments: Any) -> Any:
-            try:
-                return ray.get(self._writer.call.remote(method, *arguments))
-            except RayTaskError as error:
-                raise error.cause from None  # as if it had been raised here
-
-        return call
+        return partial(self._call, method)
 
 
 def channel(mailbox: Any) -> Channel:

@@ -15,6 +15,8 @@ from types import ModuleType
 from typing import Any, Self
 
 from experiments.errors import ExperimentError
+from experiments.execution.departure import end_without_cluster
+from experiments.execution.ray.head import watching_head
 from experiments.execution.staging import Staged
 from results.run_state import processes
 
@@ -279,9 +281,12 @@ def session(address: str, staged: Staged, local: LocalRay | None = None) -> Iter
         started = getattr(ray._private.worker, "_global_node", None) if ours else None
         for role, infos in started.all_processes.items() if started else ():
             listed += [{**processes.identify(info.process.pid), "role": role} for info in infos]
-        yield RaySession(
-            single_machine=all(node["NodeID"] == here for node in nodes), processes=tuple(listed)
-        )
+        head = ray.get_runtime_context().gcs_address
+        with watching_head(head, lambda: end_without_cluster(head)):
+            yield RaySession(
+                single_machine=all(node["NodeID"] == here for node in nodes),
+                processes=tuple(listed),
+            )
     finally:
         if not connected:
             ray.shutdown()

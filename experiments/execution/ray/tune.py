@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import tempfile
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +19,12 @@ from ray.tune.search import Searcher
 
 from experiments.execution.executors.base import POLL_SECONDS, ExecutorContext
 from experiments.execution.ray import demand
-from experiments.execution.ray.lost_workers import explain, killed_for_memory, worker_log
+from experiments.execution.ray.lost_workers import (
+    explain,
+    killed_for_memory,
+    unresponsive,
+    worker_log,
+)
 from experiments.execution.ray.mailbox import Mailbox, Writer, beside_driver
 from experiments.execution.ray.start import RaySession
 from experiments.execution.ray.worker import WorkerContext, train_alone
@@ -29,12 +35,13 @@ from experiments.plan import Layout
 from experiments.scheduling.dispatch import Dispatcher
 from experiments.scheduling.failures import Failure
 from experiments.scheduling.jobs import Job, PackEnd
+from results.run_state.claims import Claims
 
 _LISTEN_SECONDS = 0.2
 _POLL_EVERY = round(POLL_SECONDS / _LISTEN_SECONDS)
 _TRIALS_A_TUNER = 1000
-_RETRIES = 2
-"""Retries of a pack whose worker died. An exception of its code is not retried here."""
+_SILENT = 2
+"""Times ``Pace.hang`` after which a process that does not ask for control is ended."""
 
 
 class RayTune:
@@ -64,6 +71,10 @@ class RayTune:
             trainer=context.trainer,
             pace=context.pace or Pace(),
         )
+        self._claims = Claims(location)
+        self._pace = self._context.pace
+        self._ended: dict[str, float] = {}
+        """Packs whose processes were ended because they did not answer, and for how long."""
         self._draining = threading.Lock()
         self._error: Exception | None = None
         self._on_this_machine = session.single_machine
@@ -89,7 +100,9 @@ class RayTune:
             drain=lambda: self._drain(dispatcher),
             slots=lambda: demand.slots(self.layout),
             limit=_TRIALS_A_TUNER,
-            explain=lambda trial: self._explain(progress.error_of(trial)),
+            explain=lambda trial, pack: self._explain(
+                progress.error_of(trial), pack, dispatcher.deaths(pack) + 1
+            ),
         )
         if self.layout.workers > 1:
             from experiments.execution.ray.group import train_group as function
@@ -106,13 +119,17 @@ class RayTune:
                     name="packs",
                     storage_path=str(Path(folder).resolve()),
                     callbacks=[progress],
-                    failure_config=tune.FailureConfig(max_failures=_RETRIES),
+                    # The dispatcher decides what becomes of the trials of a dead worker.
+                    failure_config=tune.FailureConfig(max_failures=0),
                     verbose=0,
                 ),
             ).fit()
 
-    def _explain(self, text: str) -> Failure:
-        """Why a pack's workers ended without a message; with their logs if they ran here."""
+    def _explain(self, text: str, pack: str, times: int) -> Failure:
+        """Why a pack's worker ended without a message; with its log if it ran here."""
+        self._claims.abandon(pack)
+        if pack in self._ended:
+            return unresponsive(self._ended.pop(pack))
         log, killed = None, None
         node = getattr(ray._private.worker, "_global_node", None)
         if self._on_this_machine and node is not None:
@@ -120,12 +137,21 @@ class RayTune:
             now = killed_for_memory()
             if now is not None and self._killed_before is not None:
                 killed = now - self._killed_before
-        return explain(text, times=_RETRIES + 1, log=log, killed=killed)
+        return explain(text, times=times, log=log, killed=killed)
 
     def _drain(self, dispatcher: Dispatcher) -> None:
         with self._draining:
             for message in ray.get(self._mailbox.drain.remote()):
                 dispatcher.receive(message)
+
+    def _end_silent(self, stopped: float | None) -> None:
+        """End the processes that do not answer: for too long, or soon after a request to stop."""
+        seconds = _SILENT * self._pace.hang
+        if stopped is not None and time.monotonic() - stopped >= self._pace.stop:
+            seconds = self._pace.stop
+        for pack, worker in ray.get(self._mailbox.silent.remote(seconds)):
+            self._ended[pack] = seconds
+            ray.kill(worker)
 
     @contextmanager
     def _listening(
@@ -135,14 +161,16 @@ class RayTune:
         over = threading.Event()
 
         def listen() -> None:
-            rounds = 0
+            rounds, stopped = 0, None
             while not over.wait(_LISTEN_SECONDS):
                 rounds += 1
                 try:
                     self._drain(dispatcher)
                     if stop or dispatcher.stopped:
+                        stopped = stopped or time.monotonic()
                         self._mailbox.stop.remote()
                     if rounds % _POLL_EVERY == 0:
+                        self._end_silent(stopped)
                         poll()
                 except Exception as error:  # raised in the sweep, once Tune has ended
                     self._error = error
@@ -167,7 +195,7 @@ class PackSearcher(Searcher):
         drain: takes in all messages of the workers.
         slots: how many packs can be out.
         limit: after so many it ends, since Tune's bookkeeping grows with their number.
-        explain: why a pack's worker ended without a message, by the id of its Tune trial.
+        explain: why a worker ended without a message, by the ids of its Tune trial and its pack.
     """
 
     def __init__(
@@ -179,7 +207,7 @@ class PackSearcher(Searcher):
         drain: Callable[[], None],
         slots: Callable[[], int],
         limit: int,
-        explain: Callable[[str], Failure],
+        explain: Callable[[str, str], Failure],
     ) -> None:
         super().__init__(metric="trials", mode="max")
         self._dispatcher, self._stop = dispatcher, stop
@@ -212,7 +240,7 @@ class PackSearcher(Searcher):
             return
         self._drain()
         if self._dispatcher.is_out(pack):  # its worker ended without a message
-            failure = self._explain(trial_id)
+            failure = self._explain(trial_id, pack)
             self._dispatcher.receive(PackEnd(pack=pack, end="failed", failure=failure))
 
     def __getstate__(self) -> dict[str, Any]:

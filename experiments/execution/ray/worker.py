@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 import ray
@@ -15,6 +16,7 @@ from ray.exceptions import RayError
 
 from experiments.execution.failures import describe
 from experiments.execution.ledger import Ledger
+from experiments.execution.ray import notice
 from experiments.execution.ray.mailbox import RemoteLedger, channel
 from experiments.execution.staging import Staged
 from experiments.execution.worker import MakeTrainer, Pace, run_pack
@@ -53,10 +55,12 @@ class WorkerContext:
 
     def ledger(self) -> Ledger:
         """The ledger of this process, which remembers what it has read."""
+        place = {"node": ray.get_runtime_context().get_node_id()}
         if self.writer is not None:
-            return cast(Ledger, RemoteLedger(self.writer))
+            return cast(Ledger, RemoteLedger(self.writer, place))
         if self.location not in _ledgers:
             _ledgers[self.location] = Ledger(self.location, self.processes)
+            _ledgers[self.location].place = place
         return _ledgers[self.location]
 
 
@@ -64,17 +68,35 @@ def train_alone(config: dict[str, Any], context: WorkerContext) -> None:
     """The Tune function of a single worker."""
     torch.set_num_threads(1)
     line, pack = channel(context.mailbox), config["pack"]
-    guarded(
-        pack,
-        line.send,
-        lambda: run_pack(
-            context.job(pack),
-            context.ledger(),
-            Channel(send=reporting(line.send), control=line.control),
-            trainer=context.trainer,
-            pace=context.pace,
-        ),
-    )
+    context.mailbox.arrive.remote(pack, ray.get_runtime_context().current_actor)
+    with notice.packs_end_on_sigterm(line) as line:
+        guarded(
+            pack,
+            line.send,
+            lambda: run_pack(
+                context.job(pack),
+                context.ledger(),
+                Channel(send=reporting(line.send), control=line.control),
+                trainer=context.trainer,
+                pace=context.pace,
+                leave=partial(_leave, line.send),
+            ),
+        )
+    context.mailbox.leave.remote(pack)
+
+
+# A mixin of the class that Tune makes of the function: its ``setup`` runs in the main thread.
+train_alone.__mixins__ = (notice.Listens,)  # type: ignore[attr-defined]
+
+
+def _leave(
+    send: Callable[[Message], None], end: Callable[[], PackEnd], ledger: Ledger, job: Job
+) -> None:
+    """End this worker's process, in whose code a trial does not come back."""
+    ended = end()
+    ledger.release(job.pack.id)
+    send(ended)
+    os._exit(1)
 
 
 def guarded(pack: str, send: Callable[[PackEnd], None], run: Callable[[], PackEnd]) -> PackEnd:

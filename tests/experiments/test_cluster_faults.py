@@ -1,0 +1,297 @@
+"""Sweeps of 200 trials on a Ray cluster of which a part is killed, against an undisturbed one.
+
+The nodes of the cluster are raylets on this machine, each with an address of the loopback network
+and in a process group of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from results.run_state.claims import Claims
+from tests.experiments.undisturbed import (
+    PATIENCE,
+    TRIALS,
+    Sweep,
+    assert_undisturbed,
+    claims_of_workers,
+    recorded,
+    undisturbed,
+)
+
+pytestmark = [
+    pytest.mark.ray,
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="other systems have one loopback address"),
+]
+
+ROOT = Path(__file__).parents[2]
+
+
+class Node:
+    """A node of one CPU: ``ray start`` with all that it starts, in a process group."""
+
+    def __init__(self, folder: Path, number: int, port: int, **environment: str) -> None:
+        self.ip, self.log = f"127.0.0.{number}", folder / f"node-{number}.log"
+        head = number == 1
+        where = ["--head", f"--port={port}"] if head else [f"--address=127.0.0.1:{port}"]
+        only = [f"--temp-dir={folder}", "--include-dashboard=false", "--no-monitor"]
+        command = [
+            *(sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--num-cpus=1"),
+            *(*where, *(only if head else [])),
+            f"--node-ip-address={self.ip}",
+            "--object-store-memory=80000000",
+            "--disable-usage-stats",
+        ]
+        given = {
+            "PYTHONPATH": str(ROOT),
+            "RAY_health_check_period_ms": "500",
+            "RAY_health_check_timeout_ms": "5000",
+            **environment,
+        }
+        with self.log.open("wb") as output:
+            self.process = subprocess.Popen(
+                command,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env={**os.environ, **given},
+                cwd=folder,
+            )
+        until = time.monotonic() + PATIENCE
+        while b"started" not in self.log.read_bytes():
+            assert self.process.poll() is None, self.log.read_text(errors="replace")
+            assert time.monotonic() < until
+            time.sleep(0.1)
+
+    def kill(self) -> None:
+        """As where its machine loses its power."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def pids(self, name: str) -> list[int]:
+        """Its processes of this name."""
+        pids = []
+        for each in Path("/proc").glob("[0-9]*"):
+            try:
+                command = (each / "cmdline").read_bytes()
+                group = os.getpgid(int(each.name))
+            except (OSError, ProcessLookupError):
+                continue
+            if name.encode() in command and group == self.process.pid:
+                pids.append(int(each.name))
+        return pids
+
+
+class Cluster:
+    """A head, and nodes that come and go."""
+
+    def __init__(self, folder: Path, **environment: str) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = int(probe.getsockname()[1])
+        self.folder, self.environment = folder, environment
+        self.nodes: list[Node] = []
+        self.add()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def add(self) -> Node:
+        """Another node; the first one is the head."""
+        number = len(self.nodes) + 1
+        self.nodes.append(Node(self.folder, number, self.port, **self.environment))
+        return self.nodes[-1]
+
+    def end(self) -> None:
+        for node in reversed(self.nodes):
+            if node.process.poll() is None:
+                node.kill()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+    """What is never disturbed."""
+    rows = undisturbed(tmp_path_factory.mktemp("whole") / "runs")
+    assert len(rows) >= TRIALS
+    return rows
+
+
+@pytest.fixture
+def cluster() -> Iterator[Callable[..., Cluster]]:
+    started: list[Cluster] = []
+    with tempfile.TemporaryDirectory(prefix="f-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+
+        def start(**environment: str) -> Cluster:
+            started.append(Cluster(Path(folder), **environment))
+            return started[-1]
+
+        yield start
+        for each in started:
+            each.end()
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Sweep]]:
+    started: list[Sweep] = []
+
+    def start(**given: str) -> Sweep:
+        started.append(Sweep(tmp_path / "runs", **given))
+        return started[-1]
+
+    yield start
+    for sweep in started:
+        if sweep.process.is_alive():
+            sweep.kill()
+
+
+def nodes_of(claims: list[dict[str, Any]]) -> set[str]:
+    return {str(claim["info"].get("node")) for claim in claims}
+
+
+def trained_on(sweep: Sweep, seen: set[str], count: int) -> bool:
+    """Whether workers on so many nodes have held claims by now."""
+    seen |= nodes_of(claims_of_workers(sweep))
+    return len(seen) >= count
+
+
+def test_a_node_killed_and_one_added(
+    cluster: Callable[..., Cluster], start: Callable[..., Sweep], whole: pd.DataFrame
+) -> None:
+    """The pack of the dead node goes on at once, from its snapshot; the new node gets packs."""
+    ray = cluster(FAKE_SECONDS="0.2")
+    doomed = ray.add()
+    sweep = start(address=ray.address)
+    seen: set[str] = set()
+    sweep.until(partial(trained_on, sweep, seen, 2))
+    sweep.until(lambda: list(sweep.root.rglob("*.snapshot")))
+    workers = {c["holder"]["pid"] for c in claims_of_workers(sweep)}
+    doomed.kill()
+    # Each claim names the process that trains, not the one that writes for it.
+    assert any(_is_dead(pid) for pid in workers) or sweep.process.is_alive()
+    ray.add()
+    sweep.until(partial(trained_on, sweep, seen, 3))
+    text = sweep.end()
+    assert "complete=True" in text
+    assert "trained on by another worker" in text
+    assert "Traceback" not in text
+    assert len(text.splitlines()[-1]) < 2000
+    assert_undisturbed(sweep.root, whole)
+
+
+def _is_dead(pid: int) -> bool:
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        if not Path(f"/proc/{pid}").exists():
+            return True
+        time.sleep(0.2)
+    return False
+
+
+def test_workers_killed_twenty_times(
+    cluster: Callable[..., Cluster], start: Callable[..., Sweep], whole: pd.DataFrame
+) -> None:
+    ray = cluster(FAKE_SECONDS="0.1")
+    sweep = start(address=ray.address)
+    killed: set[int] = set()
+    while len(killed) < 3:
+        sweep.until(lambda: {c["holder"]["pid"] for c in claims_of_workers(sweep)} - killed)
+        (pid, *_) = {c["holder"]["pid"] for c in claims_of_workers(sweep)} - killed
+        time.sleep(0.5)
+        os.kill(pid, signal.SIGKILL)
+        killed.add(pid)
+    assert "complete=True" in sweep.end()
+    assert_undisturbed(sweep.root, whole)
+
+
+def test_a_worker_that_is_asked_to_end_saves_its_pack_first(
+    cluster: Callable[..., Cluster], start: Callable[..., Sweep], whole: pd.DataFrame
+) -> None:
+    """SIGTERM, as where a spot machine is taken back."""
+    ray = cluster(FAKE_SECONDS="0.2")
+    sweep = start(address=ray.address)
+    sweep.until(lambda: claims_of_workers(sweep))
+    sweep.until(lambda: "Progress(" in sweep.text)
+    (claim, *_) = claims_of_workers(sweep)
+    os.kill(claim["holder"]["pid"], signal.SIGTERM)
+    text = sweep.end()
+    assert "asked to end (SIGTERM)" in text
+    began = re.findall(r"^PackStarted\(pack='(\w+)'.* step=(\d+)", text, re.MULTILINE)
+    assert any(pack == claim["pack"] and int(step) > 0 for pack, step in began), text
+    assert_undisturbed(sweep.root, whole)
+
+
+def test_the_head_killed_and_restarted(
+    cluster: Callable[..., Cluster], start: Callable[..., Sweep], whole: pd.DataFrame
+) -> None:
+    ray = cluster(FAKE_SECONDS="0.2")
+    sweep = start(address=ray.address)
+    sweep.until(lambda: list(sweep.root.rglob("*.snapshot")) and recorded(sweep.root))
+    (gcs,) = ray.nodes[0].pids("gcs_server")
+    os.kill(gcs, signal.SIGKILL)
+    text = sweep.end(1)
+    error, hint = text.splitlines()[-2:]
+    assert error == f"error: the head of the Ray at {ray.address} does not answer any more"
+    assert hint.startswith("hint: what was committed is safe; start the cluster, then give")
+    printed = [line for line in text.splitlines() if not re.match(r"\w+\(", line)]
+    assert printed == [error, hint]  # no text of Ray's
+    assert recorded(sweep.root) < TRIALS
+    ray.end()
+    for claim in Claims(sweep.root).all():
+        assert claim["free"] or claim["silent"] < 120
+    again = cluster()
+    rest = start(address=again.address)
+    assert "complete=True" in rest.end()
+    assert_undisturbed(sweep.root, whole)
+
+
+@pytest.fixture
+def culprits(tmp_path: Path, whole: pd.DataFrame) -> tuple[Path, list[str]]:
+    """The file of the trials that a fault strikes, one of each study, and the trials."""
+    trained = whole[whole.stop_reason == "target"]
+    ids = [str(study.index[20]) for _, study in trained.groupby("study")]
+    file = tmp_path / "culprits"
+    file.write_text("\n".join(ids))
+    return file, ids
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        ("dies", "the worker process was killed"),
+        ("stays-in-c", "hung: no progress for"),
+        ("keeps-the-lock", "hung: no progress for"),
+    ],
+)
+def test_trials_that_take_their_worker_along(
+    start: Callable[..., Sweep],
+    whole: pd.DataFrame,
+    culprits: tuple[Path, list[str]],
+    fault: str,
+    error: str,
+) -> None:
+    """On a Ray of the sweep's own: a pack is bisected, and one trial of each study fails."""
+    file, ids = culprits
+    sweep = start(address="auto", FAKE_FAULT=fault, FAKE_CULPRITS=str(file))
+    text = sweep.end(3)
+    assert "failed=2" in text.splitlines()[-1]
+    assert "complete=True" in text.splitlines()[-1]
+    assert_undisturbed(sweep.root, whole, dict.fromkeys(ids, error))
+    if fault == "dies":
+        deaths = Path(f"{file}.deaths").read_text().split()
+        assert len(deaths) <= 2 * (1 + 4)  # packs of 16: 1 + log2(16) each

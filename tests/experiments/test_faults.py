@@ -1,0 +1,227 @@
+"""Sweeps of 200 trials in which something fails, each compared row by row with an undisturbed one.
+
+Here without Ray; ``test_cluster_faults`` has the faults of a cluster.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.experiments.undisturbed import TRIALS, Sweep, assert_undisturbed, recorded, undisturbed
+
+pytestmark = pytest.mark.slow
+
+KILLS = 50
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+    """What is never disturbed."""
+    rows = undisturbed(tmp_path_factory.mktemp("whole") / "runs")
+    assert len(rows) >= TRIALS
+    return rows
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Sweep]]:
+    """Starts sweeps of one results folder, and ends what a failing test leaves."""
+    started: list[Sweep] = []
+
+    def start(**environment: str) -> Sweep:
+        started.append(Sweep(tmp_path / "runs", **environment))
+        return started[-1]
+
+    yield start
+    for sweep in started:
+        if sweep.process.is_alive():
+            sweep.kill()
+
+
+@pytest.fixture
+def culprits(tmp_path: Path, whole: pd.DataFrame) -> tuple[Path, list[str]]:
+    """The file of the trials that a fault strikes, one of each study, and the trials."""
+    trained = whole[whole.stop_reason == "target"]
+    ids = [str(study.index[20]) for _, study in trained.groupby("study")]
+    file = tmp_path / "culprits"
+    file.write_text("\n".join(ids))
+    return file, ids
+
+
+def test_killed_at_fifty_random_moments(
+    start: Callable[..., Sweep], whole: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_SECONDS", "0.02")
+    draw, kills = random.Random(0), 0
+    while kills < KILLS:
+        sweep = start()
+        sweep.process.join(draw.uniform(0.05, 1.0))
+        if not sweep.process.is_alive():
+            assert sweep.status() == 0, sweep.text
+            break
+        sweep.kill()
+        kills += 1
+        recorded(sweep.root)  # every file is whole
+    monkeypatch.delenv("FAKE_SECONDS")
+    last = start()
+    assert "complete=True" in last.end()
+    assert kills == KILLS
+    assert_undisturbed(last.root, whole)
+
+
+def test_a_driver_killed_and_the_sweep_run_again_elsewhere(
+    start: Callable[..., Sweep], whole: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_SECONDS", "0.02")
+    first = start()
+    first.until(lambda: recorded(first.root) > 0 and list(first.root.rglob("*.snapshot")))
+    first.kill()
+    assert 0 < recorded(first.root) < TRIALS
+    monkeypatch.delenv("FAKE_SECONDS")
+    for claim in (first.root / "claims").glob("*.json"):  # two minutes later
+        os.utime(claim, (time.time() - 130, time.time() - 130))
+    assert "complete=True" in start(FAKE_HOST="elsewhere").end()
+    assert_undisturbed(first.root, whole)
+
+
+def test_two_sweeps_on_one_folder_one_of_them_killed(
+    start: Callable[..., Sweep], whole: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_SECONDS", "0.02")
+    both = [start(), start()]
+    for sweep in both:
+        sweep.until(partial(_trains, sweep))
+    both[0].kill()
+    assert "complete=True" in both[1].end()
+    assert_undisturbed(both[1].root, whole)
+
+
+def _trains(sweep: Sweep) -> bool:
+    return "TrialFinished" in sweep.text
+
+
+def test_storage_that_fails_for_ten_seconds(
+    start: Callable[..., Sweep], whole: pd.DataFrame
+) -> None:
+    sweep = start(FAKE_FAULT="storage-passing")
+    assert "complete=True" in sweep.end()
+    assert_undisturbed(sweep.root, whole)
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("storage-full", "No space left on device"),
+        ("storage-read-only", "Read-only file system"),
+    ],
+)
+def test_storage_that_cannot_be_written(
+    start: Callable[..., Sweep], whole: pd.DataFrame, fault: str, reason: str
+) -> None:
+    """It ends with one line and its hint; what was committed is kept, and the next run goes on."""
+    sweep = start(FAKE_FAULT=fault)
+    text = sweep.end(1)
+    error, hint = text.splitlines()[-2:]
+    assert error.startswith("error: cannot write ")
+    assert error.endswith(reason)
+    assert hint.startswith("hint: what was committed before is safe")
+    assert "Traceback" not in text
+    assert recorded(sweep.root) < TRIALS
+    start().end()
+    assert_undisturbed(sweep.root, whole)
+
+
+def test_a_clock_that_jumps(start: Callable[..., Sweep], whole: pd.DataFrame) -> None:
+    sweep = start(FAKE_FAULT="clock", FAKE_SECONDS="0.01")
+    assert "complete=True" in sweep.end()
+    assert "hung" not in sweep.text
+    assert_undisturbed(sweep.root, whole)
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        ("raises", "ValueError: the seventh step is one too many"),
+        ("eats-memory", "MemoryError"),
+        ("sleeps", "hung: no progress for"),
+    ],
+)
+def test_trials_that_fail(
+    start: Callable[..., Sweep],
+    whole: pd.DataFrame,
+    culprits: tuple[Path, list[str]],
+    fault: str,
+    error: str,
+) -> None:
+    """Of each study one trial fails; the others' rows are those of the undisturbed sweep."""
+    file, ids = culprits
+    sweep = start(FAKE_FAULT=fault, FAKE_CULPRITS=str(file))
+    text = sweep.end(3)
+    assert "failed=2" in text.splitlines()[-1]
+    assert "complete=True" in text.splitlines()[-1]
+    assert_undisturbed(sweep.root, whole, dict.fromkeys(ids, error))
+
+
+def test_a_hang_in_c_ends_the_program_and_the_next_runs_isolate_the_trial(
+    start: Callable[..., Sweep], whole: pd.DataFrame, culprits: tuple[Path, list[str]]
+) -> None:
+    """Without Ray such a call can only be left by ending the program, with a line that says so."""
+    file, ids = culprits
+    runs = 0
+    while runs < 20:
+        runs += 1
+        sweep = start(FAKE_FAULT="stays-in-c", FAKE_CULPRITS=str(file))
+        if sweep.status() != 1:
+            break
+        error, hint = sweep.text.splitlines()[-2:]
+        assert error.startswith("error: hung: no progress for")
+        assert error.endswith("in code that cannot be interrupted")
+        assert hint.startswith("hint: give the same command again: ")
+    # Each study's trial is isolated in 1 + log2(n) runs, and its recorded failure tried once more.
+    assert runs <= 2 * (1 + 6) + 2
+    start().end()
+    assert_undisturbed(sweep.root, whole)
+    del ids
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("fault", ["sleeps", "stays-in-c"])
+def test_a_signal_ends_a_sweep_whose_trial_hangs(
+    start: Callable[..., Sweep],
+    whole: pd.DataFrame,
+    culprits: tuple[Path, list[str]],
+    fault: str,
+    number: signal.Signals,
+) -> None:
+    file, _ = culprits
+    sweep = start(FAKE_FAULT=fault, FAKE_CULPRITS=str(file), FAKE_HANG="600")
+    sweep.until(lambda: _stands(sweep))
+    os.kill(sweep.pid, number)
+    assert "interrupted" in sweep.end(130) or "Summary(" in sweep.text
+    start().end()
+    assert_undisturbed(sweep.root, whole)
+
+
+def test_the_end_of_its_time_ends_a_sweep_whose_trial_hangs(
+    start: Callable[..., Sweep], whole: pd.DataFrame, culprits: tuple[Path, list[str]]
+) -> None:
+    file, _ = culprits
+    sweep = start(FAKE_FAULT="sleeps", FAKE_CULPRITS=str(file), FAKE_HANG="600", FAKE_FOR="8")
+    assert "complete=False" in sweep.end()
+    start().end()
+    assert_undisturbed(sweep.root, whole)
+
+
+def _stands(sweep: Sweep) -> bool:
+    """Whether nothing new is printed for three seconds, after a pack has begun."""
+    before = sweep.text
+    time.sleep(3)
+    return "PackStarted" in before and sweep.text == before

@@ -1,0 +1,272 @@
+"""Trials that hang: noticed by heartbeats, interrupted, recorded, and trained around."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import results as dataset
+from experiments.execution.heartbeat import Pace
+from experiments.execution.signals import Interrupted, Stop
+from experiments.execution.sweep import sweep
+from experiments.execution.watchdog import Cut, Watchdog
+from tests.experiments.fakes import FakeTraining
+from tests.experiments.sweeping import fake
+
+QUICK = Pace(ask=0.02, renew=1.0, commit=0.0, snapshot=0.0, hang=1.0, stop=0.5, leave=60.0)
+
+
+def watched(dog: Watchdog, batches: Sequence[Sequence[str]]) -> Iterator[Sequence[str]]:
+    return dog.over(iter(batches))
+
+
+def beats(dog: Watchdog, count: int, *, seconds: float = 1.0, stop: bool = False) -> bool:
+    """Whether one of so many beats interrupts; none is left out."""
+    due = False
+    for _ in range(count):
+        due |= dog.beat(seconds, stop=stop)
+    return due
+
+
+def test_before_the_first_evaluation_it_has_ten_times_as_long() -> None:
+    dog = Watchdog(hang=6.0, stop=8.0)
+
+    def events() -> Iterator[list[str]]:
+        assert not beats(dog, 59)
+        yield []
+        assert not beats(dog, 59)  # the heartbeat between was progress
+        assert beats(dog, 1)
+
+    list(dog.over(events()))
+    assert dog.reason == "hung"
+    assert dog.failure is not None
+    assert dog.failure.message.startswith("hung: no progress for 60 s, at test_watchdog.py:")
+    assert dog.failure.cause == "hung"
+
+
+def test_evaluations_that_are_far_apart_are_no_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twenty times the median interval between evaluations, where that is longer."""
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    dog = Watchdog(hang=60.0, stop=8.0)
+
+    def events() -> Iterator[list[str]]:
+        for _ in range(5):
+            now[0] += 10.0
+            yield ["an evaluation"]
+        assert dog.limit == 200.0
+        assert not beats(dog, 199)
+        assert beats(dog, 1)
+
+    list(dog.over(events()))
+
+
+def test_what_failed_before_is_waited_for_as_long_as_then() -> None:
+    assert Watchdog(hang=60.0, stop=8.0).limit == 600.0
+    assert Watchdog(hang=60.0, stop=8.0, patience=75.0).limit == 75.0
+
+
+@pytest.mark.parametrize("gap", [1e9, float("inf")])
+def test_a_suspended_process_is_not_silent(gap: float) -> None:
+    """A machine that slept, or a clock that jumped: one beat counts five seconds at most."""
+    dog = Watchdog(hang=60.0, stop=8.0, patience=60.0)
+
+    def events() -> Iterator[list[str]]:
+        assert not beats(dog, 11, seconds=gap)
+        assert beats(dog, 1, seconds=gap)
+        yield []
+
+    list(dog.over(events()))
+
+
+def test_loading_has_no_limit_but_can_be_stopped() -> None:
+    dog = Watchdog(hang=1.0, stop=8.0)
+    with dog.setting_up():
+        assert not beats(dog, 10_000)
+        assert not beats(dog, 7, stop=True)
+        assert beats(dog, 1, stop=True)
+    assert dog.reason == "stop"
+
+
+def test_writing_is_not_interrupted() -> None:
+    dog = Watchdog(hang=1.0, stop=1.0)
+    for _ in watched(dog, [["an evaluation"]]):
+        assert not beats(dog, 100, stop=True)
+
+
+def test_a_wall_clock_that_jumps_means_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time", lambda: float("nan"))
+    dog = Watchdog(hang=60.0, stop=8.0, patience=60.0)
+
+    def events() -> Iterator[list[str]]:
+        assert not beats(dog, 10)
+        yield []
+
+    list(dog.over(events()))
+
+
+def test_a_sleep_in_another_thread_than_the_main_one_ends_at_its_next_line() -> None:
+    caught: list[type[BaseException]] = []
+    ready = threading.Event()
+    dogs: list[Watchdog] = []
+
+    def train() -> None:
+        dog = Watchdog(hang=1.0, stop=1.0)
+        dogs.append(dog)
+
+        def events() -> Iterator[list[str]]:
+            ready.set()
+            while True:
+                time.sleep(0.01)
+            yield []
+
+        try:
+            with dog.listening():
+                list(dog.over(events()))
+        except Cut as cut:
+            caught.append(type(cut))
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    ready.wait(60)
+    assert beats(dogs[0], 20)
+    dogs[0].interrupt()
+    thread.join(60)
+    assert caught == [Cut]
+
+
+class Hangs(FakeTraining):
+    """A trial that never returns from a later step: it sleeps where it is not interrupted."""
+
+    culprit = "-7"
+
+    def _raise(self, trials: Sequence[str]) -> None:
+        if any(trial.endswith(self.culprit) for trial in trials):
+            self.stuck(next(trial for trial in trials if trial.endswith(self.culprit)))
+
+    def stuck(self, trial: str) -> None:
+        del trial
+        while True:
+            time.sleep(1000)
+
+
+class HangsInTurn(Hangs):
+    """Models that train one after the other: the one that hangs is known."""
+
+    def stuck(self, trial: str) -> None:
+        self.current = trial
+        super().stuck(trial)
+
+
+def one_study(**changes: Any) -> Any:
+    return fake(grid={"batch_size": "64", "optimizer": ["sgd"]}, trials=16, **changes)
+
+
+def seventh(**changes: Any) -> str:
+    """The id of the eighth trial of the study; those of real trials end in anything."""
+    (plan,) = one_study(**changes).plans()
+    return str(plan.trials(0, 16)[7].id)
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Any:
+    sweep(one_study(), results=tmp_path / "whole", address="none", trainer=FakeTraining)
+    return rows(tmp_path / "whole")
+
+
+def rows(root: Path) -> Any:
+    columns = ["status", "stop_reason", "steps_to_target", "last_miss", "steps_run"]
+    return dataset.open(root).trials.set_index("trial").sort_index()[columns]
+
+
+@pytest.mark.parametrize("trainer", [Hangs, HangsInTurn])
+def test_one_trial_that_hangs_is_recorded_and_the_others_train_on(
+    trainer: type[Hangs], tmp_path: Path, whole: Any
+) -> None:
+    culprit = seventh()
+    kind = type("One", (trainer,), {"culprit": culprit})
+    did = sweep(one_study(), results=tmp_path / "runs", address="none", trainer=kind, pace=QUICK)
+    assert did.complete
+    assert did.failed == 1
+    trained = rows(tmp_path / "runs")
+    others = whole.index != culprit
+    assert trained.loc[whole.index[others]].equals(whole[others])
+    assert trained.loc[culprit, "stop_reason"] == "error"
+    table = dataset.open(tmp_path / "runs").trials.set_index("trial")
+    assert "hung: no progress for" in table.loc[culprit, "error"]
+    assert "in stuck" in table.loc[culprit, "error"]
+    assert len(table) == len(whole)
+    assert not list((tmp_path / "runs").rglob("*.snapshot"))
+
+
+def test_the_end_of_its_time_cuts_a_hanging_trial_off(tmp_path: Path, whole: Any) -> None:
+    kind = type("One", (Hangs,), {"culprit": seventh()})
+    pace = Pace(ask=0.02, renew=1.0, commit=0.0, snapshot=0.0, stop=0.2, leave=60.0)
+    did = sweep(
+        one_study(),
+        results=tmp_path / "runs",
+        address="none",
+        trainer=kind,
+        pace=pace,
+        seconds=2.0,
+    )
+    assert not did.complete
+    assert list((tmp_path / "runs").rglob("*.snapshot"))  # the last one is kept
+    sweep(one_study(), results=tmp_path / "runs", address="none", trainer=FakeTraining)
+    assert rows(tmp_path / "runs").equals(whole)
+
+
+def test_ctrl_c_cuts_a_hanging_trial_off(tmp_path: Path) -> None:
+    sleeping = threading.Event()
+
+    class Interrupts(Hangs):
+        culprit = seventh()
+
+        def stuck(self, trial: str) -> None:
+            sleeping.set()
+            super().stuck(trial)
+
+    def interrupt() -> None:
+        sleeping.wait(120)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    pace = Pace(ask=0.02, renew=1.0, commit=0.0, snapshot=0.0, stop=0.2, leave=60.0)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(Interrupted):
+        sweep(one_study(), results=tmp_path / "runs", address="none", trainer=Interrupts, pace=pace)
+    thread.join()
+
+
+def test_a_signal_is_seen_while_the_main_thread_is_in_c() -> None:
+    """Python's handlers run in the main thread, once it is back; another thread sees it before."""
+    seen: list[object] = []
+
+    def send() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        until = time.monotonic() + 60
+        while not seen and time.monotonic() < until:
+            seen.extend([stop.reason] if stop.reason else [])
+
+    with Stop() as stop:
+        previous = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+        thread = threading.Thread(target=send)
+        thread.start()
+        thread.join()
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous)
+    assert seen == ["signal"]
+
+
+def test_a_second_signal_still_interrupts_at_once() -> None:
+    with Stop() as stop:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stop.reason == "signal"
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
