@@ -19,7 +19,7 @@ from pyarrow import fs
 T = TypeVar("T")
 
 _RETRIES = {
-    "max_retries": 20,
+    "max_retries": 1000,  # the time bounds them
     "backoff": {
         "init_backoff": timedelta(seconds=0.1),
         "max_backoff": timedelta(seconds=3),
