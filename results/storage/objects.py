@@ -94,14 +94,14 @@ class ObjectStore:
                 for meta in page
             ]
 
-        return sorted(_asked(entries), key=lambda each: each.name)
+        return sorted(_requested(entries), key=lambda each: each.name)
 
     def head(self, name: str) -> StoredObject | None:
         """An object without its content, ``None`` if there is none."""
         import obstore
 
         with suppress(FileNotFoundError):
-            meta = _asked(lambda: obstore.head(self._store, name))
+            meta = _requested(lambda: obstore.head(self._store, name))
             modified = meta["last_modified"].timestamp()
             return StoredObject(name, meta["size"], modified, _version(meta))
         return None
@@ -115,7 +115,7 @@ class ObjectStore:
             return bytes(answer.bytes()), _version(answer.meta)
 
         with suppress(FileNotFoundError):
-            return _asked(content)
+            return _requested(content)
         return None
 
     def write(self, name: str, data: bytes) -> Version:
@@ -129,7 +129,7 @@ class ObjectStore:
         try:
             return self._put(name, data, "create")
         except AlreadyExistsError:
-            return self._mine(name, data)
+            return self._written_before(name, data)
 
     def replace(self, name: str, data: bytes, version: Version) -> Version | None:
         """Write an object in place of this very version; ``None`` if it is another one by now."""
@@ -139,16 +139,16 @@ class ObjectStore:
         try:
             return self._put(name, data, {k: v for k, v in condition.items() if v is not None})
         except (PreconditionError, FileNotFoundError):
-            return self._mine(name, data)
+            return self._written_before(name, data)
 
     def delete(self, name: str) -> None:
         """Delete an object; it is no error if there is none."""
         import obstore
 
         with suppress(FileNotFoundError):
-            _asked(lambda: obstore.delete(self._store, name))
+            _requested(lambda: obstore.delete(self._store, name))
 
-    def _mine(self, name: str, data: bytes) -> Version | None:
+    def _written_before(self, name: str, data: bytes) -> Version | None:
         """The version of an object with this content. A write whose answer was lost is repeated,
         and then meets itself."""
         there = self.read(name)
@@ -159,7 +159,7 @@ class ObjectStore:
 
         # One request: a store checks the conditions of a multipart upload only at its end.
         put = lambda: obstore.put(self._store, name, data, mode=mode, use_multipart=False)  # noqa: E731
-        return _version(_asked(put))
+        return _version(_requested(put))
 
 
 def _keys(user: str | None, password: str | None) -> dict[str, Any]:
@@ -181,7 +181,7 @@ def _version(meta: Mapping[str, Any]) -> Version:
     return Version(meta.get("e_tag"), meta.get("version"))
 
 
-def _asked(request: Callable[[], T]) -> T:
+def _requested(request: Callable[[], T]) -> T:
     """The answer of a request, whose refused conditions and absent objects stay errors of their
     own, and whose other errors are ``OSError``."""
     from obstore import exceptions
