@@ -7,40 +7,35 @@ worker ran on this machine and has ended, or when the sweep that started the wor
 has (``abandon``). A worker that takes a free claim replaces the file; the former owner detects that
 (``held``) and does not commit.
 
-The owner renews through its open file. After a replacement nobody reads that file, so a suspended
-owner can never overwrite the claim of its successor. Taking and releasing happen under one lock of
-the folder, which the system releases if its holder dies.
-
-Object stores have no exclusive creation: there a claim always succeeds and only informs ``status``.
-Only one driver at a time may write there.
+How the file is held in a folder and in an object store: ``claim_files``. A store without
+conditional writes has no exclusive creation: there a single sweep may write, and a second one is
+refused.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import os
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from results.errors import ResultsError
+from results.run_state.claim_files import FOLDER, ClaimFile, ClaimFiles, Lock, claim_files
 from results.run_state.processes import alive, identify
-from results.storage.location import File, Location, writing
+from results.storage.location import File, Location
 from results.storage.names import RULE, is_plain
-from results.storage.retries import retried
+from results.storage.objects import Version
 
-FOLDER = "claims"
 RENEW_SECONDS = 10.0
 SILENT_SECONDS = 120.0
-
-_LOCK = ".lock"
 
 Progress = Mapping[str, tuple[int, float | None]]
 
@@ -111,11 +106,11 @@ def _parse(pack: str, data: bytes) -> dict[str, Any] | None:
 class Claim:
     """A pack that this process holds; made by ``Claims.take``."""
 
-    def __init__(self, claims: Claims, pack: str, content: dict[str, Any], handle: int | None):
+    def __init__(self, claims: Claims, pack: str, content: dict[str, Any], file: ClaimFile) -> None:
         self._claims = claims
         self.pack = pack
         self._content = content
-        self._handle = handle
+        self._file = file
         self._renewed = time.monotonic()
         self._released = False
         self._writes = threading.Lock()
@@ -132,7 +127,7 @@ class Claim:
             self._renewed = time.monotonic()
             self._content["progress"] = {trial: list(state) for trial, state in progress.items()}
             self._content["time"] = time.time()
-            self._write()
+            return not self._released and self._write()
         return self.held()
 
     def extend(self, trials: Sequence[str]) -> bool:
@@ -142,15 +137,19 @@ class Claim:
             ResultsError: the disk cannot be written.
         """
         wanted = set(trials)
-        with self._claims.locked():
+        with self._claims.locked() as lock:
             if not self.held():
                 return False
-            for other in self._claims.live() if self._handle is not None else ():
+            for other in self._claims.live() if self._claims.exclusive else ():
                 if other["pack"] != self.pack and wanted & set(other["trials"]):
                     return False
             self._content["trials"] += [t for t in trials if t not in self._content["trials"]]
-            self._write()
-        return True
+            if not self._write():
+                return False
+            if lock.held():
+                return True
+        self.reduce(trials)
+        return False
 
     def reduce(self, trials: Sequence[str]) -> None:
         """Give up these of its trials."""
@@ -160,36 +159,21 @@ class Claim:
 
     def held(self) -> bool:
         """Whether no other worker took it: only then may its trials be committed."""
-        if self._handle is None or self._released:
-            return not self._released
-        try:
-            return os.path.samestat(os.stat(self._claims.path(self.pack)), os.fstat(self._handle))
-        except FileNotFoundError:
-            return False
+        return not self._released and self._file.held()
 
     def release(self) -> None:
         """Release it at the end of the pack; nothing happens if another worker took it."""
         if self._released:
             return
-        if self._handle is None:
-            self._claims.location.delete(_file(self.pack))
-        else:
-            with self._claims.locked():
-                if self.held():
-                    os.unlink(self._claims.path(self.pack))
-            os.close(self._handle)
+        with self._claims.locked():
+            self._file.remove()
+        self._file.close()
         self._released = True
 
-    def _write(self) -> None:
+    def _write(self) -> bool:
         # One thread renews while another extends: the last to write must be the last to encode.
-        with self._writes, writing(self._claims.path(self.pack)):
-            data = json.dumps(self._content).encode()
-            if self._handle is None:
-                self._claims.location.write(_file(self.pack), data)
-                return
-            # Padded to the size it has, so that a reader never meets the end of a longer text.
-            handle = self._handle
-            retried(lambda: os.pwrite(handle, data.ljust(os.fstat(handle).st_size), 0))
+        with self._writes:
+            return self._file.write(json.dumps(self._content).encode())
 
 
 class Claims:
@@ -197,9 +181,17 @@ class Claims:
 
     def __init__(self, root: str | Path | Location) -> None:
         self.location = Location.of(root)
+        self._read_before: dict[str, tuple[Version, dict[str, Any]]] = {}
+        """Of an object store: what a file held in a version."""
 
-    def path(self, pack: str) -> str:
-        return self.location.full(_file(pack))
+    @cached_property
+    def _files(self) -> ClaimFiles:
+        return claim_files(self.location)
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether several sweeps may write there."""
+        return self._files.exclusive
 
     def take(
         self,
@@ -231,17 +223,38 @@ class Claims:
             "progress": {},
             "time": time.time(),
         }
-        if not self.location.local:
-            claim = Claim(self, pack, content, None)
-            claim.renew({}, force=True)
-            return claim
-        with self.locked():
+        if not self.exclusive:
+            self._refuse_others(content)
+        with self.locked() as lock:
             wanted = set(trials)
-            for other in self.all():
+            for other in self.all() if self.exclusive else ():
                 if not other["free"] and (other["pack"] == pack or wanted & set(other["trials"])):
                     return None
-            handle = self._create(pack, content)
-            return None if handle is None else Claim(self, pack, content, handle)
+            data = json.dumps(content).encode()
+            file = self._files.create(_file(pack), data, len(data) + 64 * len(trials))
+            if file is None:
+                return None
+            if lock.held():
+                return Claim(self, pack, content, file)
+            file.remove()
+            file.close()
+            return None
+
+    def _refuse_others(self, content: Mapping[str, Any]) -> None:
+        """Refuse a second sweep where claims cannot be exclusive.
+
+        Raises:
+            ResultsError: another sweep's worker has a live claim.
+        """
+        ours = {_key(process) for process in (content["holder"], *content["processes"])}
+        for other in self.live():
+            if not ours & {_key(process) for process in (other["holder"], *other["processes"])}:
+                raise ResultsError(
+                    f"another sweep writes to {self.location.root}, on "
+                    f"{other['holder']['machine']}, and this store has no conditional writes",
+                    hint="wait for its end (a sweep that died holds the folder for two minutes), "
+                    "or use a store with If-None-Match, such as S3",
+                )
 
     def live(self) -> list[dict[str, Any]]:
         """The claims of workers that run, as written; see ``all``."""
@@ -258,7 +271,7 @@ class Claims:
             if content is None:
                 continue
             # An object store may not report when a file was written.
-            renewed = file.modified if self.location.local else content["time"]
+            renewed = file.modified or content["time"]
             # A file dated ahead of its disk's clock is as dead as an old one.
             silent = abs(now - renewed) if self.location.local else max(0.0, now - renewed)
             ended = alive(content["holder"]) is False
@@ -286,54 +299,28 @@ class Claims:
                 if claim["free"]:
                     self.location.delete(_file(claim["pack"]))
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the lock under which claims of this folder are taken, released and cleared."""
-        if not self.location.local:
-            yield
-            return
-        import fcntl
+    def locked(self) -> AbstractContextManager[Lock]:
+        """Hold the lock under which claims of this folder are taken, released and cleared.
 
-        self.location.make(FOLDER)
-        path = self.location.full(f"{FOLDER}/{_LOCK}")
-        with writing(path):
-            handle = retried(lambda: os.open(path, os.O_RDWR | os.O_CREAT, 0o666))
-        try:
-            # A file system without locks: exclusive creation alone divides the packs there.
-            with suppress(OSError):
-                fcntl.flock(handle, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(handle)
+        Raises:
+            ResultsError: the disk cannot be written.
+        """
+        return self._files.locked()
 
-    def _create(self, pack: str, content: Mapping[str, Any]) -> int | None:
-        """Create a whole claim at once; its open file, ``None`` if another worker was first."""
-        path = self.path(pack)
-        temporary = f"{path}.{content['token']}.tmp"
-        replacing = os.path.exists(path)  # a free claim
-        with writing(path):
-            handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-            try:
-                data = json.dumps(content).encode()
-                os.pwrite(handle, data.ljust(2 * len(data) + 64 * len(content["trials"])), 0)
-                if replacing:
-                    os.replace(temporary, path)
-                else:
-                    os.link(temporary, path)
-                    os.unlink(temporary)
-            except OSError as error:
-                os.close(handle)
-                os.unlink(temporary)
-                if isinstance(error, FileExistsError):
-                    return None
-                raise
-        return handle
+    def now(self) -> float:
+        """The clock by which the location dates its files."""
+        if not self.location.local and "_files" not in vars(self):  # it only reads
+            return time.time()
+        return self._files.now()
 
     def _read(self, file: File) -> dict[str, Any] | None:
         """A claim's content; one that is being rewritten is read again, a broken one is none."""
         pack = file.name[len(FOLDER) + 1 : -len(".json")]
         if file.size > _LARGEST_BYTES:
             return None
+        version, read = self._read_before.get(file.name, (None, None))
+        if version is not None and version == file.version:
+            return read
         before: bytes | None = None
         for _ in range(5):
             data = self.location.read(file.name)
@@ -341,21 +328,16 @@ class Claims:
                 return None
             content = _parse(pack, data)
             if content is not None:
+                if file.version is not None:
+                    self._read_before[file.name] = file.version, content
                 return content
             before = data
             time.sleep(0.005)
         return None
 
-    def now(self) -> float:
-        """The clock by which the folder dates its files: a shared disk may have its own."""
-        if not self.location.local:
-            return time.time()
-        path = self.location.full(f"{FOLDER}/{_LOCK}")
-        try:
-            os.utime(path)
-            return os.stat(path).st_mtime
-        except OSError:  # a folder that we may only read, or without any claim yet
-            return time.time()
+
+def _key(process: Mapping[str, Any]) -> tuple[Any, ...]:
+    return process.get("machine"), process.get("pid"), process.get("start")
 
 
 def _file(pack: str) -> str:

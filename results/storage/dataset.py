@@ -82,9 +82,19 @@ def all_fragments(
         return dict(zip(files, read, strict=True))
 
 
-def checked(location: Location, table: str, name: str) -> ds.ParquetFileFragment:
-    """One file of a table, its footer read and checked; see ``dataset``."""
-    fragment = ds.ParquetFileFormat().make_fragment(location.full(name), location.filesystem)
+def checked(
+    location: Location, table: str, name: str, data: bytes | None = None
+) -> ds.ParquetFileFragment:
+    """One file of a table, its footer read and checked; see ``dataset``.
+
+    Args:
+        data: the file's content, where it has been read.
+    """
+    style = ds.ParquetFileFormat()
+    if data is None:
+        fragment = style.make_fragment(location.full(name), location.filesystem)
+    else:
+        fragment = style.make_fragment(pa.py_buffer(data))
     with reading(location.display(name)):
         schema = fragment.physical_schema
     _check(location, name, table, schema)
@@ -260,7 +270,12 @@ class Polled:
         return pa.concat_tables([empty, *parts]).combine_chunks()
 
     def _file(self, name: str) -> tuple[pa.Table, frozenset[str]]:
-        fragment = checked(self._location, self._table, name)
+        data = None
+        if not self._location.local:  # one request, where pyarrow makes four
+            data = self._location.read(name)
+            if data is None:
+                raise FileNotFoundError(name)
+        fragment = checked(self._location, self._table, name, data)
         with reading(self._location.display(name)):
             rows = fragment.to_table(schema=self._schema, columns=self._columns, use_threads=False)
         return rows, replaces(name, fragment)

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from pyarrow import fs
 from results.errors import ResultsError, is_utf8, nearest
 from results.schema import SCHEMAS
 from results.storage.masking import is_address, masked, well_formed
+from results.storage.objects import ObjectStore, Version
 from results.storage.retries import retried
 
 TEMPORARY = ".tmp"
@@ -47,6 +49,8 @@ class File:
     name: str
     size: int
     modified: float
+    version: Version | None = None
+    """In a store that tells versions apart."""
 
 
 class Location:
@@ -74,6 +78,18 @@ class Location:
         else:
             self.filesystem, self.path = fs.LocalFileSystem(), _folder(self._address)
         self.local = isinstance(self.filesystem, fs.LocalFileSystem)
+
+    @cached_property
+    def objects(self) -> ObjectStore | None:
+        """The store with its conditional writes, of an S3 or GCS address.
+
+        Raises:
+            ResultsError: it cannot be opened.
+        """
+        if self.local or self._given is not None:
+            return None
+        with self._reading(self.root):
+            return ObjectStore.open(self._address, self.filesystem)
 
     @classmethod
     def of(cls, root: str | Path | Location) -> Location:
@@ -128,7 +144,8 @@ class Location:
                 )
             missing = info.type == fs.FileType.NotFound
             children = [] if missing else self._children()
-        if any(child in SCHEMAS for child in children):
+        # Object stores have no empty folders: a claim may be the first file of a sweep.
+        if any(child in SCHEMAS or (child == "claims" and not self.local) for child in children):
             return
         if writing and not children:
             for table in SCHEMAS:
@@ -168,6 +185,15 @@ class Location:
 
     def files(self, folder: str, suffix: str = "", *, hidden: bool = False) -> list[File]:
         """The files under a folder, at any depth, by name. A missing folder has none."""
+        if (store := self.objects) is not None:
+            with self._reading(self.display(folder)):
+                stored = store.list(folder)
+            return [
+                File(each.name, each.size, each.modified, each.version)
+                for each in stored
+                if each.name.endswith(suffix)
+                and (hidden or not each.name.rpartition("/")[2].startswith("."))
+            ]
         selector = fs.FileSelector(self.full(folder), recursive=True, allow_not_found=True)
         with self._reading(self.display(folder)):
             every = retried(lambda: self.filesystem.get_file_info(selector))
@@ -185,6 +211,8 @@ class Location:
 
     def exists(self, name: str) -> bool:
         with self._reading(self.display(name)):
+            if (store := self.objects) is not None:
+                return store.head(name) is not None
             info = self.filesystem.get_file_info(self.full(name))
         return bool(info.type == fs.FileType.File)
 
@@ -192,6 +220,9 @@ class Location:
         """All of a file; ``None`` if there is none."""
         try:
             with self._reading(self.display(name)):
+                if (store := self.objects) is not None:
+                    there = store.read(name)
+                    return None if there is None else there[0]
                 return retried(lambda: self._read(name))
         except FileNotFoundError:
             return None
@@ -210,6 +241,8 @@ class Location:
         with self._writing(name):
             if self.local:
                 retried(lambda: write_file(self.full(name), data))
+            elif (store := self.objects) is not None:
+                store.write(name, bytes(data))
             else:
                 with self.filesystem.open_output_stream(self.full(name)) as stream:
                     stream.write(data)
@@ -230,6 +263,9 @@ class Location:
         if not self.contains(name):
             return
         with self._writing(name):
+            if (store := self.objects) is not None:
+                store.delete(name)
+                return
             try:
                 self.filesystem.delete_file(self.full(name))
             except FileNotFoundError:

@@ -95,6 +95,7 @@ def main(root: str, address: str, kind: str) -> None:
         "adaptive": lambda: fake(method="optuna:tpe", keep=2),
         "real": real,
         "many": many,
+        "500": lambda: fake(trials=250),
     }[kind]()
     faulty.break_storage(fault(), root)
     seconds = os.environ.get("FAKE_FOR")
