@@ -61,9 +61,10 @@ def early(one: Sweep, rows: int) -> bool:
 
 
 def taken_by_another(claim: dict[str, Any], root: Path) -> bool:
-    """Whether another process trains what this claim was about."""
+    """Whether another process trains what this claim was about, in this pack or in parts of it."""
     return any(
-        live["pack"] == claim["pack"] and live["holder"]["pid"] != claim["holder"]["pid"]
+        set(live["trials"]) & set(claim["trials"])
+        and live["holder"]["pid"] != claim["holder"]["pid"]
         for live in Claims(root).live()
     )
 
