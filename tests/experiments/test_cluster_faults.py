@@ -89,10 +89,11 @@ class Node:
         for each in Path("/proc").glob("[0-9]*"):
             try:
                 command = (each / "cmdline").read_bytes()
-                group = os.getpgid(int(each.name))
+                # Ray gives each worker a process group of its own.
+                session = os.getsid(int(each.name))
             except (OSError, ProcessLookupError):
                 continue
-            if name.encode() in command and group == self.process.pid:
+            if name.encode() in command and session == self.process.pid:
                 pids.append(int(each.name))
         return pids
 
@@ -169,22 +170,39 @@ def trained_on(sweep: Sweep, seen: set[str], count: int) -> bool:
     return len(seen) >= count
 
 
+def last_step(sweep: Sweep) -> int:
+    """The step that a pack has reported last; 0 before."""
+    reported = re.findall(r"^Progress\(.* step=(\d+)", sweep.text, re.MULTILINE)
+    return int(reported[-1]) if reported else 0
+
+
 def test_a_node_killed_and_another_added(
-    cluster: Callable[..., Cluster], start: Callable[..., Sweep], whole: pd.DataFrame
+    cluster: Callable[..., Cluster],
+    start: Callable[..., Sweep],
+    whole: pd.DataFrame,
+    tmp_path: Path,
 ) -> None:
     """The pack of the dead node goes on at once, from its snapshot; the new node gets packs."""
-    ray = cluster(FAKE_SECONDS="0.05")
+    gate = tmp_path / "gate"
+    gate.touch()
+    ray = cluster(FAKE_SECONDS="0.05", FAKE_GATE=str(gate))
     doomed = ray.add()
-    sweep = start(address=ray.address)
+    sweep = start(address=ray.address, FAKE_HANG="300")
     seen: set[str] = set()
+    sweep.until(lambda: last_step(sweep) >= 20)  # then a second pack may start
+    gate.unlink()
     sweep.until(partial(trained_on, sweep, seen, 2))
+    gate.touch()
     sweep.until(lambda: list(sweep.root.rglob("*.snapshot")))
+    gate.unlink()
+    sweep.until(lambda: len(nodes_of(claims_of_workers(sweep))) == 2)
     # Each claim names the process that trains, not the one that writes for it.
     workers = {c["holder"]["pid"] for c in claims_of_workers(sweep)}
     assert workers <= {pid for node in ray.nodes for pid in node.pids("ray::")}
     doomed.kill()
     ray.add()
     sweep.until(partial(trained_on, sweep, seen, 3))
+    gate.touch()
     text = sweep.end()
     assert "complete=True" in text
     assert "trained on by another worker" in text
