@@ -5,10 +5,11 @@ STAMP := .venv/.installed
 RESULTS := $(or $(BATCHSCALE_RESULTS),results/runs)
 CODE := batchscale workloads experiments results analysis validation tests benchmarks docs
 
-.PHONY: help install demo test test-all browser bench truth docs gallery lint clean
+.PHONY: help install demo cluster-demo test test-all browser bench truth docs gallery lint clean
 
 help:
 	@echo "make demo    train 12 batch sizes x 3 optimizers on digits, locate the regimes, draw them"
+	@echo "make cluster-demo the demo on three Ray nodes, one of them killed halfway: the same regimes"
 	@echo "make test    the tests          make bench   the table of docs/benchmarks.md"
 	@echo "make test-all the tests and the slow ones: several starts of Ray, kills, fuzzing"
 	@echo "make browser the tests that open pages in a headless Chromium"
@@ -33,6 +34,10 @@ demo: $(STAMP)
 	$(BIN)/batchscale sweep digits --results $(RESULTS)
 	$(BIN)/batchscale regimes $(RESULTS) --where "experiment = 'digits'"
 	$(BIN)/batchscale plot steps $(RESULTS) --where "experiment = 'digits'" -o figures/demo-steps.png
+
+cluster-demo: $(STAMP)
+	$(BIN)/batchscale sweep digits --results $(RESULTS)
+	$(BIN)/python docs/cluster/demo.py $(RESULTS)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest --numprocesses=2 --dist=worksteal

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from workloads import Classification as Classification
     from workloads import GeneratedSplit as GeneratedSplit
     from workloads import LanguageModel as LanguageModel
+    from workloads import LayoutPlan as LayoutPlan
+    from workloads import SequencePlan as SequencePlan
     from workloads import TokenStream as TokenStream
     from workloads import Workload as Workload
     from workloads.errors import WorkloadError as WorkloadError
@@ -67,6 +69,8 @@ _HOMES = {
     "Classification": "workloads:Classification",
     "GeneratedSplit": "workloads:GeneratedSplit",
     "LanguageModel": "workloads:LanguageModel",
+    "LayoutPlan": "workloads:LayoutPlan",
+    "SequencePlan": "workloads:SequencePlan",
     "TokenStream": "workloads:TokenStream",
     "Workload": "workloads:Workload",
     "Target": "results.targets.target:Target",
@@ -80,10 +84,12 @@ __all__ = [
     "ExperimentError",
     "GeneratedSplit",
     "LanguageModel",
+    "LayoutPlan",
     "ParallelLayout",
     "ResultsError",
     "Run",
     "Schedule",
+    "SequencePlan",
     "Target",
     "Technique",
     "TokenStream",

@@ -46,6 +46,7 @@ def sweep(
     overrides: Sequence[str] = (),
     seconds: float | None = None,
     snapshot_every: float | None = None,
+    grows_to: int | None = None,
     keep_old: bool = False,
     retrain: bool = False,
     observer: Observer | None = None,
@@ -62,6 +63,7 @@ def sweep(
         overrides: ``["trials=8"]``: instead of what the file says.
         seconds: stop after this time, as on Ctrl-C.
         snapshot_every: seconds between two snapshots of a pack in training; 30 unless given.
+        grows_to: how many workers the cluster can grow to, where Ray cannot say (Kubernetes).
         keep_old: where only the workload's code has changed, count its old trials as this one's.
         retrain: where it has, train them again. Else a sweep stops there and says so.
         observer: gets every event (`experiments.scheduling.events`); a live display unless given.
@@ -96,6 +98,7 @@ def sweep(
             observer=display,
             seconds=seconds,
             pace=None if snapshot_every is None else Pace(snapshot=snapshot_every),
+            grows_to=grows_to,
             keep_old=keep_old,
             retrain=retrain,
         )

@@ -44,9 +44,9 @@ def _techniques() -> dict[str, str]:
 
 
 def _layouts() -> dict[str, str]:
-    from experiments.parallel import get, names
+    from experiments.parallel import summaries
 
-    return {name: get(name).summary for name in names()}
+    return summaries()
 
 
 def _exchanged(verb: str) -> dict[str, str]:

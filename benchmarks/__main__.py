@@ -11,8 +11,11 @@ from datetime import UTC, datetime
 import torch
 
 from benchmarks import (
+    cluster,
     demo,
+    driver,
     engines,
+    groups,
     published,
     reader,
     report,
@@ -41,7 +44,10 @@ PARTS: dict[str, Callable[[], list[dict[str, object]]]] = {
     "sweeps": sweeps.rows,
     "search": search.rows,
     "tuners": tuners.rows,
+    "groups": groups.rows,
     "scale": scale.rows,
+    "driver": driver.rows,
+    "cluster": cluster.rows,
     "published": published.rows,
     "reader": reader.rows,
     "report": report.rows,

@@ -18,6 +18,7 @@ Value = float | int | str | bool
 Role = Literal["search", "extension", "repeat"]
 Status = Literal["COMPLETE", "INFEASIBLE", "INCOMPLETE"]
 Precision = Literal["float32", "float64", "bfloat16"]
+AUTO: Literal["auto"] = "auto"
 StopReason = Literal["target", "budget", "diverged", "dominated", "error"]
 
 
@@ -40,10 +41,17 @@ class Layout:
     name: str | None = None
     """How a model spreads over the workers (``experiments.parallel``): a packaged name or
     ``file.py:Class``; ``None``: data parallelism."""
+    dimensions: tuple[tuple[str, int], ...] = ()
+    """Dimensions of the workers' mesh with their numbers of ranks, in the order in which they are
+    documented (``experiments.parallel.composed``); ``sequence``, a switch, has 1."""
+    pipeline: tuple[tuple[str, Any], ...] = ()
+    """Its ``schedule`` and ``micro_batches``, where pipeline is one of the dimensions."""
     workers: int = 1
     micro_batch: int | None = None
     """Most examples of one model a worker puts through one forward; ``None``: its whole share."""
-    gpus_per_worker: float = 0.0
+    gpus_per_worker: float | Literal["auto"] = 0.0
+    """A GPU, or the part of one that a worker needs: 0.25 trains four packs on each. ``auto``: as
+    many packs as its memory holds, measured. 0: a whole one, where the cluster has any."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import hypothesis
@@ -71,11 +72,24 @@ def seeded() -> None:
 
 @pytest.fixture(scope="session")
 def ray_address() -> Iterator[str]:
-    """HOST:PORT of a Ray of two CPUs that is started once, by ``ray start``, for all tests.
+    """HOST:PORT of a Ray of two CPUs that is started once for all tests.
 
-    Each sweep connects to it and leaves; it is ended by process group, so that another Ray of this
-    machine is not touched.
+    Each sweep connects to it and leaves.
     """
+    with started_ray(2) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def start_ray() -> Callable[[int], AbstractContextManager[str]]:
+    """Starts a Ray of so many CPUs, for a test of its own."""
+    return started_ray
+
+
+@contextmanager
+def started_ray(cpus: int) -> Iterator[str]:
+    """HOST:PORT of a Ray that ``ray start`` starts; it is ended by process group, so that another
+    Ray of this machine is not touched."""
     port = _free_port()
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as folder:
         log = Path(folder, "log")
@@ -87,7 +101,7 @@ def ray_address() -> Iterator[str]:
             "--head",
             "--block",
             f"--port={port}",
-            "--num-cpus=2",
+            f"--num-cpus={cpus}",
             "--include-dashboard=false",
             "--no-monitor",
             "--object-store-memory=134217728",

@@ -11,6 +11,7 @@ from torch.utils.data import Dataset
 
 from experiments import optimizers, schedules
 from experiments.engines import Engine, make_engine
+from experiments.parallel import SOLO, Ranks
 from experiments.plan import Layout, Measurement, Outcome, Pack, Study, Trial, WorkloadRef
 from experiments.training.pack_training import Training
 from experiments.training.study_context import StudyContext
@@ -86,9 +87,11 @@ def tensors(
     return split
 
 
-def engine(kind: str, of: Study, some: tuple[Trial, ...], device: str = "cpu") -> Engine:
+def engine(
+    kind: str, of: Study, some: tuple[Trial, ...], device: str = "cpu", group: Ranks = SOLO
+) -> Engine:
     """An engine that is about to take its first step."""
-    return make_engine(kind, StudyContext.load(of, device), some)
+    return make_engine(kind, StudyContext.load(of, device, group), some)
 
 
 def train(of: Study, some: tuple[Trial, ...], kind: str = "module", **more: Any) -> list[Any]:

@@ -15,6 +15,7 @@ import typer.main
 import batchscale
 from batchscale.cli.app import app
 from experiments.config.compile import Experiment
+from experiments.parallel import DIMENSIONS
 from experiments.search.domains import DOMAINS
 from results.extensions import KINDS
 
@@ -24,14 +25,20 @@ PAGES = sorted([*(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md")])
 
 OTHERS = {
     "--array": "sbatch", "--cpus-per-task": "sbatch", "--gpus": "sbatch", "--time": "sbatch",
-    "--wrap": "sbatch", "--follow": "ray", "--head": "ray", "--version": "ray",
+    "--wrap": "sbatch", "--follow": "logs", "--head": "ray", "--nodes": "sbatch",
+    "--from-file": "kubectl", "--role-name": "aws", "--assume-role-policy-document": "aws",
+    "--policy-name": "aws", "--policy-document": "aws", "--policy-arn": "aws",
+    "--instance-profile-name": "aws", "--version": "ray",
     "--working-dir": "", "--group": "install", "--no-deps": "install", "--logdir": "tensorboard",
     "--renew": "docs/gallery.py", "--to": "", "--processes": "", "--project": "my_importer.py",
 }  # fmt: skip
 """Options of other programs, each with what stands beside it."""
 MODULES = {"analysis", "api", "exchange", "run", "training", "mplstyle"}
 """What follows ``batchscale.`` without being public: its own modules, and a file."""
-KEYS = {*Experiment.model_fields, "batch_size", "extends", "optimizer", *DOMAINS}
+KEYS = {
+    *(*Experiment.model_fields, "batch_size", "extends", "optimizer", *DOMAINS),
+    *("data", *DIMENSIONS.packaged, "micro_batches"),  # of a layout
+}
 PLAIN = {"as", "ax", "batch", "divisor", "first", "it", "learning", "one", "that", "those"}
 """Words of hints that follow a verb and are no names."""
 HEADS = {
@@ -200,11 +207,11 @@ def test_what_hints_tell_to_set_exists() -> None:
         (attributes, "see `batchscale.again`"),
         (unknown_commands, "`batchscale regime runs`"),
         (unknown_commands, "batchscale regime runs"),
-        (keys, "the key `gpus: 1`"),
-        (keys, "for example: --set gpus=1"),
-        (named_keys, "set fewer workers or gpus, or give the --address of a larger cluster"),
-        (named_keys, "leave out gpus, or give the --address of a cluster that has some"),
-        (named_keys, "gpus: 0, or off"),
+        (keys, "the key `devices: 1`"),
+        (keys, "for example: --set devices=1"),
+        (named_keys, "set fewer workers or devices, or give the --address of a larger cluster"),
+        (named_keys, "leave out devices, or give the --address of a cluster that has some"),
+        (named_keys, "devices: 0, or off"),
     ],
 )
 def test_what_does_not_exist_is_found(find: Callable[[str], Iterator[str]], text: str) -> None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from workloads.data import data_root
     from workloads.errors import WorkloadError
     from workloads.generated.split import GeneratedSplit
+    from workloads.layout_plan import LayoutPlan, SequencePlan
     from workloads.registry import names
     from workloads.text.language_model import LanguageModel
     from workloads.text.tokens import TokenStream
@@ -24,6 +25,8 @@ _HOME = {
     "Classification": "workloads.base",
     "GeneratedSplit": "workloads.generated.split",
     "LanguageModel": "workloads.text.language_model",
+    "LayoutPlan": "workloads.layout_plan",
+    "SequencePlan": "workloads.layout_plan",
     "TokenStream": "workloads.text.tokens",
     "Workload": "workloads.base",
     "WorkloadError": "workloads.errors",
@@ -38,6 +41,8 @@ __all__ = [
     "Classification",
     "GeneratedSplit",
     "LanguageModel",
+    "LayoutPlan",
+    "SequencePlan",
     "TokenStream",
     "Workload",
     "WorkloadError",

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from torch.utils.data import Dataset
 
 from workloads.errors import WorkloadError, nearest
+from workloads.layout_plan import LayoutPlan
 from workloads.registry import name_of
 from workloads.text.tokens import TokenStream
 from workloads.user_code.data_files import fingerprint, listed, located
@@ -185,6 +186,13 @@ class Workload(metaclass=_WorkloadType):
         optimizer does not have is passed over.
         """
         return {}
+
+    def layout_plan(self) -> LayoutPlan | None:
+        """How the model may be cut over several ranks; ``None``: not at all.
+
+        Such a model can be trained by copies (``data``) and with sharded parameters (``shard``).
+        """
+        return None
 
     def forward(self, model: nn.Module, batch: Batch) -> Any:
         """The model's ``output``, for ``loss`` and ``metrics``."""

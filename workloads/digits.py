@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from workloads.base import Batch, Classification
+from workloads.layout_plan import LayoutPlan
 
 PACKAGED = {
     "digits-mlp": ("DigitsMLP", "MLP 64-64-10 (ReLU) on scikit-learn's digits"),
@@ -68,6 +69,12 @@ class DigitsMLP(_Digits):
 
     model_name = "mlp"
     version = "1"
+
+    def layout_plan(self) -> LayoutPlan:
+        """The hidden layer by its features; a pipeline layer by layer."""
+        return LayoutPlan(
+            columns={"0": 1}, rows=("2",), multiples={"hidden features": 64}, pipeline=("*",)
+        )
 
     def model(self) -> nn.Module:
         """A new model."""

@@ -11,6 +11,7 @@ from torch import nn
 from workloads.base import Batch
 from workloads.data import images
 from workloads.images.base import ImageClassification
+from workloads.layout_plan import LayoutPlan
 
 PACKAGED = {"mnist-fc": ("MNISTFC", "ReLU MLP of the given `widths` on MNIST")}
 """Name -> class and what it is (``workloads.registry``)."""
@@ -24,6 +25,22 @@ def perceptron(inputs: int, widths: Sequence[int], outputs: int = 10) -> nn.Modu
         layers += [nn.Linear(inputs, width), nn.ReLU()]
         inputs = width
     return nn.Sequential(*layers, nn.Linear(inputs, outputs))
+
+
+def perceptron_plan(widths: Sequence[int]) -> LayoutPlan | None:
+    """Hidden layers in pairs: every other one is cut by its outputs, the next layer by its inputs.
+
+    ``None``: there is no hidden layer.
+    """
+    cut = range(0, len(widths), 2)
+    if not widths:
+        return None
+    return LayoutPlan(
+        columns={str(2 * i): 1 for i in cut},
+        rows=tuple(str(2 * i + 2) for i in cut),
+        multiples={f"widths[{i}]": widths[i] for i in cut},
+        pipeline=("*",),
+    )
 
 
 class MNISTFC(ImageClassification):
@@ -42,6 +59,10 @@ class MNISTFC(ImageClassification):
     def transform(self, batch: Batch, *, training: bool) -> Batch:  # noqa: ARG002
         """Pixels in [0, 1], shape (B, 784)."""
         return batch[0].flatten(1).float() / 255, *batch[1:]
+
+    def layout_plan(self) -> LayoutPlan | None:
+        """Hidden layers in pairs."""
+        return perceptron_plan(self.widths)
 
     def model(self) -> nn.Module:
         """A new model."""

@@ -14,6 +14,7 @@ training forward only adds to the sums; whoever runs the steps calls ``finish_st
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -71,9 +72,9 @@ class GhostBatchNorm(nn.Module):
             scale = torch.rsqrt(self.running_var + self.eps)
             y = (x - self.running_mean.view(channels)) * scale.view(channels)
         if self.weight is not None:
-            y = y * self.weight.view(channels)
+            y = y * _here(self.weight).view(channels)
         if self.bias is not None:
-            y = y + self.bias.view(channels)
+            y = y + _here(self.bias).view(channels)
         return y.to(x.dtype)
 
     def _normalize_ghosts(self, x: Tensor) -> Tensor:
@@ -86,8 +87,9 @@ class GhostBatchNorm(nn.Module):
             )
         ghosts = x.shape[0] // self.ghost_batch
         wide = x.to(torch.promote_types(x.dtype, self.running_mean.dtype))  # bfloat16 is too coarse
-        grouped = wide.reshape(ghosts, self.ghost_batch, x.shape[1], -1)
-        values = self.ghost_batch * grouped.shape[3]
+        places = math.prod(x.shape[2:])
+        grouped = wide.reshape(ghosts, self.ghost_batch, x.shape[1], places)
+        values = self.ghost_batch * places
         if values == 1:
             raise WorkloadError("a ghost batch of one value a channel has no variance")
         variance, mean = torch.var_mean(grouped, dim=(1, 3), correction=0, keepdim=True)
@@ -101,6 +103,11 @@ class GhostBatchNorm(nn.Module):
     def extra_repr(self) -> str:
         """Size, ghost batch and constants, as modules print them."""
         return f"{len(self.running_mean)}, ghost_batch={self.ghost_batch}, eps={self.eps}"
+
+
+def _here(parameter: Tensor) -> Tensor:
+    """The parameter, or this rank's channels of one that is cut over several ranks (a DTensor)."""
+    return parameter.to_local() if hasattr(parameter, "to_local") else parameter
 
 
 def has_batch_norm(model: nn.Module) -> bool:

@@ -17,8 +17,9 @@ from torch.nn import functional as F
 from workloads.base import Batch
 from workloads.data import images
 from workloads.digits import splits
-from workloads.fc import perceptron
+from workloads.fc import perceptron, perceptron_plan
 from workloads.images.base import ImageClassification
+from workloads.layout_plan import LayoutPlan
 
 PACKAGED = {
     "digits-fc": ("DigitsFC", "ReLU MLP of the given `widths` on scikit-learn's digits"),
@@ -47,6 +48,10 @@ class _Images8x8FC(ImageClassification):
     version = "1"
     widths: tuple[Annotated[int, Field(ge=1)], ...] = (64,)
     subset: Annotated[int, Field(ge=10)] | None = None
+
+    def layout_plan(self) -> LayoutPlan | None:
+        """Hidden layers in pairs."""
+        return perceptron_plan(self.widths)
 
     def model(self) -> nn.Module:
         """A new model."""

@@ -15,6 +15,7 @@ from torch import nn
 from workloads.base import Batch
 from workloads.data import images
 from workloads.images.base import ImageClassification
+from workloads.layout_plan import LayoutPlan
 
 PACKAGED = {
     "mnist-simple-cnn": ("MNISTSimpleCNN", "two-layer CNN on MNIST"),
@@ -38,9 +39,21 @@ class _SimpleCNN(ImageClassification):
         """Pixels in [0, 1], shape (B, 1, 28, 28)."""
         return batch[0].float() / 255, *batch[1:]
 
+    @property
+    def _widths(self) -> tuple[int, ...]:
+        return tuple(max(1, round(self.scale * width)) for width in (32, 64, 1024))
+
+    def layout_plan(self) -> LayoutPlan:
+        """The dense layer, which has nearly all the weights; convolutions are whole. A pipeline
+        layer by layer."""
+        dense = self._widths[2]
+        return LayoutPlan(
+            columns={"7": 1}, rows=("9",), multiples={"dense features": dense}, pipeline=("*",)
+        )
+
     def model(self) -> nn.Module:
         """A new model: 3,274,634 parameters at scale 1."""
-        first, second, dense = (max(1, round(self.scale * width)) for width in (32, 64, 1024))
+        first, second, dense = self._widths
         return nn.Sequential(
             nn.Conv2d(1, first, 5, padding="same"),
             nn.ReLU(),

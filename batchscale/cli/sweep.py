@@ -55,6 +55,16 @@ def sweep(
             "the default, 10m.",
         ),
     ] = None,
+    grows_to: Annotated[
+        int | None,
+        typer.Option(
+            "--grows-to",
+            metavar="WORKERS",
+            min=1,
+            help="How many workers the cluster can grow to, where an autoscaler starts machines "
+            "that Ray does not know of: on Kubernetes.",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be trained, and train nothing.")
     ] = False,
@@ -93,6 +103,7 @@ def sweep(
             overrides=set_ or [],
             seconds=limit,
             snapshot_every=interval,
+            grows_to=grows_to,
             keep_old=keep_old,
             retrain=retrain,
             observer=display,

@@ -35,6 +35,7 @@ from experiments.config.study_plan import StudyPlan
 from experiments.config.tuning import Search
 from experiments.config.yaml_lines import Places
 from experiments.errors import ExperimentError
+from experiments.parallel.configuration import parse as parse_layout
 from experiments.plan import Layout, Study
 from experiments.training.streams import check_stream
 from results.targets.target import Target
@@ -62,7 +63,7 @@ class Experiment(ExperimentFile):
         """
         experiment = super().checked(data, places, base)
         experiment._combinations, experiment._search = combinations(experiment)
-        _ = experiment.batch_sizes, experiment.parsed_budget
+        _ = experiment.batch_sizes, experiment.parsed_budget, experiment._layout
         for combination in experiment.combinations:
             check_units(experiment, combination)
         workload = experiment.combinations[0].workload
@@ -144,6 +145,7 @@ class Experiment(ExperimentFile):
             "keep": "off" if self.keep is None else self.keep,
             "method": self.search_method,
             "refine": self.refine if self.refine_ratio else "off",
+            "workers": self._layout.workers,
         }
         if self.files:
             data["files"] = list(self.files)
@@ -216,7 +218,7 @@ class Experiment(ExperimentFile):
             refine=self.refine_ratio,
             estimator=self.estimator,
             engine=self.engine,
-            layout=self._layout(),
+            layout=self._layout,
         )
         return StudyPlan(
             study=study,
@@ -230,14 +232,42 @@ class Experiment(ExperimentFile):
             table_of=table_of,
         )
 
+    @functools.cached_property
     def _layout(self) -> Layout:
-        name = self.layout
-        if name is not None:
+        written: Any = self.layout
+        if isinstance(written, Mapping):
+            workers = self.workers if "workers" in self.model_fields_set else None
+            layout = parse_layout(
+                written,
+                workers,
+                [combination.workload for combination in self.combinations],
+                parallel.DIMENSIONS.packaged,
+                lambda key, *error: self.error(("layout", key) if key else ("layout",), *error),
+            )
+            return self._with_gpus(layout)
+        if not isinstance(written, str | None):
+            forms = "a name, or dimensions: layout: {data: 2, shard: 2}"
+            raise self.error(("layout",), f"layout cannot be {written!r}", forms)
+        name: str | None = None
+        if written is not None:
             try:
-                name = parallel.get(name, self.base).name
+                name = parallel.get(written, self.base).name
             except ExperimentError as error:
-                raise self.error(("layout",), str(error), error.hint) from None
-        return Layout(name=name, workers=self.workers, micro_batch=self.micro_batch)
+                is_dimension = written in parallel.DIMENSIONS.packaged
+                hint = f"layout: {{{written}: 2}}" if is_dimension else error.hint
+                raise self.error(("layout",), str(error), hint) from None
+        return self._with_gpus(Layout(name=name, workers=self.workers))
+
+    def _with_gpus(self, layout: Layout) -> Layout:
+        if layout.workers > 1 and self.gpus not in (None, 1.0):
+            # NCCL refuses two ranks on one GPU.
+            raise self.error(
+                ("gpus",),
+                f"gpus: {self.gpus} and workers: {layout.workers}: each of several workers of a "
+                "pack needs a GPU of its own",
+                "leave gpus out, or set workers: 1",
+            )
+        return replace(layout, micro_batch=self.micro_batch, gpus_per_worker=self.gpus or 0.0)
 
     def _identity(
         self,

@@ -18,7 +18,7 @@ from experiments.factors.ramp import Ramp
 from experiments.factors.rule import Rule
 from experiments.identity import canonical, optimizer_identity, schedule_identity
 from experiments.optimizers import Optimizer, routed
-from experiments.plan import Precision
+from experiments.plan import Layout, Precision
 from experiments.schedules import Schedule
 from experiments.techniques import SETTINGS
 from results.counts import count
@@ -310,6 +310,21 @@ def _factors(
     return factors
 
 
+def _layout(file: ExperimentFile) -> Layout:
+    """The layout as far as techniques depend on it: its data ranks, and whether there are others.
+
+    What it says is checked elsewhere, once the workloads are known.
+    """
+    if not isinstance(file.layout, Mapping):
+        name = None if file.layout in (None, "data") else str(file.layout)
+        return Layout(name=name, workers=file.workers)
+    data = file.layout.get("data", 1)
+    others = tuple(
+        (str(k), 1) for k, v in file.layout.items() if k != "data" and v not in (1, False)
+    )
+    return Layout(workers=data if isinstance(data, int) and data > 0 else 1, dimensions=others)
+
+
 def _technique(file: ExperimentFile, path: Path, value: Any) -> dict[str, Any]:
     """The arguments of the techniques of one value of the grid, in their shortest form."""
     if value == "none":
@@ -325,6 +340,9 @@ def _technique(file: ExperimentFile, path: Path, value: Any) -> dict[str, Any]:
             techniques.load({name: described[name]}, file.base)
         here = path
         loaded = techniques.load(described, file.base)
+        for name, technique in loaded.parts.items():
+            here = (*path, name) if isinstance(value, Mapping) else path
+            loaded.parts[name] = technique.in_layout(_layout(file))
     except ExperimentError as error:
         raise file.error(here, str(error), error.hint) from None
     return {name: technique.written for name, technique in loaded.parts.items()}

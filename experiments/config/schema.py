@@ -101,8 +101,12 @@ class ExperimentFile(BaseModel):
     seed: Whole = 0
     engine: Literal["auto", "module", "stacked"] = "auto"
     workers: Count = 1
-    layout: StrictStr | None = None
-    """How a model spreads over the workers; ``None``: data parallelism."""
+    layout: Any = None
+    """How a model spreads over the workers: a name, or dimensions with their numbers of ranks;
+    ``None``: data parallelism."""
+    gpus: Annotated[float, Field(strict=True, gt=0, le=1)] | Literal["auto"] | None = None
+    """The part of a GPU that a worker needs: 0.25 trains four packs on each; ``auto``: as many as
+    its memory holds, measured. ``None``: a whole one, where there is any."""
     micro_batch: Count | None = None
     precision: Precision = "float32"
     ghost_batch: Count | None = None

@@ -102,10 +102,11 @@ class MetricSums:
         return [{name: float(value) for name, value in m.items()} for m in metrics]
 
 
-def chunks(part: slice, chunk: int) -> Iterator[Tensor]:
+def chunks(part: slice, chunk: int, count: int = 1) -> Iterator[Tensor]:
     """The examples of ``part``, a rank's share of a split, as index chunks of at most ``chunk``.
 
-    An empty part is one empty chunk: every rank has the names of all metrics.
+    There are at least ``count``, the last ones perhaps empty; an empty part is one empty chunk:
+    every rank has the names of all metrics.
     """
-    for start in range(part.start, max(part.stop, part.start + 1), chunk):
-        yield torch.arange(start, min(start + chunk, part.stop))
+    for start in range(part.start, max(part.stop, part.start + max(count, 1) * chunk), chunk):
+        yield torch.arange(min(start, part.stop), min(start + chunk, part.stop))

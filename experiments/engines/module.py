@@ -48,6 +48,8 @@ class ModuleEngine(Engine):
         key = json.dumps([context.tuned_fields(trial), techniques.tuned], sort_keys=True)
         if key not in self._draws:
             draws = RandomDraws.of(context, model, context.workload_of(trial), techniques)
+            if context.layout.staged:
+                draws.refuse_stages(context)
             if context.layout.data_ranks > 1 or context.study.batches.largest > self.micro:
                 draws.refuse_parts(context)
             self._draws[key] = draws
@@ -76,10 +78,15 @@ class ModuleEngine(Engine):
 
     @torch.no_grad()
     def finite(self) -> list[bool]:
-        layout = self.context.layout
-        losses = layout.all_reduce(torch.stack([run.loss_sum for run in self.runs])).isfinite()
-        weights = [all(bool(p.isfinite().all()) for p in r.model.parameters()) for r in self.runs]
-        flags: list[bool] = layout.all_true(losses & losses.new_tensor(weights)).tolist()
+        layout, losses = self.context.layout, torch.stack([run.loss_sum for run in self.runs])
+        weights = [
+            all(bool(layout.local(p).isfinite().all()) for p in run.model.parameters())
+            for run in self.runs
+        ]
+        # What is not finite on one rank is not finite in the sum: all ranks decide alike.
+        broken = ~torch.tensor(weights, device=losses.device)
+        losses = layout.all_reduce(losses.masked_fill(broken, torch.nan))
+        flags: list[bool] = layout.all_true(losses.isfinite()).tolist()
         return flags
 
     def keep(self, rows: Sequence[int]) -> None:

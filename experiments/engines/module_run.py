@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,13 +11,14 @@ from torch import Tensor, nn
 
 from experiments.engines.base import gather
 from experiments.engines.metric_sums import MetricSums, chunks
+from experiments.engines.passes import ForwardPasses
 from experiments.engines.randomness import RandomDraws, refuse_random_numbers
 from experiments.optimizers.groups import Rates, parameter_options
 from experiments.optimizers.schedule_free import evaluated_weights
 from experiments.plan import Trial
 from experiments.training.study_context import StudyContext
 from workloads import Batch
-from workloads.checks import check_metrics, check_per_example
+from workloads.checks import check_metrics
 from workloads.ghost import finish_step, has_batch_norm
 
 
@@ -38,17 +39,23 @@ class ModuleRun:
             draws_of: what a forward pass of the trial's model draws.
             cache: of what depends on shapes alone; the runs of an engine share it.
         """
-        self.context, self.trial, self.micro_batch, self.cache = context, trial, micro_batch, cache
+        self.context, self.trial = context, trial
         self.workload = context.workload_of(trial)
-        self.model = context.layout.wrap(context.model(trial)).train()
         self.techniques = context.techniques_of(trial)
-        trained = [(n, p) for n, p in self.model.named_parameters() if p.requires_grad]
+        model, layout = context.model(trial), context.layout
+        self.draws = draws_of(trial, model)
+        trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
         values = context.optimizer.arguments_in(trial.metaparameters)
-        options = parameter_options(context.optimizer, self.workload, dict(trained))
-        self.optimizer = context.optimizer.module(trained, values, options)
+        options = parameter_options(context.optimizer, self.workload, trained)
+        whole = context.optimizer.whole({n: p.shape for n, p in trained.items()}, options)
+        self.model = layout.spread(model, self.workload.layout_plan()).train()
+        self.optimizer = layout.optimizer(
+            self.model, lambda named: context.optimizer.module(named, values, options), whole
+        )
+        layout.communicate(self.model, self.techniques.communication())
         self.rates = Rates(self.optimizer, context.optimizer.name)
         self.technique_state = self.techniques.start(self.trained_weights())
-        self.draws = draws_of(trial, self.model)
+        self.passes = ForwardPasses(context, trial, self.techniques, self.draws, micro_batch, cache)
         self.order = context.order(trial)
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=context.device)
         """Running sum of all losses: once it is not finite, it never is again."""
@@ -78,59 +85,42 @@ class ModuleRun:
 
     def _gradient(self, batch: Batch, step: int) -> None:
         """The gradient of the mean loss over the global batch, in ``.grad``."""
-        self.optimizer.zero_grad()
-        context, size, first = self.context, len(batch[0]), self.context.part(step).start
-        for low in range(0, size, self.micro_batch):
-            part = batch
-            if size > self.micro_batch:
-                part = tuple(x[low : low + self.micro_batch] for x in batch)
-            examples, start = len(part[0]), first + low
-            drawing = self.draws.drawing(
-                self.trial.seed, step, start, examples, context.device, self.cache
-            )
-            with drawing, context.autocast():
-                loss = self.techniques.loss(self.workload, self.model, part)
-            if loss.dim() != 1 or len(loss) != examples:
-                check_per_example(loss, examples, "loss", self.workload)
-            # The gradient of sum(loss) / batch size, without two more nodes in the graph.
-            loss.backward(self._shares(examples, context.study.batches.size(step), loss.dtype))
-            self.loss_sum.add_(loss.detach().sum())
-        if context.layout.ranks.size > 1:
-            trained = [p for p in self.model.parameters() if p.requires_grad]
-            for p in trained:
-                p.grad = torch.zeros_like(p) if p.grad is None else p.grad
-            context.layout.reduce_gradients([p.grad for p in trained if p.grad is not None])
-
-    def _shares(self, examples: int, whole: int, dtype: torch.dtype) -> Tensor:
-        """Each example's weight in the mean over a global batch of ``whole``, ``(examples,)``."""
-        key, device = (examples, whole, dtype), self.context.device
-        if key not in self.cache:
-            self.cache[key] = torch.full((examples,), 1 / whole, dtype=dtype, device=device)
-        return self.cache[key]
+        self.model.zero_grad()
+        layout = self.context.layout
+        layout.accumulate(self.model, self.passes.of(batch, step), self.loss_sum)
+        layout.finish_gradient(self.model)
 
     @torch.no_grad()
     def _change_gradient(self, step: int) -> None:
         """Let techniques change the gradient of the global batch."""
+        layout = self.context.layout
         parameters = {n: p for n, p in self.model.named_parameters() if p.grad is not None}
-        gradients = {name: p.grad for name, p in parameters.items() if p.grad is not None}
-        weights = {name: p.detach() for name, p in parameters.items()}
+        given = {n: p.grad for n, p in parameters.items() if p.grad is not None}
+        gradients = layout.gather(self.model, given)
+        weights = layout.gather(self.model, {n: p.detach() for n, p in parameters.items()})
         made = torch.tensor(step, device=self.context.device)
         changed = self.techniques.gradient(gradients, weights, self.technique_state, made)
-        for name, gradient in changed.items():
-            parameters[name].grad = gradient
+        for name in parameters.keys() & changed.keys():
+            parameters[name].grad = layout.part(self.model, name, changed[name])
 
     @torch.no_grad()
     def _change_weights(self, step: int) -> None:
         """Let techniques change the weights, after the update that followed ``step`` others."""
         weights, made = self.trained_weights(), torch.tensor(step, device=self.context.device)
         changed = self.techniques.after_step(weights, self.technique_state, made)
-        for name, value in changed.items():
-            if value is not weights[name]:
-                weights[name].copy_(value)
+        self._set({name: w for name, w in changed.items() if w is not weights[name]})
 
     def trained_weights(self) -> dict[str, Tensor]:
-        """The trained parameters by name, without their gradients."""
-        return {n: p.detach() for n, p in self.model.named_parameters() if p.requires_grad}
+        """The trained parameters by name, whole and without their gradients."""
+        trained = {n: p.detach() for n, p in self.model.named_parameters() if p.requires_grad}
+        return self.context.layout.gather(self.model, trained)
+
+    def _set(self, weights: Mapping[str, Tensor]) -> None:
+        """Give trained parameters these whole values."""
+        for name, parameter in self.model.named_parameters():
+            if name in weights:
+                part = self.context.layout.part(self.model, name, weights[name])
+                parameter.detach().copy_(part)
 
     def evaluate(self, split: str, chunk: int) -> dict[str, float]:
         """The metrics on a whole split, at most ``chunk`` examples at a time."""
@@ -138,7 +128,8 @@ class ModuleRun:
         sums = MetricSums(1, context.device, self.workload, len(data))
         with self.measured_weights():
             self.model.eval()
-            for indices, batch in data.fetch_parts(chunks(context.layout.share(len(data)), chunk)):
+            share, passes = context.layout.share(len(data)), context.layout.passes(len(data), chunk)
+            for indices, batch in data.fetch_parts(chunks(share, chunk, passes)):
                 with context.autocast():
                     output = self.workload.forward(self.model, batch)
                     metrics = self.workload.metrics(output, batch)
@@ -150,24 +141,24 @@ class ModuleRun:
     @contextmanager
     def measured_weights(self) -> Iterator[None]:
         """Within, the model has the weights that are measured: its own, or averages of them."""
-        with evaluated_weights(self.optimizer):
-            trained: dict[str, Tensor] = {}
-            if self.techniques.define("evaluated"):
-                trained = self.trained_weights()
-                for name, w in self.techniques.evaluated(trained, self.technique_state).items():
-                    self.model.get_parameter(name).data = w
+        with evaluated_weights(self.optimizer, self.context.layout.publish):
+            if not self.techniques.define("evaluated"):
+                yield
+                return
+            trained = {name: w.clone() for name, w in self.trained_weights().items()}
+            self._set(self.techniques.evaluated(trained, self.technique_state))
             yield
-            for name, weight in trained.items():
-                self.model.get_parameter(name).data = weight
+            self._set(trained)
 
     def copy(self) -> dict[str, Any]:
         """All that ``restore`` needs; the tensors are not copied."""
         return {
             "step": self.step,
             **self.context.layout.state(self.model, self.optimizer),
-            "loss": self.loss_sum,
+            "loss": self.context.layout.all_reduce(self.loss_sum.clone()),
             "techniques": self.technique_state,
             "order": self.order.state(),
+            "communication": self.context.layout.communication_state(self.model),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -177,5 +168,6 @@ class ModuleRun:
         # An optimizer keeps what it is given and changes it in place.
         whole = {**state, "optimizer": gather(state["optimizer"])}
         self.context.layout.load(self.model, self.optimizer, whole)
-        self.loss_sum.copy_(state["loss"])
+        self.context.layout.load_communication(self.model, state.get("communication", {}))
+        self.loss_sum.copy_(state["loss"] / self.context.layout.data_ranks)
         self.technique_state = gather(state["techniques"], self.context.device)

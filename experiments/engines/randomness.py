@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -94,6 +95,11 @@ class RandomDraws:
     draws: tuple[Draw, ...] = ()
     unsupported: str | None = None
     """Why its random numbers cannot be tied to examples: the function that draws otherwise."""
+    before: Mapping[str, int] = field(default_factory=dict)
+    """Draws before each module of the model is called for the first time, by name; the model itself
+    is ``""``."""
+    in_model: int = 0
+    """Draws until the model's output is there."""
 
     def __bool__(self) -> bool:
         return bool(self.draws) or self.unsupported is not None
@@ -129,7 +135,28 @@ class RandomDraws:
         if None in draws:
             shape = first[draws.index(None)]
             return cls(unsupported=f"the shape {shape} does not follow the batch size")
-        return cls(draws=tuple(draw for draw in draws if draw is not None))
+        return cls(
+            draws=tuple(draw for draw in draws if draw is not None),
+            before=recorded[0].before,
+            in_model=recorded[0].in_model,
+        )
+
+    def first_of(self, modules: Collection[str]) -> int:
+        """The number of the draw with which the first of ``modules`` begins."""
+        return min((self.before[name] for name in modules if name in self.before), default=0)
+
+    def refuse_stages(self, context: StudyContext) -> None:
+        """
+        Raises:
+            WorkloadError: random numbers are drawn where a pipeline of stages cannot draw them.
+        """
+        self.refuse_parts(context)
+        if len(self.draws) > self.in_model:
+            raise WorkloadError(
+                f"the loss of {context.workload.name}, or a technique's, draws random numbers, "
+                "which a pipeline cannot",
+                hint="draw them in the model, or in a technique's batch",
+            )
 
     def refuse_parts(self, context: StudyContext) -> None:
         """
@@ -153,12 +180,15 @@ class RandomDraws:
         examples: int,
         device: torch.device,
         places: dict[Any, Tensor],
+        *,
+        first: int = 0,
+        part: tuple[int, int] = (0, 1),
     ) -> contextlib.AbstractContextManager[Any]:
         """The random numbers of one forward pass of a trial.
 
         Args:
             start: the place of the first of its ``examples`` in the global batch.
-            places: see ``ExampleRandomness``.
+            places, first, part: see ``ExampleRandomness``.
         """
         if not self:
             return contextlib.nullcontext()
@@ -167,7 +197,9 @@ class RandomDraws:
             torch.manual_seed(key)
             return contextlib.nullcontext()
         of_step = torch.tensor(key, device=device)
-        return ExampleRandomness(self, of_step, examples, start, places=places)
+        return ExampleRandomness(
+            self, of_step, examples, start, places=places, first=first, part=part
+        )
 
 
 def _draw(first: Sequence[int], second: Sequence[int], sizes: tuple[int, int]) -> Draw | None:
@@ -192,6 +224,9 @@ class ExampleRandomness(TorchFunctionMode):
         examples: how many are in this forward pass.
         start: the place of the first of them in the global batch, int64 scalar or integer.
         places: a store for what depends on shapes alone; share it between passes.
+        first: the number of the pass's first draw, where it begins inside of the model.
+        part: this rank's number, and how many ranks share the activations of an example. A draw
+            whose shape is a share of the recorded one in one dimension is that part of it.
     """
 
     def __init__(
@@ -203,6 +238,8 @@ class ExampleRandomness(TorchFunctionMode):
         *,
         stacked: bool = False,
         places: dict[Any, Tensor] | None = None,
+        first: int = 0,
+        part: tuple[int, int] = (0, 1),
     ) -> None:
         super().__init__()
         self._draws, self._key = draws.draws, key
@@ -210,7 +247,7 @@ class ExampleRandomness(TorchFunctionMode):
         self._start = torch.as_tensor(start, dtype=torch.int64, device=key.device)
         self._stacked = stacked
         self._places = {} if places is None else places
-        self._count = 0
+        self._count, self._part = first, part
 
     def __torch_function__(
         self, func: Any, types_: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
@@ -227,11 +264,11 @@ class ExampleRandomness(TorchFunctionMode):
 
     def hashes(self, shape: Sequence[int], device: torch.device) -> Tensor:
         """64 random bits for each entry of ``shape``, int64."""
-        draw = self._which(tuple(shape))
-        places = self._place(draw, tuple(shape), device)
+        draw, whole = self._which(tuple(shape))
+        places = self._place(draw, tuple(shape), whole, device)
         offset = self._key + _signed(_DRAW * (self._count + 1) % 2**64)
         if draw.dim is not None:
-            others = math.prod(shape) // max(shape[draw.dim], 1)
+            others = math.prod(whole) // max(whole[draw.dim], 1)
             stride = _signed(_PLACE * draw.each * others % 2**64)
             offset = offset + self._start * stride
         self._count += 1
@@ -240,30 +277,46 @@ class ExampleRandomness(TorchFunctionMode):
             z = (z ^ _shifted(z, shift)) * factor
         return z ^ _shifted(z, 31)
 
-    def _which(self, shape: tuple[int, ...]) -> Draw:
-        """The draw that was recorded at this place in the pass; or any draw of this shape, since a
-        pass that leaves out layers at random reaches other places."""
-        usual = self._draws[self._count] if self._count < len(self._draws) else None
-        if usual is not None and usual.fits(shape, self._examples):
-            return usual
-        fitting = {(d.dim, d.each): d for d in self._draws if d.fits(shape, self._examples)}
-        if len(fitting) != 1:
-            raise WorkloadError(
-                f"the forward pass draws random numbers of shape {shape}, unlike in the trial run",
-                hint="draw the same numbers in every training step, in the same order",
-            )
-        return next(iter(fitting.values()))
+    def _which(self, shape: tuple[int, ...]) -> tuple[Draw, tuple[int, ...]]:
+        """The draw that was recorded at this place in the pass, and its shape on all ranks; or any
+        draw of this shape, since a pass that leaves out layers at random reaches other places."""
+        usual = self._draws[self._count : self._count + 1]
+        for draws in (usual, self._draws):
+            fitting = {
+                (d.dim, d.each, whole): (d, whole)
+                for d in draws
+                for whole in self._wholes(shape)
+                if d.fits(whole, self._examples)
+            }
+            if len(fitting) == 1:
+                return next(iter(fitting.values()))
+        raise WorkloadError(
+            f"the forward pass draws random numbers of shape {shape}, unlike in the trial run",
+            hint="draw the same numbers in every training step, in the same order",
+        )
 
-    def _place(self, draw: Draw, shape: tuple[int, ...], device: torch.device) -> Tensor:
+    def _wholes(self, shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+        """The shapes of which ``shape`` may be this rank's part."""
+        yield shape
+        ranks = self._part[1]
+        for dim in range(len(shape)) if ranks > 1 else ():
+            yield (*shape[:dim], shape[dim] * ranks, *shape[dim + 1 :])
+
+    def _place(
+        self, draw: Draw, shape: tuple[int, ...], whole: tuple[int, ...], device: torch.device
+    ) -> Tensor:
         """Each entry's place times the Weyl constant: example by example, then within it."""
-        key = (draw.dim, shape, device)
+        key = (draw.dim, shape, whole, device)
         if key not in self._places:
+            at = torch.arange(math.prod(whole), device=device)
             if draw.dim is None:
-                at = torch.arange(math.prod(shape), device=device).view(shape)
+                at = at.view(whole)
             else:
-                rest = [n for i, n in enumerate(shape) if i != draw.dim]
-                at = torch.arange(math.prod(shape), device=device)
-                at = at.view(shape[draw.dim], *rest).movedim(0, draw.dim)
+                rest = [n for i, n in enumerate(whole) if i != draw.dim]
+                at = at.view(whole[draw.dim], *rest).movedim(0, draw.dim)
+            for dim, (size, each) in enumerate(zip(whole, shape, strict=True)):
+                if each < size:
+                    at = at.narrow(dim, self._part[0] * each, each)
             self._places[key] = at * _PLACE
         return self._places[key]
 
@@ -280,6 +333,8 @@ class _Recorder(ExampleRandomness):
         super().__init__(RandomDraws(), torch.zeros((), dtype=torch.int64, device=device), 0)
         self._device = device
         self.shapes: list[tuple[int, ...]] = []
+        self.before: dict[str, int] = {}
+        self.in_model = 0
         self.foreign: str | None = None
 
     @classmethod
@@ -298,11 +353,32 @@ class _Recorder(ExampleRandomness):
         with torch.random.fork_rng(), torch.no_grad(), context.autocast():
             torch.manual_seed(0)
             before = random_state(recorder._device)
-            with recorder:
+            with recorder, recorder._noting_modules(model):
                 techniques.loss(workload, model.train(), batch)
             if recorder.foreign is None and not torch.equal(before, random_state(recorder._device)):
                 recorder.foreign = "a function that is not one of torch's"
         return recorder
+
+    @contextlib.contextmanager
+    def _noting_modules(self, model: nn.Module) -> Iterator[None]:
+        """Note how many draws there were when each module is called, and when the model returns."""
+
+        def entered(name: str, *_: Any) -> None:
+            self.before.setdefault(name, len(self.shapes))
+
+        def returned(*_: Any) -> None:
+            self.in_model = len(self.shapes)
+
+        modules = list(model.named_modules())
+        handles = [
+            module.register_forward_pre_hook(partial(entered, name)) for name, module in modules
+        ]
+        handles.append(model.register_forward_hook(returned))
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
 
     def hashes(self, shape: Sequence[int], device: torch.device) -> Tensor:
         self.shapes.append(tuple(shape))

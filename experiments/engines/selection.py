@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -27,6 +28,7 @@ from experiments.engines.randomness import RandomDraws
 from experiments.engines.stacked import StackedEngine
 from experiments.errors import ExperimentError
 from experiments.identity import optimizer_identity, technique_identity
+from experiments.parallel.ranks import UnconnectedRank
 from experiments.plan import Trial
 from experiments.training.splits import sampled
 from experiments.training.study_context import StudyContext
@@ -110,7 +112,7 @@ def make_engine(kind: str, context: StudyContext, trials: Sequence[Trial]) -> En
     if not trials:
         kind = "module"
     if kind == "auto":
-        kind = choose(context, trials)
+        kind = context.layout.ranks.agree(choose(context, trials))
     elif kind == "stacked" and (reason := unstackable_optimizer(context, trials)):
         raise ExperimentError(
             f"optimizer {context.optimizer.name} cannot be stacked: {reason}",
@@ -190,6 +192,10 @@ def _refusal(context: StudyContext, trials: Sequence[Trial]) -> str | None:
         return f"its forward pass draws random numbers that do not follow examples ({unsupported})"
     if reason := unstackable_optimizer(context, trials):
         return f"optimizer {context.optimizer.name}: {reason}"
+    # Ranks are tried each by itself: what one process remembers, another may have to try.
+    ranks = context.layout.ranks
+    layout = copy(context.layout).join(UnconnectedRank(ranks.rank, ranks.size))
+    context = replace(context, layout=layout)
     try:
         engine = StackedEngine(context, trials)
         engine.advance(1)

@@ -212,9 +212,10 @@ class StackedEngine(Engine):
 
     @torch.no_grad()
     def finite(self) -> list[bool]:
-        losses = self.context.layout.all_reduce(self.loss_sum.clone()).isfinite()
-        ok = losses & self.stack.weights.isfinite().all(dim=1)
-        flags: list[bool] = ok[: len(self.trials)].tolist()
+        broken = ~self.stack.weights.isfinite().all(dim=1)
+        # What is not finite on one rank is not finite in the sum: all ranks decide alike.
+        losses = self.context.layout.all_reduce(self.loss_sum.masked_fill(broken, torch.nan))
+        flags: list[bool] = losses.isfinite()[: len(self.trials)].tolist()
         return flags
 
     def keep(self, rows: Sequence[int]) -> None:

@@ -29,6 +29,7 @@ from experiments.plan import Study
 from experiments.scheduling import rounds
 from experiments.scheduling.dispatch import LARGEST_PACK
 from experiments.search import block
+from experiments.techniques import load as load_techniques
 from experiments.training.evaluation_grid import evaluation_steps
 from experiments.training.micro_batch import chunk_size, saved_bytes
 from experiments.training.study_context import StudyContext
@@ -246,7 +247,7 @@ def _parts(family: Sequence[StudyPlan], device: str) -> Iterator[_Part]:
     contexts: dict[str, StudyContext] = {}
     stacks: bool | None = None
     for plan in ranked:
-        study = replace(plan.study, layout=replace(plan.study.layout, workers=1))
+        study = _alone(plan.study)
         context, engine = StudyContext.load(study, device), plan.study.engine
         if engine == "auto":
             engine = preferred(context, plan.trials(0, 1)[0])
@@ -258,6 +259,14 @@ def _parts(family: Sequence[StudyPlan], device: str) -> Iterator[_Part]:
         contexts.setdefault(engine, context)
     for engine, plans in by_engine.items():
         yield _Part(plans=plans, engine=engine, context=contexts[engine])
+
+
+def _alone(study: Study) -> Study:
+    """``study`` in one process, which has no one to send compressed gradients to."""
+    parts = load_techniques(study.technique, study.workload.base).parts
+    sent = {name for name, part in parts.items() if part.communication() is not None}
+    technique = {name: value for name, value in study.technique.items() if name not in sent}
+    return replace(study, technique=technique, layout=replace(study.layout, workers=1))
 
 
 def _seconds(engine: Engine) -> float:

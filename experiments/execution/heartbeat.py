@@ -39,6 +39,9 @@ class Pace:
     off, and the pack's last snapshot is kept."""
     leave: float = 2.0
     """Seconds after an interruption that training has to come back, before its process ends."""
+    collective: float = 600.0
+    """Timeout of a collective operation of a group: longer than any evaluation for which a rank may
+    have to wait."""
 
 
 class Heartbeat:

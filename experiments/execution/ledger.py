@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from results.run_state.checkpoints import Checkpoints
 from results.run_state.claims import Claim, Claims
 from results.storage.location import Location
 from results.store import Store
+
+if TYPE_CHECKING:
+    from experiments.parallel.ranks import Ranks
+    from experiments.scheduling.jobs import Job
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -83,3 +87,16 @@ class Ledger(Checkpoints):
         if not self._claim_of[pack].held():
             return None
         return self.store.commit(experiment, measurements=measurements, trials=trials)
+
+
+def claimed(job: Job, ledger: Ledger, group: Ranks, info: Mapping[str, Any]) -> bool:
+    """Whether rank 0 of a group has claimed a job's pack, said on every rank. It keeps no claim of
+    which the others do not hear."""
+    pack = job.pack.id
+    taken = group.rank == 0 and ledger.take(pack, sorted(job.wanted), info, job.before)
+    try:
+        return bool(group.agree(taken))
+    except BaseException:
+        if taken:
+            ledger.release(pack)
+        raise

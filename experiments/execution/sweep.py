@@ -32,12 +32,13 @@ from experiments.records.recorded import changed, read_recorded, refuse_changed
 from experiments.records.rows import record_lost_trial
 from experiments.records.space_edges import Judge, edges, sentence, sides
 from experiments.scheduling import rounds
-from experiments.scheduling.dispatch import Dispatcher
+from experiments.scheduling.dispatch import LARGEST_PACK, Dispatcher
 from experiments.scheduling.events import Note, Observer, Stage, TimeLeft, ignore
+from experiments.scheduling.packs import largest
 from experiments.scheduling.study_state import Side, StudyState
 from results.counts import agreeing, count
 from results.run_state.checkpoints import Checkpoints
-from results.run_state.claims import Claims
+from results.run_state.claims import Claims, trials_of
 from results.schema import json_text
 from results.storage.location import Location
 from results.store import Store
@@ -84,6 +85,7 @@ def sweep(
     keep_old: bool = False,
     retrain: bool = False,
     num_cpus: int | None = None,
+    grows_to: int | None = None,
     trainer: MakeTrainer = training,
     pace: Pace | None = None,
 ) -> Summary:
@@ -101,6 +103,7 @@ def sweep(
         keep_old: if only the workload's code has changed, count its old trials as this one's.
         retrain: if it has, train them again.
         num_cpus: of a Ray that is started here; all cores unless given.
+        grows_to: how many workers the cluster can grow to, where Ray cannot say (Kubernetes).
 
     Raises:
         ExperimentError: a clear error, of the experiment or of the cluster, or that no study has
@@ -124,6 +127,8 @@ def sweep(
             pace=pace,
             num_cpus=num_cpus,
             data_files=data_files(experiment.combinations),
+            grows_to=grows_to,
+            largest=lambda layout: largest(run.states, layout, pack_size or LARGEST_PACK),
         )
         with executor_kind(address, context) as executor:
             with stop.when(lambda: executor.ready):
@@ -272,7 +277,7 @@ class _Sweep:
             for layout, pool in pools.items():
                 states = [state for state in self.states if state.study.layout == layout]
                 dispatcher = self._dispatcher(states, pool, stop)
-                dispatcher.merge({}, _trials_of(self._claims()))
+                dispatcher.merge({}, trials_of(self._claims()))
                 try:
                     pool.run(dispatcher, stop, partial(self._poll, dispatcher))
                 finally:
@@ -313,7 +318,7 @@ class _Sweep:
         others = [state for state in self.states if state not in dispatcher.states]
         remaining = [*dispatcher.remaining(), *(state.remaining() for state in others)]
         self.observer(TimeLeft(seconds=rounds.seconds_left(remaining, len(claims))))
-        claimed = _trials_of(claims)
+        claimed = trials_of(claims)
         if dispatcher.shares_with(claimed):
             studies = [state.study for state in dispatcher.states]
             recorded = read_recorded(self.store, studies, self.since)
@@ -325,11 +330,8 @@ class _Sweep:
             spec
             for study in (state.study for state in self.states)
             for spec in (
-                study.workload.spec,
-                *routed.specs(study.optimizer),
-                study.schedule,
-                *study.technique,
-                study.layout.name,
+                *(study.workload.spec, study.schedule, study.layout.name),
+                *(*routed.specs(study.optimizer), *study.technique),
             )
         ]
         return [spec for spec in specs if spec and ".py" in spec]
@@ -394,7 +396,3 @@ class _Sweep:
             seconds=time.monotonic() - self.began,
             complete=complete,
         )
-
-
-def _trials_of(claims: Sequence[Mapping[str, Any]]) -> set[str]:
-    return {trial for claim in claims for trial in claim["trials"]}

@@ -1,14 +1,13 @@
 """Runs one pack on one worker group: claims, trains, commits, saves snapshots, and reports.
 
-A pack whose job names a size is refilled. When trials have ended, rank 0 sends the driver an
-``Offer``; the answer comes by ``Control.more``: more trials of the study, or none. Rank 0 claims
-them, all ranks get them at the same evaluation, and they join the training. From then on the pack's
-snapshots list them. Trials given to a pack that has ended meanwhile, or whose worker dies before a
-snapshot, were not trained and are still missing.
+A pack whose job names a size is refilled (``refill``): rank 0 claims the trials that the driver
+gives, and all ranks add them at the same evaluation. Trials given to a pack that has ended, or
+whose worker dies before a snapshot lists them, were not trained and are still missing.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Collection, Sequence
 from contextlib import closing, suppress
@@ -19,7 +18,7 @@ from experiments.encoding import MalformedError
 from experiments.execution.departure import Leave, end_program
 from experiments.execution.failures import describe
 from experiments.execution.heartbeat import Heartbeat, Pace, Position
-from experiments.execution.ledger import Ledger
+from experiments.execution.ledger import Ledger, claimed
 from experiments.execution.refill import Refill
 from experiments.execution.trainer import MakeTrainer, Trainer, training
 from experiments.execution.watchdog import Cut, Watchdog
@@ -28,7 +27,7 @@ from experiments.plan import Measurement, Outcome, Trial
 from experiments.records import snapshots
 from experiments.records.rows import device_name, trial_row
 from experiments.records.snapshots import settings_hash
-from experiments.scheduling.failures import Failure
+from experiments.scheduling.failures import Failure, RankLostError
 from experiments.scheduling.jobs import (
     Channel,
     Ended,
@@ -63,13 +62,16 @@ def run_pack(
 
     Training that makes no progress is interrupted (``watchdog``). ``leave`` ends the process where
     it cannot be; at once, if it does not run in the main thread.
+
+    Raises:
+        RankLostError: a rank of the group has died; what had finished is committed.
     """
     began, first = time.monotonic(), group.rank == 0
     pack, study = job.pack.id, job.pack.study
     info = {"experiment": study.experiment, "study": study.id, "round": job.round}
     if not job.wanted:  # its predecessor died after the last commit
         end = PackEnd(pack=pack, end="done")
-    elif group.agree(first and ledger.take(pack, sorted(job.wanted), info, job.before)):
+    elif claimed(job, ledger, group, info):
         with closing(_PackRun(job, ledger, channel, group, pace or Pace(), leave)) as run:
             data = ledger.load(pack) if first else None
             try:
@@ -117,7 +119,9 @@ class _PackRun:
         self.not_kept_reported = False
         self.training: Trainer | None = None
         self.leave = leave
-        self.watchdog = Watchdog(pace.hang, pace.stop, job.patience)
+        # Ranks wait for each other: who hangs is found out by the group, not by a rank.
+        hang, stop = (pace.hang, pace.stop) if group.size == 1 else (math.inf, math.inf)
+        self.watchdog = Watchdog(hang, stop, job.patience)
         self.heartbeat: Heartbeat | None = None
         if self.first:
             self.heartbeat = Heartbeat(
@@ -331,12 +335,19 @@ class _PackRun:
             self.channel.send(NotKept(pack=self.job.pack.id, reason=training.not_kept))
 
     def failed(self, error: Exception | SystemExit) -> PackEnd:
-        """Commit what has finished, and describe what was raised."""
-        pack = self.job.pack
+        """Commit what has finished, and describe what was raised.
+
+        Raises:
+            RankLostError: another rank has died, which is why this one raised.
+        """
         failure = describe(error, None, self.job.moved)
-        if self.first and self.group.size > 1:
+        try:
             # This rank's error may only say that another left the group: that one's is the cause.
-            failure = self.channel.control(pack.id).failure or failure
+            failure = self.channel.cause(failure, error)
+        except RankLostError:
+            if self.first and not self._claim_lost:
+                self._commit()
+            raise
         return self._ended_by(failure, write=not isinstance(error, ResultsError))
 
     def cut_off(self) -> PackEnd:

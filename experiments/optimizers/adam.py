@@ -96,6 +96,7 @@ class Adam(PackagedOptimizer):
     """Adam; weight decay goes into the gradient."""
 
     name = "adam"
+    elementwise = True
     kind: type[torch.optim.Optimizer] = torch.optim.Adam
     form: ClassVar[type[StackedUpdate] | None] = _StackedAdam
     defaults: Mapping[str, Value] = {"learning_rate": 1e-3, "weight_decay": 0.0, **_DEFAULTS}

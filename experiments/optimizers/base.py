@@ -60,6 +60,9 @@ class Optimizer(abc.ABC):
     has a time scale; ``None``: not known."""
     multiplies_matrices = False
     """Whether its update is made of matrix products, which gain from a stack by themselves."""
+    elementwise = False
+    """Whether each entry of a parameter moves by itself, so that ranks which hold parts of it need
+    no other: no norm, no product of matrices, no choice among entries."""
     scope = "any parameter"
     """What it can train, in words."""
 
@@ -70,6 +73,14 @@ class Optimizer(abc.ABC):
             hidden: whether it is neither an embedding nor of the output layer.
         """
         return True
+
+    def whole(
+        self,
+        shapes: Mapping[str, torch.Size],
+        options: Mapping[str, Options],  # noqa: ARG002 - a hook
+    ) -> frozenset[str]:
+        """Names of the parameters that its update needs whole, of those with these shapes."""
+        return frozenset() if self.elementwise else frozenset(shapes)
 
     @property
     def averages(self) -> bool:

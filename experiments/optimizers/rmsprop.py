@@ -35,6 +35,7 @@ class RMSprop(PackagedOptimizer):
     """The gradient over the root of its mean square, with momentum if any."""
 
     name = "rmsprop"
+    elementwise = True
     kind = torch.optim.RMSprop
     form = _StackedRMSprop
     defaults: Mapping[str, Value] = {
@@ -73,6 +74,7 @@ class Adagrad(PackagedOptimizer):
     """The gradient over the root of the sum of all its squares."""
 
     name = "adagrad"
+    elementwise = True
     kind = torch.optim.Adagrad
     form = _StackedAdagrad
     defaults: Mapping[str, Value] = {"learning_rate": 1e-2, "epsilon": 1e-10, "weight_decay": 0.0}

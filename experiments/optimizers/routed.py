@@ -106,6 +106,12 @@ class Routed(Optimizer):
     def averages(self) -> bool:
         return any(rule.averages for rule in self.rules)
 
+    def whole(
+        self, shapes: Mapping[str, torch.Size], options: Mapping[str, Options]
+    ) -> frozenset[str]:
+        rule_of = self.route(shapes, _hidden(options))
+        return frozenset(name for name in shapes if not rule_of[name].elementwise)
+
     def uses(self, name: str, given: Iterable[str]) -> bool:
         given = set(given)
         owners = self.shared.get(name, ())
@@ -118,8 +124,7 @@ class Routed(Optimizer):
         options: Mapping[str, Options] = MappingProxyType({}),
     ) -> torch.optim.Optimizer:
         parameters = dict(named_parameters)
-        hidden = {name: bool(given.get(HIDDEN, 1)) for name, given in options.items()}
-        rule_of = self.route({n: p.shape for n, p in parameters.items()}, hidden)
+        rule_of = self.route({n: p.shape for n, p in parameters.items()}, _hidden(options))
         parts = []
         for rule in self.rules:
             pairs = [(n, p) for n, p in parameters.items() if rule_of[n] is rule]
@@ -224,6 +229,10 @@ class Routed(Optimizer):
         shared = {name: values[name] for name in names if name in values}
         prefixed = {n: values[key] for n in names if (key := f"{rule.label}.{n}") in values}
         return {**shared, **prefixed}
+
+
+def _hidden(options: Mapping[str, Options]) -> dict[str, bool]:
+    return {name: bool(given.get(HIDDEN, 1)) for name, given in options.items()}
 
 
 def _ratio(metaparameters: Mapping[str, Value], name: str) -> float:

@@ -14,7 +14,7 @@ not needed, and possible: its factor multiplies lr, not the weights of the avera
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
@@ -86,6 +86,7 @@ class ScheduleFreeSGD(LibraryOptimizer):
     """SGD at a point between its iterate and their average; evaluations measure the average."""
 
     name = "schedule-free-sgd"
+    elementwise = True
     library_class = "ScheduleFreeSGD"
     form = _StackedScheduleFree
     interpolation = "momentum"
@@ -131,24 +132,30 @@ def averages(optimizer: torch.optim.Optimizer) -> bool:
 
 
 @contextmanager
-def evaluated_weights(optimizer: torch.optim.Optimizer) -> Iterator[None]:
+def evaluated_weights(
+    optimizer: torch.optim.Optimizer,
+    changed: Callable[[torch.optim.Optimizer], None] = lambda _: None,
+) -> Iterator[None]:
     """Within, the parameters have the weights that are measured.
 
     Afterwards they have the trained ones, bit for bit: ``train`` itself would compute them back,
     with a rounding error, and the trajectory would depend on the steps that are evaluated.
+
+    Args:
+        changed: called when the optimizer's parameters have changed, in their memory.
     """
     if not averages(optimizer):
         yield
         return
     averaging: Any = optimizer
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    trained = [p.data for p in parameters]
-    for p in parameters:
-        p.data = p.data.clone()
+    parameters = [p.detach() for group in optimizer.param_groups for p in group["params"]]
+    trained = [p.clone() for p in parameters]
     averaging.eval()
+    changed(optimizer)
     try:
         yield
     finally:
         averaging.train()
         for p, weights in zip(parameters, trained, strict=True):
-            p.data = weights
+            p.copy_(weights)
+        changed(optimizer)

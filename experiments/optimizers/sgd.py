@@ -46,6 +46,7 @@ class SGD(PackagedOptimizer):
     """Stochastic gradient descent without momentum. The others derive from it."""
 
     name = "sgd"
+    elementwise = True
     decoupled_decay = True  # w - lr (g + decay w) is (1 - lr decay) w - lr g
     kind = torch.optim.SGD
     form: ClassVar[type[StackedUpdate] | None] = _StackedSGD

@@ -60,6 +60,7 @@ class Lion(LibraryOptimizer):
     """The sign of an interpolation between the gradient and its mean; decoupled weight decay."""
 
     name = "lion"
+    elementwise = True
     decoupled_decay = True
     library_class = "Lion"
     form: ClassVar[type[StackedUpdate] | None] = _StackedLion

@@ -2,9 +2,11 @@
 
 Its constructor's arguments are its metaparameters (``learning_rate`` is ``lr``; ``beta1`` and
 ``beta2`` are ``betas``, ``epsilon`` is ``eps``); an optional class attribute ``space`` is its
-default search space. It gets a model's parameters, which it may put into groups; with their names,
-if its first argument, or a further one, is called ``named_parameters``. A static method
-``parameter_groups`` gives some of them options (``experiments.optimizers.groups``).
+default search space. With ``elementwise = True`` it says that each entry of a parameter moves by
+itself: layouts that cut parameters need not gather them. It gets a model's parameters, which it may
+put into groups; with their names, if its first argument, or a further one, is called
+``named_parameters``. A static method ``parameter_groups`` gives some of them options
+(``experiments.optimizers.groups``).
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ from experiments.plan import Value
 
 _ALIASES = {"lr": ("learning_rate",), "betas": ("beta1", "beta2"), "eps": ("epsilon",)}
 _NAMED = "named_parameters"
+_NOT_ELEMENTWISE = ("Adafactor", "LBFGS", "Muon")
+"""Optimizers of torch that use norms, rows or products of a parameter."""
 _SWITCHES = ("foreach", "fused", "capturable", "differentiable", "maximize")
 """Arguments of torch's optimizers that change how a step is computed, not its result."""
 
@@ -39,6 +43,9 @@ class UserOptimizer(Optimizer):
             )
         self.name = name
         self.kind = kind
+        # Of one of a user's file nothing is assumed.
+        of_torch = kind.__module__.startswith("torch.optim.") and name not in _NOT_ELEMENTWISE
+        self.elementwise = bool(getattr(kind, "elementwise", of_torch))
         self._parameters = dict(inspect.signature(kind.__init__).parameters)
         _, *first = list(self._parameters)[:2]  # self, and the argument that gets the parameters
         self._pairs_first = first == [_NAMED]

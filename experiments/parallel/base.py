@@ -1,20 +1,46 @@
 """The interface of a layout: how one model spreads over the ranks that train it.
 
-Ranks that together hold one copy of a model are its *model ranks*; the copies train different
-shares of each global batch and are the *data ranks*. The ranks of one copy follow one another:
-rank 0 … ``model_ranks - 1`` hold the first copy.
+Ranks that together train one share of each global batch are *model ranks*; those that train
+different shares are *data ranks*. The model ranks of one share follow one another: rank 0 …
+``model_ranks - 1`` train the first share.
 """
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
+from experiments.errors import ExperimentError
 from experiments.parallel.ranks import SOLO, Ranks
+from experiments.techniques.base import Communication
+from workloads import Batch, LayoutPlan
+
+Named = Sequence[tuple[str, nn.Parameter]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForwardPass:
+    """A micro-batch of this rank's share of a global batch."""
+
+    batch: Batch
+    loss: Callable[[Any], Tensor]
+    """The loss of each example, ``(examples,)``, given the model, or a function that returns the
+    model's output. It enters ``drawing`` by itself."""
+    drawing: Callable[[Collection[str]], AbstractContextManager[Any]]
+    """Within, the precision and the random numbers of a forward pass, from where the first of these
+    modules begins; of none: from the start."""
+    weights: Callable[[torch.dtype], Tensor]
+    """Each example's weight in the mean loss of the global batch, ``(examples,)``."""
+    sums: bool
+    """Whether gradients may be summed over the data ranks while its backward pass goes on: it is
+    this rank's last one of the step, and every rank has one."""
 
 
 class ParallelLayout(abc.ABC):
@@ -33,8 +59,16 @@ class ParallelLayout(abc.ABC):
     """Whether it works in the stacked engine, which never calls ``wrap``, ``state`` or ``load``
     and gives ``reduce_gradients`` one tensor: the gradients of all models of the stack."""
     model_ranks = 1
-    """Ranks that hold one copy of a model."""
+    """Ranks that train the same examples."""
     ranks: Ranks = SOLO
+    staged = False
+    """Whether a model is cut into stages, through which micro-batches flow."""
+    passes_together = False
+    """Whether data ranks communicate in a forward pass: each then makes as many as the others,
+    perhaps of no examples."""
+    activation_part: tuple[int, int] = (0, 1)
+    """This rank's number, and how many ranks share the activations of an example: each draws its
+    share of the random numbers of dropout."""
 
     def join(self, ranks: Ranks) -> Self:
         """Take part in a group of ranks. A layout makes its process groups here."""
@@ -52,9 +86,23 @@ class ParallelLayout(abc.ABC):
         Contiguous, and as equal as whole units of ``unit`` examples (a ghost batch) allow; a copy
         beyond the number of units gets an empty share.
         """
-        rank, units = self.ranks.rank // self.model_ranks, examples // unit
-        low, high = (units * i // self.data_ranks * unit for i in (rank, rank + 1))
-        return slice(low, examples if rank == self.data_ranks - 1 else high)
+        return self._shares(examples, unit)[self.ranks.rank // self.model_ranks]
+
+    def _shares(self, examples: int, unit: int) -> list[slice]:
+        units, copies = examples // unit, self.data_ranks
+        ends = [units * i // copies * unit for i in range(copies)] + [examples]
+        return [slice(low, high) for low, high in itertools.pairwise(ends)]
+
+    def micro_batch(self, examples: int, most: int, unit: int = 1) -> int:  # noqa: ARG002
+        """Examples of a forward pass in training, of a global batch of so many: ``most`` of them
+        or fewer, in whole units."""
+        return most
+
+    def passes(self, examples: int, most: int, unit: int = 1) -> int:
+        """How many forward passes of at most ``most`` examples this rank makes for its share."""
+        share = self.share(examples, unit)
+        shares = self._shares(examples, unit) if self.passes_together else [share]
+        return max(-(-(part.stop - part.start) // most) for part in shares)
 
     def wrap(self, model: nn.Module) -> nn.Module:
         """The model as this rank trains it: its ``forward`` may communicate, and its parameters
@@ -64,6 +112,79 @@ class ParallelLayout(abc.ABC):
             model: freshly initialized, equal on every rank.
         """
         return model
+
+    def spread(self, model: nn.Module, plan: LayoutPlan | None) -> nn.Module:  # noqa: ARG002
+        """``wrap``, in a layout that needs to know how the workload's model may be cut."""
+        return self.wrap(model)
+
+    def optimizer(
+        self,
+        model: nn.Module,
+        make: Callable[[Named], torch.optim.Optimizer],
+        whole: Collection[str],  # noqa: ARG002 - a hook
+    ) -> torch.optim.Optimizer:
+        """The optimizer of this rank, which is stepped when the gradient is in ``.grad``.
+
+        Args:
+            make: makes one over parameters with their names.
+            whole: names of parameters whose update needs them whole, not a part of their entries.
+        """
+        return make([(n, p) for n, p in model.named_parameters() if p.requires_grad])
+
+    def accumulate(self, model: nn.Module, passes: Iterable[ForwardPass], losses: Tensor) -> None:
+        """Add the gradient of this rank's share to ``.grad``, and its losses to ``losses``."""
+        for each in passes:
+            loss = each.loss(model)
+            # The gradient of sum(loss) / batch size, without two more nodes in the graph.
+            loss.backward(each.weights(loss.dtype))
+            losses.add_(loss.detach().sum())
+
+    def communicate(self, model: nn.Module, how: Communication | None) -> None:  # noqa: ARG002
+        """Sum gradients of ``model`` over the data ranks in this way; ``None``: exactly.
+
+        Raises:
+            ExperimentError: the layout cannot.
+        """
+        if how is not None:
+            raise ExperimentError(
+                f"layout {self.name} cannot sum gradients as technique {how.technique} says",
+                hint="workers: 2 or more, without another layout",
+            )
+
+    def communication_state(self, model: nn.Module) -> dict[str, Any]:  # noqa: ARG002
+        """What the way of summing keeps from step to step, of all ranks, equal on every rank."""
+        return {}
+
+    def load_communication(self, model: nn.Module, state: dict[str, Any]) -> None:  # noqa: B027
+        """Continue from what ``communication_state`` gave."""
+
+    def finish_gradient(self, model: nn.Module) -> None:
+        """Make ``.grad`` the gradient of the whole global batch."""
+        if self.ranks.size > 1:
+            trained = [p for p in model.parameters() if p.requires_grad]
+            for p in trained:
+                p.grad = torch.zeros_like(p) if p.grad is None else p.grad
+            self.reduce_gradients([p.grad for p in trained if p.grad is not None])
+
+    def gather(
+        self,
+        model: nn.Module,  # noqa: ARG002 - a hook
+        tensors: Mapping[str, Tensor],
+    ) -> dict[str, Tensor]:
+        """Whole tensors, equal on every rank, from this rank's weights or gradients by name."""
+        return dict(tensors)
+
+    def part(self, model: nn.Module, name: str, whole: Tensor) -> Tensor:  # noqa: ARG002 - a hook
+        """What this rank holds of the whole weight or gradient of the parameter ``name``, in the
+        form that the parameter has."""
+        return whole
+
+    def local(self, tensor: Tensor) -> Tensor:
+        """This rank's entries of a parameter or a buffer, in the same memory."""
+        return tensor
+
+    def publish(self, optimizer: torch.optim.Optimizer) -> None:  # noqa: B027 - a hook
+        """Give the model the weights of an optimizer that has copies of them."""
 
     @abc.abstractmethod
     def reduce_gradients(self, gradients: Sequence[Tensor]) -> None:

@@ -38,19 +38,28 @@ class SingleRank:
 SOLO = SingleRank()
 
 
-class TorchRanks:
-    """The default process group: NCCL on GPUs, Gloo on CPUs. It must be initialized."""
+class UnconnectedRank(SingleRank):
+    """A rank of a group that takes its share and does not communicate, to try something."""
 
-    def __init__(self, device: str = "cpu") -> None:
-        self.rank = dist.get_rank()
-        self.size = dist.get_world_size()
+    def __init__(self, rank: int, size: int) -> None:
+        self.rank, self.size = rank, size
+
+
+class TorchRanks:
+    """A process group, by default the whole one: NCCL on GPUs, Gloo on CPUs. It must be
+    initialized."""
+
+    def __init__(self, device: str = "cpu", group: dist.ProcessGroup | None = None) -> None:
+        self.group = group
+        self.rank = dist.get_rank(group)
+        self.size = dist.get_world_size(group)
         self.device = torch.device(device)
 
     def all_reduce_(self, tensor: Tensor) -> Tensor:
-        dist.all_reduce(tensor)
+        dist.all_reduce(tensor, group=self.group)
         return tensor
 
     def agree(self, value: Any) -> Any:
         values = [value]
-        dist.broadcast_object_list(values, src=0, device=self.device)
+        dist.broadcast_object_list(values, group=self.group, group_src=0, device=self.device)
         return values[0]

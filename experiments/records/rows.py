@@ -128,7 +128,9 @@ def effective_learning_rate(study: Study, trial: Trial) -> float | None:
 
 def layout_columns(layout: Layout) -> dict[str, Any]:
     """A layout as JSON text, without unset values."""
-    return {key: value for key, value in asdict(layout).items() if value is not None}
+    columns = {key: value for key, value in asdict(layout).items() if value is not None}
+    nested = {name: dict(columns.pop(name)) for name in ("dimensions", "pipeline")}
+    return {**columns, **{name: values for name, values in nested.items() if values}}
 
 
 @functools.cache

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 from experiments.plan import Outcome, Trial
@@ -29,11 +29,12 @@ from experiments.scheduling.jobs import (
     Offer,
     PackEnd,
     Refused,
+    Remark,
     SnapshotHeader,
     Started,
     Step,
 )
-from experiments.scheduling.packs import choose, make_job, pick
+from experiments.scheduling.packs import AssignedPack, choose, make_job, pick
 from experiments.scheduling.recovery import Divide, Recovery, failed_outcome
 from experiments.scheduling.round_watch import RoundWatch
 from experiments.scheduling.rounds import Record, Remaining, Wave
@@ -42,19 +43,6 @@ from experiments.scheduling.study_state import StudyState
 LARGEST_PACK = 64
 _PROOF_STEPS = 20
 """A shape counts as running after this many steps of a pack; then its other packs may start."""
-
-
-@dataclass
-class _Out:
-    """A pack that a worker has."""
-
-    job: Job
-    state: StudyState
-    hits: list[int] = field(default_factory=list)
-    """Steps to target of the study that were recorded since it was sent out."""
-    step: int = 0
-    """The last step that it reported."""
-
 
 Answer = Job | Literal["wait"] | None
 
@@ -101,14 +89,14 @@ class Dispatcher:
         self._reproduce = reproduce
         self._lock = threading.RLock()
         self._by_study = {state.study.id: state for state in states}
-        self._out: dict[str, _Out] = {}
+        self._out: dict[str, AssignedPack] = {}
         self._recovery, self._record = Recovery(divide, list(resumable)), record
         self._elsewhere: set[str] = set()
         self._failures = Failures()
-        self._not_kept: set[str] = set()
+        self._remarked: set[tuple[str, str]] = set()
         for state in states:
             if any(record.stop_reason != "error" for record in state.records.values()):
-                self._failures.succeed(state.study.shape)
+                self._failures.succeed(state.shape)
         self._watch = RoundWatch(
             self.states, slots=slots, observer=observer, on_round=on_round, left=left
         )
@@ -119,6 +107,11 @@ class Dispatcher:
         self._reproducible = False
         """Whether the command that reproduces a failure has been noted."""
         self.failed = 0
+
+    def note(self, text: str) -> None:
+        """Hand the observer a sentence of the executor's."""
+        with self._lock:
+            self._observer(Note(text=text))
 
     # The next pack
 
@@ -132,7 +125,7 @@ class Dispatcher:
             if job is not None:
                 state = self._by_study[job.pack.study.id]
                 state.busy |= job.wanted
-                self._out[job.pack.id] = _Out(job=job, state=state)
+                self._out[job.pack.id] = AssignedPack(job=job, state=state)
                 return job
             return None if self.finished else "wait"
 
@@ -232,7 +225,7 @@ class Dispatcher:
         """Trials that are not to be handed out again, besides those in training."""
         return self._recovery.apart() | self._elsewhere
 
-    def _more(self, out: _Out, places: int) -> More:
+    def _more(self, out: AssignedPack, places: int) -> More:
         """Trials of the open wave for a pack that can hold more of it; perhaps none."""
         state = out.state
         wave = None if self.stopped else state.wave()
@@ -247,10 +240,10 @@ class Dispatcher:
 
     def _may_start(self, state: StudyState) -> bool:
         """One pack at a time until its shape has trained at all."""
-        shape = state.study.shape
+        shape = state.shape
         if shape in self._failures.proven:
             return True
-        return not any(out.state.study.shape == shape for out in self._out.values())
+        return not any(out.state.shape == shape for out in self._out.values())
 
     def _job(
         self,
@@ -281,7 +274,7 @@ class Dispatcher:
                     self._recovery.progress(message.pack, message.step)
                     progress = Progress.of(state.study, message)
                     if progress.metric is not None and message.step >= _PROOF_STEPS:
-                        self._failures.proven.add(state.study.shape)
+                        self._failures.proven.add(state.shape)
                     self._observer(progress)
                 case Ended():
                     self._ended(out, message)
@@ -293,14 +286,20 @@ class Dispatcher:
                     out.job = replace(out.job, wanted=out.job.wanted - refused)
                     state.busy -= refused
                     self._elsewhere |= refused
-                case NotKept():  # noted once for the studies that run the same code
-                    if state.study.shape not in self._not_kept:
-                        self._not_kept.add(state.study.shape)
-                        self._observer(Note(text=f"{state.label}: {message.sentence}"))
+                case NotKept():
+                    self._remark(state, message.sentence, "not kept")
+                case Remark():
+                    self._remark(state, message.text, message.once)
                 case PackEnd():
                     self._over(out, message)
 
-    def _ended(self, out: _Out, message: Ended) -> None:
+    def _remark(self, state: StudyState, text: str, once: str | None) -> None:
+        """Note ``text``, ``once`` for the studies that run the same code."""
+        if once is None or (state.shape, once) not in self._remarked:
+            self._remarked.add((state.shape, once or ""))
+            self._observer(Note(text=f"{state.label}: {text}"))
+
+    def _ended(self, out: AssignedPack, message: Ended) -> None:
         state = out.state
         for outcome in message.outcomes:
             if not message.committed:
@@ -315,7 +314,7 @@ class Dispatcher:
                 self.failed += 1
                 self._observer(TrialFinished(study=state.study.id, outcome=outcome))
             else:
-                self._failures.succeed(state.study.shape)
+                self._failures.succeed(state.shape)
             taken = outcome.train_seconds + outcome.evaluation_seconds + outcome.other_seconds
             before_it = state.pack_seconds.get(message.pack, 0.0)
             state.pack_seconds[message.pack] = max(taken, before_it)
@@ -327,7 +326,7 @@ class Dispatcher:
             self._rounds_end()
 
     def _share_hits(
-        self, state: StudyState, steps: Sequence[int | None], but: _Out | None = None
+        self, state: StudyState, steps: Sequence[int | None], but: AssignedPack | None = None
     ) -> None:
         """Hand steps to target of a study to its packs in training."""
         hits = [step for step in steps if step is not None]
@@ -336,7 +335,7 @@ class Dispatcher:
                 other.hits += hits
                 self.share(other.job.pack.id, tuple(other.hits))
 
-    def _over(self, out: _Out, message: PackEnd) -> None:
+    def _over(self, out: AssignedPack, message: PackEnd) -> None:
         state = out.state
         del self._out[message.pack]
         state.busy -= out.job.wanted
@@ -350,8 +349,8 @@ class Dispatcher:
             self._failed(out, failure)
         self._observer(PackFinished.of(state.study, message))
 
-    def _failed(self, out: _Out, failure: Failure) -> None:
-        state, shape = out.state, out.state.study.shape
+    def _failed(self, out: AssignedPack, failure: Failure) -> None:
+        state, shape = out.state, out.state.shape
         left = [t for t in out.job.pack.trials if t.id in out.job.wanted and state.need(t.id)]
         proven = shape in self._failures.proven
         bisected = proven and failure.trial is None and len(left) > 1 and not failure.clear
@@ -374,7 +373,7 @@ class Dispatcher:
             self.error, self.stopped = self._error(failure), True
         return self.stopped
 
-    def _give_up(self, out: _Out, trial: Trial, failure: Failure) -> None:
+    def _give_up(self, out: AssignedPack, trial: Trial, failure: Failure) -> None:
         """Record a trial as failed whose worker could not."""
         outcome = failed_outcome(out.state.study, trial.id, failure, out.step)
         run = self._record(out.job, outcome)

@@ -33,6 +33,11 @@ class TrainingError(ExperimentError):
         self.reproduce = reproduce
 
 
+class RankLostError(Exception):
+    """A rank of a worker group has died: its pack is not at fault, and goes on from its snapshot on
+    another group."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Failure:
     """An exception, as text."""

@@ -118,6 +118,16 @@ class NotKept:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Remark:
+    """A sentence for the user about a pack that trains on."""
+
+    pack: str
+    text: str
+    once: str | None = None
+    """Remarks that name the same are noted once for the studies that run the same code."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class PackEnd:
     """The pack's worker is done with it.
 
@@ -132,7 +142,7 @@ class PackEnd:
     failure: Failure | None = None
 
 
-Message = Started | Step | Ended | Offer | Refused | NotKept | PackEnd
+Message = Started | Step | Ended | Offer | Refused | NotKept | Remark | PackEnd
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,8 +154,6 @@ class Control:
     """All steps to target of the study recorded since the pack was sent out, in that order."""
     more: tuple[More, ...] = ()
     """The answers to all of the worker's offers, in their order."""
-    failure: Failure | None = None
-    """The failure of another rank of the pack's group."""
 
 
 @dataclass
@@ -155,6 +163,9 @@ class Channel:
 
     send: Callable[[Message], None]
     control: Callable[[str], Control]
+    cause: Callable[[Failure, BaseException], Failure] = lambda failure, _: failure
+    """What has made a pack's code raise, which a rank of a group learns from the others. It raises
+    ``RankLostError`` if one of them has died."""
 
 
 @dataclass(frozen=True, kw_only=True)

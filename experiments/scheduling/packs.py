@@ -10,11 +10,12 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import cycle, islice
 
 import numpy as np
 
-from experiments.plan import Pack, Trial, Value
+from experiments.plan import Layout, Pack, Trial, Value
 from experiments.scheduling.jobs import Job
 from experiments.scheduling.rounds import Wave
 from experiments.scheduling.study_state import StudyState
@@ -26,8 +27,23 @@ _WIDTH = 0.12
 """Distance, in the search space's unit interval, over which one trial predicts another."""
 _FADE = 0.5
 """Factor on the weight of a trial whose batch size is twice as large, or half."""
+_MOST_RANKED, _MOST_EVIDENCE = 256, 128
+"""Free trials of a wave that are ranked, and ended trials of a study that they are judged by: the
+first of each, in their order. Beyond that ranking them costs more than it saves."""
 _MISSED = 2.0
 """A trial that missed the target counts as this many e-folds above its study's least steps."""
+
+
+@dataclass
+class AssignedPack:
+    """A pack that a worker has."""
+
+    job: Job
+    state: StudyState
+    hits: list[int] = field(default_factory=list)
+    """Steps to target of the study that were recorded since it was sent out."""
+    step: int = 0
+    """The last step that it reported."""
 
 
 def choose(
@@ -55,12 +71,11 @@ def choose(
         wave = state.wave()
         if wave is None or not may_start(state, wave):
             continue
-        if all(trial.id in taken or trial.id in state.busy for trial in wave.trials):
-            continue
         seconds = state.seconds if state.seconds is not None else state.cost() * seconds_per_cost
-        untried = state.study.shape not in proven
+        untried = state.shape not in proven
         rank = (not untried, wave.round, seconds if untried else -seconds)
-        if best is None or rank < best[0]:
+        # The rank first: a wave may be long.
+        if (best is None or rank < best[0]) and _any_free(state, wave, taken):
             best = (rank, state, wave)
     if best is None:
         return None
@@ -68,6 +83,12 @@ def choose(
     parts = max(1, slots // len(states))
     count = min(size, max(_SMALL_PACK, -(-len(wave.trials) // parts)))
     return state, wave, pick(state, wave, states, taken=taken, count=count)
+
+
+def _any_free(state: StudyState, wave: Wave, taken: set[str]) -> bool:
+    if len(state.busy) + len(taken) < len(wave.trials):
+        return True
+    return not all(trial.id in taken or trial.id in state.busy for trial in wave.trials)
 
 
 def pick(
@@ -79,11 +100,11 @@ def pick(
     count: int,
 ) -> Sequence[Trial]:
     """Of a study's wave at most ``count`` free trials, the most promising first."""
-    free = [trial for trial in wave.trials if trial.id not in taken | state.busy]
+    busy = taken | state.busy
+    free = [trial for trial in wave.trials if trial.id not in busy]
     if count < len(free):
-        shape = state.study.shape
-        alike = [other for other in states if other is not state and other.study.shape == shape]
-        free = by_priority(free, state, alike)
+        alike = [o for o in states if o is not state and o.shape == state.shape]
+        free = by_priority(free[: max(count, _MOST_RANKED)], state, alike)
     return free[:count]
 
 
@@ -97,7 +118,7 @@ def by_priority(
     the search space and in log batch size.
     """
     space = _scaled_dimensions(state)
-    evidence = [e for study in (state, *others) if (e := _evidence(study, space)) is not None]
+    evidence = [e for each in (state, *others) if (e := _evidence(each, space)) is not None]
     if not evidence or not space:
         return list(trials)
     places = _places(trials, space)
@@ -105,7 +126,9 @@ def by_priority(
     total = np.full(len(trials), 1e-9) * _MISSED
     for study in evidence:
         octaves = abs(math.log2(study.batch_size / state.study.batch_size))
-        apart = ((places[:, None, :] - study.places[None, :, :]) ** 2).sum(axis=2)
+        apart = np.zeros((len(places), len(study.places)))
+        for free, ended in zip(places.T, study.places.T, strict=True):
+            apart += (free[:, None] - ended[None, :]) ** 2
         near = np.exp(-apart / (2 * _WIDTH**2)) * _FADE**octaves
         weight += near.sum(axis=1)
         total += near @ study.scores
@@ -132,10 +155,22 @@ def _scaled_dimensions(state: StudyState) -> dict[str, Dimension]:
 
 
 def _evidence(state: StudyState, space: Mapping[str, Dimension]) -> _Evidence | None:
-    ended = [(t, state.records[t.id]) for t in state.drawn() if t.id in state.records]
-    least = min((r.steps_to_target for _, r in ended if r.steps_to_target), default=None)
+    """Of a study, in terms of a space; computed again once further trials have ended."""
+    name = repr(space)
+    version, evidence = state.evidence.get(name, (-1, None))
+    if version != state.version:
+        evidence = _computed_evidence(state, space)
+        state.evidence[name] = state.version, evidence
+    return evidence
+
+
+def _computed_evidence(state: StudyState, space: Mapping[str, Dimension]) -> _Evidence | None:
+    hits = state.hits()
+    least = next((steps for steps in hits if steps), None)
     if least is None:
         return None
+    every = ((t, state.records[t.id]) for t in state.drawn() if t.id in state.records)
+    ended = list(islice(every, _MOST_EVIDENCE))
     steps = (record.steps_to_target for _, record in ended)
     scores = [_MISSED if hit is None else min(_MISSED, math.log(hit / least)) for hit in steps]
     places = _places([trial for trial, _ in ended], space)
@@ -194,6 +229,29 @@ def make_job(
 def pack_id(study: str, trials: Sequence[str]) -> str:
     """The id of a pack of these trials of a study."""
     return hashlib.sha256(" ".join((study, *trials)).encode()).hexdigest()[:16]
+
+
+def largest(states: Sequence[StudyState], layout: Layout, size: int) -> list[Pack]:
+    """Of each shape of a layout the pack that is expected to take the most memory: of the study
+    with the largest batch, with as many trials as it can have (``size`` at the most)."""
+    by_shape: dict[str, StudyState] = {}
+    for state in states:
+        before = by_shape.get(state.shape, state)
+        if state.study.layout == layout and (
+            state.study.batches.largest >= before.study.batches.largest
+        ):
+            by_shape[state.shape] = state
+    return [
+        Pack(id="memory", study=state.study, trials=_copies(state, min(size, state.study.trials)))
+        for state in by_shape.values()
+    ]
+
+
+def _copies(state: StudyState, count: int) -> tuple[Trial, ...]:
+    """So many trials, the first one of the study and others like it."""
+    first = state.plan.trials(0, 1)
+    copies = enumerate(islice(cycle(first), count))
+    return tuple(replace(trial, id=f"{trial.id}-{number}") for number, trial in copies)
 
 
 def _in_wave(state: StudyState, wave: Wave, trial: Trial) -> Trial:

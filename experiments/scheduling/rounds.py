@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from bisect import insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -79,7 +80,11 @@ def cutoff(steps_to_target: Iterable[int | None], keep: int | None) -> int | Non
 
     A trial that has run so far without a hit is neither among the ``keep`` smallest nor a tie.
     """
-    hits = sorted(steps for steps in steps_to_target if steps is not None)
+    return least(sorted(steps for steps in steps_to_target if steps is not None), keep)
+
+
+def least(hits: Sequence[int], keep: int | None) -> int | None:
+    """``cutoff`` of ``hits`` in ascending order."""
     return hits[keep - 1] if keep is not None and len(hits) >= keep else None
 
 
@@ -133,31 +138,61 @@ def wave(
     trials recorded in later rows stops none of these: the best of them is theirs alone.
     """
     steps = goals(study.trials)
-    drawn: list[Trial] = []
+    drawn = _Drawn(study, lookup)
     exact = keep_in_round(study, 0)
-
-    def open_(trials: Sequence[Trial], keep: int | None) -> tuple[Trial, ...]:
-        limit = _cutoff(study, map(lookup, drawn), keep)
-        return tuple(trial for trial in trials if not settled(study, lookup(trial), limit))
-
     for number, goal in enumerate(steps):
         last = number == len(steps) - 1
         keep = keep_in_round(study, number)
         while True:
-            records = [lookup(trial) for trial in drawn]
-            lacking = goal - feasible(records, _cutoff(study, records, exact))
-            lacking = max(0, min(lacking, max_rows - len(drawn)))
-            for start, stop in _parts(study, len(drawn), len(drawn) + lacking):
-                new = rows(start, stop)
-                drawn.extend(new)
-                if missing := open_(new, keep):
+            lacking = max(0, min(goal - drawn.feasible(exact), max_rows - len(drawn.trials)))
+            for start, stop in _parts(study, len(drawn.trials), len(drawn.trials) + lacking):
+                drawn.extend(rows(start, stop))
+                if missing := drawn.open(start, keep):
                     return Wave(round=number, trials=missing, keep=keep)
-            if missing := open_(drawn, keep):
+            if missing := drawn.open(0, keep):
                 return Wave(round=number, trials=missing, keep=keep)
             exact = keep
             if not last or not lacking:
                 break
     return None
+
+
+class _Drawn:
+    """The first rows of a study's table with their records, each looked up once."""
+
+    def __init__(self, study: Study, lookup: Lookup) -> None:
+        self.trials: list[Trial] = []
+        self._study, self._lookup = study, lookup
+        self._records: list[Record | None] = []
+        self._hits: list[int] = []
+        """Steps to target, the least first."""
+        self._lost: list[int] = []
+        """Steps of those that diverged."""
+
+    def extend(self, trials: Sequence[Trial]) -> None:
+        self.trials.extend(trials)
+        for trial in trials:
+            record = self._lookup(trial)
+            self._records.append(record)
+            if record is not None and record.steps_to_target is not None:
+                insort(self._hits, record.steps_to_target)
+            if record is not None and record.status == "INFEASIBLE":
+                self._lost.append(record.steps_run)
+
+    def open(self, start: int, keep: int | None) -> tuple[Trial, ...]:
+        """Those from row ``start`` on that are not settled."""
+        study, limit = self._study, self._cutoff(keep)
+        rows = zip(self.trials[start:], self._records[start:], strict=True)
+        return tuple(trial for trial, record in rows if not settled(study, record, limit))
+
+    def feasible(self, keep: int | None) -> int:
+        """See ``feasible``."""
+        limit = self._cutoff(keep)
+        lost = sum(1 for steps in self._lost if limit is None or steps <= limit)
+        return len(self.trials) - lost
+
+    def _cutoff(self, keep: int | None) -> int | None:
+        return least(self._hits, keep) if self._study.stop_at_target else None
 
 
 def keep_in_round(study: Study, number: int) -> int | None:

@@ -8,8 +8,10 @@ alone, so that a restart decides the same.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, Protocol
 
 from experiments.plan import Study, Trial
@@ -72,6 +74,10 @@ class StudyState:
     and the rows they are of their tables."""
     pack_seconds: dict[str, float] = field(default_factory=dict)
     """Seconds that each of its packs has taken, as its last commit says."""
+    version: int = 0
+    """Grows with every record and every row."""
+    evidence: dict[str, tuple[int, Any]] = field(default_factory=dict)
+    """What its ended trials say of others (``packs``), by the space of these, with its version."""
     _missing: int | None = None
     _inside: bool = False
     _drawn: dict[str, Trial] = field(default_factory=dict)
@@ -148,15 +154,22 @@ class StudyState:
     def _draw(self, trials: Iterable[Trial]) -> None:
         self._drawn.update((trial.id, trial) for trial in trials)
         self._sorted_hits, self._missing = None, None
+        self.version += 1
 
     def _lookup(self, trial: Trial) -> Record | None:
         return self.records.get(trial.id)
 
     def put(self, trial: str, record: Record) -> None:
         """Take in how a trial ended; it counts as the latest record."""
-        self.records.pop(trial, None)
+        before = self.records.pop(trial, None)
         self.records[trial] = record
-        self._wave_is_current, self._sorted_hits, self._missing = False, None, None
+        self._wave_is_current, self._missing = False, None
+        self.version += 1
+        if self._sorted_hits is not None and trial in self._drawn:
+            if before is not None and before.steps_to_target is not None:
+                del self._sorted_hits[bisect_left(self._sorted_hits, before.steps_to_target)]
+            if record.steps_to_target is not None:
+                insort(self._sorted_hits, record.steps_to_target)
 
     def searches_of(self, trial: str) -> Mapping[str, int]:
         """The searches that a recorded trial belongs to."""
@@ -205,12 +218,15 @@ class StudyState:
 
     def hits(self, but: Iterable[str] = ()) -> list[int]:
         """Steps to target of the search's trials without ``but``, the least first."""
-        excluded = set(but)
-        if excluded:
-            return sorted(steps for trial, steps in self._drawn_hits() if trial not in excluded)
         if self._sorted_hits is None:
             self._sorted_hits = sorted(steps for _, steps in self._drawn_hits())
-        return self._sorted_hits
+        hits = self._sorted_hits
+        for trial in set(but):
+            record = self.records.get(trial) if trial in self._drawn else None
+            if record is not None and record.steps_to_target is not None:
+                hits = list(hits)
+                hits.remove(record.steps_to_target)
+        return hits
 
     def _drawn_hits(self) -> Iterator[tuple[str, int]]:
         for trial in self._drawn:
@@ -221,7 +237,7 @@ class StudyState:
     def need(self, trial: str) -> bool:
         """Whether a trial of this study is still to be trained."""
         record = self.records.get(trial)
-        limit = rounds.cutoff(self.hits(), self.study.keep) if trial in self._drawn else None
+        limit = rounds.least(self.hits(), self.study.keep) if trial in self._drawn else None
         return not rounds.settled(self.study, record, limit)
 
     def planned(self) -> StudyPlanned:
@@ -247,8 +263,17 @@ class StudyState:
             tokens_per_example=self.columns["tokens_per_example"],
         )
 
+    @cached_property
+    def shape(self) -> str:
+        """``Study.shape``, which is long to write."""
+        return self.study.shape
+
     def cost(self) -> float:
         """The cost of its longest trial, up to a factor."""
+        return self._cost
+
+    @cached_property
+    def _cost(self) -> float:
         return rounds.trial_cost(self.study.budget_steps, self.study.mean_batch_size)
 
     def remaining(self) -> Remaining:

@@ -11,9 +11,11 @@ runs over all of them in ascending ``order``, and by name where two have the sam
 | ``gradient`` | before the update, once for the global batch | the gradients; those of the update |
 | ``after_step`` | after the update | the weights; the weights to go on from |
 | ``evaluated`` | at each evaluation | the weights; those that are measured |
+| ``communication`` | once, when a model is made | how the data ranks sum its gradient |
 
 | order | technique |
 |---|---|
+| 400 | ``compress``: what the ranks send, before any hook has the gradient of the global batch |
 | 500 | unless the class says otherwise |
 | 800 | ``clip``: the update gets a gradient whose norm is bounded, whatever ran before |
 | 900 | ``ema``: averages the weights that a step ends with |
@@ -26,16 +28,19 @@ the module engine.
 
 from __future__ import annotations
 
+import abc
 import copy
 import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar, dataclass_transform
 
+import torch
+import torch.distributed as dist
 from pydantic import TypeAdapter, ValidationError
 from torch import Tensor, nn
 
 from experiments.errors import ExperimentError, nearest
-from experiments.plan import Value
+from experiments.plan import Layout, Value
 from results.optimizers import class_name
 from workloads import Batch
 
@@ -45,6 +50,31 @@ State = dict[str, Any]
 """Tensors of one model by name, in any nesting."""
 Arguments = Value | Mapping[str, Value]
 """As a file writes them: the first argument's value, or several by name."""
+
+
+class Communication(abc.ABC):
+    """A communication hook of ``torch.nn.parallel.DistributedDataParallel`` for one model, which
+    sums gradients over the data ranks otherwise than exactly."""
+
+    technique: str
+    """The technique that makes it."""
+
+    @abc.abstractmethod
+    def join(self, group: dist.ProcessGroup | None) -> None:
+        """Take part in a group of data ranks; ``None``: all."""
+
+    @abc.abstractmethod
+    def hook(
+        self, group: dist.ProcessGroup | None, bucket: dist.GradBucket
+    ) -> torch.futures.Future[Tensor]:
+        """The sum of a bucket of gradients over the ranks, once it is there."""
+
+    def state(self) -> dict[str, Any]:
+        """What the hook keeps from step to step, of all ranks, equal on every rank."""
+        return {}
+
+    def load(self, state: dict[str, Any]) -> None:  # noqa: B027 - a hook
+        """Continue from ``state``; from an empty one as before the first step."""
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -112,6 +142,18 @@ class Technique:
     def evaluated(self, weights: Tensors, state: State) -> Tensors:  # noqa: ARG002
         """The weights that evaluations measure, in the place of the trained ones."""
         return weights
+
+    def communication(self) -> Communication | None:
+        """How the data ranks of one model sum its gradient; ``None``: exactly."""
+        return None
+
+    def in_layout(self, layout: Layout) -> Technique:  # noqa: ARG002
+        """The technique where models train in ``layout``.
+
+        Raises:
+            ExperimentError: it cannot be used there.
+        """
+        return self
 
     @property
     def label(self) -> str:
@@ -246,6 +288,18 @@ class Techniques:
         for name, part in self.parts.items():
             weights = part.evaluated(weights, state[name])
         return weights
+
+    def communication(self) -> Communication | None:
+        """How the data ranks of one model sum its gradient; ``None``: exactly.
+
+        Raises:
+            ExperimentError: two techniques say it.
+        """
+        ways = [way for way in (part.communication() for part in self) if way is not None]
+        if len(ways) > 1:
+            names = " and ".join(way.technique for way in ways)
+            raise ExperimentError(f"techniques {names} both sum gradients", hint="keep one")
+        return ways[0] if ways else None
 
     def with_arguments(self, values: Mapping[str, Mapping[str, Any]]) -> Techniques:
         """The same with other values of some arguments, by technique and argument."""

@@ -269,16 +269,18 @@ def worker_count(data: Any, device: torch.device) -> int:
 def available_cores(device: torch.device) -> int:
     """Processor cores for this worker: what Ray gave it, or its share of the machine's.
 
-    A machine's cores are shared by its GPUs, whatever Ray reserved: a worker on a GPU uses them.
+    A machine's cores are shared by its GPUs, whatever Ray reserved: a worker on a GPU uses them,
+    and one on a part of a GPU that part of them.
     """
+    ray, assigned = sys.modules.get("ray"), None
+    if ray is not None and ray.is_initialized():
+        assigned = ray.get_runtime_context().get_assigned_resources()
     if device.type == "cuda":
         listed = Path("/proc/driver/nvidia/gpus")
         gpus = len(list(listed.iterdir())) if listed.is_dir() else torch.cuda.device_count()
-        return max(1, _cores() // max(1, gpus))
-    ray = sys.modules.get("ray")
-    if ray is not None and ray.is_initialized():
-        return max(1, int(ray.get_runtime_context().get_assigned_resources().get("CPU", 1)))
-    return _cores()
+        part = min(1.0, (assigned or {}).get("GPU", 1.0))
+        return max(1, int(_cores() // max(1, gpus) * part))
+    return _cores() if assigned is None else max(1, int(assigned.get("CPU", 1)))
 
 
 def _cores() -> int:

@@ -60,7 +60,7 @@ class StudyContext:
             splits=splits,
             device=torch.device(device),
             dtype=_DTYPES[precision],
-            layout=parallel.get(study.layout.name or "data", ref.base).join(ranks),
+            layout=parallel.of(study.layout, ref.base).join(ranks),
             optimizer=optimizers.get(study.optimizer, ref.base),
             schedule=ramped(schedules.get(study.schedule, ref.base), study.ramp),
             techniques=load_techniques(study.technique, ref.base),

@@ -336,6 +336,11 @@ class Claims:
         return None
 
 
+def trials_of(claims: Iterable[Mapping[str, Any]]) -> set[str]:
+    """The trials of any of the claims."""
+    return {trial for claim in claims for trial in claim["trials"]}
+
+
 def _key(process: Mapping[str, Any]) -> tuple[Any, ...]:
     return process.get("machine"), process.get("pid"), process.get("start")
 

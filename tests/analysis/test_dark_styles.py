@@ -64,6 +64,7 @@ def behind_of(text: Text, figure: Figure) -> Any:
     return (text.axes if inside and text.axes else figure).get_facecolor()[:3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*OURS, *PAPER])
 def test_text_and_lines_are_visible_on_dark_paper(
     small: FigureData, name: str, tmp_path: Path

@@ -45,6 +45,7 @@ def published() -> FigureData:
     return FigureData(Query(sources=[results.open("published")], where=where))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", OURS)
 def test_everything_can_be_read_at_every_width(
@@ -57,6 +58,7 @@ def test_everything_can_be_read_at_every_width(
     assert figure.get_size_inches()[0] == pytest.approx(WIDTHS[width])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "width"),
     [("forest", "column"), ("tradeoff", "slide"), ("steps", "two-columns"), ("steps", "slide")],

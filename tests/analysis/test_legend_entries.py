@@ -48,6 +48,7 @@ def entries(name: str, curves: Sequence[Curve], **more: Any) -> set[str]:
     return {text.get_text() for legend in figure.findobj(Legend) for text in legend.get_texts()}
 
 
+@pytest.mark.slow
 def test_a_bar_that_is_open_above_says_why() -> None:
     closed = [best_point(size) for size in SIZES]
     few = [best_point(SIZES[0], fourth=None), *closed[1:]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import signal
@@ -13,6 +14,7 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import pytest
+import yaml
 from typer.main import get_command
 
 from batchscale.cli.app import app
@@ -142,9 +144,28 @@ def parse_cloud(line: str) -> None:
     elif words[0] == "batchscale":
         parse_ours(words)
     elif words[0] == "sbatch":
-        parse_ours(shlex.split(words[words.index("--wrap") + 1]))
+        script = next(word for word in words[1:] if word.endswith(".sh"))
+        # The script's own test runs it; here are its two arguments.
+        assert len(words) == words.index(script) + 3, line
+        named_files([script])
+    elif words[0] in ("docker", "kubectl", "aws"):
+        named_files(words)
     else:
         assert words[:2] == ["pip", "install"], line
+
+
+def named_files(words: list[str]) -> None:
+    """The files of the repository that a command names are there; JSON and YAML can be read."""
+    for word in words:
+        name = word.removeprefix("file://").removeprefix("--from-file=")
+        if not name.startswith("docs/"):
+            assert not word.startswith("file://"), word
+            continue
+        text = (ROOT / name).read_text(encoding="utf-8")
+        if name.endswith(".json"):
+            json.loads(text)
+        elif name.endswith(".yaml"):
+            yaml.safe_load(text)
 
 
 def demo_commands() -> Iterator[list[str]]:

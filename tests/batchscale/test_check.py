@@ -88,6 +88,7 @@ def test_a_sound_workload_keeps_every_promise() -> None:
     assert "model steps/s at batch 64" in findings["stacked engine"].finding
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("workload", "broken"),
     [

@@ -121,7 +121,7 @@ def files(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("budget: 3 steps", "budget: 3 steps\nschedule: {cosine: {decay: 0.5}}",
          ["mine.yaml:11", "must be text"], "below search"),
         ("budget: 3 steps", "budget: 3 steps\nlayout: tensor",
-         ["mine.yaml:11", "'tensor'"], "known: data"),
+         ["mine.yaml:11", "'tensor'"], "layout: {tensor: 2}"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("options", [(), ("--dry-run",)])

@@ -43,6 +43,7 @@ def numbers(root: Path) -> tuple[Any, Any]:
     return points, read.trials.set_index("trial").sort_index()[ends]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["module", "stacked"])
 def test_parts_go_on_bit_for_bit(engine: str, tmp_path: Path, one_thread: None) -> None:
     """One part has a trial besides that had not begun: it joins at its first step."""

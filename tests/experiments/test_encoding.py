@@ -90,14 +90,14 @@ DTYPES = [
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("shape", [(), (0,), (3, 0), (1,), (5,), (2, 3), (2, 3, 4, 5)], ids=str)
-def test_tensors_of_every_dtype_and_shape(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
-    bits = torch.randint(0, 2, (*shape, dtype.itemsize), dtype=torch.uint8)
-    if dtype != torch.bool:
-        bits = torch.randint(0, 256, (*shape, dtype.itemsize), dtype=torch.uint8)
-    tensor = bits.view(dtype).squeeze(-1)
-    assert tensor.shape == shape
-    assert same(decode(encode({"a": (tensor,)})), {"a": (tensor,)})
+def test_tensors_of_every_dtype_and_shape(dtype: torch.dtype) -> None:
+    for shape in [(), (0,), (3, 0), (1,), (5,), (2, 3), (2, 3, 4, 5)]:
+        bits = torch.randint(0, 2, (*shape, dtype.itemsize), dtype=torch.uint8)
+        if dtype != torch.bool:
+            bits = torch.randint(0, 256, (*shape, dtype.itemsize), dtype=torch.uint8)
+        tensor = bits.view(dtype).squeeze(-1)
+        assert tensor.shape == shape
+        assert same(decode(encode({"a": (tensor,)})), {"a": (tensor,)})
 
 
 def test_tensors_however_they_lie_in_memory() -> None:

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -349,24 +349,27 @@ def test_how_many_processes_read(monkeypatch, cores, examples, seconds, platform
     assert worker_count(Noisy(examples), CPU) == expected
 
 
+class _Ray:
+    assigned: ClassVar[dict[str, float]] = {"CPU": 1.0}
+
+    @staticmethod
+    def is_initialized() -> bool:
+        return True
+
+    @classmethod
+    def get_runtime_context(cls) -> type[_Ray]:
+        return cls
+
+    @classmethod
+    def get_assigned_resources(cls) -> dict[str, float]:
+        return cls.assigned
+
+
 def test_cores_are_those_that_this_worker_may_use(monkeypatch) -> None:
     monkeypatch.setattr(prefetch, "_cores", lambda: 12)
     assert available_cores(CPU) == 12
 
-    class Ray:
-        @staticmethod
-        def is_initialized() -> bool:
-            return True
-
-        @classmethod
-        def get_runtime_context(cls) -> type[Ray]:
-            return cls
-
-        @staticmethod
-        def get_assigned_resources() -> dict[str, float]:
-            return {"CPU": 1.0}
-
-    monkeypatch.setitem(sys.modules, "ray", Ray)
+    monkeypatch.setitem(sys.modules, "ray", _Ray)
     assert available_cores(CPU) == 1
 
 
@@ -375,6 +378,10 @@ def test_a_gpus_worker_has_its_share_of_the_machine(monkeypatch) -> None:
     monkeypatch.setattr(Path, "is_dir", lambda _: False)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     assert available_cores(torch.device("cuda")) == 3
+    monkeypatch.setitem(sys.modules, "ray", _Ray)
+    assert available_cores(torch.device("cuda")) == 3
+    monkeypatch.setattr(_Ray, "assigned", {"CPU": 1.0, "GPU": 0.5})  # two workers on each
+    assert available_cores(torch.device("cuda")) == 1
 
 
 def test_a_split_of_tensors_has_no_processes() -> None:

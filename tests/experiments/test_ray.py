@@ -18,7 +18,7 @@ from experiments.config.compile import Experiment, load
 from experiments.errors import ExperimentError
 from experiments.execution.ray import start as ray_session
 from experiments.execution.sweep import sweep
-from experiments.scheduling.events import Event, PackStarted, TrialFinished
+from experiments.scheduling.events import Event, Note, PackStarted, TrialFinished
 from experiments.scheduling.failures import TrainingError
 from tests.forked import SERVER
 
@@ -178,6 +178,30 @@ def test_what_a_workload_raises_comes_back(tmp_path: Path, ray_address: str) -> 
     assert "experiments/" not in caught.value.traceback
 
 
+@pytest.mark.slow
+def test_a_cluster_that_may_grow_is_asked_for_all_of_it(
+    tmp_path: Path, ray_address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four packs are out on two processors; the two that wait say so, and all are trained."""
+    from experiments.execution.ray import demand
+
+    monkeypatch.setattr(demand, "_WAIT_SECONDS", 1.0)
+    of = experiment(
+        grid={"batch_size": [64, 128, 256, 512], "optimizer": ["sgd"]},
+        budget="4000 steps",
+        target="validation_error < 0.03",
+        stop_at_target=False,
+    )
+    seen: list[Event] = []
+    did = sweep(of, results=tmp_path, address=ray_address, grows_to=4, observer=seen.append)
+    assert did.complete
+    assert did.trained == 24
+    notes = [event.text for event in seen if isinstance(event, Note)]
+    (first, *_) = [text for text in notes if "waited" in text]
+    assert "for 1 CPU; the cluster has 2 CPUs and no GPU on 1 machine, of which no CPU" in first
+
+
+@pytest.mark.slow
 def test_a_demand_that_no_cluster_meets(tmp_path: Path, ray_address: str) -> None:
     with pytest.raises(ExperimentError, match="asks for 3 workers with 1 CPU each") as caught:
         sweep(experiment(workers=3), results=tmp_path, address=ray_address)
@@ -207,6 +231,7 @@ def test_a_port_that_something_else_answers_at(tmp_path: Path) -> None:
             sweep(experiment(), results=tmp_path, address=address)
 
 
+@pytest.mark.slow
 def test_without_ray_installed(tmp_path: Path) -> None:
     alone = SERVER.Process(target=_without_ray, args=(tmp_path,))
     alone.start()

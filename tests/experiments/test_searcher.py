@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from experiments.execution.ray.lost_workers import explain
-from experiments.execution.ray.tune import PackSearcher
+from experiments.execution.ray.searcher import PackSearcher
 from experiments.execution.signals import Stop
 from experiments.scheduling.dispatch import Dispatcher
 from experiments.scheduling.events import Event, PackFinished

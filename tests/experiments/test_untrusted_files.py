@@ -99,6 +99,7 @@ def remembering() -> type[Remembering]:
 HOW: dict[str, Any] = {"address": "none", "pack_size": 8}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["the first format", "this format", "nothing at all"])
 def test_a_sweep_goes_on_over_crafted_files(tmp_path: Path, kind: str) -> None:
     first = remembering()
@@ -163,6 +164,7 @@ def smaller(state: dict[str, Any]) -> dict[str, Any]:
     return {**state, "model": {name: value[:1] for name, value in state["model"].items()}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
     [
@@ -207,6 +209,7 @@ def test_a_pack_goes_on_over_a_crafted_snapshot(
     assert kept.list() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
     [

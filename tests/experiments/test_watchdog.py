@@ -186,6 +186,7 @@ def rows(root: Path) -> Any:
     return dataset.open(root).trials.set_index("trial").sort_index()[columns]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trainer", [Hangs, HangsInTurn])
 def test_a_trial_that_hangs_is_recorded_and_the_others_train_on(
     trainer: type[Hangs], tmp_path: Path, whole: Any

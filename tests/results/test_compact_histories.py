@@ -292,6 +292,7 @@ few = settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow])
 many = settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 
 
+@pytest.mark.slow
 @few
 @given(histories)
 def test_random_histories(history: list[Any]) -> None:
@@ -305,6 +306,7 @@ def test_many_random_histories(history: list[Any]) -> None:
     play(history)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "cut", [8, *(pytest.param(cut, marks=pytest.mark.slow) for cut in (0, 1, 2, 3, 5, 11))]
 )

@@ -28,6 +28,7 @@ from torch.utils.data import Dataset
 from workloads.base import Batch, Workload
 from workloads.generated.counters import fields_of, key_of, random_bits
 from workloads.generated.split import GeneratedSplit
+from workloads.layout_plan import LayoutPlan
 
 PACKAGED = {
     "teacher": (
@@ -79,6 +80,10 @@ class Teacher(Workload):
                 torch.arange(VALIDATION)
             ),
         }
+
+    def layout_plan(self) -> LayoutPlan:
+        """The hidden layer by its units."""
+        return LayoutPlan(columns={"0": 1}, rows=("2",), multiples={"width": self.width})
 
     def model(self) -> nn.Module:
         """A new student with torch's own initialization."""

@@ -26,7 +26,8 @@ from workloads.images.files import (
     training_transform,
     validation_part,
 )
-from workloads.images.networks import residual_network, vgg11
+from workloads.images.networks import RESIDUAL_PLAN, residual_network, vgg11, vgg11_plan
+from workloads.layout_plan import LayoutPlan
 
 PACKAGED = {
     "imagenet-resnet50": ("ImageNetResNet50", "ResNet-50 with ghost batch norm on ImageNet"),
@@ -108,6 +109,10 @@ class ImageNetResNet50(ImageNet):
     depth: int = 50
     """18, 34, 50 or 101."""
 
+    def layout_plan(self) -> LayoutPlan:
+        """Its blocks are sharded one by one."""
+        return RESIDUAL_PLAN
+
     def model(self) -> nn.Module:
         """A new model."""
         return residual_network(self.depth, self.width, self.outputs)
@@ -131,6 +136,10 @@ class ImageNetVGG11(ImageNet):
     width: Annotated[int, Field(ge=1)] = 64
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.5
     """Of the two hidden fully connected layers."""
+
+    def layout_plan(self) -> LayoutPlan:
+        """The two hidden fully connected layers."""
+        return vgg11_plan(self.width)
 
     def model(self) -> nn.Module:
         """A new model."""

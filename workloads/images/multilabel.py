@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from workloads.base import Batch, Workload
-from workloads.fc import perceptron
+from workloads.fc import perceptron, perceptron_plan
+from workloads.layout_plan import LayoutPlan
 
 PACKAGED = {"multilabel-mlp": ("MultiLabelMLP", "MLP on generated examples of several labels each")}
 """Name -> class and what it is (``workloads.registry``)."""
@@ -84,6 +85,10 @@ class MultiLabelMLP(MultiLabel):
         noise = 0.3 * torch.randn(len(x), self.labels, generator=generator)
         y = (x @ teacher + noise > 1.34).to(torch.uint8)
         return {"train": (x[:train], y[:train]), "validation": (x[train:], y[train:])}
+
+    def layout_plan(self) -> LayoutPlan | None:
+        """Hidden layers in pairs."""
+        return perceptron_plan(self.widths)
 
     def model(self) -> nn.Module:
         """A new model."""

@@ -10,6 +10,7 @@ from torch import nn
 
 from workloads.data import torchvision_module
 from workloads.errors import WorkloadError, nearest
+from workloads.layout_plan import LayoutPlan
 
 _BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3)}
 """Depth -> blocks of each stage (He et al. 2016, table 1); from 50 on they are bottlenecks."""
@@ -63,6 +64,20 @@ def _scaled(width: int) -> Any:
             return stage
 
     return Scaled
+
+
+RESIDUAL_PLAN = LayoutPlan(blocks=("layer?.*",))
+"""How ``residual_network`` may be cut: blocks are sharded one by one, convolutions are whole."""
+
+
+def vgg11_plan(width: int) -> LayoutPlan:
+    """How the classifier of the ``vgg11`` of large images may be cut: 119 of its 133 million
+    weights are in two layers."""
+    return LayoutPlan(
+        columns={"classifier.0": 1},
+        rows=("classifier.3",),
+        multiples={"hidden features": 64 * width},
+    )
 
 
 def vgg11(width: int, outputs: int, *, dropout: float = 0.5, small: bool = False) -> nn.Module:

@@ -27,7 +27,8 @@ from workloads.images.base import Share
 from workloads.images.files import ImageFiles, evaluation_transform, training_transform
 from workloads.images.imagenet import normalized
 from workloads.images.multilabel import MultiLabel
-from workloads.images.networks import residual_network
+from workloads.images.networks import RESIDUAL_PLAN, residual_network
+from workloads.layout_plan import LayoutPlan
 
 PACKAGED = {
     "open-images-resnet50": ("OpenImagesResNet50", "ResNet-50 with ghost batch norm on Open Images")
@@ -107,6 +108,10 @@ class OpenImagesResNet50(MultiLabel):
     def transform(self, batch: Batch, *, training: bool) -> Batch:  # noqa: ARG002
         """Each channel with mean 0 and deviation 1 over ImageNet, shape (B, 3, size, size)."""
         return normalized(batch[0]), *batch[1:]
+
+    def layout_plan(self) -> LayoutPlan:
+        """Its blocks are sharded one by one."""
+        return RESIDUAL_PLAN
 
     def model(self) -> nn.Module:
         """A new model."""

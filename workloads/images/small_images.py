@@ -8,7 +8,8 @@ from pydantic import Field
 from torch import nn
 
 from workloads.images.cifar import CIFAR
-from workloads.images.networks import residual_network, vgg11
+from workloads.images.networks import RESIDUAL_PLAN, residual_network, vgg11
+from workloads.layout_plan import LayoutPlan
 
 PACKAGED = {
     "cifar10-resnet18": ("CIFAR10ResNet18", "ResNet-18 with ghost batch norm on CIFAR-10"),
@@ -30,6 +31,10 @@ class _ResNet18(CIFAR):
     """Channels of the first stage; those of the others are 2, 4 and 8 times as many."""
     depth: int = 18
     """18, 34, 50 or 101."""
+
+    def layout_plan(self) -> LayoutPlan:
+        """Its blocks are sharded one by one."""
+        return RESIDUAL_PLAN
 
     def model(self) -> nn.Module:
         """A new model: 11,173,962 parameters with 10 classes."""

@@ -13,6 +13,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from workloads.layout_plan import LayoutPlan
 from workloads.text.language_model import LanguageModel
 
 PACKAGED = {
@@ -79,6 +80,10 @@ class LMLSTM(LanguageModel):
     tied: bool = False
     """Whether the output layer has the weights of the token embedding."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+
+    def layout_plan(self) -> LayoutPlan:
+        """Its layers are sharded one by one."""
+        return LayoutPlan(blocks=("layers.*",))
 
     def model(self) -> nn.Module:
         """A new model: ids (B, context) to logits (B, context, vocabulary)."""

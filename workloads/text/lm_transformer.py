@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from workloads.errors import WorkloadError
+from workloads.layout_plan import LayoutPlan, SequencePlan
 from workloads.text.language_model import SMALL_DRAW, LanguageModel
 
 PACKAGED = {
@@ -24,19 +25,20 @@ _ROTARY_BASE = 10_000.0
 class _Attention(nn.Module):
     def __init__(self, width: int, heads: int, dropout: float, rotary: bool) -> None:
         super().__init__()
-        self.heads, self.dropout, self.rotary = heads, dropout, rotary
+        self.head, self.dropout, self.rotary = width // heads, dropout, rotary
         self.qkv = nn.Linear(width, 3 * width)
         self.out = nn.Linear(width, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        examples, length, width = x.shape
-        parts = self.qkv(x).view(examples, length, 3, self.heads, width // self.heads)
+        parts = self.qkv(x)
+        examples, length, size = parts.shape  # of all heads, or of a rank's share of them
+        parts = parts.view(examples, length, 3, size // (3 * self.head), self.head)
         q, k, v = parts.permute(2, 0, 3, 1, 4).unbind()
         if self.rotary:
             q, k = _rotated(q), _rotated(k)
         dropout = self.dropout if self.training else 0.0
         mixed = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
-        return self.out(mixed.transpose(1, 2).reshape(examples, length, width))
+        return self.out(mixed.transpose(1, 2).reshape(examples, length, size // 3))
 
 
 def _rotated(x: Tensor) -> Tensor:
@@ -95,12 +97,16 @@ class _Transformer(nn.Module):
                 nn.init.normal_(parameter, std=SMALL_DRAW * scale)
 
     def forward(self, ids: Tensor) -> Tensor:
-        x = self.token_embedding(ids)
-        if self.position_embedding is not None:
-            x = x + self.position_embedding.weight[: ids.shape[1]]
-        x = self.dropout(x)
+        x = ids
+        if not ids.is_floating_point():  # a later stage of a pipeline has features
+            x = self.token_embedding(ids)
+            if self.position_embedding is not None:
+                x = x + self.position_embedding.weight[: ids.shape[1]]
+            x = self.dropout(x)
         for block in self.blocks:
             x = block(x)
+        if self.norm is None:  # in the last stage alone
+            return x
         head = self.token_embedding if self.head is None else self.head
         return F.linear(self.norm(x), head.weight)
 
@@ -137,6 +143,27 @@ class LMTransformer(LanguageModel):
     def _wider(self, unit: int) -> int:
         """The least multiple of ``unit`` that is at least the field ``width``."""
         return -(-self.width // unit) * unit
+
+    def layout_plan(self) -> LayoutPlan:
+        """Attention by its heads, the MLP by its hidden features; embeddings, norms and the output
+        layer are whole on every rank."""
+        return LayoutPlan(
+            blocks=("blocks.*",),
+            pipeline=(
+                ("token_embedding", "position_embedding", "dropout"),
+                "blocks.*",
+                ("norm", "token_embedding" if self.tied else "head"),
+            ),
+            columns={"blocks.*.attention.qkv": 3, "blocks.*.mlp.0": 1},
+            rows=("blocks.*.attention.out", "blocks.*.mlp.2"),
+            multiples={"heads": self.heads},
+            sequence=SequencePlan(
+                first="blocks.0",
+                after="norm",
+                norms=("blocks.*.attention_norm", "blocks.*.mlp_norm"),
+                length=self.context,
+            ),
+        )
 
     def model(self) -> nn.Module:
         """A new model: ids (B, context) to logits (B, context, vocabulary)."""

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, ClassVar, Protocol, Self
 
+from experiments.execution.ray.gpu_share import Measure, measure
 from experiments.execution.signals import Stop
 from experiments.execution.worker import MakeTrainer, Pace
-from experiments.plan import Layout
+from experiments.plan import Layout, Pack
 from experiments.scheduling.dispatch import Dispatcher
 from results.storage.location import Location
 
@@ -56,6 +57,12 @@ class ExecutorContext:
     """Cores of a cluster that is started here; all cores unless given."""
     data_files: Sequence[str] = ()
     """Data files of the workloads (``Workload.data_files``)."""
+    grows_to: int | None = None
+    """How many workers the cluster can grow to, where Ray cannot say."""
+    measure: Measure = measure
+    """Measures what a pack takes of a GPU, on a worker that has one."""
+    largest: Callable[[Layout], Sequence[Pack]] = lambda _: ()
+    """Of each shape of a layout the pack that is expected to take the most memory."""
 
 
 class Executor:

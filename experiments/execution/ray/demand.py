@@ -2,96 +2,238 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import ray
 
 from experiments.errors import ExperimentError
-from experiments.plan import Layout
+from experiments.plan import AUTO, Layout
 from results.counts import count
 
 _BOOTSTRAP = Path("~/ray_bootstrap_config.yaml")
 """The cluster's description, written by ``ray up`` on the head node."""
-_DRIVER_SHARE = 0.001
-"""Resource of the driver's node, for the function that only waits for a worker group."""
+_HEAD = "node:__internal_head__"
+"""The resource by which Ray marks the head node."""
+_REMEMBERED_SECONDS = 2.0
+"""Seconds for which the list of nodes is remembered: Tune asks for packs many times a second."""
+_WAIT_SECONDS = 60.0
+"""Seconds between two sentences about packs that wait for resources."""
+_NAMES = ("CPU", "GPU")
+
+Node = Mapping[str, float]
 
 
-def with_gpus(layout: Layout) -> Layout:
-    """The layout with a whole GPU for each worker, where the cluster has any and it names none."""
-    if layout.gpus_per_worker or not any(node.get("GPU") for node in (*_nodes(), *_growth())):
+@dataclass(frozen=True, kw_only=True)
+class Capacity:
+    """The nodes of a cluster, and those that an autoscaler may still start."""
+
+    nodes: Sequence[Node]
+    """Resources of each node that is there."""
+    growth: Sequence[Node] = ()
+    """Resources of each node beside the head of the largest cluster; none: it does not grow, or it
+    is not known how."""
+    grows_to: int | None = None
+    """How many workers the cluster can grow to, as the user says (``--grows-to``)."""
+
+    @property
+    def every(self) -> Sequence[Node]:
+        """The nodes of the largest cluster that is known."""
+        if not self.growth:
+            return self.nodes
+        head = [node for node in self.nodes if _HEAD in node]
+        return max((self.nodes, [*head, *self.growth]), key=_sizes)
+
+    def with_gpus(self, layout: Layout) -> Layout:
+        """The layout with a whole GPU for each worker, where the cluster has any and the experiment
+        says nothing of GPUs, or is to find out which part one needs."""
+        gpus = any(node.get("GPU") for node in (*self.nodes, *self.growth))
+        if layout.gpus_per_worker in (0.0, AUTO):
+            return replace(layout, gpus_per_worker=float(gpus))
         return layout
-    return replace(layout, gpus_per_worker=1.0)
+
+    def worker(self, layout: Layout) -> dict[str, float]:
+        """Ray's resources of one worker: a core; or a GPU or a part of one, with that part of the
+        cores that its machine has for each GPU."""
+        if not layout.gpus_per_worker:
+            return {"CPU": 1.0}
+        gpus = float(layout.gpus_per_worker)
+        cores = [node.get("CPU", 0.0) / node["GPU"] for node in self.every if node.get("GPU")]
+        # Ray counts in ten-thousandths.
+        share = math.floor(min(cores, default=1.0) * gpus * 1000) / 1000
+        return {"CPU": share, "GPU": gpus} if share else {"GPU": gpus}
+
+    def slots(self, layout: Layout) -> int:
+        """Packs that the cluster trains at once, grown as far as it may; at least one."""
+        need = self.worker(layout)
+        workers = max(_fits(self.nodes, need), _fits(self.every, need), self.grows_to or 0)
+        return max(1, workers // layout.workers)
+
+    def missing(self, layout: Layout) -> int:
+        """How many of its ``slots`` need machines that are not there yet."""
+        placed = _fits(self.nodes, self.worker(layout)) // layout.workers
+        return max(0, self.slots(layout) - placed)
+
+    def refuse_impossible(self, layout: Layout) -> None:
+        """Refuse a demand that the cluster can never meet, grown as far as it may.
+
+        Raises:
+            ExperimentError: it names what is needed and what the cluster has.
+        """
+        need = self.worker(layout)
+        most = max(_fits(self.every, need), self.grows_to or 0)
+        if most >= layout.workers:
+            return
+        if self.grows_to:
+            raise ExperimentError(
+                f"the experiment asks for {_demand(layout, need)}; the cluster grows to "
+                f"{count(self.grows_to, 'worker')}, says --grows-to",
+                hint=f"let it grow to {layout.workers}, or set fewer workers",
+            )
+        machines = count(len(self.every), "machine")
+        raise ExperimentError(
+            f"the experiment asks for {_demand(layout, need)}; the cluster has "
+            f"{_total(self.every)} on {machines}",
+            hint="set fewer workers, or give the --address of a larger cluster; if an autoscaler "
+            "will start machines, say how many workers they hold: --grows-to 16",
+        )
 
 
-def worker_resources(layout: Layout) -> dict[str, float]:
-    """Ray's resources of one worker: one core, and its GPUs."""
-    gpus = {"GPU": layout.gpus_per_worker} if layout.gpus_per_worker else {}
-    return {"CPU": 1.0, **gpus}
+class Cluster:
+    """The connected Ray, whose nodes come and go.
 
-
-def tune_resources(layout: Layout) -> dict[str, float]:
-    """Resources of the Tune function: a single worker trains in it, a group beside it."""
-    if layout.workers > 1:
-        return {f"node:{ray.util.get_node_ip_address()}": _DRIVER_SHARE}
-    return worker_resources(layout)
-
-
-def slots(layout: Layout) -> int:
-    """Packs that the cluster can train at once at its present size; one more if it can grow."""
-    need = worker_resources(layout)
-    nodes = _nodes()
-    workers = sum(_fit(node, need) for node in nodes)
-    return max(1, workers // layout.workers + (1 if _growth() else 0))
-
-
-def refuse_impossible(layout: Layout) -> None:
-    """Refuse a demand that the cluster can never meet, grown as far as it may.
-
-    Raises:
-        ExperimentError: it names what is needed and what the cluster has.
+    Args:
+        grows_to: see ``Capacity``.
     """
-    need = worker_resources(layout)
-    nodes = [*_nodes(), *_growth()]
-    if sum(_fit(node, need) for node in nodes) >= layout.workers:
-        return
-    total = {name: sum(node.get(name, 0.0) for node in nodes) for name in ("CPU", "GPU")}
-    each = " and ".join(_count(need.get(n, 0), n) for n in ("CPU", "GPU") if need.get(n))
-    has = " and ".join(_count(total[name], name) for name in ("CPU", "GPU"))
-    many = f"{count(layout.workers, 'worker')} with {each} each" if layout.workers > 1 else each
-    machines = count(len(nodes), "machine")
-    raise ExperimentError(
-        f"the experiment asks for {many}; the cluster has {has} on {machines}",
-        hint="set fewer workers, or give the --address of a larger cluster",
-    )
+
+    def __init__(self, grows_to: int | None = None) -> None:
+        self._grows_to, self._growth = grows_to, _growth()
+        self._capacity: Capacity | None = None
+        self._read = 0.0
+
+    def capacity(self) -> Capacity:
+        """Its nodes, read at most every two seconds."""
+        if self._capacity is None or time.monotonic() - self._read > _REMEMBERED_SECONDS:
+            nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+            self._capacity = Capacity(nodes=nodes, growth=self._growth, grows_to=self._grows_to)
+            self._read = time.monotonic()
+        return self._capacity
+
+    def slots(self, layout: Layout) -> int:
+        """See ``Capacity.slots``."""
+        return self.capacity().slots(layout)
+
+    def free(self) -> list[Node]:
+        """Resources of each node that nothing holds."""
+        return list(ray._private.state.available_resources_per_node().values())
 
 
-def _nodes() -> list[Mapping[str, float]]:
-    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+class WaitWatch:
+    """Says every minute what packs wait for that have no place.
+
+    Packs that wait while others train only wait for their turn: an autoscaler was asked for more
+    than it has started so far. Silence would be wrong where none trains.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._since: float | None = None
+        self._said = 0.0
+
+    def sentence(
+        self,
+        layout: Layout,
+        capacity: Capacity,
+        free: Callable[[], Sequence[Node]],
+        *,
+        out: int,
+        running: int,
+    ) -> str | None:
+        """What is to be said now.
+
+        Args:
+            free: called for the free resources of each node, where there may be something to say.
+            out: packs that were handed out.
+            running: those of them that have a worker.
+        """
+        now = self._clock()
+        if out <= running:
+            self._since = None
+            return None
+        if self._since is None:
+            self._since, self._said = now, now
+        if now - self._said < _WAIT_SECONDS:
+            return None
+        need, unused = capacity.worker(layout), free()
+        if _fits(unused, need) >= layout.workers:  # its process is being started
+            return None
+        self._said = now
+        return (
+            f"{count(out - running, 'pack')} of {out} "
+            f"{'has' if out - running == 1 else 'have'} waited {now - self._since:.0f} s for "
+            f"{_demand(layout, need)}; the cluster has {_total(capacity.nodes)} on "
+            f"{count(len(capacity.nodes), 'machine')}, of which {_total(unused)} are free."
+        )
 
 
-def _growth() -> list[Mapping[str, float]]:
-    """The nodes that an autoscaler may still start, where ``ray up`` made this cluster."""
+def bundles(layout: Layout, worker: Mapping[str, float]) -> list[dict[str, float]]:
+    """Resources of the Tune function and of what it starts: a single worker trains in it; the ranks
+    of a group beside it, each in a bundle of its own, and it needs none itself."""
+    of_worker = dict(worker)
+    return [of_worker] if layout.workers == 1 else [{}, *[of_worker] * layout.workers]
+
+
+def _growth() -> list[Node]:
+    """The nodes beside the head that the cluster may have, where ``ray up`` made it."""
     path = _BOOTSTRAP.expanduser()
     if not path.exists():
         return []
     import yaml
 
-    config: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return growth(yaml.safe_load(path.read_text(encoding="utf-8")))
+
+
+def growth(config: Mapping[str, Any]) -> list[Node]:
+    """Resources of each node beside the head of the largest cluster that ``ray up`` may make of
+    a description: each type up to its own ``max_workers``, all together up to the cluster's."""
     head = config.get("head_node_type")
-    return [
+    most = int(config.get("max_workers", 0))
+    nodes = [
         kind.get("resources", {})
         for name, kind in config.get("available_node_types", {}).items()
         if name != head
-        for _ in range(int(kind.get("max_workers", config.get("max_workers", 0))))
+        for _ in range(min(most, int(kind.get("max_workers", most))))
     ]
+    return sorted(nodes, key=_size, reverse=True)[:most]
 
 
-def _fit(node: Mapping[str, float], need: Mapping[str, float]) -> int:
-    """Workers of a demand that fit on a node."""
-    return int(min(node.get(name, 0.0) / amount for name, amount in need.items()))
+def _size(node: Node) -> tuple[float, float]:
+    return node.get("GPU", 0.0), node.get("CPU", 0.0)
+
+
+def _sizes(nodes: Sequence[Node]) -> tuple[float, float]:
+    return sum(_size(node)[0] for node in nodes), sum(_size(node)[1] for node in nodes)
+
+
+def _fits(nodes: Sequence[Node], need: Mapping[str, float]) -> int:
+    """Workers of a demand that the nodes hold together."""
+    return sum(
+        int(min(node.get(name, 0.0) / amount + 1e-6 for name, amount in need.items()))
+        for node in nodes
+    )
+
+
+def _demand(layout: Layout, need: Mapping[str, float]) -> str:
+    each = " and ".join(_count(need[name], name) for name in _NAMES if need.get(name))
+    return f"{count(layout.workers, 'worker')} with {each} each" if layout.workers > 1 else each
+
+
+def _total(nodes: Sequence[Node]) -> str:
+    return " and ".join(_count(sum(n.get(name, 0.0) for n in nodes), name) for name in _NAMES)
 
 
 def _count(amount: float, name: str) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from experiments.execution.failures import is_users
 from experiments.scheduling.failures import Cause, Failure
 from results.counts import count
 
@@ -86,6 +85,8 @@ def worker_log(text: str, folder: Path) -> str | None:
 
 def _raised(text: str) -> Failure:
     """The worker's Python code raised, outside of the pack's code."""
+    from experiments.execution.failures import is_users  # with torch, which a group's actor lacks
+
     frames = list(_FRAME.finditer(text))
     users = next((frame for frame in frames if is_users(frame["file"])), None)
     traceback = f"Traceback (most recent call last):\n{text[users.start() :]}" if users else text
@@ -94,6 +95,8 @@ def _raised(text: str) -> Failure:
 
 def _to_the_users_code(stack: str) -> str:
     """The stack of a crash, innermost line first, down to the outermost line of the user's code."""
+    from experiments.execution.failures import is_users
+
     stack = _STAGED.sub("", stack)
     frames = [frame for frame in _FRAME.finditer(stack) if is_users(frame["file"])]
     if not frames:

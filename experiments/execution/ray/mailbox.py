@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,8 +15,8 @@ from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from experiments.execution.ledger import Ledger
+from experiments.execution.ray.ranks.verdict import Report, Verdict
 from experiments.plan import Outcome
-from experiments.scheduling.failures import Failure
 from experiments.scheduling.jobs import (
     Channel,
     Control,
@@ -25,6 +26,7 @@ from experiments.scheduling.jobs import (
     More,
     PackEnd,
     Refused,
+    Started,
 )
 from results.run_state.processes import identify
 from results.storage.location import Location
@@ -39,26 +41,37 @@ class Mailbox:
         self._hits: dict[str, tuple[int, ...]] = {}
         self._more: dict[str, tuple[More, ...]] = {}
         self._committed: dict[str, tuple[Outcome, ...]] = {}
-        self._blamed: dict[str, Failure] = {}
+        self._began: dict[str, int] = {}
+        self._begun: set[str] = set()
+        self._over: set[str] = set()
+        self._reports: dict[tuple[str, str], list[Report]] = {}
+        self._verdicts: dict[tuple[str, str], Verdict] = {}
         self._stop = False
         self._workers: dict[str, Any] = {}
         self._heard: dict[str, float] = {}
 
     def put(self, job: Job) -> None:
         self._jobs[job.pack.id] = job
-        self._blamed.pop(job.pack.id, None)
+        self._began.pop(job.pack.id, None)
+        self._over.discard(job.pack.id)
         self._hits.pop(job.pack.id, None)
         self._more.pop(job.pack.id, None)
         self._committed.pop(job.pack.id, None)
+        self._begun.discard(job.pack.id)
 
     def get(self, pack: str) -> Job:
         """The job, for a worker that begins; with the trials that a dead worker had been given."""
+        self._begun.add(pack)
         for more in self._more.pop(pack, ()):
             self._jobs[pack] = self._jobs[pack].joined_by(more)
         return self._jobs[pack]
 
     def post(self, message: Message) -> None:
         self._messages.append(message)
+        if isinstance(message, Started):
+            self._began[message.pack] = message.step
+        if isinstance(message, PackEnd):
+            self._over.add(message.pack)
         if isinstance(message, Ended) and message.committed:
             earlier = self.committed(message.pack)
             self._committed[message.pack] = (*earlier, *message.outcomes)
@@ -73,10 +86,28 @@ class Mailbox:
 
     def drain(self) -> list[Message]:
         messages, self._messages = self._messages, []
+        for message in messages:
+            if isinstance(message, PackEnd):  # a long sweep has many
+                self._forget(message.pack)
         return messages
 
-    def share(self, pack: str, hits: tuple[int, ...]) -> None:
-        self._hits[pack] = hits
+    def _forget(self, pack: str) -> None:
+        """Keep of a pack that is over what a worker needs that dies only now, and is replaced."""
+        self._begun.discard(pack)
+        for each in (self._hits, self._more):
+            each.pop(pack, None)
+        if pack in self._jobs:
+            job = self._jobs[pack]
+            nothing = replace(job.pack, trials=(), known=())
+            self._jobs[pack] = replace(job, pack=nothing, wanted=frozenset(), before={})
+
+    def begun(self) -> set[str]:
+        """Packs whose workers have asked for their jobs."""
+        return self._begun
+
+    def share(self, hits: Mapping[str, tuple[int, ...]]) -> None:
+        """The hits of each pack that has new ones."""
+        self._hits.update(hits)
 
     def give(self, pack: str, more: More) -> None:
         self._more[pack] = (*self._more.get(pack, ()), more)
@@ -85,11 +116,30 @@ class Mailbox:
         if pack in self._workers:
             self._heard[pack] = time.monotonic()
         hits, more = self._hits.get(pack, ()), self._more.get(pack, ())
-        return Control(stop=self._stop, hits=hits, more=more, failure=self._blamed.get(pack))
+        return Control(stop=self._stop, hits=hits, more=more)
 
-    def blame(self, pack: str, failure: Failure) -> None:
-        """A rank other than 0 has raised: what the others raise then is a consequence."""
-        self._blamed.setdefault(pack, failure)
+    def progress(self, pack: str) -> tuple[int, int]:
+        """Trials that a pack's workers have committed, and the step at which the last one began."""
+        return len(self.committed(pack)), self._began.get(pack, 0)
+
+    def over(self, pack: str) -> bool:
+        """Whether a worker has sent the pack's end."""
+        return pack in self._over
+
+    def report(self, pack: str, attempt: str, report: Report) -> None:
+        """A rank has raised. ``attempt``: of its group."""
+        self._reports.setdefault((pack, attempt), []).append(report)
+
+    def reports(self, pack: str, attempt: str) -> tuple[list[Report], bool]:
+        """What the ranks have reported, and whether the driver asks to stop."""
+        return self._reports.get((pack, attempt), []), self._stop
+
+    def settle(self, pack: str, attempt: str, verdict: Verdict) -> None:
+        """What the ranks' reports mean, for rank 0."""
+        self._verdicts[pack, attempt] = verdict
+
+    def verdict(self, pack: str, attempt: str) -> Verdict | None:
+        return self._verdicts.get((pack, attempt))
 
     def stop(self) -> None:
         self._stop = True
@@ -187,3 +237,13 @@ def channel(mailbox: Any) -> Channel:
         return answer
 
     return Channel(send=send, control=control)
+
+
+def summary(outcomes: tuple[Outcome, ...]) -> dict[str, int]:
+    """A Tune report of trials that have ended."""
+    return {
+        "trials": len(outcomes),
+        "reached": sum(1 for o in outcomes if o.steps_to_target is not None),
+        "infeasible": sum(1 for o in outcomes if o.status == "INFEASIBLE"),
+        "dominated": sum(1 for o in outcomes if o.stop_reason == "dominated"),
+    }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import os
 import socket
-import sys
 import threading
 import warnings
 from collections.abc import Iterator, Mapping
@@ -34,7 +33,6 @@ ENVIRONMENT: Mapping[str, str] = {
     "OMP_NUM_THREADS": "1",
     "RAY_AIR_NEW_OUTPUT": "0",
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
-    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     # Our searcher decides how many packs are out; Tune would start one worker after the other.
@@ -147,8 +145,6 @@ def _start(ray: ModuleType, num_cpus: int | None) -> None:
     """
     environment = {**ENVIRONMENT, "RAY_worker_niceness": "0"}
     del environment["OMP_NUM_THREADS"]  # Ray sets it, and here it would bind the driver's torch
-    if sys.platform == "linux":  # the workers of a group find each other on one machine
-        environment["GLOO_SOCKET_IFNAME"] = "lo"
     # A later sweep ends what this one leaves running if it is killed, and nothing else.
     _silence(ray)
     try:
@@ -277,7 +273,7 @@ def session(address: str, staged: Staged, local: LocalRay | None = None) -> Iter
         )
     if address != "auto":
         _probe(address)
-    ray = import_ray("train", "tune")
+    ray = import_ray("tune")
     ours = False
     if local is not None and address == "auto":
         local.wait()

@@ -7,18 +7,21 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import ray
 from ray import tune
+from ray.exceptions import RayTaskError
 from ray.tune.progress_reporter import TrialProgressCallback
-from ray.tune.search import Searcher
 
 from experiments.execution.executors.base import POLL_SECONDS, ExecutorContext
-from experiments.execution.ray import demand
+from experiments.execution.ray import gpu_share
+from experiments.execution.ray.demand import Cluster, WaitWatch, bundles
+from experiments.execution.ray.growth import Requests
 from experiments.execution.ray.lost_workers import (
     explain,
     killed_for_memory,
@@ -26,26 +29,35 @@ from experiments.execution.ray.lost_workers import (
     worker_log,
 )
 from experiments.execution.ray.mailbox import Mailbox, Writer, beside_driver
+from experiments.execution.ray.ranks.group import GroupContext, train_group
+from experiments.execution.ray.searcher import PackSearcher
 from experiments.execution.ray.start import RaySession
 from experiments.execution.ray.worker import WorkerContext, train_alone
 from experiments.execution.signals import Stop
 from experiments.execution.staging import Staged
 from experiments.execution.worker import Pace
-from experiments.plan import Layout
+from experiments.plan import AUTO, Layout, Pack
 from experiments.scheduling.dispatch import Dispatcher
 from experiments.scheduling.failures import Failure
-from experiments.scheduling.jobs import Job, PackEnd
+from experiments.scheduling.jobs import PackEnd
 from results.run_state.claims import Claims
 
 _LISTEN_SECONDS = 0.2
 _POLL_EVERY = round(POLL_SECONDS / _LISTEN_SECONDS)
-_TRIALS_A_TUNER = 1000
 _SILENT = 2
 """Times ``Pace.hang`` after which a process that does not ask for control is ended."""
+_TRIALS_A_TUNER = 20_000
+"""Packs of one Tuner: at its end all its workers wait for the last one. Tune holds some 20 KB of
+each."""
+_FORGET_STEPS, _FORGET_FROM = 50, 200
+_LEAST_ASK, _MOST_ASK = 0.5, 4.0
+"""Seconds between two questions of a worker: all workers together ask a hundred times a second."""
 
 
 class RayTune:
     """One Tuner for packs of one layout on a connected Ray."""
+
+    mailbox = Mailbox
 
     def __init__(
         self, context: ExecutorContext, layout: Layout, *, session: RaySession, staged: Staged
@@ -54,13 +66,20 @@ class RayTune:
         Raises:
             ExperimentError: the cluster can never place a pack of this layout.
         """
-        self.layout = demand.with_gpus(layout)
-        demand.refuse_impossible(self.layout)
-        self.slots = demand.slots(self.layout)
+        self._cluster = Cluster(context.grows_to)
+        capacity = self._cluster.capacity()
+        self.layout = capacity.with_gpus(layout)
+        capacity.refuse_impossible(self.layout)
         self.device = "cuda" if self.layout.gpus_per_worker else "cpu"
+        self._notes: list[str] = []
+        if layout.gpus_per_worker == AUTO and self.device == "cuda":
+            part = self._measured_share(context, layout, staged)
+            self.layout = replace(self.layout, gpus_per_worker=part)
+        self.slots = self._cluster.slots(self.layout)
+        self._waits = WaitWatch()
         location = context.location
         shared = session.single_machine or not location.local
-        self._mailbox = beside_driver(Mailbox)
+        self._mailbox = beside_driver(self.mailbox)
         self._context = WorkerContext(
             mailbox=self._mailbox,
             writer=None if shared else beside_driver(Writer, location, session.processes),
@@ -69,50 +88,74 @@ class RayTune:
             staged=staged,
             layout=self.layout,
             trainer=context.trainer,
-            pace=context.pace or Pace(),
+            pace=context.pace or Pace(ask=min(_MOST_ASK, max(_LEAST_ASK, self.slots / 100))),
         )
         self._claims = Claims(location)
         self._pace = self._context.pace
         self._ended: dict[str, float] = {}
         """Packs whose processes were ended because they did not answer, and for how long."""
         self._draining = threading.Lock()
+        self._sharing = threading.Lock()
+        self._shared: dict[str, tuple[int, ...]] = {}
         self._error: Exception | None = None
+        self._out: Callable[[], tuple[int, int]] = lambda: (0, 0)
         self._on_this_machine = session.single_machine
         self._killed_before = killed_for_memory()
 
+    def _measured_share(self, context: ExecutorContext, layout: Layout, staged: Staged) -> float:
+        """The part of a GPU that a pack needs, measured on a worker that has a whole one."""
+
+        of_pack = context.measure
+
+        def measure(pack: Pack) -> gpu_share.Memory:
+            return of_pack(replace(pack, study=staged.localize(pack.study)))
+
+        task: Any = ray.remote(num_cpus=0, num_gpus=1, max_retries=0)(measure)
+        try:
+            measured = ray.get([task.remote(pack) for pack in context.largest(layout)])
+        except RayTaskError as error:
+            raise error.cause from None
+        self._notes.append(gpu_share.sentence(measured))
+        return gpu_share.share(measured)
+
     def run(self, dispatcher: Dispatcher, stop: Stop, poll: Callable[[], None]) -> None:
         """Train until the dispatcher has no more packs, is stopped, or ``stop`` is set."""
-        dispatcher.share = lambda pack, hits: self._mailbox.share.remote(pack, hits)
+        for text in self._notes:
+            dispatcher.note(text)
+        dispatcher.share = self._share
         dispatcher.give = lambda pack, more: self._mailbox.give.remote(pack, more)
-        with self._listening(dispatcher, stop, poll):
-            while not stop and not dispatcher.finished:
-                self._tune(dispatcher, stop)
-                if self._error:
-                    raise self._error
+        self._ask_for_machines(dispatcher)
+        try:
+            with self._listening(dispatcher, stop, poll):
+                while not stop and not dispatcher.finished:
+                    self._tune(dispatcher, stop)
+                    if self._error:
+                        raise self._error
+        finally:
+            self._requests.reduce(0)
         self._drain(dispatcher)
 
     def _tune(self, dispatcher: Dispatcher, stop: Stop) -> None:
-        progress = _Silent()
+        progress = _TrialStates()
         searcher = PackSearcher(
             dispatcher,
             stop,
             send=lambda job: ray.get(self._mailbox.put.remote(job)),
             drain=lambda: self._drain(dispatcher),
-            slots=lambda: demand.slots(self.layout),
+            slots=lambda: self._cluster.slots(self.layout),
             limit=_TRIALS_A_TUNER,
             explain=lambda trial, pack: self._explain(
                 progress.error_of(trial), pack, dispatcher.deaths(pack) + 1
             ),
         )
-        if self.layout.workers > 1:
-            from experiments.execution.ray.group import train_group as function
-        else:
-            function = train_alone
+        self._out = lambda: self._placed(searcher.out, progress)
+        worker = self._cluster.capacity().worker(self.layout)
         with tempfile.TemporaryDirectory(prefix="batchscale-tune-") as folder, _quiet():
             tune.Tuner(
                 tune.with_resources(
-                    tune.with_parameters(function, context=self._context),
-                    tune.PlacementGroupFactory([demand.tune_resources(self.layout)]),
+                    self.trainable(worker),
+                    # As few machines as hold the ranks of a group.
+                    tune.PlacementGroupFactory(bundles(self.layout, worker), strategy="PACK"),
                 ),
                 tune_config=tune.TuneConfig(search_alg=searcher, num_samples=-1, reuse_actors=True),
                 run_config=tune.RunConfig(
@@ -124,6 +167,26 @@ class RayTune:
                     verbose=0,
                 ),
             ).fit()
+
+    def trainable(self, worker: Mapping[str, float]) -> Callable[[dict[str, Any]], None]:
+        """The Tune function, which trains the pack that its configuration names.
+
+        Args:
+            worker: Ray's resources of a worker.
+        """
+        function: Callable[..., None] = train_alone
+        context: WorkerContext | GroupContext = self._context
+        if self.layout.workers > 1:
+            function = train_group
+            context = GroupContext(
+                mailbox=self._mailbox,
+                size=self.layout.workers,
+                resources=worker,
+                timeout=self._context.pace.collective,
+                ranks=(ray.put(self._context),),
+            )
+        of_pack: Callable[[dict[str, Any]], None] = tune.with_parameters(function, context=context)
+        return of_pack
 
     def _explain(self, text: str, pack: str, times: int) -> Failure:
         """Why a pack's worker ended without a message; with its log if it ran here."""
@@ -139,9 +202,43 @@ class RayTune:
                 killed = now - self._killed_before
         return explain(text, times=times, log=log, killed=killed)
 
+    def _share(self, pack: str, hits: tuple[int, ...]) -> None:
+        """Keep for the next ``_drain``: a pack that ends may have news for hundreds of others."""
+        with self._sharing:
+            self._shared[pack] = hits
+
+    def _placed(self, out: Mapping[str, str], progress: _TrialStates) -> tuple[int, int]:
+        """Packs that are out, and those of them whose workers have begun."""
+        begun, running = ray.get(self._mailbox.begun.remote()), progress.running()
+        return len(out), sum(t in running and pack in begun for t, pack in out.items())
+
+    def _ask_for_machines(self, dispatcher: Dispatcher) -> None:
+        """Let an autoscaler start machines while the first pack shows that its code runs."""
+        capacity = self._cluster.capacity()
+        trials = sum(study.trials for study in dispatcher.remaining())
+        count = min(capacity.missing(self.layout), trials)
+        worker = capacity.worker(self.layout)
+        self._requests = Requests(count, worker, self.layout.workers)
+
+    def _say_what_waits(self, dispatcher: Dispatcher) -> None:
+        out, running = self._out()
+        if len(self._requests):  # from the second pack on, packs ask for themselves
+            self._requests.reduce(self.slots - 1 if out <= 1 and not dispatcher.stopped else 0)
+        capacity, free = self._cluster.capacity(), self._cluster.free
+        text = self._waits.sentence(self.layout, capacity, free, out=out, running=running)
+        if text is not None:
+            dispatcher.note(text)
+
     def _drain(self, dispatcher: Dispatcher) -> None:
         with self._draining:
+            with self._sharing:
+                shared, self._shared = self._shared, {}
+            if shared:
+                self._mailbox.share.remote(shared)
             for message in ray.get(self._mailbox.drain.remote()):
+                if isinstance(message, PackEnd):  # it may be sent out again, and knows these then
+                    with self._sharing:
+                        self._shared.pop(message.pack, None)
                 dispatcher.receive(message)
 
     def _end_silent(self, stopped: float | None) -> None:
@@ -172,6 +269,7 @@ class RayTune:
                     if rounds % _POLL_EVERY == 0:
                         self._end_silent(stopped)
                         poll()
+                        self._say_what_waits(dispatcher)
                 except Exception as error:  # raised in the sweep, once Tune has ended
                     self._error = error
                     dispatcher.stop()
@@ -184,74 +282,6 @@ class RayTune:
         finally:
             over.set()
             thread.join()
-
-
-class PackSearcher(Searcher):
-    """Suggests packs to Ray Tune, as few at a time as can be placed, so that each has the latest
-    results. Tune's own state is not used: the dispatcher decides from the dataset.
-
-    Args:
-        send: puts a job into the mailbox of its worker.
-        drain: takes in all messages of the workers.
-        slots: how many packs can be out.
-        limit: after so many it ends, since Tune's bookkeeping grows with their number.
-        explain: why a worker ended without a message, by the ids of its Tune trial and its pack.
-    """
-
-    def __init__(
-        self,
-        dispatcher: Dispatcher,
-        stop: Stop,
-        *,
-        send: Callable[[Job], None],
-        drain: Callable[[], None],
-        slots: Callable[[], int],
-        limit: int,
-        explain: Callable[[str, str], Failure],
-    ) -> None:
-        super().__init__(metric="trials", mode="max")
-        self._dispatcher, self._stop = dispatcher, stop
-        self._send, self._drain, self._slots = send, drain, slots
-        self._left = limit
-        self._explain = explain
-        self._out: dict[str, str] = {}
-
-    def suggest(self, trial_id: str) -> Any:
-        if self._stop or self._left <= 0:
-            return str(Searcher.FINISHED)
-        if len(self._out) >= self._slots():
-            return None
-        answer = self._dispatcher.next()
-        if answer is None:
-            return str(Searcher.FINISHED)
-        if answer == "wait":
-            return None
-        self._send(answer)
-        self._left -= 1
-        self._out[trial_id] = answer.pack.id
-        return {"pack": answer.pack.id}
-
-    def on_trial_complete(
-        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
-    ) -> None:
-        del result, error
-        pack = self._out.pop(trial_id, None)
-        if pack is None:
-            return
-        self._drain()
-        if self._dispatcher.is_out(pack):  # its worker ended without a message
-            failure = self._explain(trial_id, pack)
-            self._dispatcher.receive(PackEnd(pack=pack, end="failed", failure=failure))
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Nothing: Tune saves its searcher, but it is never read."""
-        return {}
-
-    def save(self, checkpoint_path: str) -> None:
-        """Nothing: a new run asks the dataset."""
-
-    def restore(self, checkpoint_path: str) -> None:
-        """Nothing: see ``save``."""
 
 
 @contextmanager
@@ -268,15 +298,24 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(before)
 
 
-class _Silent(TrialProgressCallback):
+class _TrialStates(TrialProgressCallback):
     """Replaces the one that prints, since the display is ours; it has Tune's trials."""
 
     _trials: Sequence[Any] = ()
 
     def on_step_begin(self, iteration: int, trials: list[Any], **_: Any) -> None:
-        """Before Tune takes in what has happened."""
-        del iteration
+        """Before Tune takes in what has happened.
+
+        ``trials`` is Tune's own list. It goes through all of it again and again, so those that are
+        over leave it from time to time: nothing of theirs is asked for any more.
+        """
         self._trials = trials
+        if iteration % _FORGET_STEPS == 0 and len(trials) > _FORGET_FROM:
+            trials[:] = [each for each in trials if not each.is_finished()] or trials[-1:]
+
+    def running(self) -> set[str]:
+        """Trials that have been placed, and whose workers live."""
+        return {each.trial_id for each in tuple(self._trials) if each.status == "RUNNING"}
 
     def error_of(self, trial: str) -> str:
         """The text that Tune has kept of a trial's last error."""

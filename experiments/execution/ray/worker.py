@@ -17,10 +17,10 @@ from ray.exceptions import RayError
 from experiments.execution.failures import describe
 from experiments.execution.ledger import Ledger
 from experiments.execution.ray import notice
-from experiments.execution.ray.mailbox import RemoteLedger, channel
+from experiments.execution.ray.mailbox import RemoteLedger, channel, summary
 from experiments.execution.staging import Staged
 from experiments.execution.worker import MakeTrainer, Pace, run_pack
-from experiments.plan import Layout, Outcome
+from experiments.plan import Layout
 from experiments.scheduling.jobs import Channel, Ended, Job, Message, PackEnd
 from results.storage.location import Location
 
@@ -125,13 +125,3 @@ def reporting(send: Callable[[Message], None]) -> Callable[[Message], None]:
             tune.report(dict(ended))
 
     return also_report
-
-
-def summary(outcomes: tuple[Outcome, ...]) -> dict[str, int]:
-    """A Tune report of trials that have ended."""
-    return {
-        "trials": len(outcomes),
-        "reached": sum(1 for o in outcomes if o.steps_to_target is not None),
-        "infeasible": sum(1 for o in outcomes if o.status == "INFEASIBLE"),
-        "dominated": sum(1 for o in outcomes if o.stop_reason == "dominated"),
-    }

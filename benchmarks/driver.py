@@ -1,0 +1,170 @@
+"""The driver's own cost: processor time a trial of planning, dispatching, taking in and displaying.
+
+A hundred thousand trials of 60 studies, and of a thousand; their packs end at once, on as many
+slots as a large cluster has. What workers do, and Ray, is not in it (``benchmarks.cluster``).
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from experiments.execution.executors.base import Executor
+from experiments.execution.signals import Stop
+from experiments.plan import Layout, Outcome, Trial
+from experiments.scheduling.dispatch import Dispatcher
+from experiments.scheduling.jobs import Ended, Job, More, PackEnd, Started, Step
+
+SLOTS = 64
+SIZES = (1_000, 10_000, 100_000)
+STUDIES = 60
+_OPTIMIZERS = ("sgd", "momentum", "nesterov", "adam", "adamw")
+_POLL_PACKS = 32
+"""Packs between two polls: as at 60 s a pack on 64 slots, every 30 s."""
+
+
+class Instant(Executor):
+    """An executor whose packs end at once: one trial in five reaches its target."""
+
+    name = "instant"
+
+    def pool(self, layout: Layout) -> InstantPool:
+        del layout
+        return InstantPool()
+
+
+class InstantPool:
+    """``SLOTS`` packs are out at a time; the oldest ends first."""
+
+    slots, device = SLOTS, "cpu"
+
+    def run(self, dispatcher: Dispatcher, stop: Stop, poll: Callable[[], None]) -> None:
+        dispatcher.share = _shared.__setitem__
+        dispatcher.give = _given.__setitem__
+        out: deque[Job] = deque()
+        ended = 0
+        while not stop:
+            while len(out) < SLOTS and isinstance(job := dispatcher.next(), Job):
+                out.append(job)
+                dispatcher.receive(Started(pack=job.pack.id, engine="stacked"))
+                dispatcher.receive(Step(pack=job.pack.id, step=25, steps=25, values=(0.5,)))
+            if not out:
+                return
+            _end(out.popleft(), dispatcher)
+            ended += 1
+            if ended % _POLL_PACKS == 0:
+                poll()
+
+
+_shared: dict[str, tuple[int, ...]] = {}
+_given: dict[str, More] = {}
+
+
+def _end(job: Job, dispatcher: Dispatcher) -> None:
+    pack = job.pack.id
+    outcomes = tuple(_outcome(trial, job) for trial in job.pack.trials)
+    dispatcher.receive(Ended(pack=pack, outcomes=outcomes, committed=False))
+    dispatcher.receive(Ended(pack=pack, outcomes=outcomes, committed=True, run=pack))
+    dispatcher.receive(PackEnd(pack=pack, end="done", seconds=60.0))
+
+
+def _outcome(trial: Trial, job: Job) -> Outcome:
+    steps = job.pack.study.budget_steps
+    hit = 10 + trial.seed % 400 if trial.seed % 5 == 0 else None
+    return Outcome(
+        trial=trial.id,
+        status="COMPLETE",
+        stop_reason="target" if hit else "budget",
+        steps_run=hit or steps,
+        examples_run=(hit or steps) * job.pack.study.batch_size,
+        steps_to_target=hit,
+        last_miss=hit - 1 if hit else None,
+        train_seconds=60.0,
+    )
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a sweep cost its driver."""
+
+    trials: int
+    seconds: float
+    """Of processor, from the experiment's file to the summary."""
+    gigabytes: float
+    """Most memory of the process."""
+
+
+def experiment(trials: int, studies: int = STUDIES) -> Any:
+    """An experiment of at least so many trials."""
+    from experiments.config.compile import load
+
+    shapes = -(-studies // STUDIES)
+    return load(
+        {
+            "name": "driver",
+            "workload": "digits-mlp",
+            "grid": {
+                "batch_size": "1..1024, full",
+                "optimizer": list(_OPTIMIZERS),
+                "technique": [{"clip": 1.0 + number} for number in range(shapes)],
+            },
+            "trials": -(-trials // (shapes * STUDIES)),
+        }
+    )
+
+
+def cost(trials: int, studies: int = STUDIES) -> Cost:
+    """The cost of a sweep of at least ``trials``, in this process."""
+    from rich.console import Console
+
+    from batchscale.output.display import Display
+    from experiments.execution.sweep import sweep
+
+    began = time.process_time()
+    with tempfile.TemporaryDirectory() as folder, Display(Console(file=io.StringIO())) as display:
+        did = sweep(
+            experiment(trials, studies),
+            results=folder,
+            address=f"{__file__}:Instant",
+            observer=display,
+        )
+    if not did.complete:
+        raise SystemExit(f"the sweep is not complete: {did}")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+    return Cost(trials=did.trained, seconds=time.process_time() - began, gigabytes=peak)
+
+
+def measure(trials: int, studies: int = STUDIES) -> Cost:
+    """``cost`` in a fresh process."""
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.driver", str(trials), str(studies)],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return Cost(**json.loads(done.stdout.strip().splitlines()[-1]))
+
+
+def rows() -> list[dict[str, object]]:
+    """One row a size, for the table in docs/."""
+    table: list[dict[str, object]] = []
+    for trials, studies in (*((size, STUDIES) for size in SIZES), (SIZES[-1], 960)):
+        run = measure(trials, studies)
+        each = f"{1e3 * run.seconds / run.trials:.2f} ms a trial, {run.gigabytes:.2f} GB"
+        what = f"the driver of {run.trials:,} trials of {studies} studies, without Ray and rows"
+        table.append({"what": what, "measured": each, "wanted": "≤ 5 ms, flat; < 2 GB"})
+    return table
+
+
+if __name__ == "__main__":
+    measured = cost(*(int(number) for number in sys.argv[1:]))
+    print(json.dumps(measured.__dict__))

@@ -1,0 +1,1 @@
+"""Worker groups: several ranks a pack, in a pool of processes that stays up."""

@@ -1,0 +1,146 @@
+"""One rank of a worker group: a process that trains its share of many packs."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, replace
+from functools import partial
+
+import ray
+import torch
+import torch.distributed as dist
+from ray.exceptions import RayError
+
+from experiments.execution.failures import describe
+from experiments.execution.ray.mailbox import channel
+from experiments.execution.ray.ranks import process_group, step_time
+from experiments.execution.ray.ranks.verdict import Report, Verdict
+from experiments.execution.ray.worker import WorkerContext
+from experiments.execution.worker import MakeTrainer, Trainer, run_pack
+from experiments.parallel.ranks import TorchRanks
+from experiments.scheduling.failures import Failure, RankLostError
+from experiments.scheduling.jobs import Channel, Job, PackEnd, Remark
+
+_POLL_SECONDS = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where a rank runs."""
+
+    node: str
+    address: str
+    pid: int
+
+
+class Rank:
+    """An actor. ``train`` returns at the end of a pack, and the process stays for the next one."""
+
+    def __init__(self, rank: int, context: WorkerContext) -> None:
+        torch.set_num_threads(1)
+        self._rank, self._context = rank, context
+        self._size = context.layout.workers
+        # Ray lets a worker see its own GPU alone.
+        self._device = "cuda:0" if context.layout.gpus_per_worker else "cpu"
+        self._store: dist.Store | None = None
+        self._compared: set[str] = set()
+
+    def place(self) -> Place:
+        """Its node, the address of that, its process."""
+        node = ray.get_runtime_context().get_node_id()
+        return Place(node=node, address=ray.util.get_node_ip_address(), pid=os.getpid())
+
+    def open_store(self, address: str) -> int:
+        """The port of a new store, on rank 0."""
+        process_group.leave()
+        self._store = store = process_group.open_store(address)
+        return store.port
+
+    def join(self, address: str, port: int, here: str) -> None:
+        """Join the process group whose store is there. All ranks do it together."""
+        if self._rank:
+            self._store = process_group.reach_store(address, port)
+        assert self._store is not None
+        process_group.join(
+            self._store,
+            self._rank,
+            self._size,
+            address=here,
+            # Ranks that share a GPU: NCCL refuses them.
+            gpu=self._device if float(self._context.layout.gpus_per_worker) >= 1 else None,
+            timeout=self._context.pace.collective,
+        )
+
+    def train(self, pack: str, attempt: str, probe: bool) -> bool:
+        """Train a pack; whether it has ended: ``False`` if ranks were lost before that.
+
+        Args:
+            attempt: names this try, among all of its packs.
+            probe: take some steps alone first, on rank 0, to compare the group's with them.
+        """
+        line = replace(channel(self._context.mailbox), cause=partial(self._cause, pack, attempt))
+        try:
+            try:
+                self._run(pack, line, probe)
+            except (RayError, RankLostError):
+                raise
+            except (Exception, SystemExit) as error:  # from before the pack's own code
+                failure = line.cause(describe(error), error)
+                if self._rank == 0:
+                    line.send(PackEnd(pack=pack, end="failed", failure=failure))
+        except RankLostError:
+            return False
+        if dist.is_initialized():
+            process_group.close_subgroups()
+        return True
+
+    def _run(self, pack: str, line: Channel, probe: bool) -> None:
+        context = self._context
+        job = replace(context.job(pack), device=self._device)
+        make = context.trainer
+        if probe and self._rank == 0 and job.pack.study.id not in self._compared:
+            self._compared.add(job.pack.study.id)
+            make = self._comparing(job, line)
+        group = TorchRanks(self._device)
+        run_pack(job, context.ledger(), line, group=group, trainer=make, pace=context.pace)
+
+    def _comparing(self, job: Job, line: Channel) -> MakeTrainer:
+        """The trainer, which notes if the group's steps take longer than those of one rank."""
+        make, study = self._context.trainer, job.pack.study
+        alone = step_time.alone(make, job.pack, self._device)
+        if alone is None:
+            return make
+        timer = step_time.StepTime()
+
+        def take_in(training: Trainer, events: step_time.Events) -> None:
+            if timer.seconds is not None:
+                return
+            timer.add(training, events)
+            if timer.seconds is not None and (
+                text := step_time.slower(alone, timer.seconds, self._size, study.batch_size)
+            ):
+                line.send(Remark(pack=job.pack.id, text=text, once="slower"))
+
+        return step_time.watched(make, take_in)
+
+    def _cause(self, pack: str, attempt: str, failure: Failure, error: BaseException) -> Failure:
+        """What this rank's exception means: on rank 0, when all ranks have been heard.
+
+        Raises:
+            RankLostError: it is the consequence of a lost rank.
+        """
+        mailbox, kind = self._context.mailbox, process_group.classify(error)
+        report = Report(rank=self._rank, failure=failure, error=kind)
+        ray.get(mailbox.report.remote(pack, attempt, report))
+        error.__traceback__ = None  # its frames hold what holds the connections
+        process_group.leave()
+        if self._rank:
+            return failure
+        verdict: Verdict | None = None
+        while verdict is None:
+            time.sleep(_POLL_SECONDS)
+            verdict = ray.get(mailbox.verdict.remote(pack, attempt))
+        if verdict.failure is None:
+            raise RankLostError
+        return verdict.failure

@@ -1,0 +1,86 @@
+"""What Ray Tune asks for the next pack."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ray.tune.search import Searcher
+
+from experiments.execution.signals import Stop
+from experiments.scheduling.dispatch import Dispatcher
+from experiments.scheduling.failures import Failure
+from experiments.scheduling.jobs import Job, PackEnd
+
+
+class PackSearcher(Searcher):
+    """Suggests packs to Ray Tune, as few at a time as can be placed, so that each has the latest
+    results. Tune's own state is not used: the dispatcher decides from the dataset.
+
+    Args:
+        send: puts a job into the mailbox of its worker.
+        drain: takes in all messages of the workers.
+        slots: how many packs can be out.
+        limit: after so many it ends, since Tune's bookkeeping grows with their number.
+        explain: why a worker ended without a message, by the ids of its Tune trial and its pack.
+    """
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        stop: Stop,
+        *,
+        send: Callable[[Job], None],
+        drain: Callable[[], None],
+        slots: Callable[[], int],
+        limit: int,
+        explain: Callable[[str, str], Failure],
+    ) -> None:
+        super().__init__(metric="trials", mode="max")
+        self._dispatcher, self._stop = dispatcher, stop
+        self._send, self._drain, self._slots = send, drain, slots
+        self._left = limit
+        self._explain = explain
+        self._out: dict[str, str] = {}
+
+    @property
+    def out(self) -> Mapping[str, str]:
+        """The packs that are out, by their Tune trials."""
+        return dict(self._out)
+
+    def suggest(self, trial_id: str) -> Any:
+        if self._stop or self._left <= 0:
+            return str(Searcher.FINISHED)
+        if len(self._out) >= self._slots():
+            return None
+        answer = self._dispatcher.next()
+        if answer is None:
+            return str(Searcher.FINISHED)
+        if answer == "wait":
+            return None
+        self._send(answer)
+        self._left -= 1
+        self._out[trial_id] = answer.pack.id
+        return {"pack": answer.pack.id}
+
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
+        del result, error
+        pack = self._out.pop(trial_id, None)
+        if pack is None:
+            return
+        self._drain()
+        if self._dispatcher.is_out(pack):  # its worker ended without a message
+            failure = self._explain(trial_id, pack)
+            self._dispatcher.receive(PackEnd(pack=pack, end="failed", failure=failure))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Nothing: Tune saves its searcher, but it is never read."""
+        return {}
+
+    def save(self, checkpoint_path: str) -> None:
+        """Nothing: a new run asks the dataset."""
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Nothing: see ``save``."""

@@ -1,0 +1,1 @@
+"""How a model is cut into pipeline stages, and how these train."""

@@ -1,0 +1,41 @@
+"""A user's file of small workloads that can be cut into pipeline stages."""
+
+FILE = """
+import torch
+from torch import nn
+from batchscale import Classification
+from tests.problems import TinyData
+from workloads import LayoutPlan
+
+
+class Deep(Classification):
+    # Without a bias before the batch norm: its gradient is rounding, which Adam makes a step of.
+    target = "validation_error < 0.2"
+
+    def data(self): return TinyData.splits()
+    def layout_plan(self): return LayoutPlan(pipeline=("*",))
+
+    def model(self):
+        return nn.Sequential(
+            nn.Linear(6, 8, bias=False), nn.BatchNorm1d(8), nn.Tanh(), nn.Dropout(0.2),
+            nn.Linear(8, 12), nn.Tanh(), nn.Linear(12, 12), nn.Tanh(), nn.Dropout(0.3),
+            nn.Linear(12, 8), nn.Tanh(), nn.Linear(8, 3),
+        )
+
+
+class Partly(Classification):
+    # The third layer is never used.
+    target = "validation_error < 0.2"
+
+    def data(self): return TinyData.splits()
+
+    def model(self):
+        return nn.ModuleDict({
+            "first": nn.Linear(6, 8), "second": nn.Linear(8, 8), "third": nn.Linear(8, 8),
+            "last": nn.Linear(8, 3),
+        })
+
+    def forward(self, model, batch):
+        x = torch.tanh(model["first"](batch[0]))
+        return model["last"](torch.tanh(model["second"](x)))
+"""

@@ -1,0 +1,62 @@
+"""Groups of processes for tests of layouts: one start, many jobs."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+from experiments.parallel.ranks import TorchRanks
+from tests.forked import METHOD
+
+_TIMEOUT = 1800
+"""Seconds; the machine may be busy, and a test asserts what happens, not when."""
+
+
+def _rank(rank: int, size: int, port: int, job: Any, jobs: Sequence[Any], folder: str) -> None:
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    torch.set_num_threads(1)
+    dist.init_process_group(
+        "gloo",
+        init_method=f"tcp://127.0.0.1:{port}",
+        rank=rank,
+        world_size=size,
+        timeout=timedelta(seconds=_TIMEOUT // 2),
+    )
+    try:
+        results = [job(TorchRanks(), *arguments) for arguments in jobs]
+        torch.save(results, f"{folder}/{rank}.pt")
+    except Exception:
+        Path(folder, f"{rank}.txt").write_text(traceback.format_exc())
+        raise
+    dist.destroy_process_group()
+
+
+def on_ranks(
+    size: int, job: Callable[..., Any], jobs: Sequence[tuple[Any, ...]], folder: Path
+) -> list[list[Any]]:
+    """What ``job(ranks, *arguments)`` returns for each of ``jobs``, on each rank."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    arguments = (size, port, job, jobs, str(folder))
+    processes = mp.start_processes(_rank, arguments, nprocs=size, join=False, start_method=METHOD)
+    deadline = time.monotonic() + _TIMEOUT
+    try:
+        while not processes.join(timeout=1):
+            assert time.monotonic() < deadline, f"the {size} ranks hang"
+    finally:
+        for process in processes.processes:
+            if process.is_alive():
+                process.kill()
+    return [torch.load(folder / f"{rank}.pt", weights_only=False) for rank in range(size)]

@@ -1,0 +1,184 @@
+"""Gradient compression: what each way does to a gradient, and where it is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from experiments import techniques
+from experiments.config.compile import from_keywords
+from experiments.engines import stackable
+from experiments.errors import ExperimentError
+from experiments.execution import forecast
+from experiments.plan import Layout, Study, WorkloadRef
+from experiments.techniques.compress import Compress
+from experiments.training.study_context import StudyContext
+from tests.experiments.rank_gates import Gate, alone, in_layout, on_gates, trained
+from tests.problems import engine, study, trials
+
+BATCH = 32
+
+
+def compressed(how: Any, **changes: Any) -> Study:
+    common = {"workload": "digits-mlp", "precision": "float64", "batch_size": BATCH}
+    common |= {"technique": {"compress": how} if how else {}, **changes}
+    return in_layout(study(**common), 2)
+
+
+PLAIN: dict[str, Any] = {"learning_rate": 1.0, "weight_decay": 0.0}
+"""At which a step of SGD is its gradient."""
+
+
+def gate(of: Study, steps: int) -> Gate:
+    return Gate(study=of, trials=trials(of, 1, **PLAIN), steps=steps)
+
+
+def step_of_each_rank(of: Study) -> list[dict[str, torch.Tensor]]:
+    """Each rank's share of the first gradient: a step of SGD at learning rate 1 on its examples."""
+    whole = engine("module", alone(of), trials(of, 1, **PLAIN))
+    run = whole.runs[0]  # type: ignore[attr-defined]
+    ((_, batch),) = run.context.train.batches(run.order, range(1), slice(0, BATCH), run.trial.seed)
+    shares = []
+    for part in (slice(0, BATCH // 2), slice(BATCH // 2, BATCH)):
+        run.model.zero_grad()
+        loss = run.workload.loss(run.model(batch[0][part]), (None, batch[1][part]))
+        (loss.sum() / BATCH).backward()
+        shares.append({n: p.grad.clone() for n, p in run.model.named_parameters()})
+    return shares
+
+
+@pytest.mark.slow
+def test_what_each_way_does_to_a_gradient(tmp_path: Path) -> None:
+    exact = compressed(None)
+    ways = [compressed(how) for how in ("fp16", "bf16", {"powersgd": 2})]
+    later = [compressed(None), compressed({"powersgd": 2})]
+    gates = [*(gate(of, 1) for of in ways), *(gate(of, 3) for of in later), gate(later[1], 4)]
+    results = on_gates(2, gates, tmp_path)
+    start = trained(alone(exact), gates[0].trials, 0)["weights"][0]
+    shares = step_of_each_rank(exact)
+
+    def moved(number: int) -> dict[str, torch.Tensor]:
+        for result in results[number]:  # all ranks have the same weights
+            assert all(
+                torch.equal(result["weights"][0][n], results[number][0]["weights"][0][n])
+                for n in start
+            )
+        return {n: start[n] - results[number][0]["weights"][0][n] for n in start}
+
+    for number, dtype in ((0, torch.float16), (1, torch.bfloat16)):
+        for name, step in results[number][0]["gradients"][0].items():
+            halves = [(share[name].to(dtype) / 2) for share in shares]
+            expected = (halves[0] + halves[1]).double() * 2
+            # The mean over the ranks is a number of this type, the nearest or its neighbour.
+            mean = step / 2
+            assert torch.allclose(mean.to(dtype).double(), mean, rtol=0, atol=1e-15)
+            assert torch.allclose(step, expected, rtol=2 * torch.finfo(dtype).eps, atol=1e-6)
+            assert not torch.allclose(step, shares[0][name] + shares[1][name], rtol=0, atol=1e-12)
+    for name, step in moved(2).items():  # its first steps are exact
+        assert torch.allclose(step, shares[0][name] + shares[1][name], rtol=0, atol=1e-12)
+    # Steps 0 and 1 are exact; step 2 moves each matrix by one of rank 2, and vectors exactly.
+    second = trained(alone(exact), gates[3].trials, 2)["weights"][0]
+    weights, plain = results[4][0]["weights"][0], results[3][0]["weights"][0]
+    for name, before in second.items():
+        step = before - weights[name]
+        if step.dim() == 2:
+            assert torch.linalg.matrix_rank(step, atol=1e-9) == 2
+            assert not torch.allclose(weights[name], plain[name], rtol=0, atol=1e-9)
+        else:
+            assert torch.allclose(weights[name], plain[name], rtol=0, atol=1e-10)
+
+
+@pytest.mark.slow
+def test_error_feedback_goes_on_where_a_trial_was_interrupted(tmp_path: Path) -> None:
+    of = compressed({"powersgd": 1})
+    (first, whole) = on_gates(2, [gate(of, 5), gate(of, 9)], tmp_path)
+    state = first[0]["state"]
+    assert all(each["state"] == state for each in first)
+    folder = tmp_path / "again"
+    folder.mkdir()
+    ((resumed, _),) = on_gates(2, [gate(of, 4)], folder, {0: state})
+    for name, value in whole[0]["weights"][0].items():
+        assert torch.equal(resumed["weights"][0][name], value)
+
+
+@pytest.mark.parametrize(
+    ("how", "written"),
+    [
+        ("fp16", {"to": "fp16", "ranks": 2}),
+        ("bf16", {"to": "bf16", "ranks": 2}),
+        ({"powersgd": 4}, {"powersgd": 4, "ranks": 2}),
+        ({"powersgd": 4, "exact_steps": 10}, {"powersgd": 4, "exact_steps": 10, "ranks": 2}),
+    ],
+)
+def test_data_ranks_are_part_of_the_identity(how: Any, written: Any) -> None:
+    def plan(workers: int) -> Any:
+        given = {"technique": {"compress": how}} if workers else {}
+        experiment = from_keywords(
+            workload="digits-mlp",
+            optimizer="sgd",
+            batch_size=16,
+            workers=workers or 2,
+            trials=2,
+            name="test",
+            **given,
+        )
+        return experiment.plans()[0]
+
+    assert plan(2).study.technique["compress"] == written
+    assert len({plan(workers).study.id for workers in (0, 2, 3)}) == 3
+    reread = techniques.load({"compress": written}, None).parts["compress"]
+    assert reread.in_layout(Layout(workers=2)).written == written
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("fp8", "compress: to cannot be 'fp8'"),
+        (True, "one of fp16, bf16 and {powersgd: RANK}"),
+        ({"to": "fp16", "powersgd": 2}, "one of fp16, bf16 and {powersgd: RANK}"),
+        ({"powersgd": 0}, "powersgd cannot be 0"),
+        ({"powersgd": 1, "exact_steps": 1}, "exact_steps cannot be 1"),
+        ({"to": "bf16", "exact_steps": 5}, "exact_steps are those of powersgd"),
+    ],
+)
+def test_arguments_that_cannot_be(how: Any, message: str) -> None:
+    with pytest.raises(ExperimentError, match=message):
+        techniques.load({"compress": how}, None)
+
+
+@pytest.mark.parametrize(
+    ("layout", "message"),
+    [
+        (Layout(), "a single worker sends nothing"),
+        (Layout(workers=2, dimensions=(("tensor", 2),)), "needs data parallelism alone"),
+        (Layout(workers=2, name="own.py:Mine"), "needs data parallelism alone"),
+        (Layout(workers=3), "is of 2 data ranks, and there are 3"),
+    ],
+)
+def test_layouts_in_which_nothing_can_be_compressed(layout: Layout, message: str) -> None:
+    with pytest.raises(ExperimentError, match=message):
+        Compress(to="fp16", ranks=2).in_layout(layout)
+
+
+def test_an_experiment_says_where_it_is_refused() -> None:
+    with pytest.raises(ExperimentError, match="a single worker sends nothing") as error:
+        from_keywords(
+            workload="digits-mlp",
+            optimizer="sgd",
+            batch_size=16,
+            technique={"compress": "fp16"},
+            name="test",
+        )
+    assert "workers: 2" in str(error.value.hint)
+
+
+def test_a_single_process_refuses_it_and_a_forecast_leaves_it_out() -> None:
+    of = compressed({"to": "fp16", "ranks": 2}, workload=WorkloadRef(spec="digits-softmax"))
+    with pytest.raises(ExperimentError, match="cannot sum gradients as technique compress says"):
+        engine("module", Study(**{**vars(of), "layout": Layout()}), trials(of, 1))
+    assert "compress" not in forecast._alone(of).technique
+    reason = stackable(StudyContext.load(of), trials(of, 1))
+    assert reason == "technique compress: it changes what the ranks of one model send to each other"

@@ -1,0 +1,330 @@
+"""Ranks of a worker group: who is the cause of a pack's end, and how the others take it."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from experiments.execution.ledger import Ledger
+from experiments.execution.ray import demand
+from experiments.execution.ray.mailbox import Mailbox
+from experiments.execution.ray.ranks import process_group, step_time
+from experiments.execution.ray.ranks.verdict import LOST, Report, Verdict, judge, killed
+from experiments.execution.worker import run_pack
+from experiments.parallel.ranks import SingleRank, UnconnectedRank
+from experiments.plan import Layout, Measurement, Pack
+from experiments.scheduling.failures import Failure, RankLostError
+from experiments.scheduling.jobs import Control, Ended, PackEnd, Started
+from experiments.training.pack_training import Training
+from tests.experiments.fakes import FakeTraining
+from tests.experiments.test_worker import QUICK, Line, job, results
+from tests.problems import engine, study, trials
+
+
+def failure(text: str) -> Failure:
+    return Failure(message=text, hint=None, traceback=text, where=text, clear=False)
+
+
+def report(rank: int, error: Any) -> Report:
+    return Report(rank=rank, failure=failure(f"rank {rank} {error}"), error=error)
+
+
+@pytest.mark.parametrize(
+    ("reports", "dead", "message"),
+    [
+        ([report(1, "raised"), report(0, "left")], {}, "rank 1 raised"),
+        ([report(0, "left"), report(1, "raised")], {}, "rank 1 raised"),
+        ([report(2, "raised"), report(1, "raised"), report(0, "left")], {}, "rank 2 raised"),
+        ([report(0, "raised")], {1: "died"}, None),
+        ([report(0, "left")], {1: "died"}, None),
+        ([], {0: "died", 1: "died"}, None),
+        ([report(0, "left"), report(1, "left")], {}, None),
+        ([report(0, "waited"), report(2, "left")], {}, "rank 1 of 3 hung: the others waited 9 s"),
+        ([report(0, "waited")], {}, "ranks 1, 2 of 3 hung: the others waited 9 s for them"),
+        ([report(0, "left")], {}, None),
+    ],
+)
+def test_the_cause(reports: list[Report], dead: dict[int, str], message: str | None) -> None:
+    size = 3 if message and "hung" in message else 1 + max([0, *dead, *(r.rank for r in reports)])
+    verdict = judge(size, reports, dead, 9.0)
+    if message is None:
+        assert verdict == LOST
+    else:
+        assert verdict.failure is not None
+        assert verdict.failure.message.startswith(message)
+
+
+def test_a_failure_names_the_rank_that_died() -> None:
+    assert killed(1, 2, failure("it was killed")).message == "rank 1 of 2: it was killed"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (RuntimeError("[x/gloo/transport/tcp/pair.cc:547] Connection closed by peer"), "left"),
+        (RuntimeError("Application timeout caused pair closure"), "left"),
+        (
+            RuntimeError("[gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 6000ms for"),
+            "waited",
+        ),
+        (dist.DistNetworkError("Connection was likely closed."), "left"),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), "raised"),
+        (ValueError("Connection closed by peer"), "raised"),
+        (SystemExit("enough"), "raised"),
+    ],
+)
+def test_what_an_exception_says_of_other_ranks(error: BaseException, kind: str) -> None:
+    assert process_group.classify(error) == kind
+
+
+def test_a_users_exception_about_a_lost_rank_is_no_cause() -> None:
+    error = ValueError("my collective failed")
+    error.__cause__ = dist.DistBackendError("NCCL error")
+    assert process_group.classify(error) == "left"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads Linux's interfaces")
+def test_the_interface_of_an_address() -> None:
+    assert process_group.interface("127.0.0.1") == "lo"
+    assert process_group.interface("192.0.2.1") is None  # of no machine (RFC 5737)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="macOS has one loopback address")
+def test_the_store_listens_at_its_address_alone() -> None:
+    store = process_group.open_store("127.0.0.1")
+    process_group.reach_store("127.0.0.1", store.port).set("key", "value")
+    assert store.get("key") == b"value"
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.2", store.port), timeout=5)
+
+
+# A pack whose rank is lost
+
+
+class LosesRank(FakeTraining):
+    """Raises once trials have ended."""
+
+    def run(self, *arguments: Any) -> Any:
+        for events in super().run(*arguments):
+            yield events
+            if len(self.active) < len(self.pack.trials):
+                raise RuntimeError("gloo/transport: Connection closed by peer")
+
+
+def lost(_failure: Failure, _error: BaseException) -> Failure:
+    raise RankLostError
+
+
+def test_a_lost_rank_is_no_failure_of_the_pack(tmp_path: Path) -> None:
+    line, given = Line(), job(12)
+    channel = line.channel
+    channel.cause = lost
+    pace, ledger = QUICK, Ledger(str(tmp_path))
+    with pytest.raises(RankLostError):
+        run_pack(given, ledger, channel, trainer=LosesRank, pace=pace)
+    assert not any(isinstance(message, PackEnd) for message in line.messages)
+    assert ledger.claims.all() == []
+    first = results(tmp_path)
+    assert 0 < len(first) < 12
+    assert "error" not in {reason for reason, _, _ in first.values()}
+    line = Line()
+    rest = replace(given, wanted=given.wanted - set(first))  # as ``WorkerContext.job`` has it
+    run_pack(rest, ledger, line.channel, trainer=FakeTraining, pace=pace)
+    begun = line.messages[0]
+    assert isinstance(begun, Started)
+    assert begun.step > 0  # from the snapshot
+    assert results(tmp_path).keys() == given.wanted
+
+
+def test_what_another_rank_raised_is_the_packs_failure(tmp_path: Path) -> None:
+    line = Line()
+    channel = line.channel
+    channel.cause = lambda _failure, _error: failure("ValueError: on rank 1")
+    end = run_pack(job(1), Ledger(str(tmp_path)), channel, trainer=Raises, pace=QUICK)
+    assert end.failure is not None
+    assert end.failure.message == "ValueError: on rank 1"
+    assert end.failure.trial == "study-0"
+    (row,) = Ledger(str(tmp_path)).store.trials().to_dict("records")
+    assert row["error"] == "ValueError: on rank 1"
+
+
+class Raises(FakeTraining):
+    """Raises at its first step."""
+
+    def run(self, *_: Any) -> Any:
+        raise RuntimeError("gloo/transport: Connection closed by peer")
+
+
+class LeftAtOnce(SingleRank):
+    """Rank 0 of a group whose other rank has gone."""
+
+    size = 2
+
+    def agree(self, _: Any) -> Any:
+        raise RuntimeError("Connection closed by peer")
+
+
+def test_a_claim_of_which_the_others_do_not_hear_is_released(tmp_path: Path) -> None:
+    ledger = Ledger(str(tmp_path))
+    with pytest.raises(RuntimeError):
+        run_pack(job(), ledger, Line().channel, group=LeftAtOnce(), trainer=FakeTraining)
+    assert ledger.claims.all() == []
+
+
+def test_reports_and_verdicts_belong_to_an_attempt() -> None:
+    mailbox = Mailbox()
+    mailbox.report("pack", "first", report(1, "raised"))
+    assert mailbox.reports("pack", "first") == ([report(1, "raised")], False)
+    mailbox.stop()
+    assert mailbox.reports("pack", "second") == ([], True)
+    mailbox.settle("pack", "first", Verdict(failure=failure("it")))
+    assert mailbox.verdict("pack", "first") == Verdict(failure=failure("it"))
+    assert mailbox.verdict("pack", "second") is None
+    assert mailbox.control("pack") == Control(stop=True)
+
+
+def test_the_progress_of_a_pack() -> None:
+    mailbox = Mailbox()
+    assert mailbox.progress("pack") == (0, 0)
+    mailbox.post(Started(pack="pack", engine="module", step=40))
+    assert mailbox.progress("pack") == (0, 40)
+    mailbox.post(Ended(pack="pack", outcomes=(), committed=True))
+    assert mailbox.progress("pack") == (0, 40)
+    assert not mailbox.over("pack")
+    mailbox.post(PackEnd(pack="pack", end="done"))
+    assert mailbox.over("pack")
+    mailbox.put(job(1))
+    assert not mailbox.over("pack")
+
+
+# Numbers that are not finite on one rank alone
+
+
+class Summed(UnconnectedRank):
+    """A rank whose sums have what the other rank gave to its own ones."""
+
+    def __init__(self, rank: int, other: torch.Tensor | None = None) -> None:
+        super().__init__(rank, 2)
+        self.other, self.given = other, torch.zeros(0)
+
+    def all_reduce_(self, tensor: torch.Tensor) -> torch.Tensor:
+        self.given = tensor.clone()
+        return tensor if self.other is None else tensor.add_(self.other)
+
+
+@pytest.mark.parametrize("kind", ["module", "stacked"])
+@pytest.mark.parametrize("what", ["weights", "losses"])
+def test_what_diverges_on_rank_1_has_diverged_on_all(kind: str, what: str) -> None:
+    of = study()
+    tried = trials(of, 3)
+    group = [Summed(rank) for rank in range(2)]
+    engines = [engine(kind, of, tried, group=rank) for rank in group]
+    broken: Any = engines[1]
+    for each in engines:
+        each.advance(2)
+    if what == "losses":
+        losses = broken.loss_sum[1:2] if kind == "stacked" else broken.runs[1].loss_sum
+        losses.fill_(torch.inf)
+    elif kind == "stacked":
+        broken.stack.weights[1, 0] = torch.nan
+    else:
+        next(broken.runs[1].model.parameters()).data[0, 0] = torch.nan
+    for each in engines:
+        each.finite()
+    group[0].other, group[1].other = group[1].given, group[0].given
+    for each in engines:
+        assert each.finite() == [True, False, True]
+
+
+# Whether a group is slower than one of its workers
+
+
+class Timed:
+    """A training that has come to so many steps of its trials together."""
+
+    def __init__(self, active: int) -> None:
+        self.steps, self.active = 0, ("trial",) * active
+
+
+def measured(seconds: float) -> list[Any]:
+    point: dict[str, Any] = {"trial": "trial", "step": 1, "examples": 1, "metrics": {}}
+    return [Measurement(train_seconds=seconds, **point)]
+
+
+def test_the_seconds_of_a_step_leave_out_the_first_steps() -> None:
+    timer, training = step_time.StepTime(), Timed(4)
+    training.steps = 4
+    timer.add(training, measured(5.0))  # type: ignore[arg-type]
+    assert timer.seconds is None
+    training.steps = 44
+    timer.add(training, measured(5.8))  # type: ignore[arg-type]
+    assert timer.seconds == pytest.approx(0.02)
+
+
+def test_trials_that_end_do_not_make_a_step_shorter() -> None:
+    timer, training = step_time.StepTime(), Timed(4)
+    timer.add(training, measured(1.0))  # type: ignore[arg-type]
+    training.steps, training.active = 4000, ("trial",)
+    timer.add(training, measured(2.0))  # type: ignore[arg-type]
+    assert timer.seconds is None
+    training.steps = 4100
+    timer.add(training, measured(3.0))  # type: ignore[arg-type]
+    assert timer.seconds == pytest.approx(0.01)
+
+
+def test_a_single_worker_is_timed_on_the_same_pack() -> None:
+    of = study()
+    pack = Pack(id="pack", study=of, trials=trials(of, 2), engine="module")
+    seconds = step_time.alone(Training, pack, "cpu")
+    assert seconds is not None
+    assert seconds > 0
+
+
+def test_a_pack_that_raises_is_not_timed() -> None:
+    def broken(*_: Any, **__: Any) -> Any:
+        raise ValueError("mine")
+
+    of = study()
+    pack = Pack(id="pack", study=of, trials=trials(of, 1))
+    assert step_time.alone(broken, pack, "cpu") is None
+
+
+def test_what_is_watched_trains_as_before() -> None:
+    of = study(budget_steps=30)
+    pack = Pack(id="pack", study=of, trials=trials(of, 2), engine="module")
+    seen: list[Any] = []
+    make = step_time.watched(Training, lambda _, events: seen.extend(events))
+    plain = [e for part in Training(pack).run() for e in part]
+    timed = [e for part in make(pack).run(lambda: False) for e in part]
+    assert [e.trial for e in timed] == [e.trial for e in plain] == [e.trial for e in seen]
+
+
+def test_the_note_about_a_slow_group() -> None:
+    note = step_time.slower(0.0018, 0.0032, 2, 64)
+    assert note == (
+        "a step at batch size 64 takes 3.2 ms with workers: 2 and 1.8 ms with one: the batch is "
+        "too small to be divided. workers: 1 is faster."
+    )
+    assert step_time.slower(2.0, 1.1, 2, 8192) is None
+
+
+@pytest.mark.parametrize(
+    ("layout", "bundles"),
+    [
+        (Layout(), [{"CPU": 1.0}]),
+        (Layout(workers=2), [{}, {"CPU": 1.0}, {"CPU": 1.0}]),
+        (Layout(workers=2, gpus_per_worker=1.0), [{}, *[{"CPU": 1.0, "GPU": 1.0}] * 2]),
+    ],
+)
+def test_the_ranks_of_a_group_are_placed_together(
+    layout: Layout, bundles: list[dict[str, float]]
+) -> None:
+    capacity = demand.Capacity(nodes=[{"CPU": 4.0, "GPU": 4.0}])
+    assert demand.bundles(layout, capacity.worker(layout)) == bundles

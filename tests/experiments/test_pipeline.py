@@ -1,0 +1,242 @@
+"""Pipelines: stages on several ranks give what the whole model gives in one process."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from experiments import parallel
+from experiments.config.compile import from_keywords
+from experiments.engines.randomness import RandomDraws
+from experiments.errors import ExperimentError
+from experiments.parallel import ForwardPass
+from experiments.parallel.stages.partition import partition, stage, units
+from experiments.parallel.stages.stages import SCHEDULES, _Given, _input
+from experiments.plan import Layout, Study, WorkloadRef
+from experiments.records.rows import layout_columns
+from experiments.training.study_context import StudyContext
+from tests.experiments.layout_workloads import FILE
+from tests.experiments.rank_gates import Gate, check_against_plain, check_checkpoints, in_layout
+from tests.problems import study, trials
+from workloads import WorkloadError
+
+TRANSFORMER = {
+    "layers": 4, "width": 8, "heads": 2, "context": 5, "dropout": 0.1, "validation_tokens": 60,
+}  # fmt: skip
+
+
+@pytest.fixture
+def user(tmp_path: Path):
+    (tmp_path / "deep.py").write_text(FILE)
+
+    def ref(name: str) -> WorkloadRef:
+        return WorkloadRef(spec=f"deep.py:{name}", base=str(tmp_path))
+
+    return ref
+
+
+def deep(user, **changes: Any) -> Study:
+    common = {"precision": "float64", "batch_size": 24, "optimizer": "adamw"}
+    technique = {"ghost_batch": 2}
+    return study(workload=user("Deep"), **{**common, "technique": technique, **changes})
+
+
+def text(**fields: Any) -> Study:
+    return study(
+        workload=WorkloadRef(spec="lm-transformer", fields={**TRANSFORMER, **fields}),
+        target="validation_cross_entropy < 1",
+        precision="float64",
+        batch_size=7,
+        optimizer="adamw",
+    )
+
+
+def gate(of: Study, steps: int, count: int = 1, **more: Any) -> Gate:
+    """At a rate at which rounding errors do not grow: at 0.04 they do, tenfold every ten steps."""
+    made = trials(of, count, learning_rate=0.001)
+    return Gate(study=of, trials=made, steps=steps, **more)
+
+
+def two_ranks(user, steps: int) -> list[Gate]:
+    made = []
+    for schedule in SCHEDULES:
+        options = {"schedule": schedule, "micro_batches": 4}
+        of = in_layout(deep(user), 2, pipeline=2, options=options)
+        made.append(gate(of, steps, count=2))
+        made.append(gate(in_layout(text(), 2, pipeline=2, options=options), steps))
+    hooks = {"ghost_batch": 4, "clip": 0.05, "ema": 0.5}
+    made.append(gate(in_layout(deep(user, technique=hooks), 2, pipeline=2), steps))
+    untied = text(tied=False, positions="rotary")
+    made.append(gate(in_layout(untied, 2, pipeline=2, micro_batch=1), steps))
+    single = deep(user, optimizer="sgd", precision="float32")
+    made.append(gate(in_layout(single, 2, pipeline=2), 20, tolerance=1e-6))
+    return made
+
+
+@pytest.mark.slow
+def test_stages_give_the_plain_run(user, tmp_path: Path) -> None:
+    hooks = {"ghost_batch": 4, "clip": 0.05, "ema": 0.5}
+    options = {"schedule": "interleaved", "micro_batches": 4}
+    made = [
+        gate(in_layout(deep(user, technique=hooks), 2, pipeline=2, options=options), 4),
+        gate(in_layout(text(), 2, pipeline=2), 3),
+    ]
+    check_against_plain(2, made, tmp_path)
+
+
+@pytest.mark.slow
+def test_stages_give_the_plain_run_after_200_steps(user, tmp_path: Path) -> None:
+    check_against_plain(2, two_ranks(user, 200), tmp_path)
+
+
+@pytest.mark.slow
+def test_data_ranks_of_stages_give_the_plain_run(user, tmp_path: Path) -> None:
+    made = [
+        gate(in_layout(of, 4, data=2, pipeline=2, options={"schedule": schedule}), 200)
+        for of in (deep(user), text())
+        for schedule in SCHEDULES
+    ]
+    made.append(gate(in_layout(deep(user), 4, pipeline=4), 200))
+    check_against_plain(4, made, tmp_path)
+
+
+@pytest.mark.slow
+def test_checkpoints_of_stages_and_of_a_single_process_are_the_same(user, tmp_path: Path) -> None:
+    made = [
+        gate(in_layout(of, 2, pipeline=2), 5)
+        for of in (deep(user), text(), deep(user, optimizer="muon"), text(tied=False))
+    ]
+    check_checkpoints(2, made, tmp_path)
+
+
+# How a model is cut
+
+
+def model() -> nn.Sequential:
+    return nn.Sequential(
+        nn.Linear(4, 10), nn.Tanh(), nn.Linear(10, 10), nn.Tanh(), nn.Linear(10, 2)
+    )
+
+
+def test_the_largest_stage_is_as_small_as_it_can_be() -> None:
+    parts = partition(model(), ("*",), 2)
+    assert [[name for (name,) in part] for part in parts] == [["0", "1"], ["2", "3", "4"]]
+    assert [len(part) for part in partition(model(), ("*",), 3)] == [2, 2, 1]
+
+
+def test_a_stage_has_its_modules_under_their_names_and_together_they_are_the_model() -> None:
+    whole = model()
+    parts = partition(whole, ("*",), 3)
+    cut = {name for part in parts for unit in part for name in unit}
+    stages = [stage(whole, {n for unit in part for n in unit}, cut) for part in parts]
+    names = [name for each in stages for name, _ in each.named_parameters()]
+    assert names == [name for name, _ in whole.named_parameters()]
+    x = torch.randn(3, 4)
+    y = x
+    for each in stages:
+        y = each(y)
+    assert torch.equal(y, whole(x))
+    assert len(list(whole.children())) == 5
+
+
+def test_a_model_of_fewer_layers_than_stages_is_refused() -> None:
+    with pytest.raises(ExperimentError, match="3 layers with parameters cannot be cut into 4"):
+        partition(model(), ("*",), 4)
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        (("0", "1", "2", "3"), r"parameter 4.weight is in none of the modules"),
+        (("*", "layers"), "the model has no module 'layers'"),
+    ],
+)
+def test_a_plan_that_does_not_fit_its_model_is_refused(plan: Any, message: str) -> None:
+    with pytest.raises(ExperimentError, match=message):
+        units(model(), plan)
+
+
+# What an experiment says, and what is refused
+
+
+def planned(layout: Any, workload: str = "digits-mlp") -> Study:
+    given: dict[str, Any] = {"optimizer": "sgd", "batch_size": 8, "name": "test", "trials": 2}
+    return from_keywords(workload=workload, layout=layout, **given).plans()[0].study
+
+
+def test_an_experiment_names_stages_schedule_and_micro_batches() -> None:
+    assert planned({"pipeline": 2}).layout == Layout(workers=2, dimensions=(("pipeline", 2),))
+    options = {"stages": 2, "schedule": "gpipe", "micro_batches": 4}
+    of = planned({"data": 2, "pipeline": options})
+    assert of.layout.workers == 4
+    assert of.layout.pipeline == (("schedule", "gpipe"), ("micro_batches", 4))
+    assert layout_columns(of.layout)["pipeline"] == {"schedule": "gpipe", "micro_batches": 4}
+    assert "pipeline" not in layout_columns(Layout())
+    assert of.id == planned(None).id
+    made = parallel.of(of.layout)
+    assert made.dimensions[0].micro_batch(24, 100, 2, {"pipeline": 2}) == 6  # type: ignore[attr-defined]
+    assert made.dimensions[0].micro_batch(24, 5, 2, {"pipeline": 2}) == 4  # type: ignore[attr-defined]
+    assert made.dimensions[0].micro_batch(3, 100, 2, {"pipeline": 2}) == 2  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("layout", "message"),
+    [
+        ({"pipeline": {"stages": 2, "schedul": "gpipe"}}, "pipeline has no 'schedul'"),
+        ({"pipeline": {"schedule": "gpipe"}}, "pipeline has no stages"),
+        ({"pipeline": {"stages": 2, "schedule": "1b1f"}}, "unknown pipeline schedule '1b1f'"),
+        ({"pipeline": {"stages": 2, "micro_batches": 0}}, "must be a number, not 0"),
+        ({"pipeline": {"stages": 0}}, "pipeline must be a number of ranks, not 0"),
+        ({"pipeline": 2, "tensor": 2}, "a pipeline cannot be combined with tensor"),
+        ({"pipeline": 2, "shard": 2}, "a pipeline cannot be combined with shard"),
+    ],
+)
+def test_a_pipeline_that_cannot_be(layout: Any, message: str) -> None:
+    with pytest.raises(ExperimentError, match=message):
+        planned(layout)
+
+
+def test_a_model_that_names_no_layers_is_refused() -> None:
+    with pytest.raises(ExperimentError, match="digits-softmax: its layout_plan names no layers"):
+        planned({"pipeline": 2}, "digits-softmax")
+
+
+def test_what_needs_the_whole_model_is_refused() -> None:
+    given = _Given(lambda x: 2 * x)
+    assert given(torch.ones(1)) == 2
+    with pytest.raises(ExperimentError, match="parameters of the model is used in the workload's"):
+        given.parameters()
+    with pytest.raises(ExperimentError, match="calls the model with one tensor"):
+        given(torch.ones(1), torch.ones(1))
+
+
+def test_the_first_stage_gets_what_forward_gives_to_the_model() -> None:
+    def forward(model: Any) -> torch.Tensor:
+        result: torch.Tensor = model(torch.full((3,), 5.0)) + 1
+        return result
+
+    def silent(model: Any) -> torch.Tensor:
+        del model
+        return torch.ones(3)
+
+    common: dict[str, Any] = {"batch": (torch.ones(3),), "drawing": None, "weights": None}
+    each = ForwardPass(loss=forward, sums=True, **common)
+    assert torch.equal(_input(each), torch.full((3,), 5.0))
+    with pytest.raises(ExperimentError, match="forward does not call the model"):
+        _input(ForwardPass(loss=silent, sums=True, **common))
+
+
+def test_random_numbers_begin_where_a_stage_begins_and_a_loss_draws_none(user) -> None:
+    of = deep(user)
+    context = StudyContext.load(of)
+    draws = RandomDraws.of(context, context.model(trials(of, 1)[0]))
+    assert (len(draws.draws), draws.in_model) == (2, 2)
+    assert [draws.first_of(names) for names in ((), ("", "0"), ("4", "5"), ("9",))] == [0, 0, 1, 2]
+    draws.refuse_stages(context)
+    with pytest.raises(WorkloadError, match="or a technique's, draws random numbers"):
+        replace(draws, in_model=1).refuse_stages(context)
