@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -280,6 +281,15 @@ def test_a_trial_alone_may_lose_its_worker_twice() -> None:
     for number in range(3):
         assert of.failed == 0, number
         fail(of, take(of), "died")
+    assert of.failed == 1
+    assert of.next() is None
+
+
+def test_deaths_that_a_worker_group_has_counted_are_not_counted_again() -> None:
+    of, _ = dispatcher([state("a", trials=1)])
+    job = take(of)
+    died = replace(failure(cause="died"), deaths=3)
+    of.receive(PackEnd(pack=job.pack.id, end="failed", failure=died))
     assert of.failed == 1
     assert of.next() is None
 
