@@ -7,7 +7,8 @@ from typing import Any
 
 from experiments.errors import ExperimentError
 from experiments.registry import Registry
-from experiments.techniques.base import Technique, Techniques, make_technique
+from experiments.techniques.base import Technique
+from experiments.techniques.composed import Techniques, make_technique
 
 __all__ = ["SETTINGS", "TECHNIQUES", "Technique", "Techniques", "label", "load", "names"]
 
@@ -23,6 +24,7 @@ TECHNIQUES = Registry(
     Technique,
     user_base=("batchscale.Technique", Technique),
     user_contract="it defines hooks, for example gradient(self, gradients, weights, state, step)",
+    folders=True,
 )
 label, names = TECHNIQUES.label, TECHNIQUES.names
 

@@ -7,6 +7,11 @@ from typing import Any
 PACKAGED: dict[str, Any] = {"clip": 0.05, "ema": 0.9}
 """A value of each packaged technique that tells in a few steps."""
 
+ELSEWHERE = {
+    "compress": "tests/experiments/test_compression.py",
+}
+"""Other packaged techniques, and the files that test them."""
+
 USER_FILE = '''
 import torch
 import batchscale as bs
