@@ -26,6 +26,15 @@ class ModuleTechniques:
         hooks = ("before_step", "gradient", "after_step", "evaluated", "select", "perturbed")
         self.has = {hook: techniques.define(hook) for hook in hooks}
         self.state = techniques.start(self.weights())
+        self.now = techniques
+        """The techniques as they are in this step."""
+
+    def begin(self, step: int, learning_rate: float) -> None:
+        """Say what step follows, after ``step`` others, with its learning rate."""
+        if self.techniques.change_by_step:
+            context = self.context
+            rate = torch.tensor(learning_rate, dtype=context.dtype, device=context.device)
+            self.now = self.techniques.at((step,), rate)
 
     def weights(self) -> dict[str, Tensor]:
         """The trained parameters by name, whole and without their gradients."""
@@ -44,7 +53,7 @@ class ModuleTechniques:
         if self.has["gradient"]:
             with self._checked(step) as made:
                 gradients, weights = self._gradients()
-                changed = self.techniques.gradient(gradients, weights, self.state, made)
+                changed = self.now.gradient(gradients, weights, self.state, made)
                 for name, parameter in self.model.named_parameters():
                     if name in gradients and name in changed:
                         parameter.grad = self.context.layout.part(self.model, name, changed[name])
@@ -52,12 +61,12 @@ class ModuleTechniques:
     def before_step(self, step: int) -> None:
         """Let techniques change the weights, before the update that follows ``step`` others."""
         if self.has["before_step"]:
-            self._change_weights(self.techniques.before_step, step)
+            self._change_weights(self.now.before_step, step)
 
     def after_step(self, step: int) -> None:
         """Let techniques change the weights, after the update that followed ``step`` others."""
         if self.has["after_step"]:
-            self._change_weights(self.techniques.after_step, step)
+            self._change_weights(self.now.after_step, step)
 
     def _change_weights(self, hook: Hook, step: int) -> None:
         with self._checked(step) as made:

@@ -72,6 +72,7 @@ class ModuleRun:
         context, meta = self.context, self.trial.metaparameters
         constant, factor = context.schedule.is_constant(meta), context.schedule.factor_of(meta)
         normed, hooks, seed = has_batch_norm(self.model), self.hooks, self.trial.seed
+        rate = float(meta.get("learning_rate", 1.0))
         pieces = context.study.batches.pieces(self.step, steps)
         batches = context.train.batches_of(
             self.order, pieces, context.part, seed, self.techniques.augmentation(seed)
@@ -79,6 +80,7 @@ class ModuleRun:
         for step, batch in batches:
             if not constant:
                 self.rates.scale(factor(step))
+            hooks.begin(step, rate if constant else rate * factor(step))
             hooks.before_step(step)
             self.gradient.take(batch, step)
             hooks.change_gradient(step)
@@ -98,7 +100,9 @@ class ModuleRun:
             for indices, batch in data.fetch_parts(chunks(share, chunk, passes)):
                 with context.autocast():
                     output = self.workload.forward(self.model, batch)
-                    metrics = self.workload.metrics(output, batch)
+                    metrics = self.techniques.metrics(
+                        self.workload.metrics(output, batch), self.workload, self.model, batch
+                    )
                 check_metrics(metrics, len(indices), self.workload)
                 sums.add(metrics, indices, batch, output)
             self.model.train()

@@ -48,8 +48,10 @@ def _normal(hashed: Hashes, like: Tensor) -> Tensor:
 
 def _kept(hashed: Hashes, shape: Sequence[int], p: float, like: Tensor) -> Tensor:
     """1 with probability 1 - p, else 0."""
-    threshold = round(p * 2**_BITS)
-    return (_integers(hashed, shape, like.device) >= threshold).to(like.dtype)
+    threshold = min(round(p * 2**_BITS), 2**_BITS - 1)
+    # The upper bits are at least the threshold, as unsigned numbers.
+    z = hashed.hashes(shape, like.device)
+    return ((z ^ -(2**63)) >= (threshold << (64 - _BITS)) - 2**63).to(like.dtype)
 
 
 def _check_probability(p: float) -> None:

@@ -219,6 +219,7 @@ def check_contract(context: StudyContext, trial: Trial) -> None:
     count = len(batch[0])
     with torch.random.fork_rng(), torch.no_grad(), context.autocast():
         output = workload.forward(model, batch)
+        techniques.check(workload, model, batch)
         loss = techniques.loss(workload, model, techniques.augmented(trial.seed, batch, 0))
         check_per_example(loss, count, "loss", workload)
         check_metrics(workload.metrics(output, batch), count, workload)

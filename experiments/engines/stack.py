@@ -152,7 +152,9 @@ class _Metrics(_Loss):
         with self.context.autocast():
             workload = self.context.workload
             output = workload.forward(self.model, batch)
-            metrics = workload.metrics(output, batch)
+            metrics = self.context.techniques.metrics(
+                workload.metrics(output, batch), workload, self.model, batch
+            )
             return {**metrics, OUTPUTS: output} if workload.measures_split else metrics
 
 

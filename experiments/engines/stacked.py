@@ -108,10 +108,14 @@ class StackedEngine(Engine):
         selects, perturbs = (context.techniques.define(h) for h in ("select", "perturbed"))
         weights = None
         for done, batch in self._batches(steps, sources):
+            of_step = rates
+            if has_techniques or not constant:
+                steps_before = [step + done for step in self._steps]
+            if not constant:
+                of_step = rates * factors(steps_before).to(context.device)
             if has_techniques:
-                steps_made = torch.tensor(
-                    [step + done for step in self._steps], device=context.device
-                )
+                steps_made = torch.tensor(steps_before, device=context.device)
+                self.techniques.begin(steps_before, of_step)
                 self.techniques.before_step(steps_made)
             if selects:
                 weights = self._selected(batch, done, first, steps_made)
@@ -123,11 +127,7 @@ class StackedEngine(Engine):
                 self.stack.weights.copy_(trained)
             if has_techniques:
                 self.techniques.gradient(steps_made)
-            if not constant:
-                scale = factors([step + done for step in self._steps])
-                self.update.step(rates * scale.to(context.device))
-            else:
-                self.update.step(rates)
+            self.update.step(of_step)
             if has_techniques:
                 self.techniques.after_step(steps_made)
         self._steps = [step + steps for step in self._steps]

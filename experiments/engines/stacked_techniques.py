@@ -22,7 +22,18 @@ class StackedTechniques:
             name: {argument: self._column(rows, name, argument) for argument in arguments}
             for name, arguments in self.techniques.tuned.items()
         }
-        """Each model's values of the arguments that the search tunes."""
+        """Each model's values of the arguments that the search tunes, and what else techniques
+        use: its seed, and its learning rate."""
+        for name, part in self.techniques.parts.items():
+            if part.uses_seed:
+                seeds = [row.parts[name].seed for row in rows]
+                column = torch.tensor(seeds, dtype=torch.int64, device=stack.weights.device)
+                self._arguments.setdefault(name, {})["seed"] = column
+            if part.uses_learning_rate:
+                column = stack.weights.new_ones(len(rows))
+                self._arguments.setdefault(name, {})["learning_rate"] = column
+        self._now = self.techniques
+        """The techniques as they are in this step."""
         self.state: dict[str, Any] = {}
         if self.techniques.parts:
             self.state = self._each(Techniques.start, self._trained(stack.views))
@@ -40,9 +51,20 @@ class StackedTechniques:
         """``hook`` of each model's techniques; ``inputs`` have the models as first dimension."""
 
         def of_model(arguments: dict[str, Any], *inputs: Any) -> Any:
-            return hook(self.techniques.with_arguments(arguments), *inputs)
+            return hook(self._now.with_arguments(arguments), *inputs)
 
         return vmap(of_model)(self._arguments if arguments is None else arguments, *inputs)
+
+    def begin(self, steps: Sequence[int], rates: Tensor) -> None:
+        """Say what step follows: after how many others, and with which learning rates.
+
+        ``rates``: ``(models, 1)``, the schedule's factors included.
+        """
+        if self.techniques.change_by_step:
+            self._now = self.techniques.at(steps)
+        for name, part in self.techniques.parts.items():
+            if part.uses_learning_rate:
+                self._arguments[name]["learning_rate"] = rates.flatten().to(self.stack.weights)
 
     def before_step(self, steps: Tensor) -> None:
         """Change the stack's weights; ``steps``: updates made, of each model."""

@@ -33,7 +33,8 @@ def load(described: Mapping[str, Any], base: str | None) -> Techniques:
     """The techniques of ``Study.technique``: name or ``file.py:Class`` -> its arguments.
 
     Raises:
-        ExperimentError: an unknown technique or argument, or two techniques of one name.
+        ExperimentError: an unknown technique or argument, two techniques of one name, or two that
+            cannot be together.
     """
     parts: dict[str, Technique] = {}
     by_label: dict[str, str] = {}
@@ -48,4 +49,10 @@ def load(described: Mapping[str, Any], base: str | None) -> Techniques:
                 hint="rename the class",
             )
         by_label[label(name)] = name
+    for name, part in parts.items():
+        for other in part.excludes.keys() & parts.keys():
+            raise ExperimentError(
+                f"techniques {name} and {other} cannot be together: {part.excludes[other]}",
+                hint="list them one by one in the grid",
+            )
     return Techniques(parts)

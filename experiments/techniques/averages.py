@@ -10,6 +10,8 @@ from torch import Tensor
 
 from experiments.techniques.base import State, Technique, Tensors
 
+ONE_AVERAGE = "evaluations measure one average of the weights"
+
 
 class Lookahead(Technique):
     """Move slow weights by ``share`` of the way to the trained ones every ``every`` steps.
@@ -20,6 +22,7 @@ class Lookahead(Technique):
 
     name = "lookahead"
     order = 450
+    excludes = dict.fromkeys(("ema", "swa"), ONE_AVERAGE)
 
     every: Annotated[int, Field(ge=1)]
     share: Annotated[float, Field(gt=0, le=1)] = 0.5
@@ -51,6 +54,7 @@ class Swa(Technique):
 
     name = "swa"
     order = 900
+    excludes = dict.fromkeys(("ema", "lookahead"), ONE_AVERAGE)
     uses_budget = True
 
     begin: Annotated[float, Field(ge=0, le=1)] = 0.75

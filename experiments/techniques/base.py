@@ -17,6 +17,7 @@ runs over all of them in ascending ``order``, and by name where two have the sam
 | ``gradient`` | before the update, once for the global batch | the gradients; those of the update |
 | ``after_step`` | after the update | the weights; the weights to go on from |
 | ``evaluated`` | at each evaluation | the weights; those that are measured |
+| ``metrics`` | of each evaluated batch | the metrics; those that are recorded |
 | ``communication`` | once, when a model is made | how the data ranks sum its gradient |
 
 Of ``forward`` and ``criterion`` the first technique is the outermost: it calls the next ones. At
@@ -25,10 +26,19 @@ defines is not called, and costs nothing.
 
 | order | technique |
 |---|---|
+| 200 | ``dropout``: the model is changed from the inside |
+| 210 | ``stochastic_depth``: likewise |
+| 250 | ``quantize``: likewise |
+| 300 | ``label_smoothing``: the workload's loss itself is smoothed |
 | 400 | ``compress``: what the ranks send, before any hook has the gradient of the global batch |
+| 450 | ``lookahead``: moves the weights before they are masked |
 | 500 | unless the class says otherwise |
+| 600 | ``prune``: no technique behind it sees gradients or weights of what is pruned |
+| 700 | ``gradient_noise``: the noise is clipped, too |
 | 800 | ``clip``: the update gets a gradient whose norm is bounded, whatever ran before |
+| 850 | ``weight_decay``: behind clipping, as decay in an optimizer is |
 | 900 | ``ema``: averages the weights that a step ends with |
+| 900 | ``swa``: likewise |
 
 Hooks are written for one model. The stacked engine applies them to all models at once by
 ``torch.func.vmap``: there, values of tensors decide no Python branch, and ``.item()`` is not
@@ -108,6 +118,22 @@ class Technique:
     """Whether ``budget_steps`` matters: then the budget is part of a trial's identity."""
     budget_steps: ClassVar[int | None] = None
     """Steps of the study's budget, where ``uses_budget``; set before any hook is called."""
+    uses_seed: ClassVar[bool] = False
+    """Whether ``seed`` matters."""
+    seed: ClassVar[Any] = 0
+    """Of the trial and the technique, where ``uses_seed``: an integer, or an int64 scalar."""
+    uses_learning_rate: ClassVar[bool] = False
+    """Whether ``learning_rate`` matters."""
+    learning_rate: ClassVar[Any] = 1.0
+    """The trial's in this step, schedule included, a scalar: in ``gradient`` and ``after_step``."""
+    due: ClassVar[bool] = True
+    """Whether ``is_due`` is true of any model in this step: what costs much is left out else. A
+    stack has models at different steps, so that a hook asks ``step`` besides."""
+    follows_average: ClassVar[bool] = False
+    """Whether ``evaluated`` changes the weights that it gets, perhaps an optimizer's or another
+    technique's average, rather than replacing them."""
+    excludes: ClassVar[Mapping[str, str]] = {}
+    """Packaged techniques that cannot be beside it, each with the reason."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -209,6 +235,28 @@ class Technique:
     def evaluated(self, weights: Tensors, state: State) -> Tensors:  # noqa: ARG002
         """The weights that evaluations measure, in the place of the trained ones."""
         return weights
+
+    def metrics(
+        self,
+        metrics: Mapping[str, Any],
+        workload: Any,  # noqa: ARG002
+        model: nn.Module,  # noqa: ARG002
+        batch: Batch,  # noqa: ARG002
+    ) -> Mapping[str, Any]:
+        """What is measured of a batch, from the workload's ``metrics`` of it; of further forward
+        passes, perhaps, under other names."""
+        return metrics
+
+    def is_due(self, step: int) -> bool:  # noqa: ARG002
+        """Whether the step after ``step`` others is one for which ``due`` must be true."""
+        return True
+
+    def check(self, workload: Any, model: nn.Module, batch: Batch) -> None:
+        """Called once before training, outside of all transforms.
+
+        Raises:
+            ExperimentError: it cannot be used with this workload.
+        """
 
     def communication(self) -> Communication | None:
         """How the data ranks of one model sum its gradient; ``None``: exactly."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -184,10 +184,53 @@ class Techniques:
         return weights
 
     def evaluated(self, weights: Tensors, state: State) -> Tensors:
-        """The weights that are measured."""
-        for name, part in self.parts.items():
+        """The weights that are measured: averages first, then what changes them."""
+        for name, part in sorted(self.parts.items(), key=lambda item: item[1].follows_average):
             weights = part.evaluated(weights, state[name])
         return weights
+
+    def check(self, workload: Any, model: nn.Module, batch: Batch) -> None:
+        """
+        Raises:
+            ExperimentError: a technique cannot be used with this workload.
+        """
+        for part in self:
+            part.check(workload, model, batch)
+
+    def metrics(
+        self, metrics: Mapping[str, Any], workload: Any, model: nn.Module, batch: Batch
+    ) -> Mapping[str, Any]:
+        """What is recorded of an evaluated batch, from the workload's ``metrics`` of it."""
+        for part in self:
+            metrics = part.metrics(metrics, workload, model, batch)
+        return metrics
+
+    @property
+    def change_by_step(self) -> bool:
+        """Whether ``at`` makes a difference."""
+        return any(part.uses_learning_rate or part.defines("is_due") for part in self)
+
+    def at(self, steps: Sequence[int], learning_rate: Tensor | None = None) -> Techniques:
+        """The techniques in the steps after so many others, one number for each model.
+
+        ``learning_rate``: of the step; ``None``: the engine gives it otherwise.
+        """
+        values: dict[str, dict[str, Any]] = {}
+        for name, part in self.parts.items():
+            if part.defines("is_due"):
+                values[name] = {"due": any(part.is_due(step) for step in {*steps})}
+            if part.uses_learning_rate and learning_rate is not None:
+                values.setdefault(name, {})["learning_rate"] = learning_rate
+        return self.with_arguments(values)
+
+    def with_seed(self, seed: int) -> Techniques:
+        """The same for the trial with this seed."""
+        seeds = {
+            n: derive(seed, "technique", p.label) for n, p in self.parts.items() if p.uses_seed
+        }
+        techniques = self.with_arguments({name: {"seed": each} for name, each in seeds.items()})
+        techniques.tuned = self.tuned
+        return techniques
 
     def communication(self) -> Communication | None:
         """How the data ranks of one model sum its gradient; ``None``: exactly.

@@ -130,7 +130,10 @@ def _drop(rate: float, module: nn.Module, inputs: Any, output: Tensor) -> Tensor
 _RESIDUAL: tuple[tuple[frozenset[str], tuple[str, ...]], ...] = (
     (frozenset({"conv1", "bn1", "conv2", "bn2", "conv3", "bn3"}), ("bn3",)),
     (frozenset({"conv1", "bn1", "conv2", "bn2"}), ("bn2",)),
-    (frozenset({"self_attn", "linear1", "linear2", "dropout1", "dropout2"}), ("dropout1", "dropout2")),
+    (
+        frozenset({"self_attn", "linear1", "linear2", "dropout1", "dropout2"}),
+        ("dropout1", "dropout2"),
+    ),
     (frozenset({"attention_norm", "attention", "mlp_norm", "mlp"}), ("attention", "mlp")),
     (frozenset({"first", "second"}), ("second",)),
 )

@@ -33,6 +33,8 @@ class Prune(Technique):
 
     name = "prune"
     order = 600
+    follows_average = True
+    excludes = {"quantize": "rounding makes more weights zero than were asked for"}  # noqa: RUF012
 
     sparsity: Annotated[float, Field(gt=0, lt=1)]
     by: Literal["magnitude", "random", "gradient"] = "magnitude"

@@ -115,7 +115,7 @@ class StudyContext:
 
     def techniques_of(self, trial: Trial) -> Techniques:
         """The techniques as this trial has them."""
-        return self.techniques.of_trial(trial.metaparameters)
+        return self.techniques.of_trial(trial.metaparameters).with_seed(trial.seed)
 
     def model(self, trial: Trial) -> nn.Module:
         """The trial's freshly initialized model, from its own stream."""
