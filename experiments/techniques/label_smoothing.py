@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import torch
 from pydantic import Field
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from experiments.errors import ExperimentError
 from experiments.techniques.base import Technique
@@ -25,6 +26,20 @@ class LabelSmoothing(Technique):
     order = 300
 
     epsilon: Annotated[float, Field(ge=0, lt=1)]
+
+    def check(self, workload: Any, model: nn.Module, batch: Batch) -> None:
+        output = workload.forward(model, batch)
+        logits, loss = self._logits(output, batch), workload.loss(output, batch)
+        each = F.cross_entropy(
+            logits.flatten(0, -2), batch[1].flatten().long(), reduction="none"
+        ).view(batch[1].shape)
+        each = each.flatten(1).mean(1) if each.dim() > 1 else each
+        if not torch.allclose(loss, each, rtol=1e-3, atol=1e-5):
+            raise ExperimentError(
+                f"technique {self.label} needs the plain cross entropy as loss, and that of "
+                f"workload {workload.name} is another",
+                hint="leave it out; or, where the workload has a field label_smoothing, that at 0",
+            )
 
     def loss(self, loss: Tensor, model: nn.Module, output: Any, batch: Batch) -> Tensor:
         del model

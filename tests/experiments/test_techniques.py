@@ -17,7 +17,7 @@ from experiments.errors import ExperimentError
 from experiments.plan import Pack, Study, Trial, WorkloadRef
 from experiments.training.study_context import StudyContext
 from tests import problems
-from tests.experiments.technique_file import ELSEWHERE, PACKAGED
+from tests.experiments.technique_file import PACKAGED
 from tests.experiments.test_packs_bitwise import _plain as plain
 from tests.problems import engine, largest_difference, study, train, trials
 
@@ -36,16 +36,15 @@ def weights(of: Study, pack: tuple[Trial, ...], kind: str, steps: int) -> list[d
 
 
 def test_every_packaged_technique_is_tested_here_and_listed() -> None:
-    assert set(techniques.names()) == {*PACKAGED, *ELSEWHERE}
-    for name, file in ELSEWHERE.items():
-        assert name in (ROOT / file).read_text()
+    # Of what ranks send to each other: tests/experiments/test_compression.py.
+    assert set(techniques.names()) == {*EXAMPLES, "compress"}
     listed = bs.list("techniques")
-    assert set(listed) == {*PACKAGED, *ELSEWHERE}
+    assert set(listed) == {*EXAMPLES, "compress"}
     for sentence in listed.values():
         assert " " in sentence
-    for name in PACKAGED:
-        loaded = techniques.load({name: PACKAGED[name]}, None).parts[name]
-        assert (loaded.written, loaded.label) == (PACKAGED[name], name)
+    for name in EXAMPLES:
+        loaded = techniques.load({name: EXAMPLES[name]}, None).parts[name]
+        assert (loaded.written, loaded.label) == (EXAMPLES[name], name)
         assert loaded.stacks
 
 
