@@ -20,8 +20,8 @@ from experiments.training.study_context import StudyContext
 
 MODELS = 64
 BATCH_SIZE = 64
-ROUNDS = 15
-STEPS = 20
+ROUNDS = 9
+STEPS = 10
 BUDGET = 2_000
 WANTED = 0.7
 

@@ -17,7 +17,7 @@ from experiments.errors import ExperimentError
 from experiments.plan import Pack, Study, Trial, WorkloadRef
 from experiments.training.study_context import StudyContext
 from tests import problems
-from tests.experiments.technique_file import PACKAGED
+from tests.experiments.technique_file import EXAMPLES, PACKAGED
 from tests.experiments.test_packs_bitwise import _plain as plain
 from tests.problems import engine, largest_difference, study, train, trials
 
