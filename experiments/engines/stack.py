@@ -151,7 +151,7 @@ class _Metrics(_Loss):
     def forward(self, batch: Batch) -> Any:
         with self.context.autocast():
             workload = self.context.workload
-            output = workload.forward(self.model, batch)
+            output = self.context.techniques.output(workload, self.model, batch)
             metrics = workload.metrics(output, batch)
             return {**metrics, OUTPUTS: output} if workload.measures_split else metrics
 

@@ -17,6 +17,7 @@ runs over all of them in ascending ``order``, and by name where two have the sam
 | ``gradient`` | before the update, once for the global batch | the gradients; those of the update |
 | ``after_step`` | after the update | the weights; the weights to go on from |
 | ``evaluated`` | at each evaluation | the weights; those that are measured |
+| ``optimizer`` | once, of a model by itself | the optimizer; the one that updates |
 | ``communication`` | once, when a model is made | how the data ranks sum its gradient |
 
 Of ``forward`` and ``criterion`` the first technique is the outermost: it calls the next ones. At
@@ -104,6 +105,13 @@ class Technique:
     """Whether the hooks may run on many models at once, by ``torch.func.vmap``."""
     why_not_stacked: ClassVar[str] = "its hooks are written for one model at a time"
     """The reason, where ``stacks`` is false."""
+    conflicts: ClassVar[frozenset[str]] = frozenset()
+    """Labels of techniques that it cannot be with."""
+    of_stored: ClassVar[bool] = False
+    """Whether ``augment`` gets the examples as they are stored (images of bytes), before the
+    workload's ``transform``; otherwise after it."""
+    in_evaluation: ClassVar[bool] = False
+    """Whether ``forward`` is in the place of the forward passes of evaluations too."""
     uses_budget: ClassVar[bool] = False
     """Whether ``budget_steps`` matters: then the budget is part of a trial's identity."""
     budget_steps: ClassVar[int | None] = None
@@ -126,7 +134,7 @@ class Technique:
         both engines, however the batch is divided later.
 
         Args:
-            batch: after the workload's ``transform``, in the device's memory.
+            batch: see ``of_stored``; in the device's memory.
             step: updates made before this one.
         """
         return batch
@@ -214,6 +222,10 @@ class Technique:
         """How the data ranks of one model sum its gradient; ``None``: exactly."""
         return None
 
+    def optimizer(self, optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+        """The optimizer of a model that trains by itself, before its first step."""
+        return optimizer
+
     def in_layout(self, layout: Layout) -> Technique:  # noqa: ARG002
         """The technique where models train in ``layout``.
 
@@ -221,6 +233,11 @@ class Technique:
             ExperimentError: it cannot be used there.
         """
         return self
+
+    @property
+    def micro_batches(self) -> int | None:
+        """In how many forward passes a global batch is cut; ``None``: as memory and layout say."""
+        return None
 
     @property
     def label(self) -> str:
