@@ -29,14 +29,16 @@ DRAW = signed(0xD1342543DE82EF95)
 _MIX = (signed(0xBF58476D1CE4E5B9), signed(0x94D049BB133111EB))
 
 
-def mixed(z: Tensor) -> Tensor:
-    """64 random bits for each number of ``z``, int64, of the same shape."""
-    z = z ^ _shifted(z, 30)
+def mixed(z: Tensor, *, upper: bool = False) -> Tensor:
+    """64 random bits for each number of ``z``, int64, which they overwrite.
+
+    ``upper``: only the upper 31 are wanted, and the others are not mixed to the end.
+    """
+    z ^= _shifted(z, 30)
     z *= _MIX[0]  # in place: a mask of dropout costs as much as a small model's step
     z ^= _shifted(z, 27)
     z *= _MIX[1]
-    z ^= _shifted(z, 31)
-    return z
+    return z if upper else z.bitwise_xor_(_shifted(z, 31))
 
 
 def _shifted(z: Tensor, by: int) -> Tensor:

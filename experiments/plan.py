@@ -17,7 +17,7 @@ from results.targets.target import Target
 Value = float | int | str | bool
 Role = Literal["search", "extension", "repeat"]
 Status = Literal["COMPLETE", "INFEASIBLE", "INCOMPLETE"]
-Precision = Literal["float32", "float64", "bfloat16"]
+Precision = Literal["float32", "float64", "bfloat16", "float16", "tf32", "bfloat16_weights"]
 AUTO: Literal["auto"] = "auto"
 StopReason = Literal["target", "budget", "diverged", "dominated", "error"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -125,8 +126,12 @@ class ModuleGradient:
             losses: the running sum of all losses, which is added to.
 
         Raises:
-            ExperimentError: a pipeline cannot do what a technique wants.
+            ExperimentError: a pipeline cannot do what a technique wants, or the layout or a
+                technique cannot scale losses.
         """
+        self.scaler = _scaler(techniques) if techniques.context.precision.scales else None
+        self.skipped = 0
+        """Steps without an update, whose scaled gradient overflowed."""
         self.techniques, self.passes, self.losses = techniques, passes, losses
         self.model, self.layout = techniques.model, techniques.context.layout
         if self.layout.staged:
@@ -139,6 +144,17 @@ class ModuleGradient:
                             hint="leave pipeline out of the layout",
                         )
 
+    def state(self) -> dict[str, Any]:
+        """Of the scaling, for ``load``."""
+        return {} if self.scaler is None else {**self.scaler.state_dict(), "skipped": self.skipped}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Continue from ``state``."""
+        if self.scaler is not None and state:
+            of_scaler = dict(state)
+            self.skipped = of_scaler.pop("skipped")
+            self.scaler.load_state_dict(of_scaler)
+
     def take(self, batch: Batch, step: int) -> None:
         """That of a step, of whose global batch this rank has ``batch``."""
         weights = self._selected(batch, step) if self.techniques.has["select"] else None
@@ -147,9 +163,28 @@ class ModuleGradient:
             with self.techniques.perturbed(step):
                 self._gradient(batch, step, weights)
 
+    def update(self, optimizer: torch.optim.Optimizer, step: int) -> None:
+        """Let ``optimizer`` and the techniques change the weights; a gradient that is not finite
+        is skipped where losses are scaled."""
+        if self.scaler is not None and not self._unscaled(self.scaler, optimizer):
+            self.skipped += 1
+            return
+        self.techniques.change_gradient(step)
+        optimizer.step()
+        self.techniques.after_step(step)
+
+    def _unscaled(self, scaler: torch.amp.GradScaler, optimizer: torch.optim.Optimizer) -> bool:
+        """Divide the gradient by the scale; whether it is finite."""
+        scale = scaler.get_scale()
+        scaler.unscale_(optimizer)
+        scaler.update()
+        return scaler.get_scale() >= scale
+
     def _gradient(self, batch: Batch, step: int, weights: Tensor | None) -> None:
+        scale = None if self.scaler is None else self.scaler.scale
+        passes = self.passes.of(batch, step, weights, scale)
         self.model.zero_grad()
-        self.layout.accumulate(self.model, self.passes.of(batch, step, weights), self.losses)
+        self.layout.accumulate(self.model, passes, self.losses)
         self.layout.finish_gradient(self.model)
 
     @torch.no_grad()
@@ -166,3 +201,24 @@ class ModuleGradient:
         losses = self.layout.all_reduce(losses)
         made = torch.tensor(step, device=context.device)
         return self.techniques.techniques.select(losses, made)[share]
+
+
+def _scaler(techniques: ModuleTechniques) -> torch.amp.GradScaler:
+    """
+    Raises:
+        ExperimentError: the layout or a technique cannot scale losses.
+    """
+    layout, device = techniques.context.study.layout, techniques.context.device
+    if layout.dimensions or layout.name not in (None, "data"):
+        raise ExperimentError(
+            "precision float16 scales the loss, which needs the whole gradient on each rank",
+            hint="precision: bfloat16, or data parallelism alone",
+        )
+    for part in techniques.techniques:
+        if part.defines("perturbed") or part.defines("communication"):
+            raise ExperimentError(
+                f"technique {part.label} needs the gradient before it is scaled back, which "
+                "precision float16 scales",
+                hint="precision: bfloat16",
+            )
+    return torch.amp.GradScaler(device.type)

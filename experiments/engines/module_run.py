@@ -49,9 +49,10 @@ class ModuleRun:
         options = parameter_options(context.optimizer, self.workload, trained)
         whole = context.optimizer.whole({n: p.shape for n, p in trained.items()}, options)
         self.model = layout.spread(model, self.workload.layout_plan()).train()
-        self.optimizer = layout.optimizer(
+        optimizer = layout.optimizer(
             self.model, lambda named: context.optimizer.module(named, values, options), whole
         )
+        self.optimizer = self.techniques.optimizer(optimizer)
         layout.communicate(self.model, self.techniques.communication())
         self.rates = Rates(self.optimizer, context.optimizer.name)
         self.hooks = ModuleTechniques(context, self.techniques, self.model)
@@ -83,9 +84,7 @@ class ModuleRun:
             hooks.begin(step, rate if constant else rate * factor(step))
             hooks.before_step(step)
             self.gradient.take(batch, step)
-            hooks.change_gradient(step)
-            self.optimizer.step()
-            hooks.after_step(step)
+            self.gradient.update(self.optimizer, step)
             if normed:
                 finish_step(self.model, context.layout.all_reduce)
         self.step += steps
@@ -99,7 +98,7 @@ class ModuleRun:
             share, passes = context.layout.share(len(data)), context.layout.passes(len(data), chunk)
             for indices, batch in data.fetch_parts(chunks(share, chunk, passes)):
                 with context.autocast():
-                    output = self.workload.forward(self.model, batch)
+                    output = self.techniques.output(self.workload, self.model, batch)
                     metrics = self.techniques.metrics(
                         self.workload.metrics(output, batch), self.workload, self.model, batch
                     )
@@ -123,6 +122,7 @@ class ModuleRun:
             "step": self.step,
             **self.context.layout.state(self.model, self.optimizer),
             "loss": self.context.layout.all_reduce(self.loss_sum.clone()),
+            "scaling": self.gradient.state(),
             "techniques": self.hooks.state,
             "order": self.order.state(),
             "communication": self.context.layout.communication_state(self.model),
@@ -137,4 +137,5 @@ class ModuleRun:
         self.context.layout.load(self.model, self.optimizer, whole)
         self.context.layout.load_communication(self.model, state.get("communication", {}))
         self.loss_sum.copy_(state["loss"] / self.context.layout.data_ranks)
+        self.gradient.load(state.get("scaling", {}))
         self.hooks.state = gather(state["techniques"], self.context.device)

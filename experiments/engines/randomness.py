@@ -253,7 +253,7 @@ class ExampleRandomness(TorchFunctionMode):
             return replacement(self, func, *args, **named)
         return func(*args, **named)
 
-    def hashes(self, shape: Sequence[int], device: torch.device) -> Tensor:
+    def hashes(self, shape: Sequence[int], device: torch.device, *, upper: bool = False) -> Tensor:
         """64 random bits for each entry of ``shape``, int64."""
         draw, whole = self._which(tuple(shape))
         places = self._place(draw, tuple(shape), whole, device)
@@ -263,7 +263,7 @@ class ExampleRandomness(TorchFunctionMode):
             stride = signed(PLACE * draw.each * others % 2**64)
             offset = offset + self._start * stride
         self._count += 1
-        return mixed(places + offset)
+        return mixed(places + offset, upper=upper)
 
     def _which(self, shape: tuple[int, ...]) -> tuple[Draw, tuple[int, ...]]:
         """The draw that was recorded at this place in the pass, and its shape on all ranks; or any
@@ -332,7 +332,7 @@ class _Recorder(ExampleRandomness):
         """One training forward pass and loss of this many examples."""
         recorder = cls(context.device)
         places = torch.arange(examples) % len(context.train)
-        batch = techniques.augmented(0, context.train.fetch(places, training=True), 0)
+        batch = context.train.fetch(places, training=True, change=techniques.augmentation(0))
         with torch.random.fork_rng(), torch.no_grad(), context.autocast():
             torch.manual_seed(0)
             before = random_state(recorder._device)
@@ -363,7 +363,8 @@ class _Recorder(ExampleRandomness):
             for handle in handles:
                 handle.remove()
 
-    def hashes(self, shape: Sequence[int], device: torch.device) -> Tensor:
+    def hashes(self, shape: Sequence[int], device: torch.device, *, upper: bool = False) -> Tensor:
+        del upper
         self.shapes.append(tuple(shape))
         return torch.arange(math.prod(shape), device=device).view(tuple(shape)) * PLACE
 

@@ -151,8 +151,9 @@ class _Metrics(_Loss):
     def forward(self, batch: Batch) -> Any:
         with self.context.autocast():
             workload = self.context.workload
-            output = workload.forward(self.model, batch)
-            metrics = self.context.techniques.metrics(
+            techniques = self.context.techniques
+            output = techniques.output(workload, self.model, batch)
+            metrics = techniques.metrics(
                 workload.metrics(output, batch), workload, self.model, batch
             )
             return {**metrics, OUTPUTS: output} if workload.measures_split else metrics

@@ -9,6 +9,7 @@ from experiments.errors import ExperimentError
 from experiments.registry import Registry
 from experiments.techniques.base import Technique
 from experiments.techniques.composed import Techniques, make_technique
+from experiments.techniques.computation.half_weights import HalfWeights
 
 __all__ = ["SETTINGS", "TECHNIQUES", "Technique", "Techniques", "label", "load", "names"]
 
@@ -37,6 +38,8 @@ def load(described: Mapping[str, Any], base: str | None) -> Techniques:
             cannot be together.
     """
     parts: dict[str, Technique] = {}
+    if described.get("precision") == "bfloat16_weights":
+        parts["precision"] = HalfWeights().with_arguments({"name": "bfloat16_weights"})
     by_label: dict[str, str] = {}
     for name, arguments in described.items():
         if name in _OTHERS:

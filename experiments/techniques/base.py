@@ -18,6 +18,7 @@ runs over all of them in ascending ``order``, and by name where two have the sam
 | ``after_step`` | after the update | the weights; the weights to go on from |
 | ``evaluated`` | at each evaluation | the weights; those that are measured |
 | ``metrics`` | of each evaluated batch | the metrics; those that are recorded |
+| ``optimizer`` | once, of a model by itself | the optimizer; the one that updates |
 | ``communication`` | once, when a model is made | how the data ranks sum its gradient |
 
 Of ``forward`` and ``criterion`` the first technique is the outermost: it calls the next ones. At
@@ -114,6 +115,13 @@ class Technique:
     """Whether the hooks may run on many models at once, by ``torch.func.vmap``."""
     why_not_stacked: ClassVar[str] = "its hooks are written for one model at a time"
     """The reason, where ``stacks`` is false."""
+    conflicts: ClassVar[frozenset[str]] = frozenset()
+    """Labels of techniques that it cannot be with."""
+    of_stored: ClassVar[bool] = False
+    """Whether ``augment`` gets the examples as they are stored (images of bytes), before the
+    workload's ``transform``; otherwise after it."""
+    in_evaluation: ClassVar[bool] = False
+    """Whether ``forward`` is in the place of the forward passes of evaluations too."""
     uses_budget: ClassVar[bool] = False
     """Whether ``budget_steps`` matters: then the budget is part of a trial's identity."""
     budget_steps: ClassVar[int | None] = None
@@ -152,7 +160,7 @@ class Technique:
         both engines, however the batch is divided later.
 
         Args:
-            batch: after the workload's ``transform``, in the device's memory.
+            batch: see ``of_stored``; in the device's memory.
             step: updates made before this one.
         """
         return batch
@@ -239,12 +247,13 @@ class Technique:
     def metrics(
         self,
         metrics: Mapping[str, Any],
+        compute: Compute,  # noqa: ARG002
         workload: Any,  # noqa: ARG002
         model: nn.Module,  # noqa: ARG002
         batch: Batch,  # noqa: ARG002
     ) -> Mapping[str, Any]:
-        """What is measured of a batch, from the workload's ``metrics`` of it; of further forward
-        passes, perhaps, under other names."""
+        """What is measured of a batch, from the workload's ``metrics`` of it; those of further
+        forward passes, by ``compute(model, batch)``, under other names."""
         return metrics
 
     def is_due(self, step: int) -> bool:  # noqa: ARG002
@@ -262,6 +271,10 @@ class Technique:
         """How the data ranks of one model sum its gradient; ``None``: exactly."""
         return None
 
+    def optimizer(self, optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+        """The optimizer of a model that trains by itself, before its first step."""
+        return optimizer
+
     def in_layout(self, layout: Layout) -> Technique:  # noqa: ARG002
         """The technique where models train in ``layout``.
 
@@ -269,6 +282,11 @@ class Technique:
             ExperimentError: it cannot be used there.
         """
         return self
+
+    @property
+    def micro_batches(self) -> int | None:
+        """In how many forward passes a global batch is cut; ``None``: as memory and layout say."""
+        return None
 
     @property
     def label(self) -> str:

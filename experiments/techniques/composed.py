@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,14 @@ from torch import Tensor, nn
 from experiments.errors import ExperimentError, nearest
 from experiments.plan import Value
 from experiments.seeds import derive
-from experiments.techniques.base import Arguments, Communication, State, Technique, Tensors
+from experiments.techniques.base import (
+    Arguments,
+    Communication,
+    Compute,
+    State,
+    Technique,
+    Tensors,
+)
 from results.optimizers import class_name
 from workloads import Batch
 
@@ -90,6 +97,13 @@ class Techniques:
                 raise ExperimentError(
                     f"techniques {' and '.join(labels)} both define {hook}", hint="keep one"
                 )
+        for part in self:
+            for other in self:
+                if other is not part and other.label in part.conflicts:
+                    raise ExperimentError(
+                        f"techniques {part.label} and {other.label} cannot be together",
+                        hint="keep one",
+                    )
 
     def __iter__(self) -> Any:
         return iter(self.parts.values())
@@ -104,47 +118,37 @@ class Techniques:
             model = part.model(model)
         return model
 
-    def augmentation(self, seed: int) -> Callable[[Batch, int], Batch] | None:
+    def augmentation(self, seed: int) -> Augmentation | None:
         """What changes the global batch of a step, of the trial with this seed; ``None``: nothing
         does."""
-        return partial(self.augmented, seed) if self.define("augment") else None
-
-    def augmented(self, seed: int, batch: Batch, step: int) -> Batch:
-        """The global batch of a step as the trial with this seed is trained on it.
-
-        Raises:
-            ExperimentError: a technique changes how many examples there are.
-        """
-        for part in self:
-            if not part.defines("augment"):
-                continue
-            examples, device = len(batch[0]), batch[0].device
-            with torch.random.fork_rng([device] if device.type == "cuda" else []):
-                torch.manual_seed(derive(seed, "augment", part.label, step))
-                batch = part.augment(batch, step)
-            if any(len(x) != examples for x in batch):
-                raise ExperimentError(
-                    f"technique {part.label} makes {len(batch[0])} of {examples} examples in "
-                    "augment",
-                    hint="return as many, in the same order",
-                )
-        return batch
+        parts = [part for part in self if part.defines("augment")]
+        return Augmentation(parts, seed) if parts else None
 
     def loss(self, workload: Any, model: nn.Module, batch: Batch) -> Tensor:
         """One loss an example of a training batch: forward pass included."""
         for part in self:
             batch = part.batch(batch)
-        forward, criterion = workload.forward, workload.loss
-        for part in reversed(self.parts.values()):
-            if part.defines("forward"):
-                forward = partial(part.forward, forward)
-            if part.defines("criterion"):
-                criterion = partial(part.criterion, criterion)
-        output = forward(model, batch)
-        loss: Tensor = criterion(output, batch)
+        output = self._composed("forward", workload.forward)(model, batch)
+        loss: Tensor = self._composed("criterion", workload.loss)(output, batch)
         for part in self:
             loss = part.loss(loss, model, output, batch)
         return loss
+
+    def output(self, workload: Any, model: nn.Module, batch: Batch) -> Any:
+        """The model's output in an evaluation."""
+        return self._composed("forward", workload.forward, in_evaluation=True)(model, batch)
+
+    def _composed(self, hook: str, compute: Compute, *, in_evaluation: bool = False) -> Compute:
+        for part in reversed(self.parts.values()):
+            if part.defines(hook) and (part.in_evaluation or not in_evaluation):
+                compute = partial(getattr(part, hook), compute)
+        return compute
+
+    def optimizer(self, optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+        """The optimizer that updates a model by itself."""
+        for part in self:
+            optimizer = part.optimizer(optimizer)
+        return optimizer
 
     def start(self, weights: Tensors) -> State:
         """The state of all techniques, by their names."""
@@ -201,8 +205,10 @@ class Techniques:
         self, metrics: Mapping[str, Any], workload: Any, model: nn.Module, batch: Batch
     ) -> Mapping[str, Any]:
         """What is recorded of an evaluated batch, from the workload's ``metrics`` of it."""
-        for part in self:
-            metrics = part.metrics(metrics, workload, model, batch)
+        if self.define("metrics"):
+            compute = self._composed("forward", workload.forward, in_evaluation=True)
+            for part in self:
+                metrics = part.metrics(metrics, compute, workload, model, batch)
         return metrics
 
     @property
@@ -248,6 +254,11 @@ class Techniques:
     def gradients_per_step(self) -> int | None:
         """How often a step takes the gradient of its global batch; ``None``: once."""
         return 2 if self.define("perturbed") else None
+
+    @property
+    def micro_batches(self) -> int | None:
+        """In how many forward passes a global batch is cut; ``None``: as memory and layout say."""
+        return max((part.micro_batches or 0 for part in self), default=0) or None
 
     @property
     def uses_budget(self) -> bool:
@@ -296,3 +307,37 @@ class Techniques:
             if any(self.parts[name].defines(hook) for hook in _TRACED):
                 return f"technique {self.parts[name].label}: one of its arguments is tuned"
         return None
+
+
+class Augmentation:
+    """What the techniques of a trial make of the global batch of a step."""
+
+    def __init__(self, parts: Sequence[Technique], seed: int) -> None:
+        """``parts``: the techniques that do, in their order; ``seed``: the trial's."""
+        self.parts, self.seed = parts, seed
+
+    def stored(self, batch: Batch, step: int) -> Batch:
+        """The examples as they are stored, changed. Raises: as ``transformed``."""
+        return self._changed([part for part in self.parts if part.of_stored], batch, step)
+
+    def transformed(self, batch: Batch, step: int) -> Batch:
+        """The examples after the workload's ``transform``, changed.
+
+        Raises:
+            ExperimentError: a technique changes how many examples there are.
+        """
+        return self._changed([part for part in self.parts if not part.of_stored], batch, step)
+
+    def _changed(self, parts: Sequence[Technique], batch: Batch, step: int) -> Batch:
+        for part in parts:
+            examples, device = len(batch[0]), batch[0].device
+            with torch.random.fork_rng([device] if device.type == "cuda" else []):
+                torch.manual_seed(derive(self.seed, "augment", part.label, step))
+                batch = part.augment(batch, step)
+            if any(len(x) != examples for x in batch):
+                raise ExperimentError(
+                    f"technique {part.label} makes {len(batch[0])} of {examples} examples in "
+                    "augment",
+                    hint="return as many, in the same order",
+                )
+        return batch

@@ -157,7 +157,7 @@ class Prune(Technique):
         return {name: size.square() if squares else size for name, size in named.items()}
 
     def _random(self, weights: Tensors) -> dict[str, Tensor]:
-        key = mixed(torch.as_tensor(self.seed))
+        key = mixed(torch.as_tensor(self.seed) + 0)
         scores, first = {}, 0
         for name in self._names(weights):
             scores[name] = uniform(key, first, weights[name])

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from experiments.errors import ExperimentError
-from experiments.techniques.base import Technique
+from experiments.techniques.base import Compute, Technique
 from workloads import Batch
 
 
@@ -67,12 +67,17 @@ class Quantize(Technique):
         return model
 
     def metrics(
-        self, metrics: Mapping[str, Any], workload: Any, model: nn.Module, batch: Batch
+        self,
+        metrics: Mapping[str, Any],
+        compute: Compute,
+        workload: Any,
+        model: nn.Module,
+        batch: Batch,
     ) -> Mapping[str, Any]:
         if self.when == "training":
             return metrics
         with _rounding(model):
-            after = workload.metrics(workload.forward(model, batch), batch)
+            after = workload.metrics(compute(model, batch), batch)
         suffix = f"w{self.bits}" + (f"a{self.activations}" if self.activations else "")
         return {**metrics, **{f"{name}_{suffix}": value for name, value in after.items()}}
 

@@ -9,6 +9,14 @@ PACKAGED: dict[str, Any] = {"clip": 0.05, "ema": 0.9}
 
 ELSEWHERE = {
     "compress": "tests/experiments/test_compression.py",
+    **dict.fromkeys(
+        ("mixup", "cutmix", "augment", "rand_augment", "resize", "select"),
+        "tests/experiments/test_data_techniques.py",
+    ),
+    **dict.fromkeys(
+        ("accumulate", "attention", "channels_last", "checkpoint", "compile", "fused", "sam"),
+        "tests/experiments/test_computation_techniques.py",
+    ),
 }
 """Other packaged techniques, and the files that test them."""
 

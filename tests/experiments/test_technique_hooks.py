@@ -258,7 +258,7 @@ def test_a_pass_without_hooks_calls_none(monkeypatch: pytest.MonkeyPatch) -> Non
         described = study(technique={"ema": 0.9})
         run = engine(kind, described, trials(described, 2))
         run.advance(1)
-        for hook in ("augmented", "before_step", "select", "perturbed", "gradient"):
+        for hook in ("before_step", "select", "perturbed", "gradient"):
             monkeypatch.setattr(Techniques, hook, called)
         run.advance(2)
         monkeypatch.undo()

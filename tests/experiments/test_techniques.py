@@ -17,7 +17,7 @@ from experiments.errors import ExperimentError
 from experiments.plan import Pack, Study, Trial, WorkloadRef
 from experiments.training.study_context import StudyContext
 from tests import problems
-from tests.experiments.technique_file import EXAMPLES, PACKAGED
+from tests.experiments.technique_file import ELSEWHERE, EXAMPLES, PACKAGED
 from tests.experiments.test_packs_bitwise import _plain as plain
 from tests.problems import engine, largest_difference, study, train, trials
 
@@ -36,10 +36,11 @@ def weights(of: Study, pack: tuple[Trial, ...], kind: str, steps: int) -> list[d
 
 
 def test_every_packaged_technique_is_tested_here_and_listed() -> None:
-    # Of what ranks send to each other: tests/experiments/test_compression.py.
-    assert set(techniques.names()) == {*EXAMPLES, "compress"}
+    assert set(techniques.names()) == {*EXAMPLES, *ELSEWHERE}
+    for name, file in ELSEWHERE.items():
+        assert name in (ROOT / file).read_text()
     listed = bs.list("techniques")
-    assert set(listed) == {*EXAMPLES, "compress"}
+    assert set(listed) == {*EXAMPLES, *ELSEWHERE}
     for sentence in listed.values():
         assert " " in sentence
     for name in EXAMPLES:
