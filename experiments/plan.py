@@ -17,7 +17,7 @@ from results.targets.target import Target
 Value = float | int | str | bool
 Role = Literal["search", "extension", "repeat"]
 Status = Literal["COMPLETE", "INFEASIBLE", "INCOMPLETE"]
-Precision = Literal["float32", "float64", "bfloat16"]
+Precision = Literal["float32", "float64", "bfloat16", "float16", "tf32", "bfloat16_weights"]
 AUTO: Literal["auto"] = "auto"
 StopReason = Literal["target", "budget", "diverged", "dominated", "error"]
 
@@ -213,4 +213,8 @@ class Outcome:
     train_seconds: float = 0.0
     evaluation_seconds: float = 0.0
     other_seconds: float = 0.0
+    gradients_per_step: int | None = None
+    """How often a step takes the gradient of its global batch; ``None``: once."""
+    skipped_steps: int | None = None
+    """Steps without an update, whose scaled gradient overflowed; ``None``: nothing is scaled."""
     error: str | None = None

@@ -137,6 +137,7 @@ def convert_batch_norm(model: nn.Module, ghost_batch: int) -> nn.Module:
             )
         if id(module) not in made:
             ghost = GhostBatchNorm(module, ghost_batch)
+            ghost._forward_hooks.update(module._forward_hooks)  # such as those of techniques
             made[id(module)] = ghost.train(module.training)
         return made[id(module)]
 

@@ -143,7 +143,7 @@ def _check_averages(file: ExperimentFile, combinations: Sequence[Combination]) -
         averaging = [
             part.label
             for part in techniques.load(combination.technique, file.base)
-            if part.defines("evaluated")
+            if part.defines("evaluated") and not part.follows_average
         ]
         if averaging and optimizer.averages:
             raise file.error(

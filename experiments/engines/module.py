@@ -60,7 +60,8 @@ class ModuleEngine(Engine):
         return [run.step for run in self.runs]
 
     def advance(self, steps: int) -> None:
-        with torch.random.fork_rng(enabled=any(run.draws.unsupported for run in self.runs)):
+        forked = torch.random.fork_rng(enabled=any(run.draws.unsupported for run in self.runs))
+        with forked, self.context.precision.products():
             for run in self._each(self.runs):
                 run.advance(steps)
 
@@ -74,7 +75,12 @@ class ModuleEngine(Engine):
     @torch.no_grad()
     def evaluate(self, split: str, rows: Sequence[int] | None = None) -> list[dict[str, float]]:
         runs = self.runs if rows is None else [self.runs[i] for i in rows]
-        return [run.evaluate(split, self.chunk) for run in self._each(runs)]
+        with self.context.precision.products():
+            return [run.evaluate(split, self.chunk) for run in self._each(runs)]
+
+    def skipped_steps(self, row: int) -> int | None:
+        gradient = self.runs[row].gradient
+        return None if gradient.scaler is None else gradient.skipped
 
     @torch.no_grad()
     def finite(self) -> list[bool]:

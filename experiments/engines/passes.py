@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -41,8 +41,19 @@ class ForwardPasses:
         self.workload: Workload = context.workload_of(trial)
         self.draws, self.micro_batch, self.cache = draws, micro_batch, cache
 
-    def of(self, batch: Batch, step: int) -> Iterator[ForwardPass]:
-        """The passes of a step, of whose global batch this rank has ``batch``."""
+    def of(
+        self,
+        batch: Batch,
+        step: int,
+        weights: Tensor | None = None,
+        scale: Callable[[Tensor], Tensor] | None = None,
+    ) -> Iterator[ForwardPass]:
+        """The passes of a step, of whose global batch this rank has ``batch``.
+
+        Args:
+            weights: of these examples in the mean loss; equal ones unless given.
+            scale: multiplies the weights, so that the gradient does not underflow.
+        """
         context, most = self.context, self.micro_batch
         whole, first = context.study.batches.size(step), context.part(step).start
         unit = context.ghost_batch or 1
@@ -53,12 +64,15 @@ class ForwardPasses:
             part = batch
             if len(batch[0]) > most or i:
                 part = tuple(x[i * most : (i + 1) * most] for x in batch)
+            of_part: Callable[[torch.dtype], Tensor] = partial(self._weights, len(part[0]), whole)
+            if weights is not None:
+                of_part = weights[i * most : (i + 1) * most].to
             drawing = partial(self._drawing, step, first + i * most, len(part[0]))
             yield ForwardPass(
                 batch=part,
                 loss=partial(self._loss, part, drawing),
                 drawing=drawing,
-                weights=partial(self._weights, len(part[0]), whole),
+                weights=_scaled(of_part, scale),
                 sums=everywhere and i == count - 1,
             )
 
@@ -93,3 +107,9 @@ class ForwardPasses:
         if key not in self.cache:
             self.cache[key] = torch.full((examples,), 1 / whole, dtype=dtype, device=device)
         return self.cache[key]
+
+
+def _scaled(
+    weights: Callable[[torch.dtype], Tensor], scale: Callable[[Tensor], Tensor] | None
+) -> Callable[[torch.dtype], Tensor]:
+    return weights if scale is None else lambda dtype: scale(weights(dtype))

@@ -23,8 +23,11 @@ _BITS = 24
 class Hashes(AbstractContextManager[Any], Protocol):
     """Random bits of a forward pass; while it is entered, functions that draw are replaced."""
 
-    def hashes(self, shape: Sequence[int], device: torch.device) -> Tensor:
-        """64 random bits for each entry of ``shape``, int64."""
+    def hashes(self, shape: Sequence[int], device: torch.device, *, upper: bool = False) -> Tensor:
+        """64 random bits for each entry of ``shape``, int64.
+
+        ``upper``: only the upper 31 are wanted.
+        """
 
 
 def _integers(hashed: Hashes, shape: Sequence[int], device: torch.device) -> Tensor:
@@ -48,8 +51,10 @@ def _normal(hashed: Hashes, like: Tensor) -> Tensor:
 
 def _kept(hashed: Hashes, shape: Sequence[int], p: float, like: Tensor) -> Tensor:
     """1 with probability 1 - p, else 0."""
-    threshold = round(p * 2**_BITS)
-    return (_integers(hashed, shape, like.device) >= threshold).to(like.dtype)
+    threshold = min(round(p * 2**_BITS), 2**_BITS - 1)
+    # The upper bits are at least the threshold, as unsigned numbers.
+    z = hashed.hashes(shape, like.device, upper=True)
+    return ((z ^ -(2**63)) >= (threshold << (64 - _BITS)) - 2**63).to(like.dtype)
 
 
 def _check_probability(p: float) -> None:
@@ -59,7 +64,8 @@ def _check_probability(p: float) -> None:
 
 def _dropped(hashed: Hashes, x: Tensor, p: float, inplace: bool, shape: Sequence[int]) -> Tensor:
     _check_probability(p)
-    mask = _kept(hashed, shape, p, x) * (1 / (1 - p) if p < 1 else 0.0)
+    mask = _kept(hashed, shape, p, x)
+    mask *= 1 / (1 - p) if p < 1 else 0.0
     return x.mul_(mask) if inplace else x * mask
 
 

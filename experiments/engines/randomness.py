@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode, resolve_name
 
+from experiments.counter_random import DRAW, PLACE, mixed, signed
 from experiments.engines.random_functions import EMPTY, REPLACED
 from experiments.errors import ExperimentError
 from experiments.seeds import derive
@@ -58,16 +59,6 @@ def refuse_random_numbers(
             "would differ when a trial stops and continues",
             hint="draw them in batch or loss, where they follow the example",
         )
-
-
-def _signed(bits: int) -> int:
-    """A 64-bit number as int64 holds it."""
-    return bits - 2**64 if bits >= 2**63 else bits
-
-
-_PLACE = _signed(0x9E3779B97F4A7C15)
-_DRAW = _signed(0xD1342543DE82EF95)
-_MIX = (_signed(0xBF58476D1CE4E5B9), _signed(0x94D049BB133111EB))
 
 
 class Draw(NamedTuple):
@@ -262,20 +253,17 @@ class ExampleRandomness(TorchFunctionMode):
             return replacement(self, func, *args, **named)
         return func(*args, **named)
 
-    def hashes(self, shape: Sequence[int], device: torch.device) -> Tensor:
+    def hashes(self, shape: Sequence[int], device: torch.device, *, upper: bool = False) -> Tensor:
         """64 random bits for each entry of ``shape``, int64."""
         draw, whole = self._which(tuple(shape))
         places = self._place(draw, tuple(shape), whole, device)
-        offset = self._key + _signed(_DRAW * (self._count + 1) % 2**64)
+        offset = self._key + signed(DRAW * (self._count + 1) % 2**64)
         if draw.dim is not None:
             others = math.prod(whole) // max(whole[draw.dim], 1)
-            stride = _signed(_PLACE * draw.each * others % 2**64)
+            stride = signed(PLACE * draw.each * others % 2**64)
             offset = offset + self._start * stride
         self._count += 1
-        z = places + offset
-        for shift, factor in zip((30, 27), _MIX, strict=True):
-            z = (z ^ _shifted(z, shift)) * factor
-        return z ^ _shifted(z, 31)
+        return mixed(places + offset, upper=upper)
 
     def _which(self, shape: tuple[int, ...]) -> tuple[Draw, tuple[int, ...]]:
         """The draw that was recorded at this place in the pass, and its shape on all ranks; or any
@@ -317,13 +305,8 @@ class ExampleRandomness(TorchFunctionMode):
             for dim, (size, each) in enumerate(zip(whole, shape, strict=True)):
                 if each < size:
                     at = at.narrow(dim, self._part[0] * each, each)
-            self._places[key] = at * _PLACE
+            self._places[key] = at * PLACE
         return self._places[key]
-
-
-def _shifted(z: Tensor, by: int) -> Tensor:
-    """A logical shift to the right: int64 has an arithmetic one."""
-    return (z >> by) & (2 ** (64 - by) - 1)
 
 
 class _Recorder(ExampleRandomness):
@@ -349,7 +332,7 @@ class _Recorder(ExampleRandomness):
         """One training forward pass and loss of this many examples."""
         recorder = cls(context.device)
         places = torch.arange(examples) % len(context.train)
-        batch = context.train.fetch(places, training=True)
+        batch = context.train.fetch(places, training=True, change=techniques.augmentation(0))
         with torch.random.fork_rng(), torch.no_grad(), context.autocast():
             torch.manual_seed(0)
             before = random_state(recorder._device)
@@ -380,9 +363,10 @@ class _Recorder(ExampleRandomness):
             for handle in handles:
                 handle.remove()
 
-    def hashes(self, shape: Sequence[int], device: torch.device) -> Tensor:
+    def hashes(self, shape: Sequence[int], device: torch.device, *, upper: bool = False) -> Tensor:
+        del upper
         self.shapes.append(tuple(shape))
-        return torch.arange(math.prod(shape), device=device).view(tuple(shape)) * _PLACE
+        return torch.arange(math.prod(shape), device=device).view(tuple(shape)) * PLACE
 
     def __torch_function__(
         self, func: Any, types_: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None

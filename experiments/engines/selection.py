@@ -162,6 +162,8 @@ def stackable(context: StudyContext, trials: Sequence[Trial]) -> str | None:
         return "a tuned metaparameter is a field of the workload"
     study = context.study
     identity = json.dumps(workloads.identity(context.workload), sort_keys=True)
+    if context.precision.scales:
+        return "each model's loss is scaled by itself in float16"
     if reason := context.techniques.unstackable(trials[0].metaparameters):
         return reason
     technique = technique_identity(study.technique, study.workload.base)
@@ -215,11 +217,16 @@ def check_contract(context: StudyContext, trial: Trial) -> None:
         WorkloadError: they are not.
     """
     workload, model = context.workload_of(trial), context.model(trial)
-    batch = context.small_batch()
+    techniques, batch = context.techniques_of(trial), context.small_batch()
     count = len(batch[0])
+    change = techniques.augmentation(trial.seed)
+    trained = batch
+    if change is not None:
+        trained = context.train.fetch(torch.arange(count), training=True, change=change)
     with torch.random.fork_rng(), torch.no_grad(), context.autocast():
-        output = workload.forward(model, batch)
-        loss = context.techniques_of(trial).loss(workload, model, batch)
+        output = techniques.output(workload, model, batch)
+        techniques.check(workload, model, batch)
+        loss = techniques.loss(workload, model, trained)
         check_per_example(loss, count, "loss", workload)
         check_metrics(workload.metrics(output, batch), count, workload)
         check_outputs(output, batch, workload)

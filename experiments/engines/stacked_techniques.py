@@ -22,7 +22,18 @@ class StackedTechniques:
             name: {argument: self._column(rows, name, argument) for argument in arguments}
             for name, arguments in self.techniques.tuned.items()
         }
-        """Each model's values of the arguments that the search tunes."""
+        """Each model's values of the arguments that the search tunes, and what else techniques
+        use: its seed, and its learning rate."""
+        for name, part in self.techniques.parts.items():
+            if part.uses_seed:
+                seeds = [row.parts[name].seed for row in rows]
+                column = torch.tensor(seeds, dtype=torch.int64, device=stack.weights.device)
+                self._arguments.setdefault(name, {})["seed"] = column
+            if part.uses_learning_rate:
+                column = stack.weights.new_ones(len(rows))
+                self._arguments.setdefault(name, {})["learning_rate"] = column
+        self._now = self.techniques
+        """The techniques as they are in this step."""
         self.state: dict[str, Any] = {}
         if self.techniques.parts:
             self.state = self._each(Techniques.start, self._trained(stack.views))
@@ -40,9 +51,42 @@ class StackedTechniques:
         """``hook`` of each model's techniques; ``inputs`` have the models as first dimension."""
 
         def of_model(arguments: dict[str, Any], *inputs: Any) -> Any:
-            return hook(self.techniques.with_arguments(arguments), *inputs)
+            return hook(self._now.with_arguments(arguments), *inputs)
 
         return vmap(of_model)(self._arguments if arguments is None else arguments, *inputs)
+
+    def begin(self, steps: Sequence[int], rates: Tensor) -> None:
+        """Say what step follows: after how many others, and with which learning rates.
+
+        ``rates``: ``(models, 1)``, the schedule's factors included.
+        """
+        if self.techniques.change_by_step:
+            self._now = self.techniques.at(steps)
+        for name, part in self.techniques.parts.items():
+            if part.uses_learning_rate:
+                self._arguments[name]["learning_rate"] = rates.flatten().to(self.stack.weights)
+
+    def before_step(self, steps: Tensor) -> None:
+        """Change the stack's weights; ``steps``: updates made, of each model."""
+        if self.techniques.define("before_step"):
+            self._change_weights(Techniques.before_step, steps)
+
+    def select(self, losses: Tensor, steps: Tensor) -> Tensor:
+        """The weight of each model's examples, from their losses, ``(models, examples)`` both."""
+        weights: Tensor = self._each(Techniques.select, losses, steps)
+        return weights
+
+    def perturb(self, steps: Tensor) -> None:
+        """Set the stack's weights to those at which the gradient is taken again."""
+
+        def hook(
+            techniques: Techniques, gradients: Any, weights: Any, state: Any, step: Any
+        ) -> Any:
+            return techniques.perturbed(weights, gradients, state, step), state
+
+        gradients, weights = map(self._trained, (self.stack.gradient_views, self.stack.views))
+        changed, self.state = self._each(hook, gradients, weights, self.state, steps)
+        _copy(weights, changed)
 
     def gradient(self, steps: Tensor) -> None:
         """Change the stack's gradient; ``steps``: updates made, of each model."""
@@ -60,13 +104,16 @@ class StackedTechniques:
     def after_step(self, steps: Tensor) -> None:
         """Change the stack's weights; ``steps``: updates made before the last one."""
 
-        def hook(techniques: Techniques, weights: Any, state: Any, step: Any) -> Any:
-            return techniques.after_step(weights, state, step), state
-
         if self.techniques.define("after_step"):
-            weights = self._trained(self.stack.views)
-            changed, self.state = self._each(hook, weights, self.state, steps)
-            _copy(weights, changed)
+            self._change_weights(Techniques.after_step, steps)
+
+    def _change_weights(self, change: Callable[..., Any], steps: Tensor) -> None:
+        def hook(techniques: Techniques, weights: Any, state: Any, step: Any) -> Any:
+            return change(techniques, weights, state, step), state
+
+        weights = self._trained(self.stack.views)
+        changed, self.state = self._each(hook, weights, self.state, steps)
+        _copy(weights, changed)
 
     def evaluated(self, rows: Tensor, weights: Tensor | None = None) -> dict[str, Tensor]:
         """The parameters of ``rows`` that are measured, laid out as those of the stack.

@@ -7,7 +7,9 @@ from typing import Any
 
 from experiments.errors import ExperimentError
 from experiments.registry import Registry
-from experiments.techniques.base import Technique, Techniques, make_technique
+from experiments.techniques.base import Technique
+from experiments.techniques.composed import Techniques, make_technique
+from experiments.techniques.computation.half_weights import HalfWeights
 
 __all__ = ["SETTINGS", "TECHNIQUES", "Technique", "Techniques", "label", "load", "names"]
 
@@ -23,6 +25,7 @@ TECHNIQUES = Registry(
     Technique,
     user_base=("batchscale.Technique", Technique),
     user_contract="it defines hooks, for example gradient(self, gradients, weights, state, step)",
+    folders=True,
 )
 label, names = TECHNIQUES.label, TECHNIQUES.names
 
@@ -31,9 +34,12 @@ def load(described: Mapping[str, Any], base: str | None) -> Techniques:
     """The techniques of ``Study.technique``: name or ``file.py:Class`` -> its arguments.
 
     Raises:
-        ExperimentError: an unknown technique or argument, or two techniques of one name.
+        ExperimentError: an unknown technique or argument, two techniques of one name, or two that
+            cannot be together.
     """
     parts: dict[str, Technique] = {}
+    if described.get("precision") == "bfloat16_weights":
+        parts["precision"] = HalfWeights().with_arguments({"name": "bfloat16_weights"})
     by_label: dict[str, str] = {}
     for name, arguments in described.items():
         if name in _OTHERS:
@@ -46,4 +52,10 @@ def load(described: Mapping[str, Any], base: str | None) -> Techniques:
                 hint="rename the class",
             )
         by_label[label(name)] = name
+    for name, part in parts.items():
+        for other in part.excludes.keys() & parts.keys():
+            raise ExperimentError(
+                f"techniques {name} and {other} cannot be together: {part.excludes[other]}",
+                hint="list them one by one in the grid",
+            )
     return Techniques(parts)

@@ -6,24 +6,45 @@ runs over all of them in ascending ``order``, and by name where two have the sam
 | hook | when | what it gets and returns |
 |---|---|---|
 | ``model`` | once, when a model is made | the model; the model that is trained |
-| ``batch`` | in each training step, before the forward pass | the (micro-)batch; the same |
-| ``loss`` | after the forward pass | one loss an example; the same |
+| ``augment`` | in each step, once for the global batch | its examples; those that are trained on |
+| ``before_step`` | then, before the first forward pass | the weights; those to train from |
+| ``batch`` | before each forward pass of training | the (micro-)batch; the same |
+| ``forward`` | in the place of a forward pass of training | the inner one, model, batch; output |
+| ``criterion`` | in the place of the workload's loss | the inner one, output, batch; losses |
+| ``loss`` | after it | one loss an example; the same |
+| ``select`` | in each step, before the gradient | all losses of the global batch; weights |
+| ``perturbed`` | once the gradient is there | the weights at which it is taken again |
 | ``gradient`` | before the update, once for the global batch | the gradients; those of the update |
 | ``after_step`` | after the update | the weights; the weights to go on from |
 | ``evaluated`` | at each evaluation | the weights; those that are measured |
+| ``metrics`` | of each evaluated batch | the metrics; those that are recorded |
+| ``optimizer`` | once, of a model by itself | the optimizer; the one that updates |
 | ``communication`` | once, when a model is made | how the data ranks sum its gradient |
+
+Of ``forward`` and ``criterion`` the first technique is the outermost: it calls the next ones. At
+most one technique of a study defines ``select``, and one ``perturbed``. A hook that no technique
+defines is not called, and costs nothing.
 
 | order | technique |
 |---|---|
+| 200 | ``dropout``: the model is changed from the inside |
+| 210 | ``stochastic_depth``: likewise |
+| 250 | ``quantize``: likewise |
+| 300 | ``label_smoothing``: the workload's loss itself is smoothed |
 | 400 | ``compress``: what the ranks send, before any hook has the gradient of the global batch |
+| 450 | ``lookahead``: moves the weights before they are masked |
 | 500 | unless the class says otherwise |
+| 600 | ``prune``: no technique behind it sees gradients or weights of what is pruned |
+| 700 | ``gradient_noise``: the noise is clipped, too |
 | 800 | ``clip``: the update gets a gradient whose norm is bounded, whatever ran before |
+| 850 | ``weight_decay``: behind clipping, as decay in an optimizer is |
 | 900 | ``ema``: averages the weights that a step ends with |
+| 900 | ``swa``: likewise |
 
 Hooks are written for one model. The stacked engine applies them to all models at once by
 ``torch.func.vmap``: there, values of tensors decide no Python branch, and ``.item()`` is not
 called. A technique that cannot keep to that says ``stacks = False``, and its studies are trained by
-the module engine.
+the module engine. ``augment`` runs outside of all that, for each trial by itself.
 """
 
 from __future__ import annotations
@@ -31,15 +52,13 @@ from __future__ import annotations
 import abc
 import copy
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, dataclass_transform
 
 import torch
 import torch.distributed as dist
-from pydantic import TypeAdapter, ValidationError
 from torch import Tensor, nn
 
-from experiments.errors import ExperimentError, nearest
 from experiments.plan import Layout, Value
 from results.optimizers import class_name
 from workloads import Batch
@@ -48,6 +67,8 @@ Tensors = Mapping[str, Tensor]
 """Parameters of one model, or what belongs to them, by name."""
 State = dict[str, Any]
 """Tensors of one model by name, in any nesting."""
+Compute = Callable[[Any, Batch], Any]
+"""A forward pass (model, batch → output), or a loss (output, batch → one an example)."""
 Arguments = Value | Mapping[str, Value]
 """As a file writes them: the first argument's value, or several by name."""
 
@@ -94,6 +115,33 @@ class Technique:
     """Whether the hooks may run on many models at once, by ``torch.func.vmap``."""
     why_not_stacked: ClassVar[str] = "its hooks are written for one model at a time"
     """The reason, where ``stacks`` is false."""
+    conflicts: ClassVar[frozenset[str]] = frozenset()
+    """Labels of techniques that it cannot be with."""
+    of_stored: ClassVar[bool] = False
+    """Whether ``augment`` gets the examples as they are stored (images of bytes), before the
+    workload's ``transform``; otherwise after it."""
+    in_evaluation: ClassVar[bool] = False
+    """Whether ``forward`` is in the place of the forward passes of evaluations too."""
+    uses_budget: ClassVar[bool] = False
+    """Whether ``budget_steps`` matters: then the budget is part of a trial's identity."""
+    budget_steps: ClassVar[int | None] = None
+    """Steps of the study's budget, where ``uses_budget``; set before any hook is called."""
+    uses_seed: ClassVar[bool] = False
+    """Whether ``seed`` matters."""
+    seed: ClassVar[Any] = 0
+    """Of the trial and the technique, where ``uses_seed``: an integer, or an int64 scalar."""
+    uses_learning_rate: ClassVar[bool] = False
+    """Whether ``learning_rate`` matters."""
+    learning_rate: ClassVar[Any] = 1.0
+    """The trial's in this step, schedule included, a scalar: in ``gradient`` and ``after_step``."""
+    due: ClassVar[bool] = True
+    """Whether ``is_due`` is true of any model in this step: what costs much is left out else. A
+    stack has models at different steps, so that a hook asks ``step`` besides."""
+    follows_average: ClassVar[bool] = False
+    """Whether ``evaluated`` changes the weights that it gets, perhaps an optimizer's or another
+    technique's average, rather than replacing them."""
+    excludes: ClassVar[Mapping[str, str]] = {}
+    """Packaged techniques that cannot be beside it, each with the reason."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -103,6 +151,24 @@ class Technique:
         """The model that is trained; random numbers come from torch's generator, seeded."""
         return model
 
+    def augment(self, batch: Batch, step: int) -> Batch:  # noqa: ARG002
+        """The global batch of a step as it is trained on: as many examples, in the same order.
+
+        Every data rank has all of it, so that an example may be mixed with any other; tensors that
+        are appended to the batch reach ``forward`` and ``criterion``. Random numbers come from
+        torch's generator, seeded by the trial, the technique and the step: they are the same in
+        both engines, however the batch is divided later.
+
+        Args:
+            batch: see ``of_stored``; in the device's memory.
+            step: updates made before this one.
+        """
+        return batch
+
+    def before_step(self, weights: Tensors, state: State, step: Tensor) -> Tensors:  # noqa: ARG002
+        """The weights from which a step begins. ``step``: updates made before it."""
+        return weights
+
     def batch(self, batch: Batch) -> Batch:
         """The training batch as the model gets it, in the device's memory.
 
@@ -111,6 +177,17 @@ class Technique:
         """
         return batch
 
+    def forward(self, compute: Compute, model: nn.Module, batch: Batch) -> Any:
+        """The output of a forward pass of training; ``compute(model, batch)`` is the next one
+        inside, at last the workload's."""
+        return compute(model, batch)
+
+    def criterion(self, compute: Compute, output: Any, batch: Batch) -> Tensor:
+        """One loss an example, ``(examples,)``; ``compute(output, batch)`` is the next one inside,
+        at last the workload's."""
+        loss: Tensor = compute(output, batch)
+        return loss
+
     def loss(self, loss: Tensor, model: nn.Module, output: Any, batch: Batch) -> Tensor:  # noqa: ARG002
         """One loss an example, of which training minimizes the mean."""
         return loss
@@ -118,6 +195,30 @@ class Technique:
     def start(self, weights: Tensors) -> State:  # noqa: ARG002
         """The technique's state of a model, before its first step."""
         return {}
+
+    def select(self, losses: Tensor, step: Tensor) -> Tensor:  # noqa: ARG002
+        """The weight of each example in the loss of a step, whose sum is usually 1.
+
+        Args:
+            losses: of all examples of the global batch, ``(examples,)``, from a forward pass of
+                training without a gradient, with the random numbers of the one that follows.
+            step: updates made before this one, a scalar.
+        """
+        return torch.full_like(losses, 1 / len(losses))
+
+    def perturbed(
+        self,
+        weights: Tensors,
+        gradients: Tensors,  # noqa: ARG002
+        state: State,  # noqa: ARG002
+        step: Tensor,  # noqa: ARG002
+    ) -> Tensors:
+        """The weights at which the gradient of the same global batch is taken a second time, with
+        the same random numbers. The second gradient replaces the first, and updates ``weights``.
+
+        Args: those of ``gradient``.
+        """
+        return weights
 
     def gradient(
         self,
@@ -143,9 +244,36 @@ class Technique:
         """The weights that evaluations measure, in the place of the trained ones."""
         return weights
 
+    def metrics(
+        self,
+        metrics: Mapping[str, Any],
+        compute: Compute,  # noqa: ARG002
+        workload: Any,  # noqa: ARG002
+        model: nn.Module,  # noqa: ARG002
+        batch: Batch,  # noqa: ARG002
+    ) -> Mapping[str, Any]:
+        """What is measured of a batch, from the workload's ``metrics`` of it; those of further
+        forward passes, by ``compute(model, batch)``, under other names."""
+        return metrics
+
+    def is_due(self, step: int) -> bool:  # noqa: ARG002
+        """Whether the step after ``step`` others is one for which ``due`` must be true."""
+        return True
+
+    def check(self, workload: Any, model: nn.Module, batch: Batch) -> None:
+        """Called once before training, outside of all transforms.
+
+        Raises:
+            ExperimentError: it cannot be used with this workload.
+        """
+
     def communication(self) -> Communication | None:
         """How the data ranks of one model sum its gradient; ``None``: exactly."""
         return None
+
+    def optimizer(self, optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+        """The optimizer of a model that trains by itself, before its first step."""
+        return optimizer
 
     def in_layout(self, layout: Layout) -> Technique:  # noqa: ARG002
         """The technique where models train in ``layout``.
@@ -154,6 +282,11 @@ class Technique:
             ExperimentError: it cannot be used there.
         """
         return self
+
+    @property
+    def micro_batches(self) -> int | None:
+        """In how many forward passes a global batch is cut; ``None``: as memory and layout say."""
+        return None
 
     @property
     def label(self) -> str:
@@ -186,149 +319,3 @@ class Technique:
         changed = copy.copy(self)
         vars(changed).update(values)
         return changed
-
-
-def make_technique(kind: type[Technique], spec: str, arguments: Arguments) -> Technique:
-    """A technique with the arguments that an experiment file gives, checked.
-
-    ``spec``: what loads it.
-
-    Raises:
-        ExperimentError: an unknown argument, a missing one, or a value that it cannot have.
-    """
-    label = class_name(spec)
-    fields = {field.name: field for field in dataclasses.fields(kind)}
-    if isinstance(arguments, Mapping):
-        values = dict(arguments)
-    elif arguments is True:
-        values = {}
-    elif not fields:
-        raise ExperimentError(
-            f"technique {label} has no argument, and cannot be {arguments!r}",
-            hint=f"technique: {{{label}: true}}",
-        )
-    else:
-        values = {next(iter(fields)): arguments}
-    for name in values:
-        if name not in fields:
-            raise ExperimentError(
-                f"technique {label} has no argument {name!r}",
-                hint=nearest(name, fields) if fields else "it has none",
-            )
-    for name, field in fields.items():
-        required = field.default is dataclasses.MISSING
-        if required and field.default_factory is dataclasses.MISSING and name not in values:
-            raise ExperimentError(
-                f"technique {label} needs a value of {name}",
-                hint=f"for example: technique: {{{label}: {{{name}: 0.1}}}}",
-            )
-    try:
-        made: Technique = TypeAdapter(kind).validate_python(values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"]) or "its arguments"
-        reason = first["msg"].removeprefix("Value error, ")
-        raise ExperimentError(
-            f"technique {label}: {name} cannot be {values.get(name, values)!r}: {reason}"
-        ) from None
-    return made.with_arguments({"name": spec})
-
-
-class Techniques:
-    """The techniques of a study, or of one of its trials, in their order."""
-
-    def __init__(self, parts: Mapping[str, Technique] | None = None) -> None:
-        """``parts``: techniques by their names in the experiment."""
-        named = (parts or {}).items()
-        self.parts = dict(sorted(named, key=lambda item: (item[1].order, item[0])))
-        self.tuned: dict[str, dict[str, Value]] = {}
-        """Arguments that a search tunes, by technique, with their values in a trial."""
-
-    def __iter__(self) -> Any:
-        return iter(self.parts.values())
-
-    def define(self, *hooks: str) -> bool:
-        """Whether a technique has one of these hooks."""
-        return any(part.defines(hook) for part in self for hook in hooks)
-
-    def model(self, model: nn.Module) -> nn.Module:
-        """The model that is trained."""
-        for part in self:
-            model = part.model(model)
-        return model
-
-    def loss(self, workload: Any, model: nn.Module, batch: Batch) -> Tensor:
-        """One loss an example of a training batch: forward pass included."""
-        for part in self:
-            batch = part.batch(batch)
-        output = workload.forward(model, batch)
-        loss: Tensor = workload.loss(output, batch)
-        for part in self:
-            loss = part.loss(loss, model, output, batch)
-        return loss
-
-    def start(self, weights: Tensors) -> State:
-        """The state of all techniques, by their names."""
-        return {name: part.start(weights) for name, part in self.parts.items()}
-
-    def gradient(self, gradients: Tensors, weights: Tensors, state: State, step: Tensor) -> Tensors:
-        """The gradients of the update; sets entries of ``state``."""
-        for name, part in self.parts.items():
-            gradients = part.gradient(gradients, weights, state[name], step)
-        return gradients
-
-    def after_step(self, weights: Tensors, state: State, step: Tensor) -> Tensors:
-        """The weights to go on from; sets entries of ``state``."""
-        for name, part in self.parts.items():
-            weights = part.after_step(weights, state[name], step)
-        return weights
-
-    def evaluated(self, weights: Tensors, state: State) -> Tensors:
-        """The weights that are measured."""
-        for name, part in self.parts.items():
-            weights = part.evaluated(weights, state[name])
-        return weights
-
-    def communication(self) -> Communication | None:
-        """How the data ranks of one model sum its gradient; ``None``: exactly.
-
-        Raises:
-            ExperimentError: two techniques say it.
-        """
-        ways = [way for way in (part.communication() for part in self) if way is not None]
-        if len(ways) > 1:
-            names = " and ".join(way.technique for way in ways)
-            raise ExperimentError(f"techniques {names} both sum gradients", hint="keep one")
-        return ways[0] if ways else None
-
-    def with_arguments(self, values: Mapping[str, Mapping[str, Any]]) -> Techniques:
-        """The same with other values of some arguments, by technique and argument."""
-        if not values:
-            return self
-        return Techniques(
-            {name: part.with_arguments(values.get(name, {})) for name, part in self.parts.items()}
-        )
-
-    def of_trial(self, metaparameters: Mapping[str, Value]) -> Techniques:
-        """With the arguments that the search tunes: ``clip.norm`` is ``norm`` of ``clip``."""
-        tuned = {}
-        for name, part in self.parts.items():
-            prefix = f"{part.label}."
-            values = {
-                k.removeprefix(prefix): v for k, v in metaparameters.items() if k.startswith(prefix)
-            }
-            if values:
-                tuned[name] = values
-        techniques = self.with_arguments(tuned)
-        techniques.tuned = tuned
-        return techniques
-
-    def unstackable(self, metaparameters: Mapping[str, Value]) -> str | None:
-        """Why models that train with them cannot be stacked; ``None`` if they can."""
-        for part in self:
-            if not part.stacks:
-                return f"technique {part.label}: {part.why_not_stacked}"
-        for name in self.of_trial(metaparameters).tuned:
-            if any(self.parts[name].defines(hook) for hook in ("model", "batch", "loss")):
-                return f"technique {self.parts[name].label}: one of its arguments is tuned"
-        return None

@@ -1,4 +1,5 @@
-"""Gradient clipping (Pascanu, Mikolov & Bengio 2013): ``torch.nn.utils.clip_grad_norm_``."""
+"""Gradient clipping (Pascanu, Mikolov & Bengio 2013): ``torch.nn.utils.clip_grad_norm_`` and
+``clip_grad_value_``."""
 
 from __future__ import annotations
 
@@ -8,22 +9,41 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from experiments.techniques.base import State, Technique, Tensors
+from experiments.techniques.base import Arguments, State, Technique, Tensors
 
 _EPSILON = 1e-6
 """torch's: the norm of what is clipped stays below the bound."""
 
 
 class Clip(Technique):
-    """Clip the global norm of the gradient of the whole batch to at most ``norm``."""
+    """Clip the global norm of the gradient of the whole batch to at most ``norm``.
+
+    Or each of its numbers to at most ``value`` in size; with both, the numbers first.
+    """
 
     name = "clip"
     order = 800
 
-    norm: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    norm: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    value: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+
+    def __post_init__(self) -> None:
+        if self.norm is None and self.value is None:
+            raise ValueError("give norm, value or both: {clip: {norm: 0.1}}")
+
+    @property
+    def written(self) -> Arguments:
+        of = {"norm": self.norm, "value": self.value}
+        stated = {name: value for name, value in of.items() if value is not None}
+        return self.norm if self.norm is not None and len(stated) == 1 else stated
 
     def gradient(self, gradients: Tensors, weights: Tensors, state: State, step: Tensor) -> Tensors:
         del weights, state, step
+        if self.value is not None:
+            bound = self.value
+            gradients = {n: g.clamp(min=-bound, max=bound) for n, g in gradients.items()}
+        if self.norm is None:
+            return gradients
         squares = torch.stack([g.square().sum() for g in gradients.values()])
         scale = (self.norm / (squares.sum().sqrt() + _EPSILON)).clamp(max=1.0)
         return {name: gradient * scale for name, gradient in gradients.items()}

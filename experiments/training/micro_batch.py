@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from experiments.errors import ExperimentError
 from experiments.training.study_context import StudyContext
 from workloads import Batch, Workload
 from workloads.ghost import has_batch_norm
@@ -27,8 +28,22 @@ def chunk_size(context: StudyContext, model: nn.Module, models: int) -> int:
 
 
 def micro_batch(context: StudyContext, model: nn.Module, models: int) -> int:
-    """Examples of one model in one training forward: as the study says, else ``chunk_size``."""
-    return context.study.layout.micro_batch or chunk_size(context, model, models)
+    """Examples of one model in one training forward: as the study says, else ``chunk_size``.
+
+    Raises:
+        ExperimentError: a technique cuts batches in parts, and the batch size is not a multiple.
+    """
+    most = context.study.layout.micro_batch or chunk_size(context, model, models)
+    parts, examples = context.techniques.micro_batches, context.study.batch_size
+    if parts is None:
+        return most
+    if examples % (parts * (context.ghost_batch or 1)):
+        raise ExperimentError(
+            f"batch size {examples} cannot be accumulated in {parts} equal micro-batches"
+            + (f" of whole ghost batches of {context.ghost_batch}" if context.ghost_batch else ""),
+            hint="a divisor of the batch size, or leave that batch size out",
+        )
+    return min(most, examples // parts)
 
 
 def saved_bytes(workload: Workload, model: nn.Module, batch: Batch) -> int:

@@ -12,7 +12,7 @@ import copy
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -41,6 +41,16 @@ def _cast(batch: Batch, dtype: torch.dtype) -> Batch:
 
 Order = BatchOrder | SequentialOrder | ExampleStream
 """Which examples a trial sees at each step (``Split.order``)."""
+
+
+class Change(Protocol):
+    """What techniques make of the global batch of a step."""
+
+    def stored(self, batch: Batch, step: int) -> Batch:
+        """Of the examples as they are stored."""
+
+    def transformed(self, batch: Batch, step: int) -> Batch:
+        """Of the examples after ``Workload.transform``."""
 
 
 class Split:
@@ -115,9 +125,15 @@ class Split:
             return self._data.nbytes
         return sum(x.nbytes for x in self._data) if self.resident else 0
 
-    def fetch(self, indices: Tensor, *, training: bool) -> Batch:
-        """The examples ``indices`` (any order), transformed, floats in the trial's precision."""
-        return self._finish(self._raw(indices), training=training)
+    def fetch(self, indices: Tensor, *, training: bool, change: Change | None = None) -> Batch:
+        """The examples ``indices`` (any order), transformed, floats in the trial's precision.
+
+        ``change``: what techniques make of a batch of step 0.
+        """
+        raw = self._raw(indices)
+        return (
+            self._finish(raw, training=training) if change is None else self._changed(raw, change)
+        )
 
     def fetch_parts(self, parts: Iterable[Tensor]) -> Iterator[tuple[Tensor, Batch]]:
         """Each of ``parts`` (indices) with its examples, for evaluation; a streamed split is read
@@ -134,20 +150,25 @@ class Split:
             self._reader.close()
 
     def batches_of(
-        self, order: Order, pieces: Iterable[range], part: Callable[[int], slice], seed: int
+        self,
+        order: Order,
+        pieces: Iterable[range],
+        part: Callable[[int], slice],
+        seed: int,
+        change: Change | None = None,
     ) -> Iterator[tuple[int, Batch]]:
         """``batches`` at the steps of all ``pieces``, each of one batch size; ``part``: of a step's
         global batch."""
         for steps in pieces:
-            yield from self.batches(order, steps, part(steps.start), seed)
+            yield from self.batches(order, steps, part(steps.start), seed, change)
 
     def batches(
-        self, order: Order, steps: range, part: slice, seed: int
+        self, order: Order, steps: range, part: slice, seed: int, change: Change | None = None
     ) -> Iterator[tuple[int, Batch]]:
         """``part`` of a trial's global batches at ``steps``, each with its step."""
-        if self.random or isinstance(order, ExampleStream):
+        if self.random or change is not None or isinstance(order, ExampleStream):
             for step in steps:
-                yield step, self.fetch_step(order, part, seed, step)
+                yield step, self.fetch_step(order, part, seed, step, change)
             return
         step, ahead, size = steps.start, 1, part.stop - part.start
         while step < steps.stop:
@@ -161,15 +182,33 @@ class Split:
             yield from enumerate(zip(*by_step, strict=True), start=step)
             step += count
 
-    def fetch_step(self, order: Order, part: slice, seed: int, step: int) -> Batch:
-        """``part`` of the global batch of one trial's step, augmented."""
+    def fetch_step(
+        self, order: Order, part: slice, seed: int, step: int, change: Change | None = None
+    ) -> Batch:
+        """``part`` of the global batch of one trial's step, augmented.
+
+        ``change``: of the whole global batch, which is read for it.
+        """
+        if change is not None:
+            whole = self._changed(self._drawn(order, slice(None), seed, step), change, step)
+            return tuple(x[part] for x in whole)
+        return self._finish(self._drawn(order, part, seed, step), training=True)
+
+    def _changed(self, raw: Batch, change: Change, step: int = 0) -> Batch:
+        count, stored = len(raw), change.stored(raw, step)
+        # What techniques append is not the workload's to transform.
+        finished = (*self._finish(stored[:count], training=True), *stored[count:])
+        return _cast(change.transformed(finished, step), self.dtype)
+
+    def _drawn(self, order: Order, part: slice, seed: int, step: int) -> Batch:
+        """``part`` of the global batch of one trial's step as it is stored, augmented."""
         if not isinstance(order, ExampleStream):
             return self._random_batch(order, part, seed, step)
         if not self.workload.augments:
-            return self._finish(self._collate(order.batch(step)[part]), training=True)
+            return self._collate(order.batch(step)[part])
         generator = torch.Generator(self.device).manual_seed(derive(seed, "augment", step))
         whole = self.workload.augment(self._collate(order.batch(step)), generator)
-        return self._finish(tuple(x[part] for x in whole), training=True)
+        return tuple(x[part] for x in whole)
 
     def _random_batch(
         self, order: BatchOrder | SequentialOrder, part: slice, seed: int, step: int
@@ -184,10 +223,10 @@ class Split:
             generator = torch.Generator(self.device).manual_seed(derive(seed, "augment", step))
             indices = order.batches(step, 1)[0]
             whole = self.workload.augment(self._raw(indices), generator)
-            return self._finish(tuple(x[part] for x in whole), training=True)
+            return tuple(x[part] for x in whole)
         raw, first = self._reader.training(order, part, seed, step), part.start or 0
         generator = torch.Generator(self.device).manual_seed(derive(seed, "augment", step, first))
-        return self._finish(self.workload.augment(raw, generator), training=True)
+        return self.workload.augment(raw, generator)
 
     def _raw(self, indices: Tensor) -> Batch:
         if self._reader is not None:

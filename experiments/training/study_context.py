@@ -15,14 +15,13 @@ from experiments.errors import ExperimentError, nearest
 from experiments.factors.ramp import ramped
 from experiments.parallel import SOLO, ParallelLayout, Ranks
 from experiments.plan import Study, Trial, Value
+from experiments.precision import Precision
 from experiments.seeds import derive
 from experiments.techniques import Techniques
 from experiments.techniques import load as load_techniques
 from experiments.training.splits import Order, Split, load_splits
 from workloads import Batch, Workload
 from workloads.ghost import convert_batch_norm, has_batch_norm
-
-_DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +33,7 @@ class StudyContext:
     splits: Mapping[str, Split]
     device: torch.device
     dtype: torch.dtype
+    precision: Precision
     layout: ParallelLayout
     optimizer: optimizers.Optimizer
     schedule: schedules.Schedule
@@ -47,23 +47,19 @@ class StudyContext:
             ExperimentError: an unknown precision, optimizer, schedule or layout; an absent split.
             WorkloadError: the workload cannot be loaded, or breaks its contract.
         """
-        precision = str(study.technique.get("precision", "float32"))
-        if precision not in _DTYPES:
-            raise ExperimentError(
-                f"unknown precision {precision!r}", hint=nearest(precision, _DTYPES)
-            )
-        ref = study.workload
-        workload, splits = load_splits(ref, device, _DTYPES[precision])
+        precision, ref = Precision.of(study.technique, device), study.workload
+        workload, splits = load_splits(ref, device, precision.dtype)
         context = cls(
             study=study,
             workload=workload,
             splits=splits,
             device=torch.device(device),
-            dtype=_DTYPES[precision],
+            dtype=precision.dtype,
+            precision=precision,
             layout=parallel.of(study.layout, ref.base).join(ranks),
             optimizer=optimizers.get(study.optimizer, ref.base),
             schedule=ramped(schedules.get(study.schedule, ref.base), study.ramp),
-            techniques=load_techniques(study.technique, ref.base),
+            techniques=load_techniques(study.technique, ref.base).with_budget(study.budget_steps),
         )
         for name in context.evaluated:
             if name not in splits:
@@ -115,7 +111,7 @@ class StudyContext:
 
     def techniques_of(self, trial: Trial) -> Techniques:
         """The techniques as this trial has them."""
-        return self.techniques.of_trial(trial.metaparameters)
+        return self.techniques.of_trial(trial.metaparameters).with_seed(trial.seed)
 
     def model(self, trial: Trial) -> nn.Module:
         """The trial's freshly initialized model, from its own stream."""
@@ -135,9 +131,7 @@ class StudyContext:
 
     def autocast(self) -> contextlib.AbstractContextManager[object]:
         """The precision of the forward pass."""
-        if self.study.technique.get("precision") == "bfloat16":
-            return torch.autocast(self.device.type, torch.bfloat16)
-        return contextlib.nullcontext()
+        return self.precision.autocast()
 
     def small_batch(self) -> Batch:
         """A training batch that is large enough for one forward, to try a model on."""

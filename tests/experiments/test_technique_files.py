@@ -102,7 +102,8 @@ def test_identity(user_techniques: WorkloadRef) -> None:
     ("technique", "message", "hint"),
     [
         ("[{clpi: 1.0}]", "unknown technique 'clpi'", "did you mean 'clip'?"),
-        ("clip", "technique clip needs a value of norm", "{clip: {norm: 0.1}}"),
+        ("clip", "technique clip: its arguments cannot be {}: give norm, value or both", ""),
+        ("ema", "technique ema needs a value of decay", "{ema: {decay: 0.1}}"),
         (
             "[none, {clip: 0}]",
             "technique clip: norm cannot be 0: Input should be greater than 0",

@@ -1,0 +1,88 @@
+"""Averages of weights along the trajectory: stochastic weight averaging, and lookahead."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from experiments.techniques.base import State, Technique, Tensors
+
+ONE_AVERAGE = "evaluations measure one average of the weights"
+
+
+class Lookahead(Technique):
+    """Move slow weights by ``share`` of the way to the trained ones every ``every`` steps.
+
+    The trained weights go on from the slow ones, which are those that evaluations measure (Zhang,
+    Lucas, Hinton & Ba 2019, arXiv:1907.08610, algorithm 1: k steps, and α).
+    """
+
+    name = "lookahead"
+    order = 450
+    excludes = dict.fromkeys(("ema", "swa"), ONE_AVERAGE)
+
+    every: Annotated[int, Field(ge=1)]
+    share: Annotated[float, Field(gt=0, le=1)] = 0.5
+
+    def start(self, weights: Tensors) -> State:
+        return {name: weight.clone() for name, weight in weights.items()}
+
+    def after_step(self, weights: Tensors, state: State, step: Tensor) -> Tensors:
+        due = (step + 1) % self.every == 0
+        moved = {}
+        for name, weight in weights.items():
+            slow = state[name]
+            state[name] = torch.where(due, slow + self.share * (weight - slow), slow)
+            moved[name] = torch.where(due, state[name], weight)
+        return moved
+
+    def evaluated(self, weights: Tensors, state: State) -> Tensors:
+        del weights
+        return dict(state)
+
+
+class Swa(Technique):
+    """Evaluate the plain average of the weights from the share ``begin`` of the budget on.
+
+    The weights are averaged every ``every`` steps, equally, as ``torch.optim.swa_utils`` does
+    (Izmailov et al. 2018, arXiv:1803.05407). Before that evaluations measure the trained weights;
+    training does not see the average. Running statistics of batch norm stay those of training.
+    """
+
+    name = "swa"
+    order = 900
+    excludes = dict.fromkeys(("ema", "lookahead"), ONE_AVERAGE)
+    uses_budget = True
+
+    begin: Annotated[float, Field(ge=0, le=1)] = 0.75
+    every: Annotated[int, Field(ge=1)] = 1
+
+    def start(self, weights: Tensors) -> State:
+        first = next(iter(weights.values()))
+        return {
+            "average": {name: weight.clone() for name, weight in weights.items()},
+            "count": first.new_zeros((), dtype=torch.int64),
+        }
+
+    def after_step(self, weights: Tensors, state: State, step: Tensor) -> Tensors:
+        after = step + 1 - max(1, round(float(self.begin) * (self.budget_steps or 0)))
+        due = (after >= 0) & (after % self.every == 0)
+        count, average = state["count"], state["average"]
+        state["average"] = {
+            name: torch.where(
+                due, average[name] + (weight - average[name]) / (count + 1), average[name]
+            )
+            for name, weight in weights.items()
+        }
+        state["count"] = count + due
+        return weights
+
+    def evaluated(self, weights: Tensors, state: State) -> Tensors:
+        averaged = state["count"] > 0
+        return {
+            name: torch.where(averaged, average, weights[name])
+            for name, average in state["average"].items()
+        }

@@ -1,0 +1,343 @@
+"""The techniques of a study: made from what an experiment file says, composed in their order."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from pydantic import TypeAdapter, ValidationError
+from torch import Tensor, nn
+
+from experiments.errors import ExperimentError, nearest
+from experiments.plan import Value
+from experiments.seeds import derive
+from experiments.techniques.base import (
+    Arguments,
+    Communication,
+    Compute,
+    State,
+    Technique,
+    Tensors,
+)
+from results.optimizers import class_name
+from workloads import Batch
+
+
+def make_technique(kind: type[Technique], spec: str, arguments: Arguments) -> Technique:
+    """A technique with the arguments that an experiment file gives, checked.
+
+    ``spec``: what loads it.
+
+    Raises:
+        ExperimentError: an unknown argument, a missing one, or a value that it cannot have.
+    """
+    label = class_name(spec)
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    if isinstance(arguments, Mapping):
+        values = dict(arguments)
+    elif arguments is True:
+        values = {}
+    elif not fields:
+        raise ExperimentError(
+            f"technique {label} has no argument, and cannot be {arguments!r}",
+            hint=f"technique: {{{label}: true}}",
+        )
+    else:
+        values = {next(iter(fields)): arguments}
+    for name in values:
+        if name not in fields:
+            raise ExperimentError(
+                f"technique {label} has no argument {name!r}",
+                hint=nearest(name, fields) if fields else "it has none",
+            )
+    for name, field in fields.items():
+        required = field.default is dataclasses.MISSING
+        if required and field.default_factory is dataclasses.MISSING and name not in values:
+            raise ExperimentError(
+                f"technique {label} needs a value of {name}",
+                hint=f"for example: technique: {{{label}: {{{name}: 0.1}}}}",
+            )
+    try:
+        made: Technique = TypeAdapter(kind).validate_python(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"]) or "its arguments"
+        reason = first["msg"].removeprefix("Value error, ")
+        raise ExperimentError(
+            f"technique {label}: {name} cannot be {values.get(name, values)!r}: {reason}"
+        ) from None
+    return made.with_arguments({"name": spec})
+
+
+_TRACED = ("model", "batch", "forward", "criterion", "loss")
+"""Hooks of which all models of a stack have one."""
+_SINGLE = ("select", "perturbed")
+"""Hooks that at most one technique of a study defines."""
+
+
+class Techniques:
+    """The techniques of a study, or of one of its trials, in their order."""
+
+    def __init__(self, parts: Mapping[str, Technique] | None = None) -> None:
+        """``parts``: techniques by their names in the experiment.
+
+        Raises:
+            ExperimentError: two of them cannot be together.
+        """
+        named = (parts or {}).items()
+        self.parts = dict(sorted(named, key=lambda item: (item[1].order, item[0])))
+        self.tuned: dict[str, dict[str, Value]] = {}
+        """Arguments that a search tunes, by technique, with their values in a trial."""
+        for hook in _SINGLE:
+            labels = [part.label for part in self if part.defines(hook)]
+            if len(labels) > 1:
+                raise ExperimentError(
+                    f"techniques {' and '.join(labels)} both define {hook}", hint="keep one"
+                )
+        for part in self:
+            for other in self:
+                if other is not part and other.label in part.conflicts:
+                    raise ExperimentError(
+                        f"techniques {part.label} and {other.label} cannot be together",
+                        hint="keep one",
+                    )
+
+    def __iter__(self) -> Any:
+        return iter(self.parts.values())
+
+    def define(self, *hooks: str) -> bool:
+        """Whether a technique has one of these hooks."""
+        return any(part.defines(hook) for part in self for hook in hooks)
+
+    def model(self, model: nn.Module) -> nn.Module:
+        """The model that is trained."""
+        for part in self:
+            model = part.model(model)
+        return model
+
+    def augmentation(self, seed: int) -> Augmentation | None:
+        """What changes the global batch of a step, of the trial with this seed; ``None``: nothing
+        does."""
+        parts = [part for part in self if part.defines("augment")]
+        return Augmentation(parts, seed) if parts else None
+
+    def loss(self, workload: Any, model: nn.Module, batch: Batch) -> Tensor:
+        """One loss an example of a training batch: forward pass included."""
+        for part in self:
+            batch = part.batch(batch)
+        output = self._composed("forward", workload.forward)(model, batch)
+        loss: Tensor = self._composed("criterion", workload.loss)(output, batch)
+        for part in self:
+            loss = part.loss(loss, model, output, batch)
+        return loss
+
+    def output(self, workload: Any, model: nn.Module, batch: Batch) -> Any:
+        """The model's output in an evaluation."""
+        return self._composed("forward", workload.forward, in_evaluation=True)(model, batch)
+
+    def _composed(self, hook: str, compute: Compute, *, in_evaluation: bool = False) -> Compute:
+        for part in reversed(self.parts.values()):
+            if part.defines(hook) and (part.in_evaluation or not in_evaluation):
+                compute = partial(getattr(part, hook), compute)
+        return compute
+
+    def optimizer(self, optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+        """The optimizer that updates a model by itself."""
+        for part in self:
+            optimizer = part.optimizer(optimizer)
+        return optimizer
+
+    def start(self, weights: Tensors) -> State:
+        """The state of all techniques, by their names."""
+        return {name: part.start(weights) for name, part in self.parts.items()}
+
+    def before_step(self, weights: Tensors, state: State, step: Tensor) -> Tensors:
+        """The weights to train from; sets entries of ``state``."""
+        for name, part in self.parts.items():
+            weights = part.before_step(weights, state[name], step)
+        return weights
+
+    def select(self, losses: Tensor, step: Tensor) -> Tensor:
+        """The weight of each example of the global batch in the loss."""
+        for part in self:
+            if part.defines("select"):
+                return part.select(losses, step)
+        return torch.full_like(losses, 1 / len(losses))
+
+    def perturbed(
+        self, weights: Tensors, gradients: Tensors, state: State, step: Tensor
+    ) -> Tensors:
+        """The weights of the second gradient; sets entries of ``state``."""
+        for name, part in self.parts.items():
+            weights = part.perturbed(weights, gradients, state[name], step)
+        return weights
+
+    def gradient(self, gradients: Tensors, weights: Tensors, state: State, step: Tensor) -> Tensors:
+        """The gradients of the update; sets entries of ``state``."""
+        for name, part in self.parts.items():
+            gradients = part.gradient(gradients, weights, state[name], step)
+        return gradients
+
+    def after_step(self, weights: Tensors, state: State, step: Tensor) -> Tensors:
+        """The weights to go on from; sets entries of ``state``."""
+        for name, part in self.parts.items():
+            weights = part.after_step(weights, state[name], step)
+        return weights
+
+    def evaluated(self, weights: Tensors, state: State) -> Tensors:
+        """The weights that are measured: averages first, then what changes them."""
+        for name, part in sorted(self.parts.items(), key=lambda item: item[1].follows_average):
+            weights = part.evaluated(weights, state[name])
+        return weights
+
+    def check(self, workload: Any, model: nn.Module, batch: Batch) -> None:
+        """
+        Raises:
+            ExperimentError: a technique cannot be used with this workload.
+        """
+        for part in self:
+            part.check(workload, model, batch)
+
+    def metrics(
+        self, metrics: Mapping[str, Any], workload: Any, model: nn.Module, batch: Batch
+    ) -> Mapping[str, Any]:
+        """What is recorded of an evaluated batch, from the workload's ``metrics`` of it."""
+        if self.define("metrics"):
+            compute = self._composed("forward", workload.forward, in_evaluation=True)
+            for part in self:
+                metrics = part.metrics(metrics, compute, workload, model, batch)
+        return metrics
+
+    @property
+    def change_by_step(self) -> bool:
+        """Whether ``at`` makes a difference."""
+        return any(part.uses_learning_rate or part.defines("is_due") for part in self)
+
+    def at(self, steps: Sequence[int], learning_rate: Tensor | None = None) -> Techniques:
+        """The techniques in the steps after so many others, one number for each model.
+
+        ``learning_rate``: of the step; ``None``: the engine gives it otherwise.
+        """
+        values: dict[str, dict[str, Any]] = {}
+        for name, part in self.parts.items():
+            if part.defines("is_due"):
+                values[name] = {"due": any(part.is_due(step) for step in {*steps})}
+            if part.uses_learning_rate and learning_rate is not None:
+                values.setdefault(name, {})["learning_rate"] = learning_rate
+        return self.with_arguments(values)
+
+    def with_seed(self, seed: int) -> Techniques:
+        """The same for the trial with this seed."""
+        seeds = {
+            n: derive(seed, "technique", p.label) for n, p in self.parts.items() if p.uses_seed
+        }
+        techniques = self.with_arguments({name: {"seed": each} for name, each in seeds.items()})
+        techniques.tuned = self.tuned
+        return techniques
+
+    def communication(self) -> Communication | None:
+        """How the data ranks of one model sum its gradient; ``None``: exactly.
+
+        Raises:
+            ExperimentError: two techniques say it.
+        """
+        ways = [way for way in (part.communication() for part in self) if way is not None]
+        if len(ways) > 1:
+            names = " and ".join(way.technique for way in ways)
+            raise ExperimentError(f"techniques {names} both sum gradients", hint="keep one")
+        return ways[0] if ways else None
+
+    @property
+    def gradients_per_step(self) -> int | None:
+        """How often a step takes the gradient of its global batch; ``None``: once."""
+        return 2 if self.define("perturbed") else None
+
+    @property
+    def micro_batches(self) -> int | None:
+        """In how many forward passes a global batch is cut; ``None``: as memory and layout say."""
+        return max((part.micro_batches or 0 for part in self), default=0) or None
+
+    @property
+    def uses_budget(self) -> bool:
+        """Whether the budget changes what a technique does."""
+        return any(part.uses_budget for part in self)
+
+    def with_budget(self, steps: int) -> Techniques:
+        """The same with the steps of the budget, for techniques that use it."""
+        if not self.uses_budget:
+            return self
+        return Techniques(
+            {
+                name: part.with_arguments({"budget_steps": steps}) if part.uses_budget else part
+                for name, part in self.parts.items()
+            }
+        )
+
+    def with_arguments(self, values: Mapping[str, Mapping[str, Any]]) -> Techniques:
+        """The same with other values of some arguments, by technique and argument."""
+        if not values:
+            return self
+        return Techniques(
+            {name: part.with_arguments(values.get(name, {})) for name, part in self.parts.items()}
+        )
+
+    def of_trial(self, metaparameters: Mapping[str, Value]) -> Techniques:
+        """With the arguments that the search tunes: ``clip.norm`` is ``norm`` of ``clip``."""
+        tuned = {}
+        for name, part in self.parts.items():
+            prefix = f"{part.label}."
+            values = {
+                k.removeprefix(prefix): v for k, v in metaparameters.items() if k.startswith(prefix)
+            }
+            if values:
+                tuned[name] = values
+        techniques = self.with_arguments(tuned)
+        techniques.tuned = tuned
+        return techniques
+
+    def unstackable(self, metaparameters: Mapping[str, Value]) -> str | None:
+        """Why models that train with them cannot be stacked; ``None`` if they can."""
+        for part in self:
+            if not part.stacks:
+                return f"technique {part.label}: {part.why_not_stacked}"
+        for name in self.of_trial(metaparameters).tuned:
+            if any(self.parts[name].defines(hook) for hook in _TRACED):
+                return f"technique {self.parts[name].label}: one of its arguments is tuned"
+        return None
+
+
+class Augmentation:
+    """What the techniques of a trial make of the global batch of a step."""
+
+    def __init__(self, parts: Sequence[Technique], seed: int) -> None:
+        """``parts``: the techniques that do, in their order; ``seed``: the trial's."""
+        self.parts, self.seed = parts, seed
+
+    def stored(self, batch: Batch, step: int) -> Batch:
+        """The examples as they are stored, changed. Raises: as ``transformed``."""
+        return self._changed([part for part in self.parts if part.of_stored], batch, step)
+
+    def transformed(self, batch: Batch, step: int) -> Batch:
+        """The examples after the workload's ``transform``, changed.
+
+        Raises:
+            ExperimentError: a technique changes how many examples there are.
+        """
+        return self._changed([part for part in self.parts if not part.of_stored], batch, step)
+
+    def _changed(self, parts: Sequence[Technique], batch: Batch, step: int) -> Batch:
+        for part in parts:
+            examples, device = len(batch[0]), batch[0].device
+            with torch.random.fork_rng([device] if device.type == "cuda" else []):
+                torch.manual_seed(derive(self.seed, "augment", part.label, step))
+                batch = part.augment(batch, step)
+            if any(len(x) != examples for x in batch):
+                raise ExperimentError(
+                    f"technique {part.label} makes {len(batch[0])} of {examples} examples in "
+                    "augment",
+                    hint="return as many, in the same order",
+                )
+        return batch

@@ -1,0 +1,38 @@
+"""Gradient noise (Neelakantan et al. 2015, arXiv:1511.06807): normal, and annealed."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from experiments.counter_random import DRAW, mixed, normal
+from experiments.techniques.base import State, Technique, Tensors
+
+
+class GradientNoise(Technique):
+    """Add normal noise of variance ``variance`` / (1 + step)^``decay`` to the gradient.
+
+    The noise is that of the trial's seed, the step and the parameter: it is the same in every
+    engine, and goes on where a trial stopped.
+    """
+
+    name = "gradient_noise"
+    order = 700
+    uses_seed = True
+
+    variance: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.55
+
+    def gradient(self, gradients: Tensors, weights: Tensors, state: State, step: Tensor) -> Tensors:
+        del weights, state
+        key = mixed(self.seed + (step.to(torch.int64) + 1) * DRAW)
+        deviation = (self.variance / (1 + step.to(torch.float64)) ** self.decay) ** 0.5
+        noisy, first = {}, 0
+        for name, gradient in gradients.items():
+            noise = normal(key, first, gradient) * deviation.to(gradient.dtype)
+            noisy[name] = gradient + noise
+            first += gradient.numel()
+        return noisy
