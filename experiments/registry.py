@@ -10,7 +10,7 @@ import functools
 import importlib
 import pkgutil
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -36,6 +36,7 @@ class Registry(Generic[T]):
         user_contract: what else it must define, for a hint.
         adopt: makes an entry of a user's name and class; it raises ``ExperimentError`` for a class
             that cannot be one. The class is called without arguments unless it is given.
+        folders: whether folders of the package are searched too.
         other: a class from elsewhere by a name that is no packaged one, or ``None``.
     """
 
@@ -48,18 +49,19 @@ class Registry(Generic[T]):
         user_base: tuple[str, type],
         user_contract: str,
         adopt: Callable[[str, Any], T] = lambda name, kind: kind(),  # noqa: ARG005
+        folders: bool = False,
         other: Callable[[str], Any] = lambda name: None,  # noqa: ARG005
     ) -> None:
         self.kind, self.package, self.entry = kind, package, entry
         self.user_base, self.user_contract = user_base, user_contract
-        self.adopt, self.other = adopt, other
+        self.adopt, self.folders, self.other = adopt, folders, other
 
     @functools.cached_property
     def packaged(self) -> Mapping[str, type[T]]:
         """The packaged classes by name, file by file."""
         classes: dict[str, type[T]] = {}
-        for info in pkgutil.iter_modules(importlib.import_module(self.package).__path__):
-            module = importlib.import_module(f"{self.package}.{info.name}")
+        for path in self._modules(self.package):
+            module = importlib.import_module(path)
             for value in vars(module).values():
                 if (
                     isinstance(value, type)
@@ -69,6 +71,12 @@ class Registry(Generic[T]):
                 ):
                     classes[name] = value
         return classes
+
+    def _modules(self, package: str) -> Iterator[str]:
+        for info in pkgutil.iter_modules(importlib.import_module(package).__path__):
+            yield f"{package}.{info.name}"
+            if info.ispkg and self.folders:
+                yield from self._modules(f"{package}.{info.name}")
 
     def names(self) -> list[str]:
         """The names of the packaged entries."""

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from experiments.errors import ExperimentError
 from experiments.registry import Registry
 from experiments.techniques.base import Technique, Techniques, make_technique
+from workloads.user_code.data_files import listed
 
-__all__ = ["SETTINGS", "TECHNIQUES", "Technique", "Techniques", "label", "load", "names"]
+__all__ = [
+    "SETTINGS", "TECHNIQUES", "Technique", "Techniques", "data_files", "label", "load", "names",
+]  # fmt: skip
 
 SETTINGS = ("precision", "ghost_batch")
 """Keys of an experiment that are settings of its technique."""
@@ -23,6 +27,7 @@ TECHNIQUES = Registry(
     Technique,
     user_base=("batchscale.Technique", Technique),
     user_contract="it defines hooks, for example gradient(self, gradients, weights, state, step)",
+    folders=True,
 )
 label, names = TECHNIQUES.label, TECHNIQUES.names
 
@@ -47,3 +52,22 @@ def load(described: Mapping[str, Any], base: str | None) -> Techniques:
             )
         by_label[label(name)] = name
     return Techniques(parts)
+
+
+def data_files(described: Mapping[str, Any], base: str | None) -> dict[str, dict[str, Path]]:
+    """The files that the techniques of ``Study.technique`` read, by technique and path.
+
+    Raises:
+        ExperimentError: as ``load``.
+        WorkloadError: there is no such file.
+    """
+    files = {}
+    for name, arguments in described.items():
+        if name in _OTHERS:
+            continue
+        kind = TECHNIQUES.get_class(name, base)
+        if kind.data_files is Technique.data_files:
+            continue
+        part = make_technique(kind, name, arguments)
+        files[name] = {path: part.located(path, base) for path in listed(part.data_files())}
+    return files

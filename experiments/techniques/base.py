@@ -5,7 +5,9 @@ runs over all of them in ascending ``order``, and by name where two have the sam
 
 | hook | when | what it gets and returns |
 |---|---|---|
+| ``prepare`` | once a study on a worker, before models are made | the study, its data; the technique with what it has loaded |
 | ``model`` | once, when a model is made | the model; the model that is trained |
+| ``parameter_groups`` | once, when an optimizer is made | options of the optimizer for trained parameters |
 | ``batch`` | in each training step, before the forward pass | the (micro-)batch; the same |
 | ``loss`` | after the forward pass | one loss an example; the same |
 | ``gradient`` | before the update, once for the global batch | the gradients; those of the update |
@@ -15,6 +17,10 @@ runs over all of them in ascending ``order``, and by name where two have the sam
 
 | order | technique |
 |---|---|
+| 100 | ``fine_tune``: a model begins with the weights of a file, whatever else is done to it |
+| 200 | ``freeze``: names of parameters are those of the workload's model |
+| 300 | ``lora``: freezes what it adapts |
+| 350 | ``layer_rates``: layers are those of the model that is trained |
 | 400 | ``compress``: what the ranks send, before any hook has the gradient of the global batch |
 | 500 | unless the class says otherwise |
 | 800 | ``clip``: the update gets a gradient whose norm is bounded, whatever ran before |
@@ -31,8 +37,9 @@ from __future__ import annotations
 import abc
 import copy
 import dataclasses
-from collections.abc import Mapping
-from typing import Any, ClassVar, dataclass_transform
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, dataclass_transform
 
 import torch
 import torch.distributed as dist
@@ -40,16 +47,44 @@ from pydantic import TypeAdapter, ValidationError
 from torch import Tensor, nn
 
 from experiments.errors import ExperimentError, nearest
-from experiments.plan import Layout, Value
+from experiments.plan import Layout, Study, Value
 from results.optimizers import class_name
-from workloads import Batch
+from workloads import Batch, Workload
+from workloads.user_code.data_files import located
 
+_BEFORE_THE_GRADIENT = ("prepare", "model", "parameter_groups", "batch", "loss")
+"""Hooks that the models of a stack share."""
 Tensors = Mapping[str, Tensor]
 """Parameters of one model, or what belongs to them, by name."""
 State = dict[str, Any]
 """Tensors of one model by name, in any nesting."""
 Arguments = Value | Mapping[str, Value]
 """As a file writes them: the first argument's value, or several by name."""
+
+
+class Preparation(Protocol):
+    """What ``Technique.prepare`` gets."""
+
+    @property
+    def study(self) -> Study:
+        """The study, as this worker trains it."""
+
+    @property
+    def workload(self) -> Workload:
+        """The workload, as it is where no field is tuned."""
+
+    @property
+    def splits(self) -> Mapping[str, Any]:
+        """Its splits (``experiments.training.splits.Split``): ``fetch(indices, training=False)``
+        is the batch of these examples."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where models are trained."""
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of their weights."""
 
 
 class Communication(abc.ABC):
@@ -99,9 +134,51 @@ class Technique:
         super().__init_subclass__(**kwargs)
         dataclasses.dataclass(frozen=True, kw_only=True)(cls)
 
+    def data_files(self) -> Iterable[str]:
+        """Paths of files that arguments name, each absolute or relative to the experiment file.
+
+        A hash of their contents takes the place of the paths in a trial's identity; workers get
+        copies of them, and ``prepare`` opens ``local_file(path, context)``.
+        """
+        return ()
+
+    def local_file(self, path: str, context: Preparation) -> Path:
+        """Where this process reads one of ``data_files``."""
+        return self.located(path, context.study.workload.base)
+
+    def located(self, path: str, base: str | None) -> Path:
+        """The file of ``path``, which starts from the folder ``base`` unless it is absolute.
+
+        Raises:
+            WorkloadError: there is no such file.
+        """
+        return located(path, Path(base or "."), f"technique {self.label}: file {{}}")
+
+    def prepare(self, context: Preparation) -> Technique:  # noqa: ARG002
+        """The technique with what it has loaded: ``self.with_arguments({"_weights": loaded})``.
+
+        Tensors belong on ``context.device``. In the other hooks they are constants: no hook changes
+        them, and all models share them.
+        """
+        return self
+
     def model(self, model: nn.Module) -> nn.Module:
-        """The model that is trained; random numbers come from torch's generator, seeded."""
+        """The model that is trained; random numbers come from torch's generator, seeded.
+
+        Parameters that must not move get ``requires_grad_(False)``.
+        """
         return model
+
+    def parameter_groups(
+        self,
+        named_parameters: Tensors,  # noqa: ARG002
+    ) -> Mapping[str, Mapping[str, float]]:
+        """Options of trained parameters: pattern of names -> metaparameters of the optimizer.
+
+        They override those of the optimizer and the workload; a ``learning_rate_factor`` multiplies
+        theirs.
+        """
+        return {}
 
     def batch(self, batch: Batch) -> Batch:
         """The training batch as the model gets it, in the device's memory.
@@ -243,6 +320,8 @@ class Techniques:
         self.parts = dict(sorted(named, key=lambda item: (item[1].order, item[0])))
         self.tuned: dict[str, dict[str, Value]] = {}
         """Arguments that a search tunes, by technique, with their values in a trial."""
+        self.prepared: object | None = None
+        """What tells these techniques from others that have loaded other tensors."""
 
     def __iter__(self) -> Any:
         return iter(self.parts.values())
@@ -251,10 +330,28 @@ class Techniques:
         """Whether a technique has one of these hooks."""
         return any(part.defines(hook) for part in self for hook in hooks)
 
+    def prepare(self, context: Preparation) -> Techniques:
+        """The same, with what they have loaded."""
+        if not self.define("prepare"):
+            return self
+        made = Techniques({name: part.prepare(context) for name, part in self.parts.items()})
+        made.prepared = object()
+        return made
+
     def model(self, model: nn.Module) -> nn.Module:
-        """The model that is trained."""
+        """The model that is trained.
+
+        Raises:
+            ExperimentError: it has no parameter that is.
+        """
         for part in self:
             model = part.model(model)
+        if self.define("model") and not any(p.requires_grad for p in model.parameters()):
+            labels = ", ".join(part.label for part in self if part.defines("model"))
+            raise ExperimentError(
+                f"technique {labels}: no parameter is left that is trained",
+                hint="freeze fewer of them",
+            )
         return model
 
     def loss(self, workload: Any, model: nn.Module, batch: Batch) -> Tensor:
@@ -305,9 +402,11 @@ class Techniques:
         """The same with other values of some arguments, by technique and argument."""
         if not values:
             return self
-        return Techniques(
+        changed = Techniques(
             {name: part.with_arguments(values.get(name, {})) for name, part in self.parts.items()}
         )
+        changed.prepared = self.prepared
+        return changed
 
     def of_trial(self, metaparameters: Mapping[str, Value]) -> Techniques:
         """With the arguments that the search tunes: ``clip.norm`` is ``norm`` of ``clip``."""
@@ -329,6 +428,6 @@ class Techniques:
             if not part.stacks:
                 return f"technique {part.label}: {part.why_not_stacked}"
         for name in self.of_trial(metaparameters).tuned:
-            if any(self.parts[name].defines(hook) for hook in ("model", "batch", "loss")):
+            if any(self.parts[name].defines(hook) for hook in _BEFORE_THE_GRADIENT):
                 return f"technique {self.parts[name].label}: one of its arguments is tuned"
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
@@ -18,6 +18,7 @@ from experiments.plan import Study, Trial, Value
 from experiments.seeds import derive
 from experiments.techniques import Techniques
 from experiments.techniques import load as load_techniques
+from experiments.techniques.preparation import prepared
 from experiments.training.splits import Order, Split, load_splits
 from workloads import Batch, Workload
 from workloads.ghost import convert_batch_norm, has_batch_norm
@@ -71,7 +72,7 @@ class StudyContext:
                     f"target {study.targets[-1]}: {workload.name} has no split {name!r}",
                     hint=nearest(name, splits),
                 )
-        return context
+        return replace(context, techniques=prepared(context))
 
     @property
     def train(self) -> Split:

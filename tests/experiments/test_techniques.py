@@ -35,9 +35,11 @@ def weights(of: Study, pack: tuple[Trial, ...], kind: str, steps: int) -> list[d
 
 def test_every_packaged_technique_is_tested_here_and_listed() -> None:
     # Of what ranks send to each other: tests/experiments/test_compression.py.
-    assert set(techniques.names()) == {*PACKAGED, "compress"}
+    # Of weights that were trained before: tests/experiments/test_transfer.py.
+    others = {"compress", "fine_tune", "freeze", "layer_rates", "lora"}
+    assert set(techniques.names()) == {*PACKAGED, *others}
     listed = bs.list("techniques")
-    assert set(listed) == {*PACKAGED, "compress"}
+    assert set(listed) == {*PACKAGED, *others}
     for sentence in listed.values():
         assert " " in sentence
     for name in PACKAGED:
