@@ -213,4 +213,8 @@ class Outcome:
     train_seconds: float = 0.0
     evaluation_seconds: float = 0.0
     other_seconds: float = 0.0
+    gradients_per_step: int | None = None
+    """How often a step takes the gradient of its global batch; ``None``: once."""
+    skipped_steps: int | None = None
+    """Steps without an update, whose scaled gradient overflowed; ``None``: nothing is scaled."""
     error: str | None = None

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from results.errors import ResultsError, nearest
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 VERSION_KEY = b"batchscale.schema"
 TABLE_KEY = b"batchscale.table"
 REPLACES_KEY = b"batchscale.replaces"
@@ -113,6 +113,8 @@ _TRIALS: dict[str, pa.DataType] = {
     "refined_last_miss": _NUMBER,
     "steps_run": _COUNT,
     "examples_run": _COUNT,
+    "gradients_per_step": _COUNT,  # of the whole batch; null: 1
+    "skipped_steps": _COUNT,  # steps without an update, whose gradient overflowed; null: unscaled
     "train_seconds": _NUMBER,
     "evaluation_seconds": _NUMBER,
     "other_seconds": _NUMBER,

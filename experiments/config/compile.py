@@ -12,7 +12,7 @@ from pydantic import PrivateAttr
 from torch.utils.data import IterableDataset
 
 import workloads
-from experiments import identity, parallel, search
+from experiments import identity, parallel, search, techniques
 from experiments.batch_sizes import BatchSizes
 from experiments.config import load as reading
 from experiments.config import yaml_lines
@@ -181,7 +181,8 @@ class Experiment(ExperimentFile):
         check_tokens(self, combination)
         check_rule(self, combination, batch_size)
         ramp = ramp_of(self, combination, batch_size, budget_steps, train_size)
-        described = self._identity(combination, batch_size, source, ramp)
+        steps = (ramp and ramp.budget_steps) or budget_steps
+        described = self._identity(combination, batch_size, source, ramp, steps)
         rule, table_of = combination.rule, None
         if (
             rule is not None and rule.transfers and rule.base is not None
@@ -189,7 +190,9 @@ class Experiment(ExperimentFile):
             base_steps = budget_in_steps(self, rule.base, train_size, combination.workload)
             base_ramp = ramp_of(self, combination, rule.base, base_steps, train_size)
             plain = replace(combination, rule=None, technique=_without_rule(combination.technique))
-            table_of = identity.study_id(self._identity(plain, rule.base, source, base_ramp))
+            base_steps = (base_ramp and base_ramp.budget_steps) or base_steps
+            base = self._identity(plain, rule.base, source, base_ramp, base_steps)
+            table_of = identity.study_id(base)
         optimizer, schedule = combination.optimizer, combination.schedule
         study = Study(
             id=identity.study_id(described),
@@ -203,7 +206,7 @@ class Experiment(ExperimentFile):
             batch_size=batch_size,
             ramp=ramp,
             trials=self._trials(combination),
-            budget_steps=(ramp and ramp.budget_steps) or budget_steps,
+            budget_steps=steps,
             repeat_data=self.repeat_data,
             train_examples=train_size,
             targets=self.targets,
@@ -275,6 +278,7 @@ class Experiment(ExperimentFile):
         batch_size: int,
         source: str | None,
         ramp: BatchSizes | None,
+        budget_steps: int,
     ) -> dict[str, Any]:
         workload = workloads.identity(combination.workload)
         untuned = {n: v for n, v in workload["fields"].items() if n not in combination.space}
@@ -287,6 +291,8 @@ class Experiment(ExperimentFile):
                 "phases": list(zip(ramp.starts, ramp.sizes, strict=True)),
                 "replaces_decay": ramp.replaces_decay,
             }
+        if techniques.load(combination.technique, self.base).uses_budget:
+            technique["budget_steps"] = budget_steps
         return identity.study_identity(
             workload=workload,
             optimizer=identity.optimizer_identity(combination.optimizer, self.base),

@@ -44,6 +44,11 @@ class Engine(abc.ABC):
     def finite(self) -> list[bool]:
         """Whether each trial's losses and weights have been finite at every step so far."""
 
+    def skipped_steps(self, row: int) -> int | None:  # noqa: ARG002 - a hook
+        """Steps of a trial without an update, since its gradient overflowed; ``None``: gradients
+        are not scaled."""
+        return None
+
     @abc.abstractmethod
     def keep(self, rows: Sequence[int]) -> None:
         """Go on with these trials alone (positions in ``trials``, ascending)."""

@@ -41,8 +41,11 @@ class ForwardPasses:
         self.workload: Workload = context.workload_of(trial)
         self.draws, self.micro_batch, self.cache = draws, micro_batch, cache
 
-    def of(self, batch: Batch, step: int) -> Iterator[ForwardPass]:
-        """The passes of a step, of whose global batch this rank has ``batch``."""
+    def of(self, batch: Batch, step: int, weights: Tensor | None = None) -> Iterator[ForwardPass]:
+        """The passes of a step, of whose global batch this rank has ``batch``.
+
+        ``weights``: of these examples in the mean loss; equal ones unless given.
+        """
         context, most = self.context, self.micro_batch
         whole, first = context.study.batches.size(step), context.part(step).start
         unit = context.ghost_batch or 1
@@ -58,7 +61,9 @@ class ForwardPasses:
                 batch=part,
                 loss=partial(self._loss, part, drawing),
                 drawing=drawing,
-                weights=partial(self._weights, len(part[0]), whole),
+                weights=partial(self._weights, len(part[0]), whole)
+                if weights is None
+                else weights[i * most : (i + 1) * most].to,
                 sums=everywhere and i == count - 1,
             )
 

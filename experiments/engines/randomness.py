@@ -349,7 +349,7 @@ class _Recorder(ExampleRandomness):
         """One training forward pass and loss of this many examples."""
         recorder = cls(context.device)
         places = torch.arange(examples) % len(context.train)
-        batch = context.train.fetch(places, training=True)
+        batch = techniques.augmented(0, context.train.fetch(places, training=True), 0)
         with torch.random.fork_rng(), torch.no_grad(), context.autocast():
             torch.manual_seed(0)
             before = random_state(recorder._device)

@@ -215,11 +215,11 @@ def check_contract(context: StudyContext, trial: Trial) -> None:
         WorkloadError: they are not.
     """
     workload, model = context.workload_of(trial), context.model(trial)
-    batch = context.small_batch()
+    techniques, batch = context.techniques_of(trial), context.small_batch()
     count = len(batch[0])
     with torch.random.fork_rng(), torch.no_grad(), context.autocast():
         output = workload.forward(model, batch)
-        loss = context.techniques_of(trial).loss(workload, model, batch)
+        loss = techniques.loss(workload, model, techniques.augmented(trial.seed, batch, 0))
         check_per_example(loss, count, "loss", workload)
         check_metrics(workload.metrics(output, batch), count, workload)
         check_outputs(output, batch, workload)

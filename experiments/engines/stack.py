@@ -178,6 +178,7 @@ class StackedStep:
         self._counts: dict[str, int | None] = {}
         self._owner = object()
         self._batch_size = context.study.batch_size
+        self._weighted = context.techniques.define("select")
 
     def _views(self) -> tuple[dict[str, Tensor], list[Tensor]]:
         """Weights by name and the trainable gradients, made again when the stack has moved."""
@@ -196,6 +197,7 @@ class StackedStep:
         random: Batch = (),
         batch_size: int | None = None,
         *,
+        weights: Tensor | None = None,
         first: bool = False,
     ) -> Tensor:
         """Add each model's gradient of (its loss sum / the global batch) to the stack's.
@@ -206,6 +208,7 @@ class StackedStep:
             random: where the models draw random numbers, their keys ``(models,)`` and the place of
                 the first example in the global batch, int64.
             batch_size: examples of the global batch; the study's unless given.
+            weights: of the examples in the mean loss, where techniques select them.
 
         Returns:
             Each model's loss sum, ``(models,)``.
@@ -214,6 +217,7 @@ class StackedStep:
         self._batch_size = batch_size or self.context.study.batch_size
         if batch[0].shape[1] == 0:
             return torch.zeros(self.stack.width, device=self.context.device)
+        batch = batch if weights is None else (*batch, weights)
         graph, _ = self._graph("gradient", self._gradient, views, (*random, *batch))
         *gradients, total = graph(*views.values(), *random, *batch)
         if first:
@@ -223,12 +227,31 @@ class StackedStep:
         loss_sums: Tensor = total
         return loss_sums
 
+    def losses(self, batch: Batch, random: Batch = ()) -> Tensor:
+        """Each model's loss of each example in training, ``(models, examples)``.
+
+        Args: those of ``add_gradient``.
+        """
+        views = self._views()[0]
+        if batch[0].shape[1] == 0:
+            return self.stack.weights.new_zeros(self.stack.width, 0)
+        graph, _ = self._graph("losses", self._losses, views, (*random, *batch))
+        losses: Tensor = graph(*views.values(), *random, *batch)[0]
+        return losses
+
+    def _losses_of_model(self, named: dict[str, Tensor], batch: Batch, random: Batch) -> Any:
+        named = {f"model.{k}": v for k, v in named.items()}
+        with self._drawing(len(batch[0]), *random), SequenceFunctions():
+            return functional_call(self.loss, named, (batch,))
+
     def _loss_of_model(
         self, trained: dict[str, Tensor], frozen: dict[str, Tensor], batch: Batch, random: Batch
     ) -> Any:
-        named = {f"model.{k}": v for k, v in (trained | frozen).items()}
-        with self._drawing(len(batch[0]), *random), SequenceFunctions():
-            total = functional_call(self.loss, named, (batch,)).sum()
+        if self._weighted:
+            *rest, weights = batch
+            losses = self._losses_of_model(trained | frozen, tuple(rest), random)
+            return (losses * weights).sum(), losses.sum()
+        total = self._losses_of_model(trained | frozen, batch, random).sum()
         return total / self._batch_size, total
 
     def _drawing(
@@ -243,12 +266,23 @@ class StackedStep:
         views = dict(zip(self.stack.names, flat[:count], strict=True))
         trained = {n: views[n] for n in self.stack.trainable}
         frozen = {n: v for n, v in views.items() if n not in trained}
-        drawn = 2 if self.draws else 0
-        random, batch = flat[count : count + drawn], flat[count + drawn :]
-        # Keys are the models' own; the place of the first example is that of all.
-        each = vmap(grad(self._loss_of_model, has_aux=True), in_dims=(0, 0, 0, (0, None)[:drawn]))
+        random, batch, dims = self._random_and_batch(flat[count:])
+        each = vmap(grad(self._loss_of_model, has_aux=True), in_dims=(0, 0, 0, dims))
         gradients, total = each(trained, frozen, batch, random)
         return [*(gradients[n] for n in self.stack.trainable), total]
+
+    def _losses(self, *flat: Tensor) -> list[Tensor]:
+        count = len(self.stack.names)
+        views = dict(zip(self.stack.names, flat[:count], strict=True))
+        random, batch, dims = self._random_and_batch(flat[count:])
+        with torch.no_grad():
+            return [vmap(self._losses_of_model, in_dims=(0, 0, dims))(views, batch, random)]
+
+    def _random_and_batch(self, flat: Batch) -> tuple[Batch, Batch, tuple[int | None, ...]]:
+        """With the dimensions of the first that are the models: keys are the models' own; the
+        place of the first example is that of all."""
+        drawn = 2 if self.draws else 0
+        return flat[:drawn], flat[drawn:], (0, None)[:drawn]
 
     def metrics(self, batch: Batch, views: dict[str, Tensor] | None = None) -> dict[str, Any]:
         """Each model's metrics on one batch that all share.
@@ -308,6 +342,7 @@ class StackedStep:
             owner,
             json.dumps(workloads.identity(self.context.workload), sort_keys=True),
             json.dumps(technique_identity(study.technique, study.workload.base), sort_keys=True),
+            study.budget_steps if self.context.techniques.uses_budget else None,
             self.context.device,
             self.context.dtype,
         )

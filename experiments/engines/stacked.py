@@ -28,6 +28,8 @@ from experiments.training.study_context import StudyContext
 from workloads import Batch
 
 _PREFETCH_BYTES = 2**22
+_IN_STEPS = ("before_step", "select", "perturbed", "gradient", "after_step")
+"""Hooks of techniques that are called in a step, besides those of the forward pass."""
 MODELS = 64
 """Number of models for which a micro-batch's memory is bounded, in every pack."""
 
@@ -98,27 +100,28 @@ class StackedEngine(Engine):
     def _advance(self, steps: int, sources: Sequence[int]) -> None:
         """Take steps of one batch size; ``sources``: whose examples each row sees."""
         context = self.context
-        size = context.study.batches.size(self._steps[sources[0]])
         schedule = context.schedule
         constant = all(schedule.is_constant(t.metaparameters) for t in self._rows)
         factors = schedule.factors_of([t.metaparameters for t in self._rows])
         rates = self._rates()
-        has_techniques = context.techniques.define("gradient", "after_step")
+        has_techniques, first = context.techniques.define(*_IN_STEPS), self._steps[sources[0]]
+        selects, perturbs = (context.techniques.define(h) for h in ("select", "perturbed"))
+        weights = None
         for done, batch in self._batches(steps, sources):
-            examples = batch[0].shape[1]
-            if examples == 0:
-                self.stack.gradient.zero_()
-            for low in range(0, examples, self.micro):
-                part = batch
-                if examples > self.micro:
-                    part = tuple(x[:, low : low + self.micro] for x in batch)
-                random = self._random(done, low, self._steps[sources[0]])
-                self.loss_sum.add_(self.stepper.add_gradient(part, random, size, first=low == 0))
-            context.layout.reduce_gradients([self.stack.gradient])
             if has_techniques:
                 steps_made = torch.tensor(
                     [step + done for step in self._steps], device=context.device
                 )
+                self.techniques.before_step(steps_made)
+            if selects:
+                weights = self._selected(batch, done, first, steps_made)
+            self._gradient(batch, done, first, weights)
+            if perturbs:
+                trained = self.stack.weights.clone()
+                self.techniques.perturb(steps_made)
+                self._gradient(batch, done, first, weights)
+                self.stack.weights.copy_(trained)
+            if has_techniques:
                 self.techniques.gradient(steps_made)
             if not constant:
                 scale = factors([step + done for step in self._steps])
@@ -128,6 +131,46 @@ class StackedEngine(Engine):
             if has_techniques:
                 self.techniques.after_step(steps_made)
         self._steps = [step + steps for step in self._steps]
+
+    def _gradient(self, batch: Batch, done: int, step: int, weights: Tensor | None) -> None:
+        """Make the stack's gradient that of the global batch.
+
+        Args:
+            batch: this rank's share; ``weights``: of its examples in the loss, if not equal ones.
+            done: steps taken since ``step``, which was the first row's.
+        """
+        size = self.context.study.batches.size(step)
+        if batch[0].shape[1] == 0:
+            self.stack.gradient.zero_()
+        for low, part in self._parts(batch):
+            random = self._random(done, low, step)
+            of_part = weights if weights is None else weights[:, low : low + self.micro]
+            sums = self.stepper.add_gradient(part, random, size, weights=of_part, first=low == 0)
+            self.loss_sum.add_(sums)
+        self.context.layout.reduce_gradients([self.stack.gradient])
+
+    def _parts(self, batch: Batch) -> Iterator[tuple[int, Batch]]:
+        """The micro-batches of this rank's share, each with its first place there."""
+        examples = batch[0].shape[1]
+        for low in range(0, examples, self.micro):
+            part = batch
+            if examples > self.micro:
+                part = tuple(x[:, low : low + self.micro] for x in batch)
+            yield low, part
+
+    def _selected(self, batch: Batch, done: int, step: int, steps_made: Tensor) -> Tensor:
+        """The weights of this rank's examples in the loss, ``(models, share)``."""
+        layout, share = self.context.layout, self.context.part(step)
+        parts = [
+            self.stepper.losses(part, self._random(done, low, step))
+            for low, part in self._parts(batch)
+        ]
+        losses = self.stack.weights.new_zeros(
+            self.stack.width, self.context.study.batches.size(step)
+        )
+        if parts:
+            losses[:, share] = torch.cat(parts, dim=1)
+        return self.techniques.select(layout.all_reduce(losses), steps_made)[:, share]
 
     def _random(self, done: int, low: int, step: int) -> Batch:
         """The keys of a step's random numbers, for the part that begins at ``low``.
@@ -154,13 +197,18 @@ class StackedEngine(Engine):
         width, orders = self.stack.width, [self._orders[row] for row in sources]
         rows, first = [self._rows[row] for row in sources], [self._steps[row] for row in sources]
         size = part.stop - part.start
-        if split.random or isinstance(orders[0], ExampleStream):
+        if (
+            split.random
+            or isinstance(orders[0], ExampleStream)
+            or self.context.techniques.define("augment")
+        ):
+            changes = [self.context.techniques_of(t).augmentation(t.seed) for t in rows]
             for done in range(steps):
                 drawn = [
-                    split.fetch_step(order, part, trial.seed, step + done)
-                    for order, trial, step in list(zip(orders, rows, first, strict=True))[
-                        : len(self.trials)
-                    ]
+                    split.fetch_step(order, part, trial.seed, step + done, change)
+                    for order, trial, step, change in list(
+                        zip(orders, rows, first, changes, strict=True)
+                    )[: len(self.trials)]
                 ]
                 # Rows behind the active trials are unread: a stream is not read for them.
                 drawn += drawn[-1:] * (width - len(drawn))

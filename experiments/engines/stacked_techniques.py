@@ -44,6 +44,28 @@ class StackedTechniques:
 
         return vmap(of_model)(self._arguments if arguments is None else arguments, *inputs)
 
+    def before_step(self, steps: Tensor) -> None:
+        """Change the stack's weights; ``steps``: updates made, of each model."""
+        if self.techniques.define("before_step"):
+            self._change_weights(Techniques.before_step, steps)
+
+    def select(self, losses: Tensor, steps: Tensor) -> Tensor:
+        """The weight of each model's examples, from their losses, ``(models, examples)`` both."""
+        weights: Tensor = self._each(Techniques.select, losses, steps)
+        return weights
+
+    def perturb(self, steps: Tensor) -> None:
+        """Set the stack's weights to those at which the gradient is taken again."""
+
+        def hook(
+            techniques: Techniques, gradients: Any, weights: Any, state: Any, step: Any
+        ) -> Any:
+            return techniques.perturbed(weights, gradients, state, step), state
+
+        gradients, weights = map(self._trained, (self.stack.gradient_views, self.stack.views))
+        changed, self.state = self._each(hook, gradients, weights, self.state, steps)
+        _copy(weights, changed)
+
     def gradient(self, steps: Tensor) -> None:
         """Change the stack's gradient; ``steps``: updates made, of each model."""
 
@@ -60,13 +82,16 @@ class StackedTechniques:
     def after_step(self, steps: Tensor) -> None:
         """Change the stack's weights; ``steps``: updates made before the last one."""
 
-        def hook(techniques: Techniques, weights: Any, state: Any, step: Any) -> Any:
-            return techniques.after_step(weights, state, step), state
-
         if self.techniques.define("after_step"):
-            weights = self._trained(self.stack.views)
-            changed, self.state = self._each(hook, weights, self.state, steps)
-            _copy(weights, changed)
+            self._change_weights(Techniques.after_step, steps)
+
+    def _change_weights(self, change: Callable[..., Any], steps: Tensor) -> None:
+        def hook(techniques: Techniques, weights: Any, state: Any, step: Any) -> Any:
+            return change(techniques, weights, state, step), state
+
+        weights = self._trained(self.stack.views)
+        changed, self.state = self._each(hook, weights, self.state, steps)
+        _copy(weights, changed)
 
     def evaluated(self, rows: Tensor, weights: Tensor | None = None) -> dict[str, Tensor]:
         """The parameters of ``rows`` that are measured, laid out as those of the stack.

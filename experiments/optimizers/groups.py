@@ -4,9 +4,9 @@ A workload or a user's optimizer says which parameters get which options by a me
 ``parameter_groups(named_parameters)``: pattern of names (as ``fnmatch`` has it) -> options. Of the
 patterns that match a parameter the first counts; options of the workload override those of the
 optimizer, and those of a technique both of them; a frozen parameter has none, and a pattern may
-match it alone. An option is a metaparameter of the optimizer, or ``learning_rate_factor``, by which the
-parameter's learning rate is multiplied, or ``hidden``: False for embeddings and the output layer,
-which muon leaves to AdamW. A usual one that the optimizer lacks is passed over.
+match it alone. An option is a metaparameter of the optimizer, or ``learning_rate_factor``, by which
+the parameter's learning rate is multiplied, or ``hidden``: False for embeddings and the output
+layer, which muon leaves to AdamW. A usual one that the optimizer lacks is passed over.
 """
 
 from __future__ import annotations

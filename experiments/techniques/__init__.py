@@ -8,7 +8,8 @@ from typing import Any
 
 from experiments.errors import ExperimentError
 from experiments.registry import Registry
-from experiments.techniques.base import Technique, Techniques, make_technique
+from experiments.techniques.base import Technique
+from experiments.techniques.composed import Techniques, make_technique
 from workloads.user_code.data_files import listed
 
 __all__ = [

@@ -5,15 +5,25 @@ runs over all of them in ascending ``order``, and by name where two have the sam
 
 | hook | when | what it gets and returns |
 |---|---|---|
-| ``prepare`` | once a study on a worker, before models are made | the study, its data; the technique with what it has loaded |
+| ``prepare`` | once a study on a worker | study and data; the technique with what it has loaded |
 | ``model`` | once, when a model is made | the model; the model that is trained |
-| ``parameter_groups`` | once, when an optimizer is made | options of the optimizer for trained parameters |
-| ``batch`` | in each training step, before the forward pass | the (micro-)batch; the same |
-| ``loss`` | after the forward pass | one loss an example; the same |
+| ``parameter_groups`` | when an optimizer is made | trained parameters; options of some |
+| ``augment`` | in each step, once for the global batch | its examples; those that are trained on |
+| ``before_step`` | then, before the first forward pass | the weights; those to train from |
+| ``batch`` | before each forward pass of training | the (micro-)batch; the same |
+| ``forward`` | in the place of a forward pass of training | the inner one, model, batch; output |
+| ``criterion`` | in the place of the workload's loss | the inner one, output, batch; losses |
+| ``loss`` | after it | one loss an example; the same |
+| ``select`` | in each step, before the gradient | all losses of the global batch; weights |
+| ``perturbed`` | once the gradient is there | the weights at which it is taken again |
 | ``gradient`` | before the update, once for the global batch | the gradients; those of the update |
 | ``after_step`` | after the update | the weights; the weights to go on from |
 | ``evaluated`` | at each evaluation | the weights; those that are measured |
 | ``communication`` | once, when a model is made | how the data ranks sum its gradient |
+
+Of ``forward`` and ``criterion`` the first technique is the outermost: it calls the next ones. At
+most one technique of a study defines ``select``, and one ``perturbed``. A hook that no technique
+defines is not called, and costs nothing.
 
 | order | technique |
 |---|---|
@@ -29,7 +39,7 @@ runs over all of them in ascending ``order``, and by name where two have the sam
 Hooks are written for one model. The stacked engine applies them to all models at once by
 ``torch.func.vmap``: there, values of tensors decide no Python branch, and ``.item()`` is not
 called. A technique that cannot keep to that says ``stacks = False``, and its studies are trained by
-the module engine.
+the module engine. ``augment`` runs outside of all that, for each trial by itself.
 """
 
 from __future__ import annotations
@@ -37,27 +47,25 @@ from __future__ import annotations
 import abc
 import copy
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, dataclass_transform
 
 import torch
 import torch.distributed as dist
-from pydantic import TypeAdapter, ValidationError
 from torch import Tensor, nn
 
-from experiments.errors import ExperimentError, nearest
 from experiments.plan import Layout, Study, Value
 from results.optimizers import class_name
 from workloads import Batch, Workload
 from workloads.user_code.data_files import located
 
-_BEFORE_THE_GRADIENT = ("prepare", "model", "parameter_groups", "batch", "loss")
-"""Hooks that the models of a stack share."""
 Tensors = Mapping[str, Tensor]
 """Parameters of one model, or what belongs to them, by name."""
 State = dict[str, Any]
 """Tensors of one model by name, in any nesting."""
+Compute = Callable[[Any, Batch], Any]
+"""A forward pass (model, batch → output), or a loss (output, batch → one an example)."""
 Arguments = Value | Mapping[str, Value]
 """As a file writes them: the first argument's value, or several by name."""
 
@@ -129,6 +137,10 @@ class Technique:
     """Whether the hooks may run on many models at once, by ``torch.func.vmap``."""
     why_not_stacked: ClassVar[str] = "its hooks are written for one model at a time"
     """The reason, where ``stacks`` is false."""
+    uses_budget: ClassVar[bool] = False
+    """Whether ``budget_steps`` matters: then the budget is part of a trial's identity."""
+    budget_steps: ClassVar[int | None] = None
+    """Steps of the study's budget, where ``uses_budget``; set before any hook is called."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -180,6 +192,24 @@ class Technique:
         """
         return {}
 
+    def augment(self, batch: Batch, step: int) -> Batch:  # noqa: ARG002
+        """The global batch of a step as it is trained on: as many examples, in the same order.
+
+        Every data rank has all of it, so that an example may be mixed with any other; tensors that
+        are appended to the batch reach ``forward`` and ``criterion``. Random numbers come from
+        torch's generator, seeded by the trial, the technique and the step: they are the same in
+        both engines, however the batch is divided later.
+
+        Args:
+            batch: after the workload's ``transform``, in the device's memory.
+            step: updates made before this one.
+        """
+        return batch
+
+    def before_step(self, weights: Tensors, state: State, step: Tensor) -> Tensors:  # noqa: ARG002
+        """The weights from which a step begins. ``step``: updates made before it."""
+        return weights
+
     def batch(self, batch: Batch) -> Batch:
         """The training batch as the model gets it, in the device's memory.
 
@@ -188,6 +218,17 @@ class Technique:
         """
         return batch
 
+    def forward(self, compute: Compute, model: nn.Module, batch: Batch) -> Any:
+        """The output of a forward pass of training; ``compute(model, batch)`` is the next one
+        inside, at last the workload's."""
+        return compute(model, batch)
+
+    def criterion(self, compute: Compute, output: Any, batch: Batch) -> Tensor:
+        """One loss an example, ``(examples,)``; ``compute(output, batch)`` is the next one inside,
+        at last the workload's."""
+        loss: Tensor = compute(output, batch)
+        return loss
+
     def loss(self, loss: Tensor, model: nn.Module, output: Any, batch: Batch) -> Tensor:  # noqa: ARG002
         """One loss an example, of which training minimizes the mean."""
         return loss
@@ -195,6 +236,30 @@ class Technique:
     def start(self, weights: Tensors) -> State:  # noqa: ARG002
         """The technique's state of a model, before its first step."""
         return {}
+
+    def select(self, losses: Tensor, step: Tensor) -> Tensor:  # noqa: ARG002
+        """The weight of each example in the loss of a step, whose sum is usually 1.
+
+        Args:
+            losses: of all examples of the global batch, ``(examples,)``, from a forward pass of
+                training without a gradient, with the random numbers of the one that follows.
+            step: updates made before this one, a scalar.
+        """
+        return torch.full_like(losses, 1 / len(losses))
+
+    def perturbed(
+        self,
+        weights: Tensors,
+        gradients: Tensors,  # noqa: ARG002
+        state: State,  # noqa: ARG002
+        step: Tensor,  # noqa: ARG002
+    ) -> Tensors:
+        """The weights at which the gradient of the same global batch is taken a second time, with
+        the same random numbers. The second gradient replaces the first, and updates ``weights``.
+
+        Args: those of ``gradient``.
+        """
+        return weights
 
     def gradient(
         self,
@@ -263,171 +328,3 @@ class Technique:
         changed = copy.copy(self)
         vars(changed).update(values)
         return changed
-
-
-def make_technique(kind: type[Technique], spec: str, arguments: Arguments) -> Technique:
-    """A technique with the arguments that an experiment file gives, checked.
-
-    ``spec``: what loads it.
-
-    Raises:
-        ExperimentError: an unknown argument, a missing one, or a value that it cannot have.
-    """
-    label = class_name(spec)
-    fields = {field.name: field for field in dataclasses.fields(kind)}
-    if isinstance(arguments, Mapping):
-        values = dict(arguments)
-    elif arguments is True:
-        values = {}
-    elif not fields:
-        raise ExperimentError(
-            f"technique {label} has no argument, and cannot be {arguments!r}",
-            hint=f"technique: {{{label}: true}}",
-        )
-    else:
-        values = {next(iter(fields)): arguments}
-    for name in values:
-        if name not in fields:
-            raise ExperimentError(
-                f"technique {label} has no argument {name!r}",
-                hint=nearest(name, fields) if fields else "it has none",
-            )
-    for name, field in fields.items():
-        required = field.default is dataclasses.MISSING
-        if required and field.default_factory is dataclasses.MISSING and name not in values:
-            raise ExperimentError(
-                f"technique {label} needs a value of {name}",
-                hint=f"for example: technique: {{{label}: {{{name}: 0.1}}}}",
-            )
-    try:
-        made: Technique = TypeAdapter(kind).validate_python(values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"]) or "its arguments"
-        reason = first["msg"].removeprefix("Value error, ")
-        raise ExperimentError(
-            f"technique {label}: {name} cannot be {values.get(name, values)!r}: {reason}"
-        ) from None
-    return made.with_arguments({"name": spec})
-
-
-class Techniques:
-    """The techniques of a study, or of one of its trials, in their order."""
-
-    def __init__(self, parts: Mapping[str, Technique] | None = None) -> None:
-        """``parts``: techniques by their names in the experiment."""
-        named = (parts or {}).items()
-        self.parts = dict(sorted(named, key=lambda item: (item[1].order, item[0])))
-        self.tuned: dict[str, dict[str, Value]] = {}
-        """Arguments that a search tunes, by technique, with their values in a trial."""
-        self.prepared: object | None = None
-        """What tells these techniques from others that have loaded other tensors."""
-
-    def __iter__(self) -> Any:
-        return iter(self.parts.values())
-
-    def define(self, *hooks: str) -> bool:
-        """Whether a technique has one of these hooks."""
-        return any(part.defines(hook) for part in self for hook in hooks)
-
-    def prepare(self, context: Preparation) -> Techniques:
-        """The same, with what they have loaded."""
-        if not self.define("prepare"):
-            return self
-        made = Techniques({name: part.prepare(context) for name, part in self.parts.items()})
-        made.prepared = object()
-        return made
-
-    def model(self, model: nn.Module) -> nn.Module:
-        """The model that is trained.
-
-        Raises:
-            ExperimentError: it has no parameter that is.
-        """
-        for part in self:
-            model = part.model(model)
-        if self.define("model") and not any(p.requires_grad for p in model.parameters()):
-            labels = ", ".join(part.label for part in self if part.defines("model"))
-            raise ExperimentError(
-                f"technique {labels}: no parameter is left that is trained",
-                hint="freeze fewer of them",
-            )
-        return model
-
-    def loss(self, workload: Any, model: nn.Module, batch: Batch) -> Tensor:
-        """One loss an example of a training batch: forward pass included."""
-        for part in self:
-            batch = part.batch(batch)
-        output = workload.forward(model, batch)
-        loss: Tensor = workload.loss(output, batch)
-        for part in self:
-            loss = part.loss(loss, model, output, batch)
-        return loss
-
-    def start(self, weights: Tensors) -> State:
-        """The state of all techniques, by their names."""
-        return {name: part.start(weights) for name, part in self.parts.items()}
-
-    def gradient(self, gradients: Tensors, weights: Tensors, state: State, step: Tensor) -> Tensors:
-        """The gradients of the update; sets entries of ``state``."""
-        for name, part in self.parts.items():
-            gradients = part.gradient(gradients, weights, state[name], step)
-        return gradients
-
-    def after_step(self, weights: Tensors, state: State, step: Tensor) -> Tensors:
-        """The weights to go on from; sets entries of ``state``."""
-        for name, part in self.parts.items():
-            weights = part.after_step(weights, state[name], step)
-        return weights
-
-    def evaluated(self, weights: Tensors, state: State) -> Tensors:
-        """The weights that are measured."""
-        for name, part in self.parts.items():
-            weights = part.evaluated(weights, state[name])
-        return weights
-
-    def communication(self) -> Communication | None:
-        """How the data ranks of one model sum its gradient; ``None``: exactly.
-
-        Raises:
-            ExperimentError: two techniques say it.
-        """
-        ways = [way for way in (part.communication() for part in self) if way is not None]
-        if len(ways) > 1:
-            names = " and ".join(way.technique for way in ways)
-            raise ExperimentError(f"techniques {names} both sum gradients", hint="keep one")
-        return ways[0] if ways else None
-
-    def with_arguments(self, values: Mapping[str, Mapping[str, Any]]) -> Techniques:
-        """The same with other values of some arguments, by technique and argument."""
-        if not values:
-            return self
-        changed = Techniques(
-            {name: part.with_arguments(values.get(name, {})) for name, part in self.parts.items()}
-        )
-        changed.prepared = self.prepared
-        return changed
-
-    def of_trial(self, metaparameters: Mapping[str, Value]) -> Techniques:
-        """With the arguments that the search tunes: ``clip.norm`` is ``norm`` of ``clip``."""
-        tuned = {}
-        for name, part in self.parts.items():
-            prefix = f"{part.label}."
-            values = {
-                k.removeprefix(prefix): v for k, v in metaparameters.items() if k.startswith(prefix)
-            }
-            if values:
-                tuned[name] = values
-        techniques = self.with_arguments(tuned)
-        techniques.tuned = tuned
-        return techniques
-
-    def unstackable(self, metaparameters: Mapping[str, Value]) -> str | None:
-        """Why models that train with them cannot be stacked; ``None`` if they can."""
-        for part in self:
-            if not part.stacks:
-                return f"technique {part.label}: {part.why_not_stacked}"
-        for name in self.of_trial(metaparameters).tuned:
-            if any(self.parts[name].defines(hook) for hook in _BEFORE_THE_GRADIENT):
-                return f"technique {self.parts[name].label}: one of its arguments is tuned"
-        return None

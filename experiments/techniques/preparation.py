@@ -8,7 +8,8 @@ from typing import Any, Protocol
 
 import workloads
 from experiments.identity import technique_identity
-from experiments.techniques.base import Preparation, Techniques
+from experiments.techniques.base import Preparation
+from experiments.techniques.composed import Techniques
 
 _STUDIES = 8
 _prepared: OrderedDict[Any, Techniques] = OrderedDict()

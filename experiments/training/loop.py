@@ -176,6 +176,8 @@ class TrainingLoop:
             examples_run=self.study.batches.examples(evaluation.step),
             steps_to_target=steps_to_target,
             last_miss=last_miss,
+            gradients_per_step=self.context.techniques.gradients_per_step,
+            skipped_steps=self.engine.skipped_steps(evaluation.row),
             train_seconds=self.clock.train,
             evaluation_seconds=self.clock.evaluation,
             other_seconds=self.clock.other,

@@ -41,6 +41,8 @@ def _cast(batch: Batch, dtype: torch.dtype) -> Batch:
 
 Order = BatchOrder | SequentialOrder | ExampleStream
 """Which examples a trial sees at each step (``Split.order``)."""
+Change = Callable[[Batch, int], Batch]
+"""Of the global batch of a step, given the step: what techniques make of it."""
 
 
 class Split:
@@ -134,20 +136,25 @@ class Split:
             self._reader.close()
 
     def batches_of(
-        self, order: Order, pieces: Iterable[range], part: Callable[[int], slice], seed: int
+        self,
+        order: Order,
+        pieces: Iterable[range],
+        part: Callable[[int], slice],
+        seed: int,
+        change: Change | None = None,
     ) -> Iterator[tuple[int, Batch]]:
         """``batches`` at the steps of all ``pieces``, each of one batch size; ``part``: of a step's
         global batch."""
         for steps in pieces:
-            yield from self.batches(order, steps, part(steps.start), seed)
+            yield from self.batches(order, steps, part(steps.start), seed, change)
 
     def batches(
-        self, order: Order, steps: range, part: slice, seed: int
+        self, order: Order, steps: range, part: slice, seed: int, change: Change | None = None
     ) -> Iterator[tuple[int, Batch]]:
         """``part`` of a trial's global batches at ``steps``, each with its step."""
-        if self.random or isinstance(order, ExampleStream):
+        if self.random or change is not None or isinstance(order, ExampleStream):
             for step in steps:
-                yield step, self.fetch_step(order, part, seed, step)
+                yield step, self.fetch_step(order, part, seed, step, change)
             return
         step, ahead, size = steps.start, 1, part.stop - part.start
         while step < steps.stop:
@@ -161,8 +168,16 @@ class Split:
             yield from enumerate(zip(*by_step, strict=True), start=step)
             step += count
 
-    def fetch_step(self, order: Order, part: slice, seed: int, step: int) -> Batch:
-        """``part`` of the global batch of one trial's step, augmented."""
+    def fetch_step(
+        self, order: Order, part: slice, seed: int, step: int, change: Change | None = None
+    ) -> Batch:
+        """``part`` of the global batch of one trial's step, augmented.
+
+        ``change``: of the whole global batch, which is read for it.
+        """
+        if change is not None:
+            whole = change(self.fetch_step(order, slice(None), seed, step), step)
+            return _cast(tuple(x[part] for x in whole), self.dtype)
         if not isinstance(order, ExampleStream):
             return self._random_batch(order, part, seed, step)
         if not self.workload.augments:

@@ -20,7 +20,8 @@ _HINT = "move its file out of the folder: that row was not written by batchscale
 
 _COUNTS = {
     **{"batch_size": 1, "trials_wanted": 1, "keep": 1, "tokens_per_example": 0},
-    **dict.fromkeys(("budget_steps", "train_examples", "steps_run", "examples_run"), 0),
+    **dict.fromkeys(("budget_steps", "train_examples", "steps_run", "examples_run", "skipped_steps"), 0),
+    "gradients_per_step": 1,
     **dict.fromkeys(("steps_to_target", "last_miss", "refined_steps", "refined_last_miss"), 0),
     **dict.fromkeys(("train_seconds", "evaluation_seconds", "other_seconds"), 0),
 }

@@ -7,6 +7,17 @@ from typing import Any
 PACKAGED: dict[str, Any] = {"clip": 0.05, "ema": 0.9}
 """A value of each packaged technique that tells in a few steps."""
 
+ELSEWHERE = {
+    "compress": "tests/experiments/test_compression.py",
+    "distill": "tests/experiments/test_distillation.py",
+    "fine_tune": "tests/experiments/test_fine_tune.py",
+    "freeze": "tests/experiments/test_freeze.py",
+    "freeze_out": "tests/experiments/test_freeze.py",
+    "layer_rates": "tests/experiments/test_lora.py",
+    "lora": "tests/experiments/test_lora.py",
+}
+"""Other packaged techniques, and the files that test them."""
+
 USER_FILE = '''
 import torch
 import batchscale as bs

@@ -1,0 +1,159 @@
+"""The gradient of one model's step, and the hooks of a trial's techniques on that model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from experiments.engines.passes import ForwardPasses
+from experiments.engines.randomness import refuse_random_numbers
+from experiments.errors import ExperimentError
+from experiments.techniques import Techniques
+from experiments.training.study_context import StudyContext
+from workloads import Batch
+
+Hook = Callable[..., Mapping[str, Tensor]]
+
+
+class ModuleTechniques:
+    """The techniques of a trial on its model, with their state."""
+
+    def __init__(self, context: StudyContext, techniques: Techniques, model: nn.Module) -> None:
+        self.context, self.techniques, self.model = context, techniques, model
+        hooks = ("before_step", "gradient", "after_step", "evaluated", "select", "perturbed")
+        self.has = {hook: techniques.define(hook) for hook in hooks}
+        self.state = techniques.start(self.weights())
+
+    def weights(self) -> dict[str, Tensor]:
+        """The trained parameters by name, whole and without their gradients."""
+        trained = {n: p.detach() for n, p in self.model.named_parameters() if p.requires_grad}
+        return self.context.layout.gather(self.model, trained)
+
+    def set_weights(self, weights: Mapping[str, Tensor]) -> None:
+        """Give trained parameters these whole values."""
+        for name, parameter in self.model.named_parameters():
+            if name in weights:
+                part = self.context.layout.part(self.model, name, weights[name])
+                parameter.detach().copy_(part)
+
+    def change_gradient(self, step: int) -> None:
+        """Let techniques change the gradient of the global batch."""
+        if self.has["gradient"]:
+            with self._checked(step) as made:
+                gradients, weights = self._gradients()
+                changed = self.techniques.gradient(gradients, weights, self.state, made)
+                for name, parameter in self.model.named_parameters():
+                    if name in gradients and name in changed:
+                        parameter.grad = self.context.layout.part(self.model, name, changed[name])
+
+    def before_step(self, step: int) -> None:
+        """Let techniques change the weights, before the update that follows ``step`` others."""
+        if self.has["before_step"]:
+            self._change_weights(self.techniques.before_step, step)
+
+    def after_step(self, step: int) -> None:
+        """Let techniques change the weights, after the update that followed ``step`` others."""
+        if self.has["after_step"]:
+            self._change_weights(self.techniques.after_step, step)
+
+    def _change_weights(self, hook: Hook, step: int) -> None:
+        with self._checked(step) as made:
+            weights = self.weights()
+            changed = hook(weights, self.state, made)
+            self.set_weights({name: w for name, w in changed.items() if w is not weights[name]})
+
+    @contextmanager
+    def perturbed(self, step: int) -> Iterator[None]:
+        """Within, the model has the weights at which its gradient is taken again, and its buffers
+        are as they were afterwards."""
+        with self._checked(step) as made:
+            gradients, weights = self._gradients()
+            trained = {name: w.clone() for name, w in weights.items()}
+            buffers = {name: buffer.clone() for name, buffer in self.model.named_buffers()}
+            self.set_weights(self.techniques.perturbed(weights, gradients, self.state, made))
+        yield
+        with torch.no_grad():
+            self.set_weights(trained)
+            for name, buffer in self.model.named_buffers():
+                buffer.copy_(buffers[name])
+
+    @contextmanager
+    def measured(self) -> Iterator[None]:
+        """Within, the model has the weights that evaluations measure."""
+        if not self.has["evaluated"]:
+            yield
+            return
+        trained = {name: w.clone() for name, w in self.weights().items()}
+        self.set_weights(self.techniques.evaluated(trained, self.state))
+        yield
+        self.set_weights(trained)
+
+    @contextmanager
+    def _checked(self, step: int) -> Iterator[Tensor]:
+        """Gives the number of updates made, as a scalar."""
+        device = self.context.device
+        with torch.no_grad(), refuse_random_numbers(self.techniques, step, device):
+            yield torch.tensor(step, device=device)
+
+    def _gradients(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Whole gradients, and the weights that have them."""
+        layout, model = self.context.layout, self.model
+        parameters = {n: p for n, p in model.named_parameters() if p.grad is not None}
+        given = {n: p.grad for n, p in parameters.items() if p.grad is not None}
+        weights = layout.gather(model, {n: p.detach() for n, p in parameters.items()})
+        return layout.gather(model, given), weights
+
+
+class ModuleGradient:
+    """The gradient of the mean loss over the global batch, in ``.grad``."""
+
+    def __init__(self, techniques: ModuleTechniques, passes: ForwardPasses, losses: Tensor) -> None:
+        """
+        Args:
+            losses: the running sum of all losses, which is added to.
+
+        Raises:
+            ExperimentError: a pipeline cannot do what a technique wants.
+        """
+        self.techniques, self.passes, self.losses = techniques, passes, losses
+        self.model, self.layout = techniques.model, techniques.context.layout
+        if self.layout.staged:
+            for part in techniques.techniques:
+                for hook in ("select", "forward"):
+                    if part.defines(hook):
+                        raise ExperimentError(
+                            f"technique {part.label} cannot be used in a pipeline: no rank has "
+                            "the whole forward pass",
+                            hint="leave pipeline out of the layout",
+                        )
+
+    def take(self, batch: Batch, step: int) -> None:
+        """That of a step, of whose global batch this rank has ``batch``."""
+        weights = self._selected(batch, step) if self.techniques.has["select"] else None
+        self._gradient(batch, step, weights)
+        if self.techniques.has["perturbed"]:
+            with self.techniques.perturbed(step):
+                self._gradient(batch, step, weights)
+
+    def _gradient(self, batch: Batch, step: int, weights: Tensor | None) -> None:
+        self.model.zero_grad()
+        self.layout.accumulate(self.model, self.passes.of(batch, step, weights), self.losses)
+        self.layout.finish_gradient(self.model)
+
+    @torch.no_grad()
+    def _selected(self, batch: Batch, step: int) -> Tensor:
+        """The weights of this rank's examples."""
+        context, share = self.passes.context, self.passes.context.part(step)
+        buffers = {name: buffer.clone() for name, buffer in self.model.named_buffers()}
+        parts = [each.loss(self.model) for each in self.passes.of(batch, step)]
+        for name, buffer in self.model.named_buffers():
+            buffer.copy_(buffers[name])
+        of_rank = torch.cat(parts) if parts else self.losses.new_zeros(0)
+        losses = of_rank.new_zeros(context.study.batches.size(step))
+        losses[share] = of_rank
+        losses = self.layout.all_reduce(losses)
+        made = torch.tensor(step, device=context.device)
+        return self.techniques.techniques.select(losses, made)[share]

@@ -1,0 +1,282 @@
+"""The techniques of a study: made from what an experiment file says, composed in their order."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import torch
+from pydantic import TypeAdapter, ValidationError
+from torch import Tensor, nn
+
+from experiments.errors import ExperimentError, nearest
+from experiments.plan import Value
+from experiments.seeds import derive
+from experiments.techniques.base import (
+    Arguments,
+    Communication,
+    Preparation,
+    State,
+    Technique,
+    Tensors,
+)
+from results.optimizers import class_name
+from workloads import Batch
+
+
+def make_technique(kind: type[Technique], spec: str, arguments: Arguments) -> Technique:
+    """A technique with the arguments that an experiment file gives, checked.
+
+    ``spec``: what loads it.
+
+    Raises:
+        ExperimentError: an unknown argument, a missing one, or a value that it cannot have.
+    """
+    label = class_name(spec)
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    if isinstance(arguments, Mapping):
+        values = dict(arguments)
+    elif arguments is True:
+        values = {}
+    elif not fields:
+        raise ExperimentError(
+            f"technique {label} has no argument, and cannot be {arguments!r}",
+            hint=f"technique: {{{label}: true}}",
+        )
+    else:
+        values = {next(iter(fields)): arguments}
+    for name in values:
+        if name not in fields:
+            raise ExperimentError(
+                f"technique {label} has no argument {name!r}",
+                hint=nearest(name, fields) if fields else "it has none",
+            )
+    for name, field in fields.items():
+        required = field.default is dataclasses.MISSING
+        if required and field.default_factory is dataclasses.MISSING and name not in values:
+            raise ExperimentError(
+                f"technique {label} needs a value of {name}",
+                hint=f"for example: technique: {{{label}: {{{name}: 0.1}}}}",
+            )
+    try:
+        made: Technique = TypeAdapter(kind).validate_python(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"]) or "its arguments"
+        reason = first["msg"].removeprefix("Value error, ")
+        raise ExperimentError(
+            f"technique {label}: {name} cannot be {values.get(name, values)!r}: {reason}"
+        ) from None
+    return made.with_arguments({"name": spec})
+
+
+_TRACED = ("prepare", "model", "parameter_groups", "batch", "forward", "criterion", "loss")
+"""Hooks of which all models of a stack have one."""
+_SINGLE = ("select", "perturbed")
+"""Hooks that at most one technique of a study defines."""
+
+
+class Techniques:
+    """The techniques of a study, or of one of its trials, in their order."""
+
+    def __init__(self, parts: Mapping[str, Technique] | None = None) -> None:
+        """``parts``: techniques by their names in the experiment.
+
+        Raises:
+            ExperimentError: two of them cannot be together.
+        """
+        named = (parts or {}).items()
+        self.parts = dict(sorted(named, key=lambda item: (item[1].order, item[0])))
+        self.tuned: dict[str, dict[str, Value]] = {}
+        """Arguments that a search tunes, by technique, with their values in a trial."""
+        self.prepared: object | None = None
+        """What tells these techniques from others that have loaded other tensors."""
+        for hook in _SINGLE:
+            labels = [part.label for part in self if part.defines(hook)]
+            if len(labels) > 1:
+                raise ExperimentError(
+                    f"techniques {' and '.join(labels)} both define {hook}", hint="keep one"
+                )
+
+    def __iter__(self) -> Any:
+        return iter(self.parts.values())
+
+    def define(self, *hooks: str) -> bool:
+        """Whether a technique has one of these hooks."""
+        return any(part.defines(hook) for part in self for hook in hooks)
+
+    def prepare(self, context: Preparation) -> Techniques:
+        """The same, with what they have loaded."""
+        made = Techniques({name: part.prepare(context) for name, part in self.parts.items()})
+        made.prepared = object()
+        return made
+
+    def model(self, model: nn.Module) -> nn.Module:
+        """The model that is trained.
+
+        Raises:
+            ExperimentError: it has no parameter that is.
+        """
+        for part in self:
+            model = part.model(model)
+        if self.define("model") and not any(p.requires_grad for p in model.parameters()):
+            labels = ", ".join(part.label for part in self if part.defines("model"))
+            raise ExperimentError(
+                f"technique {labels}: no parameter is left that is trained",
+                hint="freeze fewer of them",
+            )
+        return model
+
+    def augmentation(self, seed: int) -> Callable[[Batch, int], Batch] | None:
+        """What changes the global batch of a step, of the trial with this seed; ``None``: nothing
+        does."""
+        return partial(self.augmented, seed) if self.define("augment") else None
+
+    def augmented(self, seed: int, batch: Batch, step: int) -> Batch:
+        """The global batch of a step as the trial with this seed is trained on it.
+
+        Raises:
+            ExperimentError: a technique changes how many examples there are.
+        """
+        for part in self:
+            if not part.defines("augment"):
+                continue
+            examples, device = len(batch[0]), batch[0].device
+            with torch.random.fork_rng([device] if device.type == "cuda" else []):
+                torch.manual_seed(derive(seed, "augment", part.label, step))
+                batch = part.augment(batch, step)
+            if any(len(x) != examples for x in batch):
+                raise ExperimentError(
+                    f"technique {part.label} makes {len(batch[0])} of {examples} examples in "
+                    "augment",
+                    hint="return as many, in the same order",
+                )
+        return batch
+
+    def loss(self, workload: Any, model: nn.Module, batch: Batch) -> Tensor:
+        """One loss an example of a training batch: forward pass included."""
+        for part in self:
+            batch = part.batch(batch)
+        forward, criterion = workload.forward, workload.loss
+        for part in reversed(self.parts.values()):
+            if part.defines("forward"):
+                forward = partial(part.forward, forward)
+            if part.defines("criterion"):
+                criterion = partial(part.criterion, criterion)
+        output = forward(model, batch)
+        loss: Tensor = criterion(output, batch)
+        for part in self:
+            loss = part.loss(loss, model, output, batch)
+        return loss
+
+    def start(self, weights: Tensors) -> State:
+        """The state of all techniques, by their names."""
+        return {name: part.start(weights) for name, part in self.parts.items()}
+
+    def before_step(self, weights: Tensors, state: State, step: Tensor) -> Tensors:
+        """The weights to train from; sets entries of ``state``."""
+        for name, part in self.parts.items():
+            weights = part.before_step(weights, state[name], step)
+        return weights
+
+    def select(self, losses: Tensor, step: Tensor) -> Tensor:
+        """The weight of each example of the global batch in the loss."""
+        for part in self:
+            if part.defines("select"):
+                return part.select(losses, step)
+        return torch.full_like(losses, 1 / len(losses))
+
+    def perturbed(
+        self, weights: Tensors, gradients: Tensors, state: State, step: Tensor
+    ) -> Tensors:
+        """The weights of the second gradient; sets entries of ``state``."""
+        for name, part in self.parts.items():
+            weights = part.perturbed(weights, gradients, state[name], step)
+        return weights
+
+    def gradient(self, gradients: Tensors, weights: Tensors, state: State, step: Tensor) -> Tensors:
+        """The gradients of the update; sets entries of ``state``."""
+        for name, part in self.parts.items():
+            gradients = part.gradient(gradients, weights, state[name], step)
+        return gradients
+
+    def after_step(self, weights: Tensors, state: State, step: Tensor) -> Tensors:
+        """The weights to go on from; sets entries of ``state``."""
+        for name, part in self.parts.items():
+            weights = part.after_step(weights, state[name], step)
+        return weights
+
+    def evaluated(self, weights: Tensors, state: State) -> Tensors:
+        """The weights that are measured."""
+        for name, part in self.parts.items():
+            weights = part.evaluated(weights, state[name])
+        return weights
+
+    def communication(self) -> Communication | None:
+        """How the data ranks of one model sum its gradient; ``None``: exactly.
+
+        Raises:
+            ExperimentError: two techniques say it.
+        """
+        ways = [way for way in (part.communication() for part in self) if way is not None]
+        if len(ways) > 1:
+            names = " and ".join(way.technique for way in ways)
+            raise ExperimentError(f"techniques {names} both sum gradients", hint="keep one")
+        return ways[0] if ways else None
+
+    @property
+    def gradients_per_step(self) -> int | None:
+        """How often a step takes the gradient of its global batch; ``None``: once."""
+        return 2 if self.define("perturbed") else None
+
+    @property
+    def uses_budget(self) -> bool:
+        """Whether the budget changes what a technique does."""
+        return any(part.uses_budget for part in self)
+
+    def with_budget(self, steps: int) -> Techniques:
+        """The same with the steps of the budget, for techniques that use it."""
+        if not self.uses_budget:
+            return self
+        return Techniques(
+            {
+                name: part.with_arguments({"budget_steps": steps}) if part.uses_budget else part
+                for name, part in self.parts.items()
+            }
+        )
+
+    def with_arguments(self, values: Mapping[str, Mapping[str, Any]]) -> Techniques:
+        """The same with other values of some arguments, by technique and argument."""
+        if not values:
+            return self
+        changed = Techniques(
+            {name: part.with_arguments(values.get(name, {})) for name, part in self.parts.items()}
+        )
+        changed.prepared = self.prepared
+        return changed
+
+    def of_trial(self, metaparameters: Mapping[str, Value]) -> Techniques:
+        """With the arguments that the search tunes: ``clip.norm`` is ``norm`` of ``clip``."""
+        tuned = {}
+        for name, part in self.parts.items():
+            prefix = f"{part.label}."
+            values = {
+                k.removeprefix(prefix): v for k, v in metaparameters.items() if k.startswith(prefix)
+            }
+            if values:
+                tuned[name] = values
+        techniques = self.with_arguments(tuned)
+        techniques.tuned = tuned
+        return techniques
+
+    def unstackable(self, metaparameters: Mapping[str, Value]) -> str | None:
+        """Why models that train with them cannot be stacked; ``None`` if they can."""
+        for part in self:
+            if not part.stacks:
+                return f"technique {part.label}: {part.why_not_stacked}"
+        for name in self.of_trial(metaparameters).tuned:
+            if any(self.parts[name].defines(hook) for hook in _TRACED):
+                return f"technique {self.parts[name].label}: one of its arguments is tuned"
+        return None
