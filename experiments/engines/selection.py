@@ -219,7 +219,8 @@ def check_contract(context: StudyContext, trial: Trial) -> None:
     count = len(batch[0])
     with torch.random.fork_rng(), torch.no_grad(), context.autocast():
         output = workload.forward(model, batch)
-        loss = techniques.loss(workload, model, techniques.augmented(trial.seed, batch, 0))
+        trained_on = techniques.augmented(trial.seed, context.small_batch(context.train), 0)
+        loss = techniques.loss(workload, model, trained_on)
         check_per_example(loss, count, "loss", workload)
         check_metrics(workload.metrics(output, batch), count, workload)
         check_outputs(output, batch, workload)

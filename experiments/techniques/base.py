@@ -32,7 +32,9 @@ defines is not called, and costs nothing.
 | 300 | ``lora``: freezes what it adapts |
 | 350 | ``layer_rates``: layers are those of the model that is trained |
 | 400 | ``compress``: what the ranks send, before any hook has the gradient of the global batch |
+| 450 | ``distill``: its teacher sees what the student sees, and the loss of the others |
 | 500 | unless the class says otherwise |
+| 700 | ``freeze_out``: what is clipped is the gradient of the layers that move |
 | 800 | ``clip``: the update gets a gradient whose norm is bounded, whatever ran before |
 | 900 | ``ema``: averages the weights that a step ends with |
 
@@ -85,6 +87,10 @@ class Preparation(Protocol):
     def splits(self) -> Mapping[str, Any]:
         """Its splits (``experiments.training.splits.Split``): ``fetch(indices, training=False)``
         is the batch of these examples."""
+
+    @property
+    def fixed_examples(self) -> bool:
+        """Whether the training split's examples are trained on as they are stored."""
 
     @property
     def device(self) -> torch.device:
@@ -141,6 +147,10 @@ class Technique:
     """Whether ``budget_steps`` matters: then the budget is part of a trial's identity."""
     budget_steps: ClassVar[int | None] = None
     """Steps of the study's budget, where ``uses_budget``; set before any hook is called."""
+
+    example_tensors: ClassVar[tuple[Tensor, ...]] = ()
+    """Tensors with a row for each example of the training split, set by ``prepare``, where the
+    examples are fixed; in the hooks of a forward pass, the rows of the batch's examples."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

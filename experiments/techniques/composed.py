@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import torch
@@ -111,7 +112,30 @@ class Techniques:
         """The same, with what they have loaded."""
         made = Techniques({name: part.prepare(context) for name, part in self.parts.items()})
         made.prepared = object()
+        for part in made:
+            if part.example_tensors and not context.fixed_examples:
+                raise ExperimentError(
+                    f"technique {part.label} has values for each training example, and examples "
+                    "are streamed or augmented",
+                    hint="compute them in each forward pass where fixed_examples is false",
+                )
         return made
+
+    @property
+    def example_tensors(self) -> tuple[Tensor, ...]:
+        """Those of all techniques, in their order: each training batch ends with its rows."""
+        return tuple(tensor for part in self for tensor in part.example_tensors)
+
+    def _with_rows(self, batch: Batch) -> tuple[Batch, list[Technique]]:
+        """A training batch without rows of ``example_tensors``, and the techniques with them."""
+        parts = list(self.parts.values())
+        if not (count := len(self.example_tensors)):
+            return batch, parts
+        rows = iter(batch[-count:])
+        return batch[:-count], [
+            part.with_arguments({"example_tensors": tuple(islice(rows, len(part.example_tensors)))})
+            for part in parts
+        ]
 
     def model(self, model: nn.Module) -> nn.Module:
         """The model that is trained.
@@ -157,17 +181,18 @@ class Techniques:
 
     def loss(self, workload: Any, model: nn.Module, batch: Batch) -> Tensor:
         """One loss an example of a training batch: forward pass included."""
-        for part in self:
+        batch, parts = self._with_rows(batch)
+        for part in parts:
             batch = part.batch(batch)
         forward, criterion = workload.forward, workload.loss
-        for part in reversed(self.parts.values()):
+        for part in reversed(parts):
             if part.defines("forward"):
                 forward = partial(part.forward, forward)
             if part.defines("criterion"):
                 criterion = partial(part.criterion, criterion)
         output = forward(model, batch)
         loss: Tensor = criterion(output, batch)
-        for part in self:
+        for part in parts:
             loss = part.loss(loss, model, output, batch)
         return loss
 

@@ -76,8 +76,14 @@ class StudyContext:
 
     @property
     def train(self) -> Split:
-        """The training split."""
-        return self.splits["train"]
+        """The training split, with the rows that techniques have for its examples."""
+        return self.splits["train"].beside(self.techniques.example_tensors)
+
+    @property
+    def fixed_examples(self) -> bool:
+        """Whether the training split's examples are trained on as they are stored."""
+        train, changed = self.splits["train"], self.techniques.define("augment", "batch")
+        return train.resident and not train.random and not changed
 
     def order(self, trial: Trial) -> Order:
         """The order in which the trial sees the training split, from its own stream."""
@@ -140,7 +146,10 @@ class StudyContext:
             return torch.autocast(self.device.type, torch.bfloat16)
         return contextlib.nullcontext()
 
-    def small_batch(self) -> Batch:
-        """A training batch that is large enough for one forward, to try a model on."""
+    def small_batch(self, split: Split | None = None) -> Batch:
+        """A training batch that is large enough for one forward, to try a model on.
+
+        ``split``: ``train``, for the hooks of techniques.
+        """
         count = min(self.study.batch_size, self.ghost_batch or 32)
-        return self.train.fetch(torch.arange(count), training=True)
+        return (split or self.splits["train"]).fetch(torch.arange(count), training=True)
