@@ -143,8 +143,9 @@ def test_which_layers_are_adapted(trained: Path) -> None:
             engine("module", of_folder(trained, technique=wrong), pack)
 
 
-def test_adapters_need_whole_weights(trained: Path) -> None:
-    file = experiment(trained, "{lora: 2}")
+@pytest.mark.parametrize("technique", ["lora: 2", "distill: first.safetensors"])
+def test_what_needs_whole_weights_and_outputs(trained: Path, technique: str) -> None:
+    file = experiment(trained, f"{{{technique}}}")
     file.write_text(file.read_text() + "layout: shard\nworkers: 2\n")
-    with pytest.raises(ExperimentError, match="technique lora needs whole weights"):
+    with pytest.raises(ExperimentError, match=r"technique (lora|distill) needs whole"):
         load(file)

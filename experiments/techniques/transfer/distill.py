@@ -14,6 +14,7 @@ from torch import Tensor
 
 import workloads
 from experiments.errors import ExperimentError
+from experiments.plan import Layout
 from experiments.techniques.base import Compute, Preparation, Technique
 from experiments.techniques.transfer.fine_tune import WeightsPath
 from experiments.techniques.transfer.weights_file import load_weights, read_weights
@@ -46,6 +47,14 @@ class Distill(Technique):
     def data_files(self) -> tuple[str, ...]:
         source = (self.workload or "").rpartition(":")[0]
         return (self.teacher, source) if source.endswith(".py") else (self.teacher,)
+
+    def in_layout(self, layout: Layout) -> Technique:
+        if layout.name is not None or layout.dimensions:
+            raise ExperimentError(
+                f"technique {self.label} needs whole outputs, which this layout may divide",
+                hint="data parallelism alone: workers: N",
+            )
+        return self
 
     def prepare(self, context: Preparation) -> Technique:
         outputs = self._outputs_of(context)
