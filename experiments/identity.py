@@ -97,7 +97,9 @@ def technique_identity(technique: Mapping[str, Any], base: str | None) -> dict[s
     for name, given in technique.items():
         arguments = given
         if files.get(name):
-            hashes = {path: fingerprint([file], file.parent) for path, file in files[name].items()}
+            hashes = {
+                path: str(fingerprint([file], file.parent)) for path, file in files[name].items()
+            }
             arguments = {"arguments": _replaced(given, hashes), "files": sorted(hashes.values())}
         file = _of_file(name, base)
         if file is None:

@@ -51,7 +51,7 @@ import copy
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, dataclass_transform
+from typing import Any, ClassVar, Protocol, Self, dataclass_transform
 
 import torch
 import torch.distributed as dist
@@ -333,7 +333,7 @@ class Technique:
         """Whether the class defines this hook."""
         return getattr(type(self), hook) is not getattr(Technique, hook)
 
-    def with_arguments(self, values: Mapping[str, Any]) -> Technique:
+    def with_arguments(self, values: Mapping[str, Any]) -> Self:
         """The same with other values, unchecked: a scalar tensor may replace a number."""
         changed = copy.copy(self)
         vars(changed).update(values)

@@ -162,7 +162,7 @@ def test_errors(trained: Path) -> None:
         (
             "digits-mlp",
             {"teacher": "bare.safetensors", "workload": "digits-softmax"},
-            "the file lacks",
+            "the model lacks 2.bias, 2.weight",
         ),
         (
             "my.py:ThreeClasses",

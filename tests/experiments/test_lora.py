@@ -72,7 +72,8 @@ def test_layers_are_in_the_order_of_the_model() -> None:
 
 def test_arguments_of_what_changes_the_model_are_not_tuned_in_a_stack() -> None:
     of = study(workload="digits-mlp", technique={"layer_rates": 0.5})
-    pack = trials(of, 8, **{"layer_rates.decay": 0.1})
+    fixed: dict[str, Any] = {"layer_rates.decay": 0.1}
+    pack = trials(of, 8, **fixed)
     reason = StudyContext.load(of).techniques.unstackable(pack[0].metaparameters)
     assert reason == "technique layer_rates: one of its arguments is tuned"
     start, slow = (engine("module", of, pack[:1]) for _ in range(2))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -43,6 +43,8 @@ class Distill(Technique):
     """The teacher's workload, as an experiment file names it; what the file says unless given."""
     temperature: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 2.0
     weight: Annotated[float, Field(ge=0, le=1)] = 0.5
+
+    _outputs: ClassVar[Callable[[Batch], Tensor]]
 
     def data_files(self) -> tuple[str, ...]:
         source = (self.workload or "").rpartition(":")[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import AfterValidator
@@ -11,6 +11,7 @@ from torch import nn
 
 from experiments.techniques.base import Preparation, Technique
 from experiments.techniques.transfer.weights_file import (
+    WeightsFile,
     load_weights,
     read_weights,
     refuse_pickled,
@@ -37,6 +38,9 @@ class FineTune(Technique):
     """``new``: parameters with another number of outputs than the file's begin as without it."""
     partial: bool = False
     """Whether names that only the file or only the model has are left out, with a warning."""
+
+    _content: ClassVar[WeightsFile]
+    _dtype: ClassVar[torch.dtype]
 
     def data_files(self) -> tuple[str, ...]:
         return (self.weights,)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 from torch import Tensor, nn
@@ -51,10 +51,10 @@ class Lora(Technique):
     @property
     def written(self) -> Arguments:
         of = {"rank": self.rank, "alpha": self.alpha}
-        values = {name: value for name, value in of.items() if value is not None}
+        values: dict[str, Any] = {name: value for name, value in of.items() if value is not None}
         for name in ("layers", "trained"):
             if getattr(self, name) != getattr(type(self), name):
-                values[name] = written(getattr(self, name))  # type: ignore[assignment]
+                values[name] = written(getattr(self, name))
         return values if len(values) > 1 else self.rank
 
     def in_layout(self, layout: Layout) -> Technique:

@@ -19,7 +19,7 @@ Patterns = Annotated[tuple[str, ...], BeforeValidator(_listed)]
 """One pattern, or a list of them."""
 
 
-def written(patterns: tuple[str, ...]) -> str | list[str]:
+def written(patterns: tuple[str, ...]) -> Any:
     """``Patterns`` in their shortest form."""
     return patterns[0] if len(patterns) == 1 else list(patterns)
 
