@@ -44,7 +44,7 @@ class Distill(Technique):
     temperature: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 2.0
     weight: Annotated[float, Field(ge=0, le=1)] = 0.5
 
-    _outputs: ClassVar[Callable[[Batch], Tensor]]
+    _outputs: ClassVar[Any] = None
 
     def data_files(self) -> tuple[str, ...]:
         source = (self.workload or "").rpartition(":")[0]
