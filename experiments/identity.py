@@ -19,6 +19,8 @@ from experiments.errors import ExperimentError
 from experiments.optimizers import Optimizer
 from experiments.optimizers.routed import Routed
 from experiments.schedules import Schedule
+from experiments.techniques import data_files
+from workloads.user_code.data_files import fingerprint
 from workloads.user_code.fingerprint import file_hash
 
 VERSION = 1
@@ -84,15 +86,38 @@ def schedule_identity(schedule: Schedule, base: str | None) -> str | dict[str, s
 
 def technique_identity(technique: Mapping[str, Any], base: str | None) -> dict[str, Any]:
     """Names and arguments of packaged techniques; of a user's one also what
-    ``optimizer_identity`` holds of its file."""
+    ``optimizer_identity`` holds of its file. A file that a technique reads is a hash of its
+    contents, wherever it is.
+
+    Raises:
+        WorkloadError: there is no such file.
+    """
     described: dict[str, Any] = {}
-    for name, arguments in technique.items():
+    files = data_files(technique, base)
+    for name, given in technique.items():
+        arguments = given
+        if files.get(name):
+            hashes = {
+                path: str(fingerprint([file], file.parent)) for path, file in files[name].items()
+            }
+            arguments = {"arguments": _replaced(given, hashes), "files": sorted(hashes.values())}
         file = _of_file(name, base)
         if file is None:
             described[name] = arguments
         else:
             described[file["name"]] = {"arguments": arguments, "source": file["source"]}
     return described
+
+
+def _replaced(value: Any, hashes: Mapping[str, str]) -> Any:
+    """``value`` with hashes in the place of paths, at any depth."""
+    if isinstance(value, str):
+        return hashes.get(value, value)
+    if isinstance(value, Mapping):
+        return {name: _replaced(item, hashes) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_replaced(item, hashes) for item in value]
+    return value
 
 
 def _of_file(spec: str, base: str | None) -> dict[str, str] | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from experiments import search
+from experiments import search, techniques
 from experiments.config.grid import Grid, load_workload
 from experiments.config.load import KEY_HINT, holds_key
 from experiments.config.points import HandPicked, Point
@@ -55,9 +55,15 @@ class Combination:
         return {**self.fixed, **{name: space.value(u) for name, space in self.space.items()}}
 
 
-def data_files(combinations: Sequence[Combination]) -> list[str]:
-    """Paths of the data files that the workloads name as theirs (``Workload.data_files``)."""
-    return sorted({path for each in combinations for path in listed(each.workload.data_files())})
+def data_files(combinations: Sequence[Combination], base: str | None = None) -> list[str]:
+    """Paths of the data files that workloads and techniques name as theirs (``data_files``).
+
+    ``base``: the folder that relative ones start from.
+    """
+    paths = {path for each in combinations for path in listed(each.workload.data_files())}
+    for each in combinations:
+        paths.update(*techniques.data_files(each.technique, base).values())
+    return sorted(paths)
 
 
 def combinations(file: ExperimentFile) -> tuple[list[Combination], Search]:

@@ -343,6 +343,8 @@ def _technique(file: ExperimentFile, path: Path, value: Any) -> dict[str, Any]:
         for name, technique in loaded.parts.items():
             here = (*path, name) if isinstance(value, Mapping) else path
             loaded.parts[name] = technique.in_layout(_layout(file))
-    except ExperimentError as error:
+            for data_file in technique.data_files():
+                technique.located(data_file, file.base)
+    except (ExperimentError, WorkloadError) as error:
         raise file.error(here, str(error), error.hint) from None
     return {name: technique.written for name, technique in loaded.parts.items()}

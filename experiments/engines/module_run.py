@@ -46,7 +46,13 @@ class ModuleRun:
         self.draws = draws_of(trial, model)
         trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
         values = context.optimizer.arguments_in(trial.metaparameters)
-        options = parameter_options(context.optimizer, self.workload, trained)
+        options = parameter_options(
+            context.optimizer,
+            self.workload,
+            trained,
+            self.techniques,
+            dict(model.named_parameters()),
+        )
         whole = context.optimizer.whole({n: p.shape for n, p in trained.items()}, options)
         self.model = layout.spread(model, self.workload.layout_plan()).train()
         optimizer = layout.optimizer(

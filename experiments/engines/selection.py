@@ -220,9 +220,7 @@ def check_contract(context: StudyContext, trial: Trial) -> None:
     techniques, batch = context.techniques_of(trial), context.small_batch()
     count = len(batch[0])
     change = techniques.augmentation(trial.seed)
-    trained = batch
-    if change is not None:
-        trained = context.train.fetch(torch.arange(count), training=True, change=change)
+    trained = context.train.fetch(torch.arange(count), training=True, change=change)
     with torch.random.fork_rng(), torch.no_grad(), context.autocast():
         output = techniques.output(workload, model, batch)
         techniques.check(workload, model, batch)

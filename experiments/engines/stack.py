@@ -60,8 +60,11 @@ class Stack:
 
     @classmethod
     def of(cls, models: Sequence[nn.Module], width: int) -> Stack:
-        """The weights of ``models``; rows up to ``width`` repeat the last one."""
-        named = dict(models[0].named_parameters())
+        """The weights of ``models``; rows up to ``width`` repeat the last one.
+
+        Frozen parameters are at the end of a row, behind what the optimizer updates.
+        """
+        named = dict(sorted(models[0].named_parameters(), key=lambda n: not n[1].requires_grad))
         first = next(iter(named.values()))
         stack = cls(
             names=list(named),
@@ -95,6 +98,11 @@ class Stack:
         for shape in self.shapes:
             ends.append(ends[-1] + -(-shape.numel() // ALIGNMENT) * ALIGNMENT)
         return ends
+
+    @property
+    def trained_size(self) -> int:
+        """Numbers in a row without those of frozen parameters, padding included."""
+        return self.offsets[len(self.trainable)]
 
     @property
     def slices(self) -> list[ParameterSlice]:
@@ -330,7 +338,8 @@ class StackedStep:
             return self._graphs[local_key]
         study = self.context.study
         # A model's buffers are constants of the trace, so only models without any share one.
-        owner = self._owner if dict(self.base.named_buffers()) else None
+        # So are tensors that techniques have prepared; the packs of a study share those.
+        owner = self._owner if dict(self.base.named_buffers()) else self.context.techniques.prepared
         key = (
             *local_key,
             owner,

@@ -55,15 +55,26 @@ class FusedUpdate:
     def __init__(self, form: StackedUpdate, stack: Stack, rate_factor: Tensor | None) -> None:
         """``rate_factor`` multiplies the learning rate of each number of a row; None for 1."""
         self.form, self.stack, self.rate_factor = form, stack, rate_factor
+        self._frozen = stack.size - stack.trained_size
+        """Numbers at the end of a row that no update changes."""
 
     def step(self, rates: Tensor) -> None:
         if self.rate_factor is not None:
             rates = rates * self.rate_factor
-        self.form.step(self.stack.weights, self.stack.gradient, rates.to(self.stack.weights.dtype))
+        weights, gradient = self.stack.weights, self.stack.gradient
+        if self._frozen:
+            weights, gradient = weights[:, : -self._frozen], gradient[:, : -self._frozen]
+        self.form.step(weights, gradient, rates.to(weights.dtype))
 
     def evaluated(self, rows: Tensor) -> Tensor | None:
-        weights = self.form.evaluated(self.stack.weights)
-        return None if weights is None else weights[rows]
+        whole = self.stack.weights
+        if not self._frozen:
+            weights = self.form.evaluated(whole)
+            return None if weights is None else weights[rows]
+        weights = self.form.evaluated(whole[:, : -self._frozen])
+        if weights is None:
+            return None
+        return torch.cat([weights[rows], whole[rows, -self._frozen :]], dim=1)
 
     def keep(self, rows: Tensor) -> None:
         self.form.keep(rows)
@@ -207,10 +218,13 @@ def make_update(context: StudyContext, trials: Sequence[Trial], stack: Stack) ->
     """
     optimizer = context.optimizer
     parameters = {name: stack.views[name][0] for name in stack.trainable}
-    options = parameter_options(optimizer, context.workload, parameters)
+    options = parameter_options(
+        optimizer, context.workload, parameters, context.techniques, stack.names
+    )
     values = [optimizer.arguments_in(t.metaparameters) for t in trials]
     vectors = _vectors(stack, options)
-    form = optimizer.stacked(values, stack.weights, vectors, stack.slices)
+    trained = stack.weights[:, : stack.trained_size]
+    form = optimizer.stacked(values, trained, vectors, stack.slices)
     if form is None:
         return SeparateUpdate(optimizer, context.schedule, trials, stack, options)
     factor = vectors.get(RATE_FACTOR)
@@ -218,13 +232,14 @@ def make_update(context: StudyContext, trials: Sequence[Trial], stack: Stack) ->
 
 
 def _vectors(stack: Stack, options: Mapping[str, Options]) -> dict[str, Tensor]:
-    """Each option at each number of a row, float64; NaN where a parameter does not have it."""
+    """Each option at each trained number of a row, float64; NaN where a parameter does not have
+    it."""
     vectors: dict[str, Tensor] = {}
     for name, start, shape in zip(stack.names, stack.offsets, stack.shapes, strict=False):
         for option, value in options.get(name, {}).items():
             if option not in vectors:
                 vectors[option] = stack.weights.new_full(
-                    (stack.size,), math.nan, dtype=torch.float64
+                    (stack.trained_size,), math.nan, dtype=torch.float64
                 )
             vectors[option][start : start + shape.numel()] = value
     return vectors

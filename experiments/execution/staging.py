@@ -78,7 +78,7 @@ def staged(
             file.
         files: more files and folders, as the experiment file lists them: data, and modules whose
             names no import statement says.
-        data_files: those that workloads name as theirs.
+        data_files: those that workloads and techniques name as theirs.
 
     Raises:
         ExperimentError: a file does not exist, or its name would hide a package; two files have the

@@ -126,7 +126,7 @@ def sweep(
             trainer=trainer,
             pace=pace,
             num_cpus=num_cpus,
-            data_files=data_files(experiment.combinations),
+            data_files=data_files(experiment.combinations, experiment.base),
             grows_to=grows_to,
             largest=lambda layout: largest(run.states, layout, pack_size or LARGEST_PACK),
         )

@@ -3,14 +3,16 @@
 A workload or a user's optimizer says which parameters get which options by a method
 ``parameter_groups(named_parameters)``: pattern of names (as ``fnmatch`` has it) -> options. Of the
 patterns that match a parameter the first counts; options of the workload override those of the
-optimizer. An option is a metaparameter of the optimizer, or ``learning_rate_factor``, by which the
-parameter's learning rate is multiplied, or ``hidden``: False for embeddings and the output layer,
-which muon leaves to AdamW. A usual one that the optimizer lacks is passed over.
+optimizer, and those of a technique both of them; a frozen parameter has none, and a pattern may
+match it alone. An option is a metaparameter of the optimizer, or ``learning_rate_factor``, by which
+the parameter's learning rate is multiplied, or ``hidden``: False for embeddings and the output
+layer, which muon leaves to AdamW. A usual one that the optimizer lacks is passed over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -24,23 +26,34 @@ from experiments.search.domains import DOMAINS
 
 
 def parameter_options(
-    optimizer: Optimizer, workload: Any, parameters: Mapping[str, Tensor]
+    optimizer: Optimizer,
+    workload: Any,
+    parameters: Mapping[str, Tensor],
+    techniques: Iterable[Any] = (),
+    model: Collection[str] = (),
 ) -> dict[str, dict[str, float]]:
     """The options of each parameter that has any, by its name.
+
+    Args:
+        parameters: those that are trained.
+        techniques: those of the study, in their order.
+        model: the names of all parameters of the model, where some are frozen.
 
     Raises:
         ExperimentError: a pattern that matches nothing, an unknown option, or one that is not a
             number, or not a legal one.
     """
     options: dict[str, dict[str, float]] = {}
-    for owner, groups in (
-        (f"optimizer {optimizer.label}", optimizer.parameter_groups(parameters)),
-        (f"workload {workload.name}", workload.parameter_groups(parameters)),
+    frozen = {whole_name(name) for name in model} - parameters.keys()
+    for owner, groups, multiplies in (
+        (f"optimizer {optimizer.label}", optimizer.parameter_groups(parameters), False),
+        (f"workload {workload.name}", workload.parameter_groups(parameters), False),
+        *((f"technique {t.label}", t.parameter_groups(parameters), True) for t in techniques),
     ):
         matched: dict[str, Options] = {}
         for pattern, given in groups.items():
             names = [name for name in parameters if fnmatchcase(name, pattern)]
-            if not names:
+            if not names and not any(fnmatchcase(name, pattern) for name in frozen):
                 raise ExperimentError(
                     f"parameter_groups of {owner}: no parameter is called {pattern!r}",
                     hint=nearest_parameter(pattern, parameters),
@@ -48,8 +61,16 @@ def parameter_options(
             used = _checked(given, owner, optimizer)
             matched = {**dict.fromkeys(names, used), **matched}
         for name, given in matched.items():
-            options[name] = {**options.get(name, {}), **given}
+            before = options.get(name, {})
+            options[name] = {**before, **given}
+            if multiplies and RATE_FACTOR in given:
+                options[name][RATE_FACTOR] = before.get(RATE_FACTOR, 1.0) * given[RATE_FACTOR]
     return {name: given for name, given in options.items() if given}
+
+
+def whole_name(name: str) -> str:
+    """The name that a parameter has without a parametrization (``torch.nn.utils.parametrize``)."""
+    return _PARAMETRIZED.sub(r".\1", f".{name}").removeprefix(".")
 
 
 def _checked(given: Mapping[str, Any], owner: str, optimizer: Optimizer) -> dict[str, float]:
@@ -81,6 +102,9 @@ def _checked(given: Mapping[str, Any], owner: str, optimizer: Optimizer) -> dict
             )
     has = {RATE_FACTOR, *optimizer.arguments, *([HIDDEN] if isinstance(optimizer, Routed) else [])}
     return {name: float(value) for name, value in given.items() if name in has}
+
+
+_PARAMETRIZED = re.compile(r"\.parametrizations\.(\w+)\.original")
 
 
 class Rates:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from experiments.errors import ExperimentError
 from experiments.parallel.ranks import SOLO, Ranks
-from experiments.techniques.base import Communication
+from experiments.techniques.communication import Communication
 from workloads import Batch, LayoutPlan
 
 Named = Sequence[tuple[str, nn.Parameter]]

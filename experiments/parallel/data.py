@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from experiments.errors import ExperimentError
 from experiments.parallel.base import ForwardPass, ParallelLayout
 from experiments.parallel.ranks import TorchRanks
-from experiments.techniques.base import Communication
+from experiments.techniques.communication import Communication
 
 
 class DataParallel(ParallelLayout):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from experiments.errors import ExperimentError
@@ -10,8 +11,11 @@ from experiments.registry import Registry
 from experiments.techniques.base import Technique
 from experiments.techniques.composed import Techniques, make_technique
 from experiments.techniques.computation.half_weights import HalfWeights
+from workloads.user_code.data_files import listed
 
-__all__ = ["SETTINGS", "TECHNIQUES", "Technique", "Techniques", "label", "load", "names"]
+__all__ = [
+    "SETTINGS", "TECHNIQUES", "Technique", "Techniques", "data_files", "label", "load", "names",
+]  # fmt: skip
 
 SETTINGS = ("precision", "ghost_batch")
 """Keys of an experiment that are settings of its technique."""
@@ -59,3 +63,22 @@ def load(described: Mapping[str, Any], base: str | None) -> Techniques:
                 hint="list them one by one in the grid",
             )
     return Techniques(parts)
+
+
+def data_files(described: Mapping[str, Any], base: str | None) -> dict[str, dict[str, Path]]:
+    """The files that the techniques of ``Study.technique`` read, by technique and path.
+
+    Raises:
+        ExperimentError: as ``load``.
+        WorkloadError: there is no such file.
+    """
+    files = {}
+    for name, arguments in described.items():
+        if name in _OTHERS:
+            continue
+        kind = TECHNIQUES.get_class(name, base)
+        if kind.data_files is Technique.data_files:
+            continue
+        part = make_technique(kind, name, arguments)
+        files[name] = {path: part.located(path, base) for path in listed(part.data_files())}
+    return files

@@ -5,7 +5,9 @@ runs over all of them in ascending ``order``, and by name where two have the sam
 
 | hook | when | what it gets and returns |
 |---|---|---|
+| ``prepare`` | once a study on a worker | study and data; the technique with what it has loaded |
 | ``model`` | once, when a model is made | the model; the model that is trained |
+| ``parameter_groups`` | when an optimizer is made | trained parameters; options of some |
 | ``augment`` | in each step, once for the global batch | its examples; those that are trained on |
 | ``before_step`` | then, before the first forward pass | the weights; those to train from |
 | ``batch`` | before each forward pass of training | the (micro-)batch; the same |
@@ -27,14 +29,20 @@ defines is not called, and costs nothing.
 
 | order | technique |
 |---|---|
+| 100 | ``fine_tune``: a model begins with the weights of a file, whatever else is done to it |
+| 200 | ``freeze``: names of parameters are those of the workload's model |
 | 200 | ``dropout``: the model is changed from the inside |
 | 210 | ``stochastic_depth``: likewise |
 | 250 | ``quantize``: likewise |
 | 300 | ``label_smoothing``: the workload's loss itself is smoothed |
+| 300 | ``lora``: freezes what it adapts |
+| 350 | ``layer_rates``: layers are those of the model that is trained |
 | 400 | ``compress``: what the ranks send, before any hook has the gradient of the global batch |
+| 450 | ``distill``: its teacher sees what the student sees, and the loss of the others |
 | 450 | ``lookahead``: moves the weights before they are masked |
 | 500 | unless the class says otherwise |
 | 600 | ``prune``: no technique behind it sees gradients or weights of what is pruned |
+| 700 | ``freeze_out``: what is clipped is the gradient of the layers that move |
 | 700 | ``gradient_noise``: the noise is clipped, too |
 | 800 | ``clip``: the update gets a gradient whose norm is bounded, whatever ran before |
 | 850 | ``weight_decay``: behind clipping, as decay in an optimizer is |
@@ -49,19 +57,19 @@ the module engine. ``augment`` runs outside of all that, for each trial by itsel
 
 from __future__ import annotations
 
-import abc
 import copy
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, dataclass_transform
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, Self, dataclass_transform
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
-from experiments.plan import Layout, Value
+from experiments.plan import Layout, Study, Value
 from results.optimizers import class_name
-from workloads import Batch
+from workloads import Batch, Workload
+from workloads.user_code.data_files import located
 
 Tensors = Mapping[str, Tensor]
 """Parameters of one model, or what belongs to them, by name."""
@@ -73,29 +81,33 @@ Arguments = Value | Mapping[str, Value]
 """As a file writes them: the first argument's value, or several by name."""
 
 
-class Communication(abc.ABC):
-    """A communication hook of ``torch.nn.parallel.DistributedDataParallel`` for one model, which
-    sums gradients over the data ranks otherwise than exactly."""
+class Preparation(Protocol):
+    """What ``Technique.prepare`` gets."""
 
-    technique: str
-    """The technique that makes it."""
+    @property
+    def study(self) -> Study:
+        """The study, as this worker trains it."""
 
-    @abc.abstractmethod
-    def join(self, group: dist.ProcessGroup | None) -> None:
-        """Take part in a group of data ranks; ``None``: all."""
+    @property
+    def workload(self) -> Workload:
+        """The workload, as it is where no field is tuned."""
 
-    @abc.abstractmethod
-    def hook(
-        self, group: dist.ProcessGroup | None, bucket: dist.GradBucket
-    ) -> torch.futures.Future[Tensor]:
-        """The sum of a bucket of gradients over the ranks, once it is there."""
+    @property
+    def splits(self) -> Mapping[str, Any]:
+        """Its splits (``experiments.training.splits.Split``): ``fetch(indices, training=False)``
+        is the batch of these examples."""
 
-    def state(self) -> dict[str, Any]:
-        """What the hook keeps from step to step, of all ranks, equal on every rank."""
-        return {}
+    @property
+    def fixed_examples(self) -> bool:
+        """Whether the training split's examples are trained on as they are stored."""
 
-    def load(self, state: dict[str, Any]) -> None:  # noqa: B027 - a hook
-        """Continue from ``state``; from an empty one as before the first step."""
+    @property
+    def device(self) -> torch.device:
+        """Where models are trained."""
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of their weights."""
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -143,13 +155,59 @@ class Technique:
     excludes: ClassVar[Mapping[str, str]] = {}
     """Packaged techniques that cannot be beside it, each with the reason."""
 
+    example_tensors: ClassVar[tuple[Tensor, ...]] = ()
+    """Tensors with a row for each example of the training split, set by ``prepare``, where the
+    examples are fixed; in the hooks of a forward pass, the rows of the batch's examples."""
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         dataclasses.dataclass(frozen=True, kw_only=True)(cls)
 
+    def data_files(self) -> Iterable[str]:
+        """Paths of files that arguments name, each absolute or relative to the experiment file.
+
+        A hash of their contents takes the place of the paths in a trial's identity; workers get
+        copies of them, and ``prepare`` opens ``local_file(path, context)``.
+        """
+        return ()
+
+    def local_file(self, path: str, context: Preparation) -> Path:
+        """Where this process reads one of ``data_files``."""
+        return self.located(path, context.study.workload.base)
+
+    def located(self, path: str, base: str | None) -> Path:
+        """The file of ``path``, which starts from the folder ``base`` unless it is absolute.
+
+        Raises:
+            WorkloadError: there is no such file.
+        """
+        return located(path, Path(base or "."), f"technique {self.label}: file {{}}")
+
+    def prepare(self, context: Preparation) -> Technique:  # noqa: ARG002
+        """The technique with what it has loaded: ``self.with_arguments({"_weights": loaded})``.
+
+        Tensors belong on ``context.device``. In the other hooks they are constants: no hook changes
+        them, and all models share them.
+        """
+        return self
+
     def model(self, model: nn.Module) -> nn.Module:
-        """The model that is trained; random numbers come from torch's generator, seeded."""
+        """The model that is trained; random numbers come from torch's generator, seeded.
+
+        Parameters that must not move get ``requires_grad_(False)``.
+        """
         return model
+
+    def parameter_groups(
+        self,
+        named_parameters: Tensors,  # noqa: ARG002
+    ) -> Mapping[str, Mapping[str, float]]:
+        """Options of trained parameters: pattern of names -> metaparameters of the optimizer.
+
+        They override those of the optimizer and the workload; a ``learning_rate_factor`` multiplies
+        theirs.
+        """
+        return {}
 
     def augment(self, batch: Batch, step: int) -> Batch:  # noqa: ARG002
         """The global batch of a step as it is trained on: as many examples, in the same order.
@@ -314,7 +372,7 @@ class Technique:
         """Whether the class defines this hook."""
         return getattr(type(self), hook) is not getattr(Technique, hook)
 
-    def with_arguments(self, values: Mapping[str, Any]) -> Technique:
+    def with_arguments(self, values: Mapping[str, Any]) -> Self:
         """The same with other values, unchecked: a scalar tensor may replace a number."""
         changed = copy.copy(self)
         vars(changed).update(values)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from experiments.techniques.base import (
     Arguments,
     Communication,
     Compute,
+    Preparation,
     State,
     Technique,
     Tensors,
@@ -72,7 +74,7 @@ def make_technique(kind: type[Technique], spec: str, arguments: Arguments) -> Te
     return made.with_arguments({"name": spec})
 
 
-_TRACED = ("model", "batch", "forward", "criterion", "loss")
+_TRACED = ("prepare", "model", "parameter_groups", "batch", "forward", "criterion", "loss")
 """Hooks of which all models of a stack have one."""
 _SINGLE = ("select", "perturbed")
 """Hooks that at most one technique of a study defines."""
@@ -91,6 +93,8 @@ class Techniques:
         self.parts = dict(sorted(named, key=lambda item: (item[1].order, item[0])))
         self.tuned: dict[str, dict[str, Value]] = {}
         """Arguments that a search tunes, by technique, with their values in a trial."""
+        self.prepared: object | None = None
+        """What tells these techniques from others that have loaded other tensors."""
         for hook in _SINGLE:
             labels = [part.label for part in self if part.defines(hook)]
             if len(labels) > 1:
@@ -112,10 +116,49 @@ class Techniques:
         """Whether a technique has one of these hooks."""
         return any(part.defines(hook) for part in self for hook in hooks)
 
+    def prepare(self, context: Preparation) -> Techniques:
+        """The same, with what they have loaded."""
+        made = Techniques({name: part.prepare(context) for name, part in self.parts.items()})
+        made.prepared = object()
+        for part in made:
+            if part.example_tensors and not context.fixed_examples:
+                raise ExperimentError(
+                    f"technique {part.label} has values for each training example, and examples "
+                    "are streamed or augmented",
+                    hint="compute them in each forward pass where fixed_examples is false",
+                )
+        return made
+
+    @property
+    def example_tensors(self) -> tuple[Tensor, ...]:
+        """Those of all techniques, in their order: each training batch ends with its rows."""
+        return tuple(tensor for part in self for tensor in part.example_tensors)
+
+    def _with_rows(self, batch: Batch) -> tuple[Batch, list[Technique]]:
+        """A training batch without rows of ``example_tensors``, and the techniques with them."""
+        parts = list(self.parts.values())
+        if not (count := len(self.example_tensors)):
+            return batch, parts
+        rows = iter(batch[-count:])
+        return batch[:-count], [
+            part.with_arguments({"example_tensors": tuple(islice(rows, len(part.example_tensors)))})
+            for part in parts
+        ]
+
     def model(self, model: nn.Module) -> nn.Module:
-        """The model that is trained."""
+        """The model that is trained.
+
+        Raises:
+            ExperimentError: it has no parameter that is.
+        """
         for part in self:
             model = part.model(model)
+        if self.define("model") and not any(p.requires_grad for p in model.parameters()):
+            labels = ", ".join(part.label for part in self if part.defines("model"))
+            raise ExperimentError(
+                f"technique {labels}: no parameter is left that is trained",
+                hint="freeze fewer of them",
+            )
         return model
 
     def augmentation(self, seed: int) -> Augmentation | None:
@@ -126,23 +169,22 @@ class Techniques:
 
     def loss(self, workload: Any, model: nn.Module, batch: Batch) -> Tensor:
         """One loss an example of a training batch: forward pass included."""
-        for part in self:
+        batch, parts = self._with_rows(batch)
+        for part in parts:
             batch = part.batch(batch)
-        output = self._composed("forward", workload.forward)(model, batch)
-        loss: Tensor = self._composed("criterion", workload.loss)(output, batch)
-        for part in self:
+        output = _composed(parts, "forward", workload.forward)(model, batch)
+        loss: Tensor = _composed(parts, "criterion", workload.loss)(output, batch)
+        for part in parts:
             loss = part.loss(loss, model, output, batch)
         return loss
 
     def output(self, workload: Any, model: nn.Module, batch: Batch) -> Any:
         """The model's output in an evaluation."""
-        return self._composed("forward", workload.forward, in_evaluation=True)(model, batch)
+        return self._in_evaluation(workload)(model, batch)
 
-    def _composed(self, hook: str, compute: Compute, *, in_evaluation: bool = False) -> Compute:
-        for part in reversed(self.parts.values()):
-            if part.defines(hook) and (part.in_evaluation or not in_evaluation):
-                compute = partial(getattr(part, hook), compute)
-        return compute
+    def _in_evaluation(self, workload: Any) -> Compute:
+        parts = [part for part in self if part.in_evaluation]
+        return _composed(parts, "forward", workload.forward)
 
     def optimizer(self, optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
         """The optimizer that updates a model by itself."""
@@ -206,7 +248,7 @@ class Techniques:
     ) -> Mapping[str, Any]:
         """What is recorded of an evaluated batch, from the workload's ``metrics`` of it."""
         if self.define("metrics"):
-            compute = self._composed("forward", workload.forward, in_evaluation=True)
+            compute = self._in_evaluation(workload)
             for part in self:
                 metrics = part.metrics(metrics, compute, workload, model, batch)
         return metrics
@@ -280,9 +322,11 @@ class Techniques:
         """The same with other values of some arguments, by technique and argument."""
         if not values:
             return self
-        return Techniques(
+        changed = Techniques(
             {name: part.with_arguments(values.get(name, {})) for name, part in self.parts.items()}
         )
+        changed.prepared = self.prepared
+        return changed
 
     def of_trial(self, metaparameters: Mapping[str, Value]) -> Techniques:
         """With the arguments that the search tunes: ``clip.norm`` is ``norm`` of ``clip``."""
@@ -341,3 +385,11 @@ class Augmentation:
                     hint="return as many, in the same order",
                 )
         return batch
+
+
+def _composed(parts: Sequence[Technique], hook: str, compute: Compute) -> Compute:
+    """``compute`` within the hooks of techniques, of which the first is the outermost."""
+    for part in reversed(parts):
+        if part.defines(hook):
+            compute = partial(getattr(part, hook), compute)
+    return compute

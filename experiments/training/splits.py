@@ -80,12 +80,21 @@ class Split:
         """Whether a training batch draws random numbers."""
         self.name = f"split {name!r} of {workload.name}"
         """What errors call it."""
+        self._beside: tuple[Tensor, ...] = ()
         self._first: list[Any] = []
         streamed = not self.on_device and not isinstance(data, IterableDataset)
         self._reader = Reader(data, device, self.name) if streamed else None
 
     def __len__(self) -> int:
         return self._size
+
+    def beside(self, tensors: tuple[Tensor, ...]) -> Split:
+        """The same with rows of ``tensors``, one an example, at the end of a training batch."""
+        if not tensors:
+            return self
+        joined = copy.copy(self)
+        joined._beside = tensors
+        return joined
 
     def head(self, examples: int) -> Split:
         """The first ``examples`` of it, or all."""
@@ -131,9 +140,13 @@ class Split:
         ``change``: what techniques make of a batch of step 0.
         """
         raw = self._raw(indices)
-        return (
-            self._finish(raw, training=training) if change is None else self._changed(raw, change)
-        )
+        if change is not None:
+            return self._changed(raw, change)
+        batch = self._finish(raw, training=training)
+        if not training or not self._beside:
+            return batch
+        where = indices.to(self.device)
+        return (*batch, *(tensor.index_select(0, where) for tensor in self._beside))
 
     def fetch_parts(self, parts: Iterable[Tensor]) -> Iterator[tuple[Tensor, Batch]]:
         """Each of ``parts`` (indices) with its examples, for evaluation; a streamed split is read

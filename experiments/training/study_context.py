@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
@@ -19,6 +19,7 @@ from experiments.precision import Precision
 from experiments.seeds import derive
 from experiments.techniques import Techniques
 from experiments.techniques import load as load_techniques
+from experiments.techniques.preparation import prepared
 from experiments.training.splits import Order, Split, load_splits
 from workloads import Batch, Workload
 from workloads.ghost import convert_batch_norm, has_batch_norm
@@ -67,12 +68,18 @@ class StudyContext:
                     f"target {study.targets[-1]}: {workload.name} has no split {name!r}",
                     hint=nearest(name, splits),
                 )
-        return context
+        return replace(context, techniques=prepared(context))
 
     @property
     def train(self) -> Split:
-        """The training split."""
-        return self.splits["train"]
+        """The training split, with the rows that techniques have for its examples."""
+        return self.splits["train"].beside(self.techniques.example_tensors)
+
+    @property
+    def fixed_examples(self) -> bool:
+        """Whether the training split's examples are trained on as they are stored."""
+        train, changed = self.splits["train"], self.techniques.define("augment", "batch")
+        return train.resident and not train.random and not changed
 
     def order(self, trial: Trial) -> Order:
         """The order in which the trial sees the training split, from its own stream."""
@@ -133,7 +140,10 @@ class StudyContext:
         """The precision of the forward pass."""
         return self.precision.autocast()
 
-    def small_batch(self) -> Batch:
-        """A training batch that is large enough for one forward, to try a model on."""
+    def small_batch(self, split: Split | None = None) -> Batch:
+        """A training batch that is large enough for one forward, to try a model on.
+
+        ``split``: ``train``, for the hooks of techniques.
+        """
         count = min(self.study.batch_size, self.ghost_batch or 32)
-        return self.train.fetch(torch.arange(count), training=True)
+        return (split or self.splits["train"]).fetch(torch.arange(count), training=True)

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
+import batchscale as bs
 from experiments.plan import WorkloadRef
 from tests.experiments.technique_file import USER_FILE
+from tests.experiments.transfer_cases import WORKLOADS
 
 
 @pytest.fixture
@@ -26,3 +28,14 @@ def user_techniques(tmp_path: Path) -> WorkloadRef:
     """digits-mlp, in a folder with a file of techniques: ``my.py``."""
     (tmp_path / "my.py").write_text(USER_FILE)
     return WorkloadRef(spec="digits-mlp", base=str(tmp_path))
+
+
+@pytest.fixture
+def trained(tmp_path: Path) -> Path:
+    """A folder with workloads, ``my.py``, and the weights of a trial, ``first.safetensors``."""
+    (tmp_path / "my.py").write_text(WORKLOADS)
+    bs.trial(
+        "digits-mlp", batch_size=64, learning_rate=0.3, budget="60 steps",
+        save=tmp_path / "first.safetensors",
+    )  # fmt: skip
+    return tmp_path

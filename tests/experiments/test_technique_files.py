@@ -11,6 +11,7 @@ from experiments.config.compile import load
 from experiments.errors import ExperimentError
 from experiments.identity import canonical
 from experiments.plan import WorkloadRef
+from tests.batchscale.blocks import blocks
 from tests.experiments.files import folder
 from tests.experiments.technique_file import USER_FILE
 
@@ -142,6 +143,12 @@ def test_errors_of_a_file(tmp_path: Path, technique: str, message: str, hint: st
     assert message in str(raised.value)
     assert "\n" not in str(raised.value)
     assert hint in (raised.value.hint or "")
+
+
+def test_the_documented_technique_takes_few_lines() -> None:
+    (example,) = [b for b in blocks("docs/techniques.md") if b.title == "my_technique.py"]
+    assert "Technique" in example.text
+    assert len(example.text.splitlines()) <= 25
 
 
 def test_a_technique_in_the_grid_and_beside_it(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ class ExecutorContext:
     num_cpus: int | None
     """Cores of a cluster that is started here; all cores unless given."""
     data_files: Sequence[str] = ()
-    """Data files of the workloads (``Workload.data_files``)."""
+    """Data files of workloads and techniques (``data_files``)."""
     grows_to: int | None = None
     """How many workers the cluster can grow to, where Ray cannot say."""
     measure: Measure = measure

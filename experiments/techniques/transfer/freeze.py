@@ -1,0 +1,37 @@
+"""Frozen layers: parameters that training does not move."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from experiments.techniques.base import Arguments, Technique
+from experiments.techniques.transfer.patterns import Patterns, matching, written
+
+
+class Freeze(Technique):
+    """Do not train the ``parameters`` of these names or patterns of names.
+
+    They keep their first values bit for bit: no optimizer has them, so that no weight decay or
+    momentum reaches them. Running statistics of a batch norm are not parameters.
+    """
+
+    name = "freeze"
+    order = 200
+
+    parameters: Patterns
+    trained: Patterns = ()
+    """Those that are trained all the same, where ``parameters`` match them too."""
+
+    @property
+    def written(self) -> Arguments:
+        if not self.trained:
+            return written(self.parameters)
+        return {"parameters": written(self.parameters), "trained": written(self.trained)}
+
+    def model(self, model: nn.Module) -> nn.Module:
+        parameters = dict(model.named_parameters())
+        owner = f"technique {self.label}"
+        frozen = matching(self.parameters, parameters, owner, "parameter")
+        for name in frozen - matching(self.trained, parameters, owner, "parameter"):
+            parameters[name].requires_grad_(False)
+        return model

@@ -1,0 +1,204 @@
+"""fine_tune: training begins with the weights of a file. What techniques prepare; their files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from experiments import techniques
+from experiments.config.combinations import data_files
+from experiments.config.compile import load
+from experiments.engines import choose
+from experiments.errors import ExperimentError
+from experiments.execution.staging import staged
+from experiments.techniques.transfer.weights_file import load_weights
+from experiments.training.study_context import StudyContext
+from tests.experiments.transfer_cases import KINDS, experiment, file_weights, of_folder, twins
+from tests.problems import engine, largest_difference, trials
+from workloads import WorkloadError
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_training_begins_with_the_weights_of_a_trial(trained: Path, precision: str) -> None:
+    of = of_folder(trained, technique={"fine_tune": "first.safetensors"}, precision=precision)
+    pack = trials(of, 3)
+    for kind in KINDS:
+        for row in range(3):
+            for name, value in engine(kind, of, pack).weights(row).items():
+                assert torch.equal(value, file_weights(trained)[name].to(value.dtype))
+    assert choose(StudyContext.load(of), trials(of, 8)) == "stacked"
+    if precision == "float64":
+        twins(of, pack)
+
+
+def test_weights_of_a_float64_trial_keep_their_bits(trained: Path) -> None:
+    exact = {n: v.double() + 1e-12 for n, v in file_weights(trained).items()}
+    save_file(exact, trained / "exact.safetensors")
+    of = of_folder(trained, technique={"fine_tune": "exact.safetensors"})
+    for name, value in engine("module", of, trials(of, 1)).weights(0).items():
+        assert torch.equal(value, exact[name])
+
+
+def test_a_new_head_begins_as_without_the_file(trained: Path) -> None:
+    technique: dict[str, Any] = {"fine_tune": {"weights": "first.safetensors", "head": "new"}}
+    of = of_folder(trained, "my.py:ThreeClasses", technique=technique)
+    pack = trials(of, 2)
+    fresh = engine("module", replace(of, technique={"precision": "float64"}), pack)
+    begun = engine("module", of, pack)
+    for row in range(2):
+        for name, value in begun.weights(row).items():
+            expected = fresh.weights(row) if name.startswith("2.") else file_weights(trained)
+            assert torch.equal(value, expected[name].to(value.dtype))
+    twins(of, pack, steps=20)
+    with pytest.raises(ExperimentError, match=r"2\.bias is 10 in the file and 3 in the") as raised:
+        StudyContext.load(of_folder(trained, "my.py:ThreeClasses", technique={
+            "fine_tune": "first.safetensors"
+        }))  # fmt: skip
+    assert "head: new" in (raised.value.hint or "")
+
+
+def test_names_that_do_not_match_are_said(trained: Path) -> None:
+    values = file_weights(trained)
+    save_file({"0.weigth": values.pop("0.weight"), **values}, trained / "other.safetensors")
+    strict = of_folder(trained, technique={"fine_tune": "other.safetensors"})
+    with pytest.raises(ExperimentError) as raised:
+        StudyContext.load(strict)
+    assert "the file lacks 0.weight, and the model lacks 0.weigth" in str(raised.value)
+    assert "did you mean '0.weight'? {partial: true}" in (raised.value.hint or "")
+    partial: dict[str, Any] = {"fine_tune": {"weights": "other.safetensors", "partial": True}}
+    of = of_folder(trained, technique=partial)
+    with pytest.warns(UserWarning, match=r"0\.weight, 0\.weigth did not match other\.safetensors"):
+        context = StudyContext.load(of)
+    assert StudyContext.load(of).techniques is context.techniques  # loaded once, said once
+    begun = engine("module", of, trials(of, 1)).weights(0)
+    assert torch.equal(begun["2.weight"], values["2.weight"].double())
+    with pytest.raises(ExperimentError, match="nothing in the file is of this model"):
+        load_weights(nn.Linear(2, 2), {"x": torch.zeros(1)}, "technique", partial=True)
+    two = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 3))
+    values = nn.Sequential(nn.Linear(2, 4), nn.Linear(2, 5)).state_dict()
+    with pytest.raises(ExperimentError, match="0, 1 have other shapes than in the file"):
+        load_weights(two, values, "technique", new_head=True)
+
+
+def test_torchvisions_weights_fit_its_models() -> None:
+    from torchvision.models import mobilenet_v3_small
+
+    published = mobilenet_v3_small().state_dict()
+    model = mobilenet_v3_small()
+    assert load_weights(model, published, "technique") == []
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, published[name])
+    smaller = mobilenet_v3_small(num_classes=7)
+    assert load_weights(smaller, published, "technique", new_head=True) == [
+        "classifier.3.bias",
+        "classifier.3.weight",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("technique", "message", "hint"),
+    [
+        ("{fine_tune: gone.safetensors}", "technique fine_tune: file gone.safetensors: no file",
+         "relative to the experiment file"),
+        ("{fine_tune: resnet18.pth}", "convert it once: python -c", ""),
+        ("{fine_tune: weights.bin}", "a .bin file holds pickled objects", ""),
+        ("{fine_tune: weights.csv}", "weights are read from a .safetensors file", ""),
+        ("{fine_tune: {weights: first.safetensors, head: old}}", "head cannot be 'old'", ""),
+        ("{freeze: {}}", "technique freeze needs a value of parameters", ""),
+        ("{layer_rates: 0}", "decay cannot be 0", ""),
+        ("{layer_rates: 1.5}", "decay cannot be 1.5", ""),
+        ("{lora: 0}", "rank cannot be 0", ""),
+        ("{lora: {rank: 2, alpha: -1}}", "alpha cannot be -1", ""),
+    ],
+)  # fmt: skip
+def test_errors_of_a_file(trained: Path, technique: str, message: str, hint: str) -> None:
+    file = experiment(trained, technique)
+    with pytest.raises(ExperimentError) as raised:
+        load(file)
+    assert str(raised.value).startswith(f"{file}:5: ")
+    assert message in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert hint in (raised.value.hint or "")
+
+
+def test_what_is_not_a_safetensors_file(trained: Path) -> None:
+    (trained / "torn.safetensors").write_bytes((trained / "first.safetensors").read_bytes()[:-9])
+    of = of_folder(trained, technique={"fine_tune": "torn.safetensors"})
+    with pytest.raises(ExperimentError, match=r"torn\.safetensors is not a whole safetensors file"):
+        StudyContext.load(of)
+
+
+def test_identity_is_of_the_contents_of_a_file(trained: Path) -> None:
+    def study_id(technique: str) -> str:
+        (plan,) = load(experiment(trained, technique)).plans()
+        return plan.study.id
+
+    first = study_id("{fine_tune: first.safetensors}")
+    (trained / "elsewhere").mkdir()
+    (trained / "first.safetensors").rename(trained / "elsewhere/second.safetensors")
+    moved = "{fine_tune: {weights: elsewhere/second.safetensors}}"
+    assert study_id(moved) == first
+    assert study_id(moved.replace("elsewhere", f"{trained}/elsewhere")) == first
+    assert study_id(moved.replace("}}", ", head: new}}")) != first
+    changed = {n: v + 1 for n, v in file_weights(trained, "elsewhere/second.safetensors").items()}
+    save_file(changed, trained / "elsewhere/second.safetensors")
+    assert study_id(moved) != first
+
+
+def test_workers_get_the_file(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    outside = tmp_path_factory.mktemp("outside") / "first.safetensors"
+    (trained / "first.safetensors").rename(outside)
+    for path in (str(outside), f"../{outside.parent.name}/first.safetensors"):
+        if not (trained / path).exists():
+            (trained / path).parent.mkdir(parents=True, exist_ok=True)
+            outside.rename(trained / path)
+        experiment(trained, f"{{fine_tune: {path}}}")
+        loaded = load(trained / "my.yaml")
+        files = data_files(loaded.combinations, loaded.base)
+        assert files == [path]
+        (plan,) = loaded.plans()
+        with staged(loaded.base, [], [], files) as copies:
+            source = (trained / path).rename(trained / "hidden")
+            local = copies.localize(plan.study)
+            begun = engine("module", local, trials(local, 1)).weights(0)
+            source.rename(trained / path)
+        assert local.technique == plan.study.technique
+        for name, value in file_weights(trained, path).items():
+            assert torch.equal(value, begun[name])
+    with pytest.raises(WorkloadError, match="no file"):
+        techniques.data_files({"fine_tune": "gone.safetensors"}, str(trained))
+
+
+PREPARED = """
+import torch
+import batchscale as bs
+
+
+class MeanInput(bs.Technique):
+    '''Subtract the mean of the training inputs.'''
+
+    def prepare(self, context):
+        batch = context.splits["train"].fetch(torch.arange(200), training=False)
+        return self.with_arguments({"_mean": batch[0].mean(0) * 5})
+
+    def batch(self, batch):
+        return (batch[0] - self._mean, *batch[1:])
+"""
+
+
+def test_what_a_technique_prepares_is_shared_by_all_models(trained: Path) -> None:
+    (trained / "mine.py").write_text(PREPARED)
+    of = of_folder(trained, technique={"mine.py:MeanInput": True})
+    pack = trials(of, 3)
+    prepared = twins(of, pack, steps=50)
+    plain = twins(of_folder(trained), pack, steps=50)
+    assert largest_difference(prepared[0], plain[0]) > 1e-3
+    (trained / "mine.py").write_text(PREPARED.replace("* 5", "* 0"))
+    again = twins(of, pack, steps=50)  # the traced steps of the first one are not taken for these
+    assert largest_difference(again[0], plain[0]) < 1e-9
