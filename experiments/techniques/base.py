@@ -67,6 +67,7 @@ import torch
 from torch import Tensor, nn
 
 from experiments.plan import Layout, Study, Value
+from experiments.techniques.communication import Communication
 from results.optimizers import class_name
 from workloads import Batch, Workload
 from workloads.user_code.data_files import located
