@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from batchscale.analysis import regimes as regimes
     from batchscale.analysis import report as report
     from batchscale.analysis import serve as serve
+    from batchscale.analysis import techniques as techniques
     from batchscale.api import check as check
     from batchscale.api import listing as list
     from batchscale.api import new as new
@@ -61,6 +62,7 @@ _HOMES = {
     "status": "batchscale.api:status",
     "sweep": "batchscale.api:sweep",
     "take_in": "batchscale.api:take_in",
+    "techniques": "batchscale.analysis:techniques",
     "trial": "batchscale.training:trial",
     "Run": "batchscale.run:Run",
     "ParallelLayout": "experiments.parallel:ParallelLayout",
@@ -111,6 +113,7 @@ __all__ = [
     "status",
     "sweep",
     "take_in",
+    "techniques",
     "trial",
 ]
 

@@ -83,6 +83,47 @@ def regimes(
     return answers.regimes(query, law=law, crossover=crossover)
 
 
+def techniques(
+    *sources: Source,
+    correction: str = "holm",
+    quantities: Sequence[str] | None = None,
+    target: str | None = None,
+    where: str | None = None,
+    by: Sequence[str] | None = None,
+    baseline: str | None = None,
+    tolerance: float = 0.2,
+    estimator: str | None = None,
+    search: str = "present",
+    unit: str | None = None,
+    read: str | None = None,
+    under: Sequence[str] | None = None,
+) -> list[dict[str, Any]]:
+    """Every technique, schedule and optimizer against the plain one, as ``techniques --json``
+    prints it.
+
+    Args:
+        correction: of the p-values, for all ratios of the answer: ``holm``, ``fdr`` or ``none``.
+        quantities: which of ``critical_batch_size``, ``perfect_scaling_until``, ``min_steps`` and
+            ``min_examples`` are compared; all by default.
+        baseline: the curve to compare all others with. By default a technique is compared with
+            the same optimizer without one, and an optimizer with plain SGD, or the first.
+
+    The others are those of ``regimes``.
+
+    Returns:
+        For each curve that has a baseline its ``name`` (what it changes), the ``baseline``, and
+        ``ratios`` of the quantities: ``value``, ``low`` and ``high`` at ``level``, ``p`` of "the
+        ratio is 1", ``p_corrected``; the ``correction`` and for how many ratios (``compared``); a
+        ``sentence``, ``notes``.
+    """
+    query = Query(
+        sources=_opened(sources), target=target, where=where, by=by, baseline=baseline,
+        tolerance=tolerance, estimator=estimator, search=search, unit=unit, read=read,
+        under=answers.limits(under),
+    )  # fmt: skip
+    return answers.techniques(query, correction=correction, quantities=quantities).to_dicts()
+
+
 def laws(
     *sources: Source,
     against: str,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from analysis.figures import FigureKind
+    from analysis.techniques.table import Table
 
 
 def regimes(
@@ -55,6 +56,26 @@ def regimes(
         for row, _, pair in analysis.crossovers(data.curves, data.regimes):
             answers[row]["crossovers"].append(pair.to_dict())
     return answers
+
+
+def techniques(
+    query: Query,
+    *,
+    correction: str = "holm",
+    quantities: Sequence[str] | None = None,
+    progress: Progress | None = None,
+) -> Table:
+    """Every technique and optimizer against the plain one.
+
+    Raises:
+        ResultsError: a source that cannot be read, no such correction or quantity, no curve that
+            can be fitted, or no two that can be compared.
+    """
+    from analysis.techniques.corrections import named
+    from analysis.techniques.table import table
+
+    named(correction)  # before anything is fitted
+    return table(_fitted(query, progress), correction=correction, quantities=quantities)
 
 
 def laws(

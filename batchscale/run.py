@@ -93,6 +93,21 @@ class Run:
             self, definition=definition, law=law, crossover=crossover, under=under, **options
         )
 
+    def techniques(
+        self,
+        *,
+        correction: str = "holm",
+        quantities: Sequence[str] | None = None,
+        under: Sequence[str] | None = None,
+        **options: Unpack[QueryOptions],
+    ) -> list[dict[str, Any]]:
+        """Every technique and optimizer against the plain one: see `batchscale.techniques`."""
+        from batchscale import analysis
+
+        return analysis.techniques(
+            self, correction=correction, quantities=quantities, under=under, **options
+        )
+
     def plot(self, figure: str | Callable[..., Any] = "steps", **options: Any) -> Axes:
         """Draw a figure: see `batchscale.plot`."""
         from batchscale import analysis

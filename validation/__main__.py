@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from functools import partial
 
 from validation import (
     budgets,
@@ -17,6 +18,7 @@ from validation import (
     quadratic,
     rules,
     searches,
+    techniques,
 )
 from validation.page import PAGE, write
 
@@ -26,6 +28,7 @@ PARTS: dict[str, Callable[[int | None], str]] = {
     "searches": searches.section,
     "penalty": penalty.section,
     "crossovers": crossovers.section,
+    "techniques": techniques.section,
     "rules": rules.section,
     "budgets": budgets.section,
     "exact": quadratic.section,
@@ -40,14 +43,20 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m validation", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--processes", type=int, help="worker processes (default: one a core)")
+    parser.add_argument(
+        "--tables", type=int, default=techniques.TABLES, help="tables of a block of techniques"
+    )
     given = parser.parse_args(arguments)
     unknown = [name for name in given.parts if name not in PARTS]
     if unknown:
         parser.error(f"unknown part {unknown[0]!r}; known: {', '.join(PARTS)}")
     if given.processes is not None and given.processes < 1:
         parser.error(f"--processes {given.processes} is below 1")
+    if given.tables < 1:
+        parser.error(f"--tables {given.tables} is below 1")
+    parts = {**PARTS, "techniques": partial(techniques.section, tables=given.tables)}
     for name in given.parts or PARTS:
-        write(list(PARTS), {name: PARTS[name](given.processes)})
+        write(list(PARTS), {name: parts[name](given.processes)})
     print(f"wrote {PAGE}")
 
 

@@ -108,28 +108,41 @@ def compare(
     a column), that shares most of its columns and its target: momentum at width 64 is compared with
     sgd at width 64. Where several share as many, it is compared with none, and a note names them.
     """
-    bases = [i for i, curve in enumerate(curves) if is_baseline(curve, baseline)]
     comparisons: list[Comparison | None] = []
-    for i, (curve, of_curve) in enumerate(zip(curves, regimes, strict=True)):
-        comparison = None
-        if i not in bases and of_curve is not None and bases:
-            far = [len(_unlike(curve, curves[base])) for base in bases]
-            near = [base for base, unlike in zip(bases, far, strict=True) if unlike == min(far)]
-            base, of_base = curves[near[0]], regimes[near[0]]
-            if len(near) > 1:
-                comparison = _unclear(curve, [curves[place].label for place in near])
-            elif of_base is not None:
-                comparison = Comparison(
-                    label=curve.label,
-                    baseline=base.label,
-                    ratios={
-                        name: ratio(getattr(of_curve, name), getattr(of_base, name))
-                        for name in QUANTITIES
-                    },
-                    notes=tuple(_notes(curve, base)),
-                )
+    for i, (curve, places) in enumerate(zip(curves, nearest(curves, baseline), strict=True)):
+        of_curve, comparison = regimes[i], None
+        if of_curve is not None and len(places) > 1:
+            comparison = _unclear(curve, [curves[place].label for place in places])
+        elif of_curve is not None and places:
+            base, of_base = curves[places[0]], regimes[places[0]]
+            if of_base is not None:
+                comparison = against(curve, base, of_curve, of_base)
         comparisons.append(comparison)
     return comparisons
+
+
+def nearest(curves: Sequence[Curve], baseline: str) -> list[list[int]]:
+    """The places of what could be each curve's baseline, as ``compare`` says; none for a baseline,
+    several where it is not clear."""
+    bases = [i for i, curve in enumerate(curves) if is_baseline(curve, baseline)]
+    places: list[list[int]] = []
+    for i, curve in enumerate(curves):
+        far = [] if i in bases else [len(_unlike(curve, curves[base])) for base in bases]
+        pairs = zip(bases, far, strict=False)
+        places.append([base for base, unlike in pairs if unlike == min(far)])
+    return places
+
+
+def against(curve: Curve, base: Curve, of_curve: Regimes, of_base: Regimes) -> Comparison:
+    """``curve`` against the baseline ``base``, by their regimes."""
+    return Comparison(
+        label=curve.label,
+        baseline=base.label,
+        ratios={
+            name: ratio(getattr(of_curve, name), getattr(of_base, name)) for name in QUANTITIES
+        },
+        notes=tuple(_notes(curve, base)),
+    )
 
 
 def _unclear(curve: Curve, labels: Sequence[str]) -> Comparison:

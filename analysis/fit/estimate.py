@@ -44,6 +44,15 @@ class Fitted:
         """Standard deviation of log steps about the knee, (R,)."""
         return np.sqrt(self.sse / (self.data.points - self.data.parameters))
 
+    def take(self, rows: Rows) -> Fitted:
+        return Fitted(
+            data=self.data.take(rows),
+            params=self.params[rows],
+            sse=self.sse[rows],
+            straight=(self.straight[0][rows], self.straight[1][rows]),
+            left_out=self.left_out[rows],
+        )
+
     def value(self, name: str) -> Array:
         """The estimate of a quantity in natural logs, wherever it lies."""
         return value(QUANTITIES[name], self.params, self.data.tested, self.data.sloped)
@@ -105,16 +114,22 @@ def estimate(
 ) -> Estimate:
     """``fitted``, and each quantity with its interval."""
     curves = fitted(x, y, weight, tolerance=tolerance, level=level, steep=steep)
-    straight = replace(curves.data, sloped=np.zeros(len(x), dtype=bool))
-    value, low, high = _intervals(straight, *curves.straight, level)
+    return intervals(curves, level)
+
+
+def intervals(curves: Fitted, level: float | Array) -> Estimate:
+    """Each quantity of fitted curves with its interval; ``level``: one, or one a row (R,)."""
+    levels = np.broadcast_to(np.asarray(level, dtype=float), curves.sse.shape)
+    straight = replace(curves.data, sloped=np.zeros(len(levels), dtype=bool))
+    value, low, high = _intervals(straight, *curves.straight, levels)
     sloped = curves.data.sloped
     rows = np.flatnonzero(sloped)
     if len(rows):
         # That a differs from 1 is itself an estimate: unless it is far from it, the interval is
         # that of both forms together.
         data, sse = curves.data.take(rows), curves.sse[rows]
-        answers = _intervals(data, curves.params[rows], sse, level)
-        far = curves.straight[1][rows] > limit(data, sse, 1 - (1 - level) / 10)
+        answers = _intervals(data, curves.params[rows], sse, levels[rows])
+        far = curves.straight[1][rows] > limit(data, sse, 1 - (1 - levels[rows]) / 10)
         for name in QUANTITIES:
             value[name][rows] = answers[0][name]
             both = np.minimum(low[name][rows], answers[1][name])
@@ -165,7 +180,7 @@ def _risen(data: Data, count: Array) -> Mask:
 
 
 def _intervals(
-    data: Data, params: Array, sse: Array, level: float
+    data: Data, params: Array, sse: Array, level: Array
 ) -> tuple[dict[str, Array], dict[str, Array], dict[str, Array]]:
     """Values and the low and high ends of the quantities, by their names, (R,) each."""
     count, tested = len(sse), data.tested

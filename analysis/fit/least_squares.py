@@ -212,12 +212,13 @@ def _solve(data: Data, kind: Rows, at: Array, start: Array) -> tuple[Array, Arra
     return params, sse
 
 
-def limit(data: Data, sse: Array, level: float) -> Array:
-    """The sum of squares up to which a curve is within the interval, (R,)."""
+def limit(data: Data, sse: Array, level: float | Array) -> Array:
+    """The sum of squares up to which a curve is within the interval of ``level``, one or one a row,
+    (R,)."""
     return threshold(data.points, data.parameters, sse, level)
 
 
-def threshold(points: Array, parameters: Array | int, sse: Array, level: float) -> Array:
+def threshold(points: Array, parameters: Array | int, sse: Array, level: float | Array) -> Array:
     """As ``limit``, of curves of so many points and parameters."""
     from scipy.special import fdtri  # a third of a second to import: not at start
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -87,6 +87,8 @@ class Regimes:
     (``analysis.fit.penalty``): perfect scaling is then measured from it. None where they do not."""
     small_batch_penalty: float | None = None
     """Then: fitted examples at the smallest batch size over the fewest."""
+    fitted: Fitted | None = field(default=None, compare=False, repr=False)
+    """The curve as it was fitted, one row: from it follow intervals of other levels."""
 
     @property
     def fitted_over(self) -> tuple[int, int]:
@@ -229,6 +231,7 @@ def regimes(
         grows=curve.grows,
         best_batch_size=best_size,
         small_batch_penalty=factor,
+        fitted=answer.fitted,
     )
 
 

@@ -1,4 +1,4 @@
-"""``batchscale regimes``, ``plot``, ``report`` and ``serve``: analyse results."""
+"""``batchscale regimes``, ``techniques``, ``plot``, ``report`` and ``serve``: analyse results."""
 
 from __future__ import annotations
 
@@ -92,6 +92,47 @@ def regimes(
     query = replace(query, definition=definition, under=answers.limits(under))
     curves = answers.regimes(query, law=law, crossover=crossover, progress=ProgressLines())
     print(regime_table.regimes(curves, output_format(format, json)), end="")
+
+
+@with_query()
+def techniques(
+    query: Query,
+    correction: Annotated[
+        str,
+        typer.Option(
+            "--correction",
+            metavar="holm|fdr|none",
+            help="How p-values are corrected for the number of ratios in the table.",
+        ),
+    ] = "holm",
+    quantity: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--quantity",
+            metavar="NAME",
+            help="Compare this alone: critical_batch_size, perfect_scaling_until, min_steps or "
+            "min_examples. Repeat it for several.",
+        ),
+    ] = None,
+    under: Under = None,
+    format: Fmt = "table",
+    json: Json = False,
+) -> None:
+    """Compare every technique and optimizer with the plain one.
+
+    Ratios with intervals, and p-values corrected for how many are compared.
+    """
+    from batchscale import answers
+    from batchscale.output import technique_table
+    from batchscale.output.progress import ProgressLines
+
+    table = answers.techniques(
+        replace(query, under=answers.limits(under)),
+        correction=correction,
+        quantities=quantity,
+        progress=ProgressLines(),
+    )
+    print(technique_table.techniques(table, output_format(format, json)), end="")
 
 
 @with_query()

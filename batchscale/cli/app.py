@@ -33,6 +33,7 @@ COMMANDS: dict[str, Callable[..., int | None]] = {
     "check": trial.check,
     "new": trial.new,
     "regimes": analysis.regimes,
+    "techniques": analysis.techniques,
     "plot": analysis.plot,
     "report": analysis.report,
     "query": data.query,

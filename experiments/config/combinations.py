@@ -14,6 +14,7 @@ from experiments.config.points import HandPicked, Point
 from experiments.config.schema import ExperimentFile
 from experiments.config.tuning import Entries, Search, check_domain
 from experiments.errors import ExperimentError
+from experiments.factors.design import combined
 from experiments.factors.ramp import Ramp
 from experiments.factors.rule import Rule
 from experiments.optimizers import Optimizer
@@ -67,7 +68,7 @@ def data_files(combinations: Sequence[Combination], base: str | None = None) -> 
 
 
 def combinations(file: ExperimentFile) -> tuple[list[Combination], Search]:
-    """All combinations of the grid, and what is tuned in them.
+    """The combinations of the grid that its design has, and what is tuned in them.
 
     Raises:
         ExperimentError: an unknown name or value anywhere in the grid or the search.
@@ -81,9 +82,7 @@ def combinations(file: ExperimentFile) -> tuple[list[Combination], Search]:
     result = []
     for values in itertools.product(*grid.swept.values()):
         swept = dict(zip(grid.swept, values, strict=True))
-        for schedule, technique, ramp, rule, optimizer in itertools.product(
-            grid.schedules, grid.techniques, grid.ramps, grid.rules, grid.optimizers
-        ):
+        for schedule, technique, ramp, rule, optimizer in combined(file.design, grid.factors):
             factors = {
                 key: str(factor) for key, factor in (("ramp", ramp), ("rule", rule)) if factor
             }

@@ -129,7 +129,8 @@ class Experiment(ExperimentFile):
         optimizers = list({c.optimizer.name: c.optimizer for c in self.combinations}.values())
         schedules = list({c.schedule.name: c.schedule for c in self.combinations}.values())
         in_grid = self.grid.keys() & BESIDE
-        data = self.model_dump(exclude_none=True, exclude={"keep", "files", *in_grid})
+        left_out = {"keep", "files", *in_grid, *(["design"] if self.design == "product" else [])}
+        data = self.model_dump(exclude_none=True, exclude=left_out)
         if self.points is not None:  # their number, where the file has no `trials`
             data["trials"] = max(map(self._trials, self.combinations))
         sizes = [size if isinstance(size, int) else str(size) for size in self.batch_sizes]

@@ -14,6 +14,7 @@ from experiments.config.amounts import SizeInUnit
 from experiments.config.schema import ExperimentFile
 from experiments.config.yaml_lines import Path, dotted
 from experiments.errors import ExperimentError, nearest
+from experiments.factors.design import combinations
 from experiments.factors.ramp import Ramp
 from experiments.factors.rule import Rule
 from experiments.identity import canonical, optimizer_identity, schedule_identity
@@ -46,6 +47,11 @@ class Grid:
     """Names of all fields of the workload."""
     swept: Mapping[str, Sequence[Any]]
     """Values of the fields that are swept."""
+
+    @property
+    def factors(self) -> tuple[Sequence[Any], ...]:
+        """The values of each factor of the training algorithm."""
+        return self.schedules, self.techniques, self.ramps, self.rules, self.optimizers
 
     @property
     def owners(self) -> list[Optimizer | Schedule]:
@@ -102,9 +108,12 @@ class Grid:
         sizes = {key: len(values) for key, values in axes.items()}
         sizes["batch_size"] = len(file.batch_sizes)
         sizes["ramp"] = len(grid.ramps)
-        if (studies := math.prod(sizes.values())) > _MOST_STUDIES:
-            product = " × ".join(f"{size:,} {key}" for key, size in sizes.items() if size > 1)
-            message = f"the grid has {count(studies, 'study')}: {product}"
+        crossed = [n for key, n in sizes.items() if key == "batch_size" or key in fields]
+        others = [n for key, n in sizes.items() if key != "batch_size" and key not in fields]
+        if (studies := math.prod(crossed) * combinations(file.design, others)) > _MOST_STUDIES:
+            mark = " × " if file.design == "product" else ", "
+            parts = mark.join(f"{size:,} {key}" for key, size in sizes.items() if size > 1)
+            message = f"the grid has {count(studies, 'study')}: {parts}"
             hint = f"at most {_MOST_STUDIES:,}: sweep parts of it one after the other"
             raise file.error(("grid",), message, hint)
         grid._check_arguments(file)

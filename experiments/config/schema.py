@@ -28,6 +28,7 @@ from experiments import search
 from experiments.config.amounts import AmountError, BatchSize, Budget, batch_sizes
 from experiments.config.yaml_lines import Path, Places, dotted
 from experiments.errors import ExperimentError, nearest
+from experiments.factors.design import Design
 from experiments.plan import Precision
 from results.counts import count
 from results.errors import ResultsError
@@ -69,6 +70,8 @@ class ExperimentFile(BaseModel):
     ]
     workload: StrictStr
     grid: dict[str, Any]
+    design: Design = "product"
+    """Which combinations of the grid's factors are studied (``experiments.factors.design``)."""
     search: dict[str, Any] = {}
     method: StrictStr = "sobol"
     """How points are drawn (``experiments.search``)."""

@@ -15,7 +15,9 @@ from tests.test_imports import ROOT
 MOST = 4
 PARTS = {field.name for field in fields(Query)}
 PUBLIC = {
-    "batchscale/analysis.py": {"regimes", "laws", "optimal_batch", "plot", "report", "serve"},
+    "batchscale/analysis.py": {
+        *("regimes", "techniques", "laws", "optimal_batch", "plot", "report", "serve"),
+    },
     "batchscale/cli/options.py": {"_query"},
 }
 FILES = sorted(

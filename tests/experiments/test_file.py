@@ -219,7 +219,17 @@ def test_the_resolved_file_of_ones_own(tmp_path, settings):
 
 def test_the_resolved_file_says_every_key(tmp_path):
     said = yaml.safe_load(own(tmp_path).to_yaml())
-    unset = {"layout", "micro_batch", "ghost_batch", "files", "points", "technique", "rule", "gpus"}
+    unset = {
+        "layout",
+        "micro_batch",
+        "ghost_batch",
+        "files",
+        "points",
+        "technique",
+        "rule",
+        "gpus",
+        "design",
+    }
     assert set(said) == set(Experiment.model_fields) - unset
     assert said["search"]["momentum"]["momentum"] == dict(get("momentum").space)["momentum"]
 

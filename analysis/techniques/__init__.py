@@ -1,0 +1,1 @@
+"""Which techniques and optimizers extend perfect scaling: curves against plain ones, tested."""

@@ -1,0 +1,236 @@
+"""Each technique and optimizer against the plain one: ratios, intervals and corrected p-values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from analysis.curves.curve import Curve
+from analysis.figure_data import FigureData
+from analysis.fit.comparisons import Comparison, Ends, against, nearest, ratio_text
+from analysis.fit.interval import Interval
+from analysis.fit.regimes import Regimes
+from analysis.techniques.baselines import difference, optional, plain, plain_name
+from analysis.techniques.corrections import Correction, corrected, named
+from analysis.techniques.p_values import P_VALUES, p_value, profiles
+from results.counts import count
+from results.errors import ResultsError
+from results.errors import nearest as nearest_name
+
+RATIOS = {
+    "critical_batch_size": "critical batch size",
+    "perfect_scaling_until": "perfect scaling until",
+    "min_steps": "steps at the plateau",
+    "min_examples": "fewest examples",
+}
+"""The quantities that are compared, with their names in sentences and figures."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ratio:
+    """A quantity over the baseline's."""
+
+    interval: Interval
+    p: float | None
+    """Of "the ratio is 1"; None where the ratio is not known at all."""
+    corrected: float | None
+    """The same, corrected for all ratios of the table."""
+
+    def differs(self, level: float) -> bool:
+        """Whether the corrected interval at this level leaves out 1."""
+        return self.corrected is not None and self.corrected <= 1 - level
+
+    def to_dict(self) -> dict[str, float | None]:
+        return {**self.interval.to_dict(), "p": self.p, "p_corrected": self.corrected}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A curve against its baseline."""
+
+    name: str
+    """What it changes in the baseline: ``clip 1``."""
+    curve: Curve
+    baseline: str | None
+    """The baseline's name; None if several curves could be it, which ``notes`` name."""
+    ratios: Mapping[str, Ratio]
+    level: float
+    notes: tuple[str, ...]
+
+    @property
+    def sentence(self) -> str:
+        """Which of its ratios differ from 1 after the correction."""
+        if self.baseline is None:
+            return f"{self.name} is compared with nothing"
+        if not any(ratio.interval.reached or ratio.p is not None for ratio in self.ratios.values()):
+            return f"nothing is known of {self.name} against {self.baseline}"
+        clear = [
+            f"{RATIOS[name]} {ratio_text(ratio.interval)} (p {p_text(ratio.corrected)})"
+            for name, ratio in self.ratios.items()
+            if ratio.differs(self.level)
+        ]
+        if clear:
+            return f"{self.name} over {self.baseline}: {', '.join(clear)}"
+        least = min(
+            (ratio.corrected for ratio in self.ratios.values() if ratio.corrected is not None),
+            default=None,
+        )
+        return f"{self.name} cannot be distinguished from {self.baseline} (least p {p_text(least)})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``techniques --json`` prints it."""
+        return {
+            "name": self.name,
+            "baseline": self.baseline,
+            **self.curve.group,
+            "target": None if self.curve.target is None else str(self.curve.target),
+            "ratios": {name: ratio.to_dict() for name, ratio in self.ratios.items()},
+            "level": self.level,
+            "sentence": self.sentence,
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """All rows, in the order of the curves."""
+
+    rows: tuple[Row, ...]
+    correction: Correction
+    compared: int
+    """How many ratios were corrected for: those that are unknown too."""
+    level: float
+
+    @property
+    def sentence(self) -> str:
+        """How the p-values are corrected."""
+        return f"p-values are {self.correction.text.format(count(self.compared, 'ratio'))}"
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """As ``techniques --json`` prints it."""
+        shared = {"correction": self.correction.name, "compared": self.compared}
+        return [{**row.to_dict(), **shared} for row in self.rows]
+
+
+def table(
+    data: FigureData, *, correction: str = "holm", quantities: Sequence[str] | None = None
+) -> Table:
+    """Compare every curve of ``data`` with its plain one, or with the query's baseline.
+
+    Args:
+        correction: ``holm``, ``fdr`` or ``none``.
+        quantities: those of ``RATIOS`` that are compared, and so corrected for; all by default.
+
+    Raises:
+        ResultsError: no such correction or quantity, or no two curves that can be compared.
+    """
+    method, names = named(correction), _quantities(quantities)
+    curves, fits, level = data.curves, data.regimes, 0.9
+    factors = optional(curves, data.query.by or ())
+    baseline = data.query.baseline
+    places = plain(curves, factors) if baseline is None else nearest(curves, baseline)
+    pairs = [(i, bases) for i, bases in enumerate(places) if bases]
+    if not pairs:
+        raise ResultsError(
+            f"nothing to compare: {count(len(curves), 'curve')}, and none is the plain one of "
+            "another",
+            hint=f"name the one to compare with: --baseline {curves[0].label!r}",
+        )
+    at_levels = _AtLevels(fits)
+    rows: list[Row] = []
+    for i, bases in data.each(pairs, "curves compared"):
+        ratios = dict.fromkeys(names, Ratio(interval=Interval(), p=None, corrected=None))
+        if len(bases) > 1:
+            labels = "; ".join(curves[base].label for base in bases)
+            note = f"several curves could be the baseline of {curves[i].label}: {labels}"
+            row = Row(
+                name=curves[i].label, curve=curves[i], baseline=None, ratios=ratios, level=level,
+                notes=(note,),
+            )  # fmt: skip
+            rows.append(row)
+            continue
+        curve, base = curves[i], curves[bases[0]]
+        fit, of_base = fits[i], fits[bases[0]]
+        comparison: Comparison | None = None
+        if fit is not None and of_base is not None:
+            comparison = against(curve, base, fit, of_base)
+            first, second = at_levels[i], at_levels[bases[0]]
+            ratios = {
+                name: Ratio(
+                    interval=comparison.ratios[name],
+                    p=p_value(first[name], second[name]),
+                    corrected=None,
+                )
+                for name in names
+            }
+        base_name = plain_name(base, curves, factors)
+        notes = _notes(data, (i, bases[0]), base_name, comparison, ratios)
+        row = Row(
+            name=difference(curve, base, factors), curve=curve, baseline=base_name, ratios=ratios,
+            level=level, notes=tuple(notes),
+        )  # fmt: skip
+        rows.append(row)
+    every = [ratio.p for row in rows for ratio in row.ratios.values()]
+    adjusted = iter(corrected(every, method))
+    rows = [
+        replace(
+            row,
+            ratios={n: replace(ratio, corrected=next(adjusted)) for n, ratio in row.ratios.items()},
+        )
+        for row in rows
+    ]
+    return Table(rows=tuple(rows), correction=method, compared=len(every), level=level)
+
+
+class _AtLevels(dict[int, Mapping[str, Ends]]):
+    """The profiles of each curve that is asked for, computed once."""
+
+    def __init__(self, fits: Sequence[Regimes | None]) -> None:
+        super().__init__()
+        self._fits = fits
+
+    def __missing__(self, place: int) -> Mapping[str, Ends]:
+        fit = self._fits[place]
+        assert fit is not None
+        self[place] = profiles(fit)
+        return self[place]
+
+
+def p_text(p: float | None) -> str:
+    """``0.023``, ``≤ 0.0001``, ``unknown``: two significant digits."""
+    if p is None:
+        return "unknown"
+    return f"≤ {P_VALUES[-1]:.4f}" if p <= P_VALUES[-1] else f"{p:.2g}"
+
+
+def _quantities(names: Sequence[str] | None) -> list[str]:
+    wanted = list(RATIOS) if not names else list(dict.fromkeys(names))
+    for name in wanted:
+        if name not in RATIOS:
+            raise ResultsError(
+                f"{name!r} is not a quantity that is compared",
+                hint=nearest_name(name, RATIOS, f"known: {', '.join(RATIOS)}"),
+            )
+    return wanted
+
+
+def _notes(
+    data: FigureData,
+    places: tuple[int, int],
+    baseline: str,
+    comparison: Comparison | None,
+    ratios: Mapping[str, Ratio],
+) -> list[str]:
+    """What limits a row: of the comparison, its open intervals, and of both curves."""
+    notes = [] if comparison is None else list(comparison.notes)
+    for quantity, ratio in ratios.items():
+        if comparison is not None and not ratio.interval.reached:
+            sides = ("below", ratio.interval.low), ("above", ratio.interval.high)
+            where = " and ".join(side for side, end in sides if end is None)
+            notes.append(f"the ratio of {quantity} is open {where}")
+    for place, prefix in zip(places, ("", f"the baseline, {baseline}: "), strict=True):
+        fit = data.fits[place]
+        of_curve = fit.notes if isinstance(fit, Regimes) else (str(fit), *data.curves[place].notes)
+        notes += [prefix + note for note in of_curve]
+    return notes

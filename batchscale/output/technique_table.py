@@ -1,0 +1,98 @@
+"""Techniques against the plain curves: a row a technique, a ratio with its interval a cell."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from analysis.curves.groups import ALGORITHM
+from analysis.fit.comparisons import ratio_text
+from analysis.fit.interval import Interval
+from analysis.techniques.table import RATIOS, Row, Table, p_text
+from batchscale.output.tables import Format, as_json, render, text
+
+
+def techniques(table: Table, format: Format) -> str:
+    """The text of ``batchscale techniques``. JSON is what the API returns."""
+    if format == "json":
+        plain = as_json(table.to_dicts())
+        return json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    if format == "csv":
+        return render([_flat(each) for each in table.to_dicts()], "csv")
+    columns = _varying(table.rows)
+    rendered = render([_row(row, columns) for row in table.rows], format)
+    bounded = any(
+        (ratio.interval.low is None) != (ratio.interval.high is None)
+        for row in table.rows
+        for ratio in row.ratios.values()
+    )
+    head = (
+        f"ratios to the baseline, {table.level:.0%} intervals; {table.sentence}"
+        f"{'; ≥ and ≤: bounded' if bounded else ''}"
+    )
+    if format == "latex":
+        return f"% {head.replace('%', ' %')}\n{rendered}"
+    if format == "markdown":
+        return f"{rendered}\n{head[0].upper()}{head[1:]}.\n"
+    lines = [
+        head,
+        "",
+        rendered.rstrip("\n"),
+        "",
+        *dict.fromkeys(f"{row.sentence[0].upper()}{row.sentence[1:]}." for row in table.rows),
+        *_notes(table.rows),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _varying(rows: Sequence[Row]) -> list[str]:
+    """The columns besides the training algorithm in which the curves differ."""
+    names = dict.fromkeys(name for row in rows for name in row.curve.group)
+    return [
+        name
+        for name in names
+        if name not in ALGORITHM and len({text(row.curve.group.get(name)) for row in rows}) > 1
+    ]
+
+
+def _row(row: Row, columns: Sequence[str]) -> dict[str, str]:
+    return {
+        "technique": row.name,
+        "baseline": row.baseline or "not clear",
+        **{name: text(row.curve.group.get(name)) for name in columns},
+        **{name: _cell(ratio.interval, ratio.corrected) for name, ratio in row.ratios.items()},
+    }
+
+
+def _cell(interval: Interval, p: float | None) -> str:
+    words = ratio_text(interval)
+    return words if p is None else f"{words}, p {p_text(p)}"
+
+
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in row.items():
+        if name == "ratios":
+            for quantity in RATIOS:
+                for end, number in value.get(quantity, {}).items():
+                    suffix = "" if end == "value" else f"_{end}"
+                    flat[f"{quantity}_ratio{suffix}"] = number
+        else:
+            flat[name] = " ".join(value) if name == "notes" else value
+    return flat
+
+
+def _notes(rows: Sequence[Row]) -> list[str]:
+    """Each note once, with the rows that it is about."""
+    about: dict[str, list[str]] = {}
+    for row in rows:
+        for note in row.notes:
+            about.setdefault(note, []).append(row.name)
+    lines = []
+    for note, names in about.items():
+        whose = "" if len(names) == len(rows) or note.startswith("the baseline") else (
+            f"{'; '.join(names)}: "
+        )  # fmt: skip
+        lines.append(f"- {whose}{note}")
+    return ["", *lines] if lines else []

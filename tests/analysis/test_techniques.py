@@ -1,0 +1,159 @@
+"""Techniques against plain curves: which is whose baseline, p-values, corrections, sentences."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from analysis import Curve
+from analysis.figure_data import FigureData
+from analysis.fit.comparisons import log_ratio
+from analysis.fit.regimes import regimes
+from analysis.techniques.baselines import difference, plain, plain_name
+from analysis.techniques.corrections import CORRECTIONS, corrected, holm, named
+from analysis.techniques.p_values import LEVELS, P_VALUES, p_value, profiles
+from analysis.techniques.table import table
+from results.errors import ResultsError
+from tests.analysis.techniques_compared import technique_curve
+
+PLAIN = technique_curve(("sgd", {}))
+CLIP = technique_curve(("sgd", {"clip": 1.0}), seed=1)
+FURTHER = technique_curve(("sgd", {"clip": 1.0}), critical=240.0, seed=2)
+
+
+def baselines(curves: list[Curve]) -> list[str | None]:
+    return [plain_name(curves[each[0]], curves) if each else None for each in plain(curves)]
+
+
+def test_which_curve_is_whose_baseline() -> None:
+    curves = [
+        technique_curve(algorithm, **group)
+        for algorithm, group in (
+            (("momentum", {}), {}),
+            (("sgd", {}), {}),
+            (("sgd", {"clip": 1.0, "ema": 0.9}), {}),
+            (("momentum", {"precision": "bfloat16"}), {}),
+            (("momentum", {}), {"schedule": "cosine"}),
+            (("momentum", {"ema": 0.9}), {"schedule": "cosine"}),
+            (("sgd", {}), {"width": 64}),
+            (("adam", {"ema": 0.9}), {"width": 64}),
+        )
+    ]
+    own = [baselines(curves[:6]), baselines(curves[6:])]
+    assert own == [
+        ["sgd, constant", None, "sgd, constant", "momentum, constant", "momentum, constant",
+         "momentum, cosine"],
+        [None, "sgd"],
+    ]  # fmt: skip
+    # Another width is another family: nothing of it is compared with the others.
+    assert plain(curves)[6:] == [[], [6]]
+    assert difference(curves[2], curves[1]) == "clip 1, ema 0.9"
+    assert difference(curves[3], curves[0]) == "precision bfloat16"
+    assert difference(curves[0], curves[1]) == "momentum"
+
+
+@pytest.mark.slow
+def test_p_is_the_level_at_which_the_interval_reaches_1() -> None:
+    """At 1 - p the ends of the interval, from regimes at that level, touch 1."""
+    for critical in (62.0, 68.0, 74.0):
+        curve = technique_curve(("sgd", {"clip": 1.0}), critical=critical, seed=2)
+        p = p_value(*(profiles(regimes(each))["critical_batch_size"] for each in (curve, PLAIN)))
+        assert p is not None
+        assert P_VALUES[-1] < p < 1
+        ends = []
+        for each in (curve, PLAIN):
+            at_p = regimes(each, level=1 - p).critical_batch_size
+            ends.append(tuple(np.log(np.array(end)) for end in at_p.ends))
+        _, low, high = log_ratio(*ends)
+        assert min(abs(low), abs(high)) < 0.02 * (high - low)
+
+
+@pytest.mark.slow
+def test_p_is_below_a_tenth_where_the_interval_leaves_out_1() -> None:
+    rows = table(
+        FigureData.of([PLAIN, *(technique_curve(("sgd", {f"t{i}": 1}), critical=60 + 4.0 * i,
+                                                seed=i + 3) for i in range(8))]),
+        correction="none",
+    ).rows  # fmt: skip
+    for row in rows:
+        for ratio in row.ratios.values():
+            if ratio.p is not None:
+                assert (ratio.p < 0.1) == (not ratio.interval.holds(1.0))
+                assert ratio.differs(0.9) == (ratio.p < 0.1)
+
+
+def test_p_of_open_intervals() -> None:
+    count = len(LEVELS)
+    known = np.zeros(count), np.full(count, -0.1), np.full(count, 0.1)
+    unknown = (np.full(count, np.nan),) * 3
+    assert p_value(unknown, known) is None
+    bound = np.full(count, np.nan), np.full(count, 0.3), np.full(count, np.nan)
+    assert p_value(bound, known) == P_VALUES[-1]
+    assert p_value(known, bound) == P_VALUES[-1]
+    low = np.where(np.array(LEVELS) <= 0.95, 0.3, np.nan)  # open from 0.98 on
+    assert p_value((np.full(count, 0.4), low, bound[2]), known) == pytest.approx(0.05)
+    assert p_value((np.full(count, np.nan), np.full(count, -1.0), bound[2]), known) == 1.0
+
+
+def test_holm_by_its_definition() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        p_values = rng.uniform(0, 0.2, 7)
+        adjusted = holm(p_values)
+        for alpha in (0.01, 0.05, 0.1):
+            rejected = set()
+            for step, i in enumerate(np.argsort(p_values)):
+                if p_values[i] > alpha / (7 - step):
+                    break
+                rejected.add(int(i))
+            assert rejected == {*np.flatnonzero(adjusted <= alpha)}
+
+
+def test_corrections_and_unknown_p_values() -> None:
+    p_values = [0.01, None, 0.04]
+    assert corrected(p_values, named("holm")) == [0.03, None, 0.08]
+    by_scipy = stats.false_discovery_control([0.01, 1.0, 0.04])
+    assert corrected(p_values, named("fdr")) == [
+        pytest.approx(by_scipy[0]), None, pytest.approx(by_scipy[2]),
+    ]  # fmt: skip
+    assert corrected(p_values, named("none")) == p_values
+    assert all(corrected([], each) == [] for each in CORRECTIONS.values())
+    with pytest.raises(ResultsError, match="no correction 'bonferoni'"):
+        named("bonferoni")
+
+
+def test_nothing_differs_where_the_corrected_interval_holds_1() -> None:
+    short = replace(CLIP, points=CLIP.points[:2], notes=("nothing reached the target at 8",))
+    answer = table(FigureData.of([PLAIN, CLIP, FURTHER, short]))
+    same, further, row = answer.rows
+    assert answer.compared == 12
+    assert answer.sentence == "p-values are corrected for 12 ratios by Holm's method"
+    assert same.sentence.startswith("clip 1 cannot be distinguished from sgd (least p ")
+    assert further.sentence.startswith("clip 1 over sgd: critical batch size 3.9 [3.4, 4.6] (p ")
+    assert "fewest examples" in further.sentence
+    assert "steps at the plateau" not in further.sentence
+    # What cannot be fitted stays in, and counts.
+    assert row.sentence == "nothing is known of clip 1 against sgd"
+    assert all(ratio.p is None for ratio in row.ratios.values())
+    assert any("the regimes need three" in note for note in row.notes)
+    assert "nothing reached the target at 8" in row.notes
+
+
+def test_errors() -> None:
+    with pytest.raises(ResultsError, match="nothing to compare: 1 curve"):
+        table(FigureData.of([PLAIN]))
+    with pytest.raises(ResultsError, match="'steps' is not a quantity"):
+        table(FigureData.of([PLAIN, CLIP]), quantities=["steps"])
+
+
+def test_fewer_quantities_are_corrected_for_less() -> None:
+    short = replace(CLIP, points=CLIP.points[:7])
+    answer = table(FigureData.of([replace(PLAIN, points=PLAIN.points[3:9]), short]),
+                   quantities=["min_steps"])  # fmt: skip
+    assert answer.compared == 1
+    assert [*answer.rows[0].ratios] == ["min_steps"]
+    ratio = answer.rows[0].ratios["min_steps"]
+    assert ratio.p == ratio.corrected

@@ -1,0 +1,56 @@
+"""``batchscale techniques``: its formats and the API, on the packaged demo."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+
+import pytest
+
+import batchscale
+from analysis.figure_data import FigureData
+from analysis.techniques.corrections import named
+from analysis.techniques.table import table
+from batchscale.output.technique_table import techniques
+from tests.analysis.techniques_compared import technique_curve
+
+CURVES = [
+    technique_curve(("sgd", {})),
+    technique_curve(("sgd", {"clip": 1.0}), critical=240.0, seed=2),
+    technique_curve(("adam", {}), seed=3),
+]
+
+
+def test_what_is_printed() -> None:
+    answer = table(FigureData.of(CURVES), correction="fdr")
+    text = techniques(answer, "table")
+    head, _, columns, _, clip, adam, *rest = text.splitlines()
+    assert "90% intervals; p-values are corrected for 8 ratios by the false discovery rate" in head
+    assert columns.split()[:4] == ["technique", "baseline", "critical", "batch"]
+    assert clip.startswith("clip 1")
+    assert adam.startswith("adam")
+    assert any(line.startswith("Clip 1 over sgd: critical batch size 3.9 [") for line in rest)
+    assert "Holm" in techniques(replace(answer, correction=named("holm")), "markdown")
+    assert techniques(answer, "latex").startswith("% ratios to the baseline")
+    for format in ("csv", "json"):
+        read = json.loads if format == "json" else lambda t: [*csv.DictReader(io.StringIO(t))]
+        first, second = read(techniques(answer, format))
+        assert (first["name"], second["name"]) == ("clip 1", "adam")
+
+
+@pytest.mark.slow
+def test_the_demo() -> None:
+    where = "experiment = 'digits'"
+    momentum, adam = batchscale.techniques("own", where=where)
+    assert momentum["baseline"] == adam["baseline"] == "sgd"
+    assert momentum["compared"] == 8
+    ratio = momentum["ratios"]["critical_batch_size"]
+    against = batchscale.open("own").regimes(where=where, baseline="sgd")[1]["against"]
+    assert {end: ratio[end] for end in ("value", "low", "high")} == (
+        against["ratios"]["critical_batch_size"]
+    )
+    assert ratio["p"] < ratio["p_corrected"] < 0.1
+    others = batchscale.techniques("own", where=where, baseline="adam")
+    assert [each["baseline"] for each in others] == ["adam", "adam"]

@@ -1,0 +1,65 @@
+"""The simulation of ``batchscale techniques``: its truths, its counts, and a quick run of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from analysis.curves.curve import Curve
+from analysis.figure_data import FigureData
+from analysis.techniques.table import table
+from validation import techniques
+from validation.page import kept
+from validation.techniques import Block, count, draw, p_values_of, true_ratios
+
+
+def test_the_true_ratios() -> None:
+    assert true_ratios("equal") == dict.fromkeys(true_ratios("equal"), 0.0)
+    double = true_ratios("double")
+    assert double["critical_batch_size"] == double["min_examples"] == pytest.approx(np.log(2))
+    assert double["min_steps"] == 0
+    assert 0.5 < double["perfect_scaling_until"] <= np.log(2)
+
+
+def test_what_was_counted_is_within_what_is_claimed() -> None:
+    """False claims at most 10 %, intervals that cover about 90 %, power for a ratio of 2."""
+    counts = kept("techniques")
+    tables = counts["tables"].sum()
+    # One-sided, at three deviations of a share of 10 %.
+    assert counts["false"].sum() / tables < 0.1 + 3 * np.sqrt(0.09 / tables)
+    for name in true_ratios("equal"):
+        covered = counts[f"{name}_covered"].sum() / (techniques.TECHNIQUES * tables)
+        assert 0.8 < covered < 0.98, name
+    double = counts[(counts["kind"] == "double") & (counts["noise"] == counts["noise"].min())]
+    assert (double["critical_batch_size_clear"] > 0.8 * double["tables"]).all()
+
+
+@pytest.mark.slow
+def test_a_quick_run() -> None:
+    counts = count(Block(kind="double", noise=0.03, tables=4))
+    assert counts == count(Block(kind="double", noise=0.03, tables=4))
+    assert counts["critical_batch_size_clear"] == counts["min_examples_clear"] == 4
+    assert counts["min_steps_covered"] > 10
+    assert counts["false"] <= 1
+
+
+@pytest.mark.slow
+def test_it_analyses_as_the_command_does(plain_curve) -> None:
+    x, y = draw(Block(kind="double", noise=0.03), np.random.default_rng(1))
+    curves: list[Curve] = [
+        plain_curve(
+            np.exp(each), np.exp(steps), label=f"t{i}",
+            group={"optimizer": "sgd", "technique": f'{{"t{i}": 1}}' if i else None},
+        )
+        for i, (each, steps) in enumerate(zip(x, y, strict=True))
+    ]  # fmt: skip
+    ratios, p_values = p_values_of(x, y)
+    for row, ratio, p in zip(
+        table(FigureData.of(curves), correction="none").rows, ratios, p_values, strict=True
+    ):
+        for name, measured in row.ratios.items():
+            low, high = (np.exp(each[0]) for each in ratio[name][1:])
+            ends = [np.nan if end is None else end for end in measured.interval.ends[1:]]
+            assert [low, high] == pytest.approx(ends, rel=1e-3, nan_ok=True)
+            if measured.p is not None and measured.p < 0.1:
+                assert p[name] == pytest.approx(measured.p, rel=0.05)
