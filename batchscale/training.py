@@ -323,7 +323,7 @@ def _write(run: TrialRun, path: Path) -> None:
     """Weights by name, and a description of the trial in the file's metadata (JSON text)."""
     from safetensors.torch import save
 
-    from results.storage.location import write_file
+    from results.storage.whole_file import write_file
 
     about = {
         "trial": run.trial.id,

@@ -52,7 +52,8 @@ def write_frame(frame: pd.DataFrame, output: str, format: Format) -> Path:
     path = destination(output)
     forms: dict[str, Format] = {".tex": "latex", ".md": "markdown"}
     if path.suffix.lower() in forms or format in ("latex", "markdown"):
-        from results.storage.location import write_file, writing
+        from results.storage.location import writing
+        from results.storage.whole_file import write_file
 
         with writing(path):
             text = frame_text(frame, forms.get(path.suffix.lower(), format))
