@@ -130,6 +130,14 @@ class Page:
 
 
 @contextmanager
+def literal_text() -> Iterator[None]:
+    """Text is drawn as it is: names from data may hold ``$``, and are no formulas, which may also
+    be wrong ones."""
+    with mpl.rc_context({"text.parse_math": False}):
+        yield
+
+
+@contextmanager
 def saving(figure: Figure) -> Iterator[None]:
     """Save ``figure`` in the style that it was drawn in: hatches and fonts are written then."""
     settings: Any = getattr(figure, _SAVED_STYLE, None)
