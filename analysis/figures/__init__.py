@@ -171,7 +171,7 @@ def draw(
         ResultsError: no such figure, option, width or style, nothing to draw, several panels on one
             ``ax``, or a width together with ``ax``.
     """
-    from analysis.figures.drawing.page import Page, literal_text, remember_style
+    from analysis.figures.drawing.page import Page, literal_text, remember_style, take_literally
     from analysis.figures.drawing.text_fit import fit_figure
 
     kind = get(figure) if isinstance(figure, str) else figure
@@ -183,14 +183,15 @@ def draw(
         )
     page = Page.of(width, style)
     with page.context(), literal_text() if kind.packaged else nullcontext():
+        if ax is not None and kind.packaged:
+            take_literally(ax, every=True)
         drawn = kind.draw_on(_data(data, regimes, tolerance), ax, page, options)
         whole = drawn.get_figure(root=True)
-        if kind.packaged and whole is not None:
-            for each in whole.axes:  # ticks are made when they are first needed, perhaps later
-                each.get_xticklabels(), each.get_yticklabels()
         if ax is None and whole is not None:
             fit_figure(whole)
             remember_style(whole)
+        if kind.packaged and whole is not None:
+            take_literally(whole if ax is None else drawn)
     return drawn
 
 

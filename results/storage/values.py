@@ -36,6 +36,8 @@ NAMES = {
     *("target_metric", "stop_reason", "precision", "budget", "search_id"),
 }
 """Columns of text that becomes names in tables, labels and folders."""
+_LONGEST = 20_000
+"""Characters of a name, which labels and tables hold in full."""
 _CONTROL = r"[\x00-\x1f\x7f-\x{9f}\x{200e}\x{200f}\x{2028}-\x{202e}\x{2066}-\x{2069}]"
 """Characters that a terminal or an SVG file would take for more than text (RE2)."""
 _RANGES = ("log", "linear", "integer", "reverse_log")
@@ -66,6 +68,10 @@ def check(table: pa.Table, where: str) -> None:
         odd = table.filter(pc.match_substring_regex(table[name], _CONTROL))[name]
         if len(odd):
             _refuse(where, name, ascii(odd[0].as_py()[:80]), "it holds control characters")
+        longest = pc.max(pc.utf8_length(table[name])).as_py() or 0
+        if longest > _LONGEST:
+            text = f"a text of {longest:,} characters"
+            _refuse(where, name, text, f"it may have at most {_LONGEST:,}")
     for name, fits in _JSON.items():
         if name in table.column_names:
             for text in pc.unique(table[name]).drop_null().to_pylist():

@@ -80,7 +80,13 @@ def texts(axes: object) -> list[Text]:
     return [each for each in figure.findobj(Text) if each.get_text()]
 
 
-@pytest.mark.parametrize("name", ["steps", "forest", "search", "tradeoff"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "forest",
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("steps", "tradeoff")),
+    ],
+)
 def test_names_are_no_formulas_in_figures(
     drawn_from: FigureData, name: str, tmp_path: Path
 ) -> None:
@@ -96,6 +102,7 @@ def test_names_are_no_formulas_in_figures(
 
 def test_names_are_no_formulas_on_given_axes(drawn_from: FigureData) -> None:
     ax = plt.subplots()[1]
+    ax.set_yticks([0, 1], ["$a$", "b"])
     figures.draw("forest", drawn_from, ax=ax)
     assert all(each._preprocess_math(each.get_text())[1] is False for each in texts(ax))
 
@@ -105,12 +112,19 @@ def test_nor_in_the_pictures_of_a_report(drawn_from: FigureData) -> None:
     assert picture(panel.views[0], range(2)).startswith("data:image/png")
 
 
+@pytest.mark.slow
 def test_figures_have_no_text_that_was_meant_as_a_formula(tmp_path: Path) -> None:
     root = reported.write(tmp_path / "runs", trials=4)
     data = FigureData(Query(sources=[results.open(root)]))
-    for name in ("steps", "forest", "search", "tradeoff", "learning_rate", "training"):
+    for name in ("steps", "forest", "tradeoff", "learning_rate", "training"):
         assert [t.get_text() for t in texts(figures.draw(name, data)) if "$" in t.get_text()] == []
         plt.close("all")
+
+
+def test_what_is_written_on_a_figure_later_may_be_a_formula(drawn_from: FigureData) -> None:
+    axes = figures.draw("forest", drawn_from)
+    for text in (axes.set_title("$x^2$"), axes.set_xlabel("$x^2$"), axes.text(0, 0, "$x^2$")):
+        assert text._preprocess_math(text.get_text())[1] is True
 
 
 def test_a_figure_of_the_users_may_have_formulas(drawn_from: FigureData) -> None:
