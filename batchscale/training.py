@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shlex
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,11 +17,13 @@ from batchscale.trials import OnMeasure, TrialRun, pick_device
 from experiments.plan import Measurement, Outcome, Pack, Study, Trial
 from results.counts import count
 from results.schema import METRIC_COLUMNS
-from results.storage.location import default_results
+from results.storage.location import Location, default_results
 from results.storage.save import destination
 from results.targets.target import Target
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from experiments.config.compile import Experiment
     from experiments.config.study_plan import StudyPlan
     from experiments.schedules import Schedule
@@ -93,6 +98,7 @@ def rerun(
     results: str | Path | None = None,
     device: str | None = None,
     save: str | Path | None = None,
+    trust: bool = False,
     on_measure: OnMeasure | None = None,
 ) -> TrialRun:
     """A recorded trial once more, here, in the engine that trained it.
@@ -101,15 +107,18 @@ def rerun(
         trial: its id, or the first digits of it.
         results: where it is recorded; the default results folder unless given.
         save: a ``.safetensors`` file for the weights that the last evaluation measured.
+        trust: run the Python files that the record names, whoever wrote it. Those that the default
+            results folder names are run without.
 
     Returns:
         As `batchscale.trial`; ``.equal`` says whether it came out as it was recorded.
 
     Raises:
-        CommandError: no such trial, several that begin with these digits, or one that batchscale
-            did not train.
+        CommandError: no such trial, several that begin with these digits, one that batchscale did
+            not train, or one that needs ``trust``.
     """
     import results as dataset
+    from workloads.user_code.user_files import RefusedCodeError, code_refused
 
     opened = dataset.open(results or default_results())
     row = _row(opened, trial)
@@ -123,7 +132,11 @@ def rerun(
         role=row["role"],
         round=int(row["round"]),
     )
-    run = _run(_study(opened, row), point, row["engine"], device, save, on_measure)
+    with nullcontext() if trust or _is_default(opened) else code_refused():
+        try:
+            run = _run(_study(opened, row), point, row["engine"], device, save, on_measure)
+        except RefusedCodeError as refused:
+            raise _untrusted(opened, row, str(refused)) from None
     column = row["target_metric"]
     columns = [column] if column in METRIC_COLUMNS else []
     rows = opened.read_measurements(["trial", "step", "metrics", *columns])
@@ -131,6 +144,42 @@ def rerun(
     values = rows[column] if columns else rows["metrics"].map(lambda t: json.loads(t)[column])
     recorded = {"measurements": dict(zip(rows["step"], values, strict=True)), **row}
     return replace(run, recorded=recorded)
+
+
+def _is_default(opened: Results) -> bool:
+    """Whether results are those that one's own sweeps write to unless they are told otherwise."""
+    ours, theirs = Location(default_results()), opened.location
+    if theirs is None or not (ours.local and theirs.local):
+        return ours == theirs
+    return os.path.realpath(ours.path) == os.path.realpath(theirs.path)
+
+
+def _untrusted(opened: Results, row: Mapping[str, Any], refused: str) -> CommandError:
+    """The error of a record that names Python files."""
+    from experiments.config.yaml_lines import read
+
+    waiting: list[Any] = [read(_recorded(opened, row)["experiment_yaml"], "")[0]]
+    named: set[str] = set()
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, Mapping):
+            waiting += [*value, *value.values()]
+        elif isinstance(value, list):
+            waiting += value
+        elif isinstance(value, str) and re.search(r"\.py\b", value):
+            named.add(value)
+    files = f", of {', '.join(sorted(named))}" if named else ""
+    return CommandError(
+        f"{refused}: the record of trial {row['trial']} in {opened.root} names it{files}",
+        hint="whoever wrote that folder chose the files: read them, then give --trust (in Python: "
+        "trust=True)",
+    )
+
+
+def _recorded(opened: Results, row: Mapping[str, Any]) -> pd.Series:
+    """The row of a trial's study."""
+    studies = opened.studies
+    return studies[studies["study"] == row["study"]].iloc[-1]
 
 
 def _row(opened: Results, trial: str) -> dict[str, Any]:
@@ -161,8 +210,7 @@ def _study(opened: Results, row: Mapping[str, Any]) -> Study:
     from experiments.config import compile as config
     from experiments.errors import ExperimentError
 
-    studies = opened.studies
-    recorded = studies[studies["study"] == row["study"]].iloc[-1]
+    recorded = _recorded(opened, row)
     name = f"experiment {row['experiment']}"
     try:
         experiment = config.parse(recorded["experiment_yaml"], name)
@@ -275,7 +323,7 @@ def _write(run: TrialRun, path: Path) -> None:
     """Weights by name, and a description of the trial in the file's metadata (JSON text)."""
     from safetensors.torch import save
 
-    from results.storage.location import write_file
+    from results.storage.whole_file import write_file
 
     about = {
         "trial": run.trial.id,

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from results.errors import ResultsError, nearest
+from results.errors import ResultsError, escaped, nearest
 from results.schema import STUDIES, TRIALS
 from results.storage.values import parsed
 from results.targets.target import Target
@@ -178,7 +178,7 @@ def label(group: Mapping[str, Any], names: Iterable[str]) -> str:
             parts.append(", ".join(f"{key} {each}" for key, each in json.loads(value).items()))
         else:
             parts.append(value)
-    return ", ".join(parts)
+    return escaped(", ".join(parts))
 
 
 def labels(groups: Sequence[Mapping[str, Any]], extra: Sequence[str] = ()) -> list[str]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -47,6 +48,11 @@ class FigureKind:
     name: str
     draw: Callable[..., Any]
     numbers: Callable[..., pd.DataFrame] | None = None
+
+    @property
+    def packaged(self) -> bool:
+        """Whether it is not a user's."""
+        return self.draw.__module__.startswith("analysis.")
 
     @cached_property
     def options(self) -> list[str]:
@@ -165,7 +171,7 @@ def draw(
         ResultsError: no such figure, option, width or style, nothing to draw, several panels on one
             ``ax``, or a width together with ``ax``.
     """
-    from analysis.figures.drawing.page import Page, remember_style
+    from analysis.figures.drawing.page import Page, literal_text, remember_style, take_literally
     from analysis.figures.drawing.text_fit import fit_figure
 
     kind = get(figure) if isinstance(figure, str) else figure
@@ -176,12 +182,16 @@ def draw(
             hint="leave out one of them",
         )
     page = Page.of(width, style)
-    with page.context():
+    with page.context(), literal_text() if kind.packaged else nullcontext():
+        if ax is not None and kind.packaged:
+            take_literally(ax, every=True)
         drawn = kind.draw_on(_data(data, regimes, tolerance), ax, page, options)
         whole = drawn.get_figure(root=True)
         if ax is None and whole is not None:
             fit_figure(whole)
             remember_style(whole)
+        if kind.packaged and whole is not None:
+            take_literally(whole if ax is None else drawn)
     return drawn
 
 

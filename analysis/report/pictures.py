@@ -28,7 +28,7 @@ def picture(view: View, style_numbers: Sequence[int]) -> str:
     from PIL import Image
 
     from analysis.figures import steps
-    from analysis.figures.drawing.page import Page
+    from analysis.figures.drawing.page import Page, literal_text
     from analysis.figures.drawing.style import curve_style
 
     image_bytes = io.BytesIO()
@@ -36,7 +36,7 @@ def picture(view: View, style_numbers: Sequence[int]) -> str:
     with plt.ioff(), mpl.rc_context():
         mpl.rcdefaults()
         page = Page.of("two-columns")
-        with page.context():
+        with page.context(), literal_text():
             styles = [curve_style(i) for i in style_numbers[:MOST_DRAWN]]
             axes = steps.draw_panels([view.pairs[:MOST_DRAWN]], [styles], page)
             figure: Any = axes.get_figure(root=True)

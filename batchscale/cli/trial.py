@@ -58,6 +58,14 @@ def trial(
         typer.Option("--from", metavar="TRIAL_ID", help="Repeat a recorded trial, in its engine."),
     ] = None,
     results: Results = None,
+    trust: Annotated[
+        bool,
+        typer.Option(
+            "--trust",
+            help="With --from: run the Python files that the record names. Those that the default "
+            "results folder names are run without.",
+        ),
+    ] = False,
     save: Annotated[
         str | None,
         typer.Option(
@@ -79,8 +87,12 @@ def trial(
     if from_ is not None:
         if workload is not None:
             raise CommandError("give a WORKLOAD or --from TRIAL_ID, not both")
-        run = training.rerun(from_, results=results, device=device, save=save, on_measure=output)
+        run = training.rerun(
+            from_, results=results, device=device, save=save, trust=trust, on_measure=output
+        )
         return output.end(run)
+    if trust:
+        raise CommandError("--trust is for --from: a WORKLOAD that you name is run in any case")
     if workload is None or batch_size is None:
         raise CommandError(
             f"trial needs {'a WORKLOAD' if workload is None else '--batch-size'}",

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from experiments.scheduling import events
 from results.counts import agreeing, count
+from results.errors import escaped
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -294,7 +295,7 @@ class Display:
         return ", ".join(parts)
 
     def _say(self, text: str) -> None:
-        self._last = text
+        self._last = text = "\n".join(map(escaped, text.split("\n")))
         self.console.print(text, markup=False, soft_wrap=True)
 
     def _label(self, study: str) -> str:

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from results.errors import escaped
+
 _SECONDS = 10.0
 
 
@@ -44,6 +46,8 @@ class Stages:
 
     def __call__(self, text: str) -> None:
         if self._status:
-            self._status.update(text)
+            from rich.text import Text
+
+            self._status.update(Text(escaped(text)))
         else:
-            self._console.print(f"{text} …", markup=False, soft_wrap=True)
+            self._console.print(f"{escaped(text)} …", markup=False, soft_wrap=True)

@@ -7,6 +7,7 @@ import datetime
 import io
 import json
 import math
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -34,7 +35,10 @@ _LATEX = {
     ">": "$>$",
     "…": r"\ldots{}",
     "–": "--",
+    "\n": " ",
 }
+_MARKDOWN = re.compile(r"[|\\<>\n]|&(?=#?\w+;)|\]\(")
+_UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def frame_text(frame: pd.DataFrame, format: Format) -> str:
@@ -52,7 +56,8 @@ def write_frame(frame: pd.DataFrame, output: str, format: Format) -> Path:
     path = destination(output)
     forms: dict[str, Format] = {".tex": "latex", ".md": "markdown"}
     if path.suffix.lower() in forms or format in ("latex", "markdown"):
-        from results.storage.location import write_file, writing
+        from results.storage.location import writing
+        from results.storage.whole_file import write_file
 
         with writing(path):
             text = frame_text(frame, forms.get(path.suffix.lower(), format))
@@ -74,15 +79,18 @@ def render(rows: Sequence[Row], format: Format = "table", *, columns: Sequence[s
     names = list(columns) or list(rows[0] if rows else ())
     if format == "json":
         plain = [{name: as_json(row.get(name)) for name in names} for row in rows]
-        return json.dumps(plain, indent=2, ensure_ascii=False) + "\n"
+        return _json(plain, indent=2) + "\n"
     if format == "csv":
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow([quoted(name) for name in names])
         writer.writerows([_exact(row.get(name)) for name in names] for row in rows)
-        return out.getvalue()
+        written = out.getvalue()
+        # A file or another program gets the text itself.
+        return _lines_escaped(written) if sys.stdout.isatty() else written
     cells = [[text(row.get(name)) for name in names] for row in rows]
     right = [all(_is_number(row.get(name)) for row in rows) for name in names]
+    names = [_lines_escaped(name) for name in names]
     if format == "latex":
         return _latex(names, cells, right)
     if format == "markdown":
@@ -100,8 +108,18 @@ def text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.0f}" if value.is_integer() and abs(value) < 1e15 else f"{value:.4g}"
     if isinstance(value, list | dict):
-        return json.dumps(value, ensure_ascii=False)
-    return "\n".join(map(escaped, str(value).split("\n")))
+        return _json(value)
+    return _lines_escaped(str(value))
+
+
+def _lines_escaped(value: str) -> str:
+    return "\n".join(map(escaped, value.split("\n")))
+
+
+def _json(value: Any, indent: int | None = None) -> str:
+    """JSON in which characters that a terminal would take for more than text are escapes."""
+    plain = json.dumps(value, indent=indent, ensure_ascii=False)
+    return _UNSAFE.sub(lambda match: json.dumps(match[0])[1:-1], plain)
 
 
 def as_json(value: Any) -> Any:
@@ -130,7 +148,7 @@ def as_json(value: Any) -> Any:
 def _exact(value: Any) -> Any:
     value = as_json(value)
     if isinstance(value, list | dict):
-        return json.dumps(value, ensure_ascii=False)
+        return _json(value)
     if isinstance(value, str):
         return quoted(value)
     return "" if value is None else value
@@ -163,13 +181,22 @@ def _terminal(names: Sequence[str], cells: Sequence[Sequence[str]], right: Seque
 
 def _markdown(names: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[bool]) -> str:
     rule = ["--:" if numeric else "---" for numeric in right]
-    body = [[cell.replace("|", r"\|") for cell in row] for row in cells]
-    return "".join("| " + " | ".join(row) + " |\n" for row in [list(names), rule, *body])
+    body = [[_MARKDOWN.sub(_as_text, cell) for cell in row] for row in [names, *cells]]
+    return "".join("| " + " | ".join(row) + " |\n" for row in [body[0], rule, *body[1:]])
+
+
+def _as_text(match: re.Match[str]) -> str:
+    """What Markdown would read as a column, a tag, an entity, a line or a link, as text."""
+    entities = {"<": "&lt;", ">": "&gt;", "&": "&amp;", "\n": "<br>", "](": r"]\("}
+    return entities.get(match[0], f"\\{match[0]}")
 
 
 def _latex(names: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[bool]) -> str:
     def line(row: Sequence[str]) -> str:
-        return " & ".join("".join(_LATEX.get(c, c) for c in cell) for cell in row) + r" \\"
+        texts = ["".join(_LATEX.get(c, c) for c in cell) for cell in row]
+        if texts and texts[0].startswith(("[", "*")):  # an argument of the line's end before it
+            texts[0] = f"{{{texts[0][0]}}}{texts[0][1:]}"
+        return " & ".join(texts) + r" \\"
 
     shape = "".join("r" if numeric else "l" for numeric in right)
     lines = [

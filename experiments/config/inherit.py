@@ -160,15 +160,36 @@ def _find(name: str, places: Places, folder: Path) -> tuple[str, str, Path]:
             return f"{name}.yaml", sources.packaged_text(name), Path()
         except ExperimentError as error:
             raise places.error(here, f"extends {name}: {error}", error.hint) from None
+    file = Path(name)
+    if not sources.is_file(name):
+        message = f"extends {name}, which is not an experiment file"
+        raise places.error(here, message, "its name ends in .yaml or .yml")
     try:
-        file = Path(name).expanduser()
+        if not _beside(name, folder):
+            message = f"extends {name}, which is neither in the folder of the file nor beside it"
+            raise places.error(here, message, "paths are relative, such as ../base.yaml")
         text = sources.file_text(folder / file)
     except FileNotFoundError:
         message = f"extends {name}: no such file in {folder}"
         raise places.error(here, message, "paths are relative to the file's folder") from None
-    except (sources.UnreadableError, RuntimeError) as error:
+    except sources.UnreadableError as error:
         raise places.error(here, f"extends {name}, which cannot be read: {error}") from None
     return str(Path(places.source).parent / file), text, (folder / file).resolve().parent
+
+
+def _beside(name: str, folder: Path) -> bool:
+    """Whether a path leads to ``folder`` or into what lies beside it: an experiment of somebody
+    else cannot name other files of this machine.
+
+    Raises:
+        UnreadableError: no file can have that name.
+    """
+    if name.startswith("~") or Path(name).is_absolute():
+        return False
+    try:
+        return (folder / name).resolve().is_relative_to(folder.resolve().parent)
+    except (OSError, ValueError, RuntimeError):  # a NUL, half of a surrogate pair; a circle
+        raise sources.UnreadableError("a file cannot have that name") from None
 
 
 def _merge(

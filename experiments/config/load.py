@@ -18,7 +18,7 @@ from experiments.config.sources import UnreadableError
 from experiments.config.yaml_lines import MOST_NESTED, Places, dotted, read
 from experiments.config.yaml_lines import Path as KeyPath
 from experiments.errors import ExperimentError
-from results.errors import is_utf8
+from results.errors import escaped, is_utf8
 from results.storage.masking import masked
 
 _BITS = 63
@@ -147,6 +147,9 @@ def _check_text(path: KeyPath, text: str, places: Places) -> None:
     if "\0" in text or not is_utf8(text):
         message = f"{_name(path)}: {text!r} is not text that a file can hold"
         raise places.error(path, message, "remove \\0 and halves of surrogate pairs")
+    if any(escaped(sign) != sign for sign in {*text} - {"\n", "\t"}):
+        message = f"{_name(path)} holds control characters: {text!a}"
+        raise places.error(path, message, "remove them: names are printed on terminals")
     if holds_key(text):
         raise places.error(path, f"{_name(path)} holds a key or password: {text!r}", KEY_HINT)
 

@@ -32,7 +32,12 @@ def names() -> dict[str, str]:
 
 def is_name(source: str) -> bool:
     """Whether ``source`` is the name of a packaged experiment rather than a path."""
-    return Path(source).suffix not in (".yaml", ".yml") and "/" not in source
+    return not is_file(source) and "/" not in source
+
+
+def is_file(source: str) -> bool:
+    """Whether ``source`` ends as the name of an experiment's file does."""
+    return Path(source).suffix in (".yaml", ".yml")
 
 
 def packaged_text(name: str) -> str:

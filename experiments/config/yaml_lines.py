@@ -26,6 +26,7 @@ MOST_NESTED = 40
 _MOST_ALIASED = 10_000
 """Values that aliases may expand to, beyond those that are written."""
 _MOST_DIGITS = 400
+_LONGEST_TAG = 60
 
 
 def dotted(path: Path) -> str:
@@ -100,6 +101,29 @@ def scalar(text: str) -> Any:
     return float("nan") if _NAN.fullmatch(text) else text
 
 
+class _TagError(Exception):
+    """A value has a tag."""
+
+    def __init__(self, tag: str, line: int) -> None:
+        super().__init__(tag)
+        written = tag.replace("tag:yaml.org,2002:", "!!", 1)
+        self.tag = written if len(written) <= _LONGEST_TAG else f"{written[:_LONGEST_TAG]}…"
+        self.line = line
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses tags, also those that SafeLoader knows: without them, what a value means is said by
+    ``scalar`` alone."""
+
+    def compose_node(self, parent: Node | None, index: Any) -> Node | None:
+        event = self.peek_event()
+        tag = getattr(event, "tag", None)
+        if tag is not None:
+            raise _TagError(tag, event.start_mark.line + 1)
+        node: Node | None = super().compose_node(parent, index)
+        return node
+
+
 def read(text: str, source: str) -> tuple[Any, Places]:
     """The value of a YAML text and the places of its keys; ``source`` names it in errors.
 
@@ -109,7 +133,12 @@ def read(text: str, source: str) -> tuple[Any, Places]:
     """
     places = Places(source)
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        node = yaml.compose(text, Loader=_Loader)
+    except _TagError as error:
+        raise ExperimentError(
+            f"{source}:{error.line}: {error.tag} is a tag of YAML, and an experiment is plain data",
+            hint="remove the tag; text that begins with ! is written in quotes",
+        ) from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"{source}:{mark.line + 1}" if mark else source

@@ -82,6 +82,13 @@ class Ledger(Checkpoints):
         """Give up the claim."""
         self._claim_of.pop(pack).release()
 
+    def abandon(self, pack: str) -> None:
+        """Release the claim of another worker of this sweep, which has died with it."""
+        if pack in self._claim_of:
+            self.release(pack)
+        else:
+            self.claims.abandon(pack, self.processes)
+
     def commit(self, pack: str, experiment: str, measurements: Rows, trials: Rows) -> str | None:
         """Write finished trials; their ``run``, or ``None`` if the claim is lost."""
         if not self._claim_of[pack].held():

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from results.errors import ResultsError
+from results.errors import ResultsError, escaped
 from results.exports import Exported, OutputFolder, Progress
 from results.exports.support import tensorboard_events as events
 from results.schema import METRIC_COLUMNS, SPLITS
@@ -206,13 +206,13 @@ def hyperparameters(row: Mapping[str, Any]) -> dict[str, str | bool | float]:
     for name, value in tuned.items():
         values[f"tuned.{name}" if name in _ALGORITHM else name] = value
     values.setdefault("effective_learning_rate", row["effective_learning_rate"])
-    return {name: _plain(value) for name, value in values.items() if value is not None}
+    return {escaped(name): _plain(value) for name, value in values.items() if value is not None}
 
 
 def _tag(metric: str) -> str:
     """``validation_error`` is ``validation/error``; a name without a split stays as it is."""
-    split, _, rest = metric.partition("_")
-    return f"{split}/{rest}" if split in SPLITS and rest else metric
+    split, _, rest = escaped(metric).partition("_")
+    return f"{split}/{rest}" if split in SPLITS and rest else escaped(metric)
 
 
 def _part(text: Any) -> str:
@@ -221,6 +221,8 @@ def _part(text: Any) -> str:
 
 
 def _plain(value: Any) -> str | bool | float:
-    if isinstance(value, bool | str):
+    if isinstance(value, str):
+        return escaped(value)
+    if isinstance(value, bool):
         return value
     return float(value) if isinstance(value, int | float) else json.dumps(value)

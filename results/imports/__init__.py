@@ -18,12 +18,13 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from results.errors import ResultsError
+from results.errors import ResultsError, escaped
 from results.schema import SCHEMAS, table
 from results.storage.dataset import dataset, encode
 from results.storage.location import Location
 from results.storage.names import experiment_name
 from results.storage.rows import KEYS, latest
+from results.storage.values import NAMES
 from results.store import Store
 
 Rows = Sequence[dict[str, Any]]
@@ -78,17 +79,15 @@ def commit_import(
     """
     experiment_name(experiment)
     stamp = {"experiment": experiment, "run": uuid.uuid4().hex[:16], "time": datetime.now(UTC)}
-    rows = {"sources": sources, "studies": studies, "measurements": measurements, "trials": trials}
-    tables = {
-        name: table(name, [_stamped(name, row, stamp) for row in given])
-        for name, given in rows.items()
-    }
+    given = {"sources": sources, "studies": studies, "measurements": measurements, "trials": trials}
+    rows = {name: [_stamped(name, row, stamp) for row in each] for name, each in given.items()}
+    tables = {name: table(name, each) for name, each in rows.items()}
     store = Store(results)
     location = store.location
     done = Imported(experiment, store.root, studies=len(studies), measurements=len(measurements))
     old = {name: location.files(f"{name}/{experiment}", ".parquet") for name in SCHEMAS}
     replacing = bool(old["trials"])
-    if replacing and _is_recorded(location, experiment, sources, trials):
+    if replacing and _is_recorded(location, experiment, rows["sources"], rows["trials"]):
         done.recorded = len(trials)
         return done
     file = f"{experiment}/{stamp['time']:%Y%m%dT%H%M%S%f}-{stamp['run']}.parquet"
@@ -135,7 +134,8 @@ def _is_recorded(location: Location, experiment: str, sources: Rows, trials: Row
 
 def _stamped(name: str, row: dict[str, Any], stamp: dict[str, Any]) -> dict[str, Any]:
     columns = SCHEMAS[name].names
-    return {**row, **{key: value for key, value in stamp.items() if key in columns}}
+    named = {key: escaped(row[key]) for key in NAMES & row.keys() if isinstance(row[key], str)}
+    return {**row, **named, **{key: value for key, value in stamp.items() if key in columns}}
 
 
 def _facts(sources: Rows, name: str) -> set[tuple[str, str | None]]:

@@ -123,7 +123,7 @@ class FolderFiles:
         self.location.make(FOLDER)
         path = self.location.full(LOCK)
         with writing(path):
-            handle = retried(lambda: os.open(path, os.O_RDWR | os.O_CREAT, 0o666))
+            handle = retried(lambda: os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666))
         try:
             # A file system without locks: exclusive creation alone divides the packs there.
             with suppress(OSError):
@@ -156,8 +156,8 @@ class FolderFiles:
     def now(self) -> float:
         path = self.location.full(LOCK)
         try:
-            os.utime(path)
-            return os.stat(path).st_mtime
+            os.utime(path, follow_symlinks=False)
+            return os.lstat(path).st_mtime
         except OSError:  # a folder that we may only read, or without any claim yet
             return time.time()
 

@@ -278,16 +278,16 @@ class Claims:
             claims.append({**content, "silent": silent, "free": ended or silent > SILENT_SECONDS})
         return claims
 
-    def abandon(self, pack: str) -> bool:
+    def abandon(self, pack: str, sweep: Iterable[Mapping[str, Any]] | None = None) -> bool:
         """Release the claim of a pack whose worker has died; whether there was one.
 
-        It has to be a claim of this process's own sweep, which knows of the death.
+        It has to be a claim of the caller's own sweep, which knows of the death. ``sweep`` are the
+        processes of that sweep, the driver among them, where this process is not the driver.
         """
-        here = identify()
+        ours = {_key(p) for p in ([identify()] if sweep is None else _drivers(sweep))}
         with self.locked():
             claim = next((claim for claim in self.all() if claim["pack"] == pack), None)
-            drivers = [p for p in claim["processes"] if p.get("role") == "driver"] if claim else []
-            if not any({**driver, "role": None} == {**here, "role": None} for driver in drivers):
+            if claim is None or not ours & {_key(p) for p in _drivers(claim["processes"])}:
                 return False
             self.location.delete(_file(pack))
             return True
@@ -339,6 +339,10 @@ class Claims:
 def trials_of(claims: Iterable[Mapping[str, Any]]) -> set[str]:
     """The trials of any of the claims."""
     return {trial for claim in claims for trial in claim["trials"]}
+
+
+def _drivers(processes: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [process for process in processes if process.get("role") == "driver"]
 
 
 def _key(process: Mapping[str, Any]) -> tuple[Any, ...]:

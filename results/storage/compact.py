@@ -43,9 +43,10 @@ from numpy.typing import NDArray
 from results.run_state.claims import Claim, Claims
 from results.schema import SCHEMAS
 from results.storage.dataset import all_fragments, encode, fragments, reading, replaced, retrying
-from results.storage.location import TEMPORARY, Location
+from results.storage.location import Location
 from results.storage.names import is_file_name, is_plain
 from results.storage.rows import KEPT, Live, grouped, superseded
+from results.storage.whole_file import TEMPORARY
 
 ORPHAN_SECONDS = 600.0
 """Seconds after which measurements without trials belong to no commit under way."""
@@ -60,11 +61,11 @@ Files = Mapping[str, ds.ParquetFileFragment]
 def compact(location: Location, experiment: str | None = None) -> None:
     """Compact one experiment and those in which its trials supersede rows, or all of them.
 
-    An experiment that another process is compacting, or whose folder is a link, is left out.
+    An experiment that another process is compacting is left out.
 
     Raises:
-        ResultsError: a broken or foreign file among them (nothing is changed), or a disk that
-            cannot be written.
+        ResultsError: a broken or foreign file or a link among them (nothing is changed), or a disk
+            that cannot be written.
     """
     paths = [file.name.split("/") for table in SCHEMAS for file in location.files(table)]
     names = {path[1] for path in paths if len(path) == 3}
@@ -79,8 +80,7 @@ def compact(location: Location, experiment: str | None = None) -> None:
 def _alone(location: Location, experiment: str) -> set[str]:
     """Compact an experiment, if nobody else does; the others that hold superseded trials."""
     pack = f"compact-{experiment}"
-    inside = all(location.contains(f"{table}/{experiment}/file") for table in SCHEMAS)
-    claim = Claims(location).take(pack, []) if inside and is_plain(pack) else None
+    claim = Claims(location).take(pack, []) if is_plain(pack) else None
     if claim is None:
         return set()
     try:

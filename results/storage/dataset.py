@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ from results.storage.names import is_file_name
 _ATTEMPTS = 5
 _LISTINGS = 10
 _ROW_GROUP = 131_072
+_VERSION = re.compile(r"[0-9]{1,9}")
 MOVE_AWAY = "move it out of the results folder; no other file is affected and none was changed"
 
 T = TypeVar("T")
@@ -171,8 +173,8 @@ def reading(what: str) -> Iterator[None]:
 def _check(location: Location, name: str, table: str, schema: pa.Schema) -> None:
     path = location.display(name)
     metadata = schema.metadata or {}
-    version = metadata.get(VERSION_KEY, b"").decode()
-    if metadata.get(TABLE_KEY) != table.encode() or not version.isdigit():
+    version = metadata.get(VERSION_KEY, b"").decode("ascii", "replace")
+    if metadata.get(TABLE_KEY) != table.encode() or not _VERSION.fullmatch(version):
         raise ResultsError(f"{path} is not a {table} file of batchscale", hint=MOVE_AWAY)
     if int(version) > SCHEMA_VERSION:
         raise ResultsError(

@@ -8,8 +8,7 @@ disk. An object store gets one PUT, which is whole or absent by itself.
 from __future__ import annotations
 
 import os
-import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,11 +20,12 @@ from pyarrow import fs
 
 from results.errors import ResultsError, is_utf8, nearest
 from results.schema import SCHEMAS
+from results.storage.links import require_inside, walk
 from results.storage.masking import is_address, masked, well_formed
 from results.storage.objects import ObjectStore, Version
 from results.storage.retries import retried
+from results.storage.whole_file import make_folder, write_file
 
-TEMPORARY = ".tmp"
 ERRORS = (OSError, pa.ArrowException, ValueError)
 """Errors of pyarrow and the system; a path with a NUL in it is a ValueError."""
 
@@ -180,36 +180,47 @@ class Location:
     def make(self, folder: str) -> None:
         """Create a folder and bring it to the disk (object stores have none)."""
         if self.local:
+            self._require_inside(folder)
             with self._writing(folder):
-                _make(self.full(folder))
+                make_folder(self.full(folder))
 
     def files(self, folder: str, suffix: str = "", *, hidden: bool = False) -> list[File]:
-        """The files under a folder, at any depth, by name. A missing folder has none."""
-        if (store := self.objects) is not None:
-            with self._reading(self.display(folder)):
-                stored = store.list(folder)
-            return [
-                File(each.name, each.size, each.modified, each.version)
-                for each in stored
-                if each.name.endswith(suffix)
-                and (hidden or not each.name.rpartition("/")[2].startswith("."))
-            ]
-        selector = fs.FileSelector(self.full(folder), recursive=True, allow_not_found=True)
+        """The files under a folder, at any depth, by name. A missing folder has none.
+
+        Raises:
+            ResultsError: it cannot be read, or holds a link that is not followed (``links``).
+        """
+        listing: Iterable[Any]
         with self._reading(self.display(folder)):
-            every = retried(lambda: self.filesystem.get_file_info(selector))
-        start = len(self.path) + 1
+            if self.local:
+                follow = Path(self.path) in PACKAGED.values()
+                listing = retried(lambda: [*walk(self.path, folder, suffix, follow=follow)])
+            elif (store := self.objects) is not None:
+                listing = store.list(folder)
+            else:
+                listing = self._listed(folder)
         return sorted(
             (
-                File(info.path[start:], info.size or 0, (info.mtime_ns or 0) / 1e9)
-                for info in every
-                if info.type == fs.FileType.File
-                and info.base_name.endswith(suffix)
-                and (hidden or not info.base_name.startswith("."))
+                File(each.name, each.size, each.modified, getattr(each, "version", None))
+                for each in listing
+                if each.name.endswith(suffix)
+                and (hidden or not each.name.rpartition("/")[2].startswith("."))
             ),
             key=lambda file: file.name,
         )
 
+    def _listed(self, folder: str) -> list[File]:
+        """The files under a folder of a store that lists them through pyarrow alone."""
+        selector = fs.FileSelector(self.full(folder), recursive=True, allow_not_found=True)
+        start = len(self.path) + 1
+        return [
+            File(info.path[start:], info.size or 0, (info.mtime_ns or 0) / 1e9)
+            for info in self.filesystem.get_file_info(selector)
+            if info.type == fs.FileType.File
+        ]
+
     def exists(self, name: str) -> bool:
+        self._require_inside(name)
         with self._reading(self.display(name)):
             if (store := self.objects) is not None:
                 return store.head(name) is not None
@@ -217,7 +228,12 @@ class Location:
         return bool(info.type == fs.FileType.File)
 
     def read(self, name: str) -> bytes | None:
-        """All of a file; ``None`` if there is none."""
+        """All of a file; ``None`` if there is none.
+
+        Raises:
+            ResultsError: a link leads to it that is not followed (``links``).
+        """
+        self._require_inside(name)
         try:
             with self._reading(self.display(name)):
                 if (store := self.objects) is not None:
@@ -236,8 +252,10 @@ class Location:
         all.
 
         Raises:
-            ResultsError: a full or read-only disk, or no permission; nothing is left behind.
+            ResultsError: a full or read-only disk, or no permission; nothing is left behind. Or its
+                folder is a link out of the results.
         """
+        self._require_inside(name.rpartition("/")[0])  # a link to a file is replaced
         with self._writing(name):
             if self.local:
                 retried(lambda: write_file(self.full(name), data))
@@ -246,6 +264,10 @@ class Location:
             else:
                 with self.filesystem.open_output_stream(self.full(name)) as stream:
                     stream.write(data)
+
+    def _require_inside(self, name: str) -> None:
+        if self.local:
+            require_inside(self.path, name)
 
     def contains(self, name: str) -> bool:
         """Whether a file of this name is in the folder, not behind a link that leads out of it."""
@@ -345,45 +367,6 @@ def _unwritable(path: str, reason: str) -> ResultsError:
         hint="what was committed before is safe; free some space or name another folder "
         "with --results, then give the same command again",
     )
-
-
-def write_file(path: str, data: bytes | pa.Buffer) -> None:
-    """Write a local file so that it appears whole, and stays after a power cut.
-
-    Raises:
-        OSError: the disk is full, read-only, or forbidden; the temporary file is removed.
-    """
-    folder, name = os.path.split(path)
-    _make(folder)
-    temporary = os.path.join(folder, f".{name}.{uuid.uuid4().hex[:8]}{TEMPORARY}")
-    try:
-        with open(temporary, "xb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-        raise
-    _sync(folder)
-
-
-def _make(folder: str) -> None:
-    if os.path.isdir(folder):
-        return
-    parent = os.path.dirname(folder)
-    _make(parent)
-    os.makedirs(folder, exist_ok=True)
-    _sync(parent)
-
-
-def _sync(folder: str) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def line_of(error: BaseException) -> str:

@@ -10,8 +10,9 @@ import pandas as pd
 
 from results.errors import ResultsError
 from results.storage.formulas import quoted_frame
-from results.storage.location import write_file, writing
+from results.storage.location import writing
 from results.storage.masking import is_address, masked
+from results.storage.whole_file import write_file
 
 SUFFIXES = (".csv", ".parquet", ".json")
 

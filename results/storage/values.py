@@ -31,6 +31,16 @@ _TEXTS: Mapping[str, tuple[str, ...]] = {
     "role": ("search", "extension", "repeat", "final", "transfer"),
     "status": ("COMPLETE", "INFEASIBLE", "INCOMPLETE"),
 }
+NAMES = {
+    *("experiment", "study", "trial", "run", "source", "workload", "workload_version", "dataset"),
+    *("model", "optimizer", "schedule", "example_unit", "search", "estimator", "engine", "device"),
+    *("target_metric", "stop_reason", "precision", "budget", "search_id"),
+}
+"""Columns of text that becomes names in tables, labels and folders."""
+_LONGEST = 20_000
+"""Characters of a name, which labels and tables hold in full."""
+_CONTROL = r"[\x00-\x1f\x7f-\x{9f}\x{200e}\x{200f}\x{2028}-\x{202e}\x{2066}-\x{2069}]"
+"""Characters that a terminal or an SVG file would take for more than text (RE2)."""
 _RANGES = ("log", "linear", "integer", "reverse_log")
 
 
@@ -55,6 +65,14 @@ def check(table: pa.Table, where: str) -> None:
             for value in pc.unique(table[name]).drop_null().to_pylist():
                 if value not in allowed:
                     _refuse(where, name, repr(value), f"it must be one of {', '.join(allowed)}")
+    for name in NAMES & {*table.column_names}:
+        odd = table.filter(pc.match_substring_regex(table[name], _CONTROL))[name]
+        if len(odd):
+            _refuse(where, name, ascii(odd[0].as_py()[:80]), "it holds control characters")
+        longest = pc.max(pc.utf8_length(table[name])).as_py() or 0
+        if longest > _LONGEST:
+            text = f"a text of {longest:,} characters"
+            _refuse(where, name, text, f"it may have at most {_LONGEST:,}")
     for name, fits in _JSON.items():
         if name in table.column_names:
             for text in pc.unique(table[name]).drop_null().to_pylist():

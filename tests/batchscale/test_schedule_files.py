@@ -77,8 +77,8 @@ def test_a_sweep_trains_with_it_and_a_record_of_it_is_equal(folder: Path, comman
     assert "trapezoid.py" not in planned
 
     trial = of_it["trial"].iloc[0]
-    assert bs.rerun(trial, results="runs").equal
-    answer = command("trial", "--from", trial, "--results", "runs")
+    assert bs.rerun(trial, results="runs", trust=True).equal
+    answer = command("trial", "--from", trial, "--results", "runs", "--trust")
     assert answer.status == 0, answer.err
     assert answer.out.splitlines()[-1].endswith(": equal")
 

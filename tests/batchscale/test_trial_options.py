@@ -88,6 +88,6 @@ def test_a_recorded_trial_keeps_its_layout(tmp_path: Path, monkeypatch: pytest.M
             super().__init__(pack, **how)  # type: ignore[arg-type]
 
     monkeypatch.setattr("experiments.training.pack_training.Training", Watched)
-    again = training.rerun(swept.trials["trial"].iloc[0], results="runs")
+    again = training.rerun(swept.trials["trial"].iloc[0], results="runs", trust=True)
     assert again.equal
     assert [pack.study.layout.name for pack in packs] == ["mine.py:Gathered"]

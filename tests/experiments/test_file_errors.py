@@ -98,6 +98,37 @@ def test_top_level(tmp_path, more, message, hint):
     assert hint in hinted
 
 
+TAGGED = {
+    "trials: !!python/object/apply:os.system [touch ran]": "!!python/object/apply:os.system",
+    "trials: !!python/object/new:os.system [touch ran]": "!!python/object/new:os.system",
+    "trials: !!python/name:os.system": "!!python/name:os.system",
+    "trials: !!python/module:this": "!!python/module:this",
+    "trials: !!python/tuple [8]": "!!python/tuple",
+    "trials: !!int '8'": "!!int",
+    "trials: !!binary OA==": "!!binary",
+    "trials: !!set {8}": "!!set",
+    "trials: !mine 8": "!mine",
+    "trials: !<tag:example.org,2000:x> 8": "tag:example.org,2000:x",
+    "!!str trials: 8": "!!str",
+    "trials: !%0a%1b[31m 8": r"!\n\x1b[31m",
+    f"trials: !{'x' * 5000} 8": f"!{'x' * 59}…",
+}
+
+
+@pytest.mark.parametrize(("line", "tag"), TAGGED.items(), ids=lambda text: text[:40])
+def test_a_tag_of_yaml_is_refused(tmp_path, monkeypatch, line, tag):
+    monkeypatch.chdir(tmp_path)
+    said, hint = complaint(tmp_path, DIGITS + line)
+    assert said == f"my.yaml:5: {tag} is a tag of YAML, and an experiment is plain data"
+    assert "remove the tag" in hint
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("text", ["!!map\n" + DIGITS, "%TAG ! tag:example.org:\n--- !x {}"])
+def test_a_tag_of_the_whole_file_is_refused(tmp_path, text):
+    assert "is a tag of YAML" in complaint(tmp_path, text)[0]
+
+
 @pytest.mark.parametrize(
     ("line", "message", "hint"),
     [

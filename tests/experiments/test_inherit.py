@@ -138,13 +138,43 @@ def test_errors_point_to_the_file_that_says_it(tmp_path, text, base, message):
         ("extends: digit", "my.yaml:1: extends digit: no experiment is called 'digit'", "'digits'"),
         ("extends: [a]", "my.yaml:1: extends must name a file, not ['a']", "base.yaml"),
         ("extends: 3", "my.yaml:1: extends must name a file, not 3", ""),
-        ("extends: ./", "my.yaml:1: extends ./, which cannot be read: Is a directory", ""),
+        ("extends: ./", "my.yaml:1: extends ./, which is not an experiment file", ".yaml"),
     ],
 )
 def test_what_cannot_be_extended(tmp_path, text, message, hint):
     said, hinted = complaint(tmp_path, text)
     assert said == message
     assert hint in hinted
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("/etc/passwd", "~/.aws/credentials", "../secret.txt", "base", "base.yaml.d/"),
+        *("../../secret.yaml", "/etc/secret.yaml", "~/secret.yaml", "~nobody-at-all/secret.yaml"),
+        *("deep/../../../secret.yaml", "link.yaml", "out/secret.yaml"),
+    ],
+)
+def test_a_file_of_somebody_else_cannot_name_others_of_the_machine(tmp_path, name):
+    """Whose text an error would quote."""
+    here = tmp_path / "parent" / "here"
+    (here / "deep").mkdir(parents=True)
+    for file in ("secret.yaml", "parent/secret.txt"):
+        (tmp_path / file).write_text("password: hunter2\n")
+    (here / "link.yaml").symlink_to(tmp_path / "secret.yaml")
+    (here / "out").symlink_to(tmp_path)
+    said, hint = complaint(here, f"extends: {name}\n")
+    assert "hunter2" not in f"{said}{hint}"
+    assert "password" not in f"{said}{hint}"
+    assert said.startswith(f"my.yaml:1: extends {name}")
+    assert "not an experiment file" in said or "nor beside it" in said or "no experiment" in said
+
+
+def test_a_file_beside_the_folder_is_extended(tmp_path):
+    for name in ("here", "shared"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "shared" / "base.yml").write_text(BASE)
+    assert extended(tmp_path / "here", "extends: ../shared/base.yml\ntrials: 3\n").trials == 3
 
 
 def test_an_error_in_a_text_that_is_extended_says_by_whom(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import signal
@@ -165,6 +166,31 @@ def test_twenty_killed_ranks_change_no_row(tmp_path: Path, ray_address: str) -> 
         for root in roots
     ]
     assert curves[0].equals(curves[1])  # bit for bit
+
+
+def test_the_claim_of_a_rank_0_elsewhere_is_released_at_its_death(
+    tmp_path: Path, ray_address: str
+) -> None:
+    """Nobody can see that its process is gone: not after two minutes, but as Ray says so."""
+    file = write(tmp_path / "away", trials=8, budget="60 steps")
+    killed: list[float] = []
+    begun: list[float] = []
+
+    def observe(event: Event) -> None:
+        if isinstance(event, PackStarted):
+            begun.append(time.monotonic())
+        if isinstance(event, PackStarted) and not killed:
+            (claim,) = (file.parent / "runs" / "claims").glob("*.json")
+            content = json.loads(claim.read_text())
+            os.kill(content["holder"]["pid"], signal.SIGKILL)
+            killed.append(time.monotonic())
+            content["holder"]["machine"] = "another"
+            claim.write_text(json.dumps(content))
+
+    assert run(file, ray_address, observe).complete
+    assert begun[1] - killed[0] < 60  # of 120
+    assert (rows(file)["stop_reason"] != "error").all()
+    assert rows(file).trial.nunique() == len(rows(file)) == 8
 
 
 def test_a_killed_tune_actor_is_followed_by_another(tmp_path: Path, ray_address: str) -> None:

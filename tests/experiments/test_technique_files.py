@@ -42,7 +42,7 @@ def test_a_small_sweep(user_techniques: WorkloadRef, monkeypatch: pytest.MonkeyP
         assert "my.py" not in technique
     assert bs.sweep("sweep.yaml", results="runs", address="none").summary.trained == 0  # type: ignore[union-attr]
     composed = rows[rows["technique"].astype(str).str.contains("Scaled")]
-    assert bs.rerun(composed["trial"].iloc[0], results="runs").equal
+    assert bs.rerun(composed["trial"].iloc[0], results="runs", trust=True).equal
     named = bs.sweep(
         workload="digits-mlp", batch_size=64, optimizer="sgd", technique=[{"clip": 0.5}],
         learning_rate={"log": [0.1, 1]}, trials=4, budget="60 steps",

@@ -13,6 +13,7 @@ from results.storage.location import Location
 
 pytest.importorskip("ray")
 
+from experiments.execution.ledger import Ledger
 from experiments.execution.ray.mailbox import Mailbox, Writer
 
 DRIVER = {**processes.identify(), "role": "driver"}
@@ -42,6 +43,37 @@ def test_a_worker_that_was_declared_dead_does_not_commit(tmp_path: Path) -> None
     assert writer.call("two", "commit", "pack", "e", [], [row]) is not None
     writer.call("two", "release", "pack")
     assert Claims(tmp_path).all() == []
+
+
+def test_the_claim_of_a_dead_rank_is_released_by_its_successor(tmp_path: Path) -> None:
+    writer = Writer(Location(str(tmp_path)), [DRIVER])
+    assert take(writer, "one")
+    writer.call("two", "abandon", "pack")
+    assert Claims(tmp_path).all() == []
+    assert writer.call("one", "commit", "pack", "e", [], []) is None  # it may live after all
+    assert take(writer, "two")
+    writer.call("two", "abandon", "pack")
+    writer.call("two", "abandon", "pack")
+    assert Claims(tmp_path).all() == []
+
+
+def test_a_worker_of_the_same_sweep_alone_releases_a_claim(tmp_path: Path) -> None:
+    """Where workers write themselves, as to an object store."""
+    Ledger(str(tmp_path))
+    of_another = {**DRIVER, "start": 1}
+    for pack, driver in (("ours", DRIVER), ("theirs", of_another)):
+        taken = Claims(tmp_path).take(pack, [pack], holder=ELSEWHERE, processes=[driver])
+        assert taken is not None
+    raylet = {**processes.identify(), "role": "raylet"}
+    for sweep in ([raylet], [{**DRIVER, "machine": "another"}], []):
+        Ledger(str(tmp_path), sweep).abandon("ours")
+    assert {claim["pack"] for claim in Claims(tmp_path).live()} == {"ours", "theirs"}
+    successor = Ledger(str(tmp_path), [raylet, DRIVER])
+    assert not successor.take("ours", ["ours"], {}, {})
+    for pack in ("ours", "theirs", "none"):
+        successor.abandon(pack)
+    assert {claim["pack"] for claim in Claims(tmp_path).live()} == {"theirs"}
+    assert successor.take("ours", ["ours"], {}, {})
 
 
 def test_workers_that_do_not_ask_any_more(monkeypatch: pytest.MonkeyPatch) -> None:

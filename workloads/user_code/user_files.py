@@ -15,7 +15,9 @@ import importlib
 import itertools
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
@@ -28,6 +30,22 @@ from workloads.user_code.import_stop import stopping
 from workloads.user_code.local_imports import digest, find, find_local, local_modules
 
 _PREFIX = "batchscale_files_"
+_refused: ContextVar[bool] = ContextVar("refused", default=False)
+
+
+class RefusedCodeError(Exception):
+    """A file that is not to be run here. It is no error of that file: nothing that explains those
+    catches it."""
+
+
+@contextmanager
+def code_refused() -> Iterator[None]:
+    """Inside, no user's file is imported."""
+    before = _refused.set(True)
+    try:
+        yield
+    finally:
+        _refused.reset(before)
 
 
 def find_file(path: str, base: Path) -> Path | None:
@@ -52,7 +70,10 @@ def import_file(file: Path) -> ModuleType:
     Raises:
         WorkloadError: it is not a Python file, or a module beside it has the name of an installed
             one. What the file itself raises passes unchanged.
+        RefusedCodeError: inside ``code_refused``.
     """
+    if _refused.get():
+        raise RefusedCodeError(f"{file} is not run")
     if b"\0" in file.read_bytes():
         raise WorkloadError(f"{file} is not a Python file: it contains NUL bytes")
     if str(file.parent) not in sys.path:

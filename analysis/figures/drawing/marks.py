@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.markers import CARETUPBASE
+from matplotlib.markers import CARETUPBASE, MarkerStyle
 from matplotlib.patches import Patch
 from matplotlib.path import Path
 from matplotlib.patheffects import withStroke
@@ -175,7 +176,9 @@ def censored(ax: Axes, curves: Sequence[Curve], styles: Sequence[CurveStyle], to
 
 def not_reached_entry(size: float = 6) -> Artist:
     """The legend's entry for such marks."""
-    return entry("target not reached", marker="$\\uparrow$", color=faint(), markersize=size,
+    with mpl.rc_context({"text.parse_math": True}):
+        arrow: Any = MarkerStyle("$\\uparrow$")
+    return entry("target not reached", marker=arrow, color=faint(), markersize=size,
                  markeredgewidth=0.3)  # fmt: skip
 
 

@@ -18,7 +18,10 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib import style as styles
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from results.errors import ResultsError, nearest
 
@@ -127,6 +130,24 @@ class Page:
     def usable(self, need: float = COLUMN) -> float:
         """The same in inches at the type of the style sheet: fewer where type is larger."""
         return self.width(need) / unit()
+
+
+@contextmanager
+def literal_text() -> Iterator[None]:
+    """Text is drawn as it is: names from data may hold ``$``, and are no formulas, which may also
+    be wrong ones."""
+    with mpl.rc_context({"text.parse_math": False}):
+        yield
+
+
+def take_literally(drawn: Artist, *, every: bool = False) -> None:
+    """The same for text that is there by now, or ``every`` text: what the user sets later may be a
+    formula."""
+    for ax in drawn.findobj(Axes):
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.get_ticklabels()  # their texts are set when they are asked for
+    for text in drawn.findobj(Text):
+        text.set_parse_math(not every and "$" not in text.get_text())
 
 
 @contextmanager

@@ -181,6 +181,8 @@ class Writer:
             if taken:
                 self._worker_of[arguments[0]] = worker
             return taken
+        if method == "abandon":
+            self._worker_of.pop(arguments[0], None)
         if method in _LOST and self._worker_of.get(arguments[0]) != worker:
             return _LOST[method]
         return getattr(self._ledger, method)(*arguments)

@@ -239,6 +239,8 @@ class RayTune:
                 if isinstance(message, PackEnd):  # it may be sent out again, and knows these then
                     with self._sharing:
                         self._shared.pop(message.pack, None)
+                    if self.layout.workers > 1 and message.end != "done":
+                        self._claims.abandon(message.pack)  # rank 0 may have been ended with it
                 dispatcher.receive(message)
 
     def _end_silent(self, stopped: float | None) -> None:

@@ -128,6 +128,8 @@ class WorkerGroup:
         while True:
             try:
                 self._bring_up(pack)
+                if deaths:  # the rank 0 before may have died with its claim
+                    self._wait_for("abandon", {0: (pack,)}, pack)
                 return self._run(pack, probe=deaths == 0)
             except _StopRequestedError:
                 return PackEnd(pack=pack, end="stopped")

@@ -72,6 +72,10 @@ class Rank:
             timeout=self._context.pace.collective,
         )
 
+    def abandon(self, pack: str) -> None:
+        """Release the claim that the rank 0 before this one has left at its death."""
+        self._context.ledger().abandon(pack)
+
     def train(self, pack: str, attempt: str, probe: bool) -> bool:
         """Train a pack; whether it has ended: ``False`` if ranks were lost before that.
 
