@@ -141,5 +141,6 @@ class StudyContext:
 
     def small_batch(self) -> Batch:
         """A training batch that is large enough for one forward, to try a model on."""
-        count = min(self.study.batch_size, self.ghost_batch or 32)
+        most = self.study.layout.micro_batch or self.study.batch_size
+        count = min(self.study.batch_size, self.ghost_batch or min(32, most))
         return self.train.fetch(torch.arange(count), training=True)

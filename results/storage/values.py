@@ -111,7 +111,7 @@ def _is_space(value: Any) -> bool:
 
 
 _JSON: Mapping[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(("fields", "technique", "layout", "versions"), _is_mapping),
+    **dict.fromkeys(("fields", "technique", "layout", "layout_choice", "versions"), _is_mapping),
     **dict.fromkeys(("targets", "notes"), _is_texts),
     "search_space": _is_space,
 }
