@@ -83,6 +83,7 @@ class _Probe:
                 attempts.append(attempt)
                 if attempt.failure != OUT_OF_MEMORY:
                     break
+        self.meeting.close()
         chosen = best(attempts)
         if chosen is None and any(each.failure == OUT_OF_MEMORY for each in attempts):
             raise self._nothing_fits(attempts)
@@ -106,7 +107,7 @@ class _Probe:
         if self.context.device.type == "cpu":
             # There a system kills what takes too much memory, instead of saying so.
             model, models = self.context.model(self.trials[0]), len(self._together())
-            with suppress(torch.OutOfMemoryError):
+            with suppress(Exception):  # the first attempt raises it again, and it is recorded
                 return min(share, chunk_size(self.context, model, models))
         return share
 
