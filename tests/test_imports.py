@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("batchscale", "workloads", "experiments", "results", "analysis")
 """What the wheel holds."""
@@ -218,6 +220,7 @@ def test_import_batchscale_imports_nothing_heavy() -> None:
     assert out.strip() == "set()"
 
 
+@pytest.mark.slow
 def test_results_and_analysis_import_without_torch_and_ray() -> None:
     names = [module_name(path) for path in READING]
     code = f"import importlib\nfor name in {names!r}:\n    importlib.import_module(name)\n"

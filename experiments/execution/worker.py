@@ -156,21 +156,22 @@ class _PackRun:
             if self.first and self.finished and now - committed >= self.pace.commit:
                 self._commit()
                 committed = time.monotonic()
-            if self.first and training.active and now - saved >= self.pace.snapshot:
-                self._commit()  # trials that have ended are not in the snapshot
+            # A layout's state lies on all ranks: they save it together.
+            if training.active and self.group.agree(now - saved >= self.pace.snapshot):
+                if self.first:
+                    self._commit()  # trials that have ended are not in the snapshot
                 self._save(training)
                 saved = time.monotonic()
         if self.heartbeat and self.heartbeat.error:
             raise self.heartbeat.error
         if self.first and not self._claim_lost:
             self._commit()
-        if self.first and not self._claim_lost:
-            if training.active:
-                self._save(training)
-            else:
-                self.ledger.delete(pack)
         if self.group.agree(self._claim_lost):
             return PackEnd(pack=pack, end="taken")
+        if training.active:
+            self._save(training)
+        elif self.first:
+            self.ledger.delete(pack)
         return PackEnd(pack=pack, end="stopped" if training.active else "done")
 
     def _begin(self, trainer: MakeTrainer, data: bytes | None) -> tuple[Trainer, Sequence[Trial]]:
@@ -313,6 +314,8 @@ class _PackRun:
 
     def _save(self, training: Trainer) -> None:
         state = None if training.not_kept else training.snapshot()
+        if not self.first:
+            return
         self._report_not_kept(training)
         if state is None:
             return

@@ -54,6 +54,8 @@ class Failure:
     trial: str | None = None
     """The trial that raised it, where that is known: it is recorded."""
     cause: Cause = "raised"
+    deaths: int = 1
+    """Of one that died: deaths in a row that it stands for."""
     patience: float | None = None
     """Of one that hung: seconds without progress after which it counted so."""
 

@@ -194,7 +194,7 @@ class Recovery:
             history.losses += 1
             self._groups(job, state, [left], history)
             return Next(note=elsewhere)
-        history.deaths, history.step, history.beyond = history.deaths + 1, step, None
+        history.deaths, history.step, history.beyond = history.deaths + failure.deaths, step, None
         history.patience = failure.patience or history.patience
         if len(left) == 1:
             if failure.cause == "hung" or history.deaths >= _DEATHS:

@@ -76,6 +76,7 @@ def found() -> pd.DataFrame:
     return pd.DataFrame(bs.regimes("published"))
 
 
+@pytest.mark.slow
 def test_every_published_curve_comes_out(found: pd.DataFrame) -> None:
     assert dict(found["source"].value_counts()) == {
         "mlperf_rcp": 17, "shallue_2019_digitized": 7, "zhang_2024": 3,

@@ -33,6 +33,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return bs.sweep("digits-rules", results=root, address="none", overrides=SMALL)
 
 
+@pytest.mark.slow
 def test_examples_are_counted_truly(swept: Run) -> None:
     trials = swept.trials
     technique = trials["technique"].map(json.loads)

@@ -211,6 +211,7 @@ def start(folder: Path, *words: str) -> tuple[subprocess.Popen[str], str]:
     return program, line.split(" at ")[1].split(" ")[0]
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_process_without_a_word(small: Path) -> None:
     program, url = start(small, "--port", "0")
     try:

@@ -238,6 +238,7 @@ def test_who_joins_ends_as_alone(kind: str, snapshots: bool, optimizer: str) -> 
         assert found[trial.id] == alone
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_dominated_stopping_counts_each_trials_own_steps(kind: str) -> None:
     of = study(optimizer="momentum", budget_steps=150, target="validation_error < 0.08")

@@ -51,6 +51,7 @@ def gates(user, workers: int, steps: int) -> list[Gate]:
     return [*made, Gate(study=of, trials=trials(of, 1), steps=20, tolerance=1e-6)]
 
 
+@pytest.mark.slow
 def test_two_data_ranks_give_the_plain_run(user, tmp_path: Path) -> None:
     check_against_plain(2, gates(user, 2, 12), tmp_path)
 

@@ -102,7 +102,7 @@ def test_an_example_does_not_depend_on_the_others(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "precision"),
     [
-        ("markov", "float32"),
+        pytest.param("markov", "float32", marks=pytest.mark.slow),
         ("teacher", "float64"),
         pytest.param("teacher", "float32", marks=pytest.mark.slow),
         pytest.param("markov", "float64", marks=pytest.mark.slow),
@@ -144,7 +144,7 @@ def test_a_trial_is_the_same_bits_in_any_pack(name: str, kind: str) -> None:
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("markov", "module"),
+        pytest.param("markov", "module", marks=pytest.mark.slow),
         ("teacher", "stacked"),
         pytest.param("teacher", "module", marks=pytest.mark.slow),
         pytest.param("markov", "stacked", marks=pytest.mark.slow),

@@ -62,7 +62,7 @@ def test_the_cause(reports: list[Report], dead: dict[int, str], message: str | N
 
 
 def test_a_failure_names_the_rank_that_died() -> None:
-    assert killed(1, 2, failure("it was killed")).message == "rank 1 of 2: it was killed"
+    assert killed(1, 2, failure("it was killed"), 3).message == "rank 1 of 2: it was killed"
 
 
 @pytest.mark.parametrize(
@@ -176,6 +176,47 @@ def test_a_claim_of_which_the_others_do_not_hear_is_released(tmp_path: Path) -> 
     with pytest.raises(RuntimeError):
         run_pack(job(), ledger, Line().channel, group=LeftAtOnce(), trainer=FakeTraining)
     assert ledger.claims.all() == []
+
+
+class CountsSnapshots(FakeTraining):
+    """Its state lies on all ranks: each has to take part in a snapshot."""
+
+    taken = 0
+
+    def snapshot(self) -> bytes | None:
+        type(self).taken += 1
+        return super().snapshot()
+
+
+class Replayed(UnconnectedRank):
+    """A rank 1 that hears what rank 0 has said before."""
+
+    def __init__(self, rank: int, said: list[Any]) -> None:
+        super().__init__(rank, 2)
+        self.said = said if rank == 0 else said.copy()
+
+    def agree(self, value: Any) -> Any:
+        if self.rank:
+            return self.said.pop(0)
+        self.said.append(value)
+        return value
+
+
+def test_all_ranks_take_part_in_a_snapshot_and_rank_0_writes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[Any] = []
+    taken: list[int] = []
+    written: list[str] = []
+    ledger = Ledger(str(tmp_path))
+    monkeypatch.setattr(ledger, "save", lambda pack, _: written.append(pack))
+    for rank in range(2):
+        monkeypatch.setattr(CountsSnapshots, "taken", 0)
+        group = Replayed(rank, said)
+        run_pack(job(), ledger, Line().channel, group=group, trainer=CountsSnapshots, pace=QUICK)
+        taken.append(CountsSnapshots.taken)
+    assert group.said == []  # as many agreements on both
+    assert taken[0] == taken[1] == len(written) > 0
 
 
 def test_reports_and_verdicts_belong_to_an_attempt() -> None:

@@ -65,6 +65,7 @@ def test_a_trial(spec: str, engine: str) -> None:
     assert run.study.train_examples == 10**12
 
 
+@pytest.mark.slow
 def test_check_and_a_dry_run_look_at_a_part(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(experiments.training.check, "_RATE_SECONDS", 0.02)
     monkeypatch.setattr(experiments.execution.forecast, "_TIMED", 0.02)

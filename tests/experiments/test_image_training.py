@@ -47,7 +47,8 @@ def has_trained(training: Training, step: int) -> bool:
     return training.step >= step
 
 
-@pytest.mark.parametrize("augmented", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("augmented", [True, False])
 def test_any_number_of_workers_reads_the_same_images(monkeypatch, augmented: bool) -> None:
     """Two trials of a pack, evaluations in between, a resume from a snapshot."""
     of = tiny("imagenet-resnet18", fields={"augmented": augmented}, budget_steps=4)

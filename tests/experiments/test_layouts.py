@@ -219,6 +219,7 @@ def test_two_workers_give_what_one_gives(own, tmp_path: Path, monkeypatch) -> No
     check_against_one_worker(jobs, tmp_path, monkeypatch)
 
 
+@pytest.mark.slow
 def test_a_layout_of_a_users_file_gives_what_one_worker_gives(
     layout, tmp_path: Path, monkeypatch
 ) -> None:

@@ -256,6 +256,7 @@ def test_real_trials_join_bit_for_bit(tmp_path: Path) -> None:
     assert results(tmp_path / "refilled") == results(tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_every_rank_lets_the_same_trials_join(tmp_path: Path) -> None:
     trials = fake_trials(11)
     driver = Driver(trials[SIZE:])
@@ -290,6 +291,7 @@ def test_every_rank_lets_the_same_trials_join(tmp_path: Path) -> None:
 # What the driver gives
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     wanted=st.integers(8, 60),

@@ -272,6 +272,7 @@ def test_a_trial_that_goes_on_keeps_its_searches(tmp_path: Path) -> None:
     assert status(tmp_path).studies["other_searches"].sum() == 0
 
 
+@pytest.mark.slow
 def test_searches_of_several_seeds(tmp_path: Path) -> None:
     """Their median asks for all of them; a minimum is that of the latest."""
     for seed in (0, 1, 2):

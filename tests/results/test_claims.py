@@ -206,6 +206,7 @@ def _race(root: str, rounds: int, start: Barrier, sink: Connection) -> None:
     sink.close()
 
 
+@pytest.mark.slow
 def test_many_reach_for_one_and_one_gets_it(tmp_path: Path) -> None:
     """Every second pack has a claim that has been silent for too long; the others have none."""
     rounds, racers = 60, 4

@@ -50,6 +50,7 @@ def test_a_block_of_the_first_table_comes_out_again(
     assert_same(again, row_of(kept("coverage"), **where))
 
 
+@pytest.mark.slow
 def test_a_block_of_the_second_table_comes_out_again() -> None:
     where = {"shape": "slow plateau", "noise": 0.05, "repeats": 1, "number": 1}
     again = outside.count(outside.Block(shape="slow plateau", noise=0.05, repeats=1, number=1))

@@ -87,6 +87,7 @@ def test_the_teachers_sums_are_exact(inputs: int, width: int) -> None:
         assert torch.equal((result + bias).float(), t)
 
 
+@pytest.mark.slow
 def test_a_student_trained_for_long_approaches_the_optimum() -> None:
     """The expected loss comes down to the irreducible one, and the loss on noisy labels too."""
     workload = load("teacher", {"inputs": 4, "teacher_width": 3, "width": 16, "noise": 0.5})

@@ -93,6 +93,7 @@ def test_the_noise_floor_is_the_exact_one() -> None:
     assert sum(losses) / len(losses) == pytest.approx(0.5 * (h * square)[h > 0.1].sum(), rel=0.05)
 
 
+@pytest.mark.slow
 def test_a_gradients_noise_has_covariance_c_over_b() -> None:
     workload = load("quadratic", {"replicas": 1})
     model, generator = workload.model(), torch.Generator().manual_seed(0)

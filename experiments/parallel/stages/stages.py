@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -112,8 +112,7 @@ class Stages:
         schedule, stages = self._schedule(len(passes), size, training=True)
         for index, made in stages.items():
             self.modules[index].train()
-            made._forward_contexts.clear()
-            made.register_forward_context(_drawing(passes, self._begins[index]))
+            _draw_within(made, passes, self._begins[index])
         weighted: list[Tensor] = []
         self._passes = passes
         arguments: dict[str, Any] = {"kwarg_mbs": [{} for _ in passes], "losses": weighted}
@@ -193,11 +192,6 @@ class Stages:
         if key not in self._schedules:
             from torch.distributed import pipelining
 
-            if not hasattr(pipelining.PipelineStage, "register_forward_context"):
-                raise ExperimentError(
-                    f"layout: pipeline needs a newer torch than {torch.__version__}",
-                    hint="pip install 'torch>=2.15'",
-                )
             stages = {
                 i: pipelining.PipelineStage(module, i, self.count, self.device, group=self.group)
                 for i, module in self.modules.items()
@@ -309,15 +303,19 @@ def _input(each: ForwardPass) -> Tensor:
     raise ExperimentError("layout: the workload's forward does not call the model")
 
 
-def _drawing(
-    passes: Sequence[ForwardPass], modules: tuple[str, ...]
-) -> Callable[[Any], AbstractContextManager[Any]]:
-    """The random numbers of a stage that has these modules, for each micro-batch."""
+def _draw_within(made: Any, passes: Sequence[ForwardPass], modules: tuple[str, ...]) -> None:
+    """Let a ``PipelineStage`` that begins with these modules draw each micro-batch's own random
+    numbers.
 
-    def enter(info: Any) -> AbstractContextManager[Any]:
-        return passes[info.microbatch_index].drawing(modules)
+    torch 2.15 has ``register_forward_context`` for this; earlier releases have the method alone.
+    """
+    forward = type(made).forward_one_chunk
 
-    return enter
+    def drawing(index: int, *arguments: Any, **named: Any) -> Any:
+        with passes[index].drawing(modules):
+            return forward(made, index, *arguments, **named)
+
+    vars(made)[forward.__name__] = drawing
 
 
 class _plain_errors(nullcontext[None]):  # noqa: N801 - a context

@@ -138,7 +138,8 @@ class WorkerGroup:
                 deaths = 1 if now > progress else deaths + 1
                 progress = max(progress, now)
                 if deaths > _RETRIES:
-                    failure = killed(death.rank, self._size, self._explain(death.text, deaths))
+                    explained = self._explain(death.text, deaths)
+                    failure = killed(death.rank, self._size, explained, deaths)
                     return PackEnd(pack=pack, end="failed", failure=failure)
                 text = "the ranks of its group lost each other"
                 if death.text:

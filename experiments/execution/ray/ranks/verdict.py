@@ -71,6 +71,6 @@ def hanging(ranks: Sequence[int], size: int, timeout: float) -> Failure:
     )
 
 
-def killed(rank: int, size: int, failure: Failure) -> Failure:
-    """The failure of a pack of which a rank's process ended, too often."""
-    return replace(failure, message=f"rank {rank} of {size}: {failure.message}")
+def killed(rank: int, size: int, failure: Failure, deaths: int) -> Failure:
+    """The failure of a pack of which a rank's process ended, so many times in a row."""
+    return replace(failure, message=f"rank {rank} of {size}: {failure.message}", deaths=deaths)
