@@ -55,7 +55,8 @@ def plan(
     searched), ``trials`` wanted, ``recorded`` so far, ``budget_steps`` of each; and, if every trial
     ran its whole budget, the study's ``most_steps``, ``most_examples`` and ``worker_hours``, of
     which evaluations take ``evaluation_share``. These hours and the ``memory`` of a pack in bytes
-    are estimated from probes on this machine.
+    are estimated from probes on this machine. With ``layout: auto``, ``layout_choice`` is what the
+    workers would choose here, as JSON text; null where this machine cannot have as many.
     """
     import pandas as pd
     import torch
@@ -68,6 +69,7 @@ def plan(
     device = "cuda" if torch.cuda.is_available() else "cpu"
     costs = forecast(studies.plans, device)
     trials = recorded(results or default_results(), studies.plans)
+    choices = _layout_choices(studies.plans, device)
     rows = []
     for plan, columns in zip(studies.plans, studies.columns, strict=True):
         study, cost = plan.study, costs[plan.study.id]
@@ -90,6 +92,7 @@ def plan(
                 "memory": cost.memory,
                 "evaluation_share": cost.evaluation_share,
                 "worker_hours": cost.seconds * study.layout.workers / 3600,
+                **choices.get(study.id, {}),
             }
         )
     table = pd.DataFrame(rows)
@@ -100,6 +103,28 @@ def plan(
     table.attrs["device"] = device
     table.attrs["example_unit"] = studies.columns[0]["example_unit"]
     return table
+
+
+def _layout_choices(plans: Sequence[StudyPlan], device: str) -> dict[str, dict[str, Any]]:
+    """The column ``layout_choice`` of each study that leaves its layout open, by study."""
+    from experiments.execution.forecast import packs
+    from experiments.plan import Pack
+    from results.schema import json_text
+
+    choosing = [plan for plan in plans if plan.study.layout.auto]
+    if not choosing:
+        return {}
+    from experiments.training.auto_layout.local_ranks import local_choices
+
+    largest = [
+        Pack(id=plan.study.id, study=plan.study, trials=plan.trials(0, max(packs(plan.study))))
+        for plan in choosing
+    ]
+    made = local_choices(largest, device)
+    return {
+        pack.study.id: {"layout_choice": json_text(made[i]) if made is not None else None}
+        for i, pack in enumerate(largest)
+    }
 
 
 def recorded(results: str | Path | Location, plans: Sequence[StudyPlan]) -> dict[str, int]:

@@ -46,6 +46,9 @@ class Layout:
     documented (``experiments.parallel.composed``); ``sequence``, a switch, has 1."""
     pipeline: tuple[tuple[str, Any], ...] = ()
     """Its ``schedule`` and ``micro_batches``, where pipeline is one of the dimensions."""
+    auto: Literal[True] | None = None
+    """Whether a pack's workers choose all that, and the micro-batch, by measurement before they
+    train it (``experiments.training.auto_layout``); until then it is data parallelism."""
     workers: int = 1
     micro_batch: int | None = None
     """Most examples of one model a worker puts through one forward; ``None``: its whole share."""

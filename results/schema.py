@@ -124,6 +124,7 @@ _TRIALS: dict[str, pa.DataType] = {
     "world_size": _COUNT,
     "precision": _TEXT,
     "micro_batch": _COUNT,
+    "layout_choice": _TEXT,  # JSON: the layouts that were measured, where it was left open
     "error": _TEXT,
     "versions": _TEXT,  # JSON: {"torch": "2.11.0", …}
     "commit": _TEXT,  # of git

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from workloads.errors import WorkloadError
 from workloads.images.cifar import CIFAR
+from workloads.layout_plan import LayoutPlan
 
 PACKAGED = {
     "cifar10-resnet8": ("CIFAR10ResNet8", "ResNet-8 without batch norm on CIFAR-10"),
@@ -46,6 +47,10 @@ class _ResNet8(CIFAR):
     added_fields = CIFAR.added_fields | {"width", "depth"}
     width: Annotated[int, Field(ge=1)] = 16
     depth: Annotated[int, Field(ge=8)] = 8
+
+    def layout_plan(self) -> LayoutPlan:
+        """A pipeline block by block; convolutions are whole."""
+        return LayoutPlan(pipeline=("*",))
 
     def model(self) -> nn.Module:
         """A new model, with the initialization of He et al. 2015 and zero biases.

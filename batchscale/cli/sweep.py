@@ -133,7 +133,8 @@ def _plan(studies: pd.DataFrame, format: Format) -> str:
         return frame_text(studies, format)
     hours = float(studies["worker_hours"].sum())
     evaluating = float((studies["worker_hours"] * studies["evaluation_share"]).sum())
-    table = studies.drop(columns=["worker_hours", "evaluation_share"])
+    apart = {"worker_hours", "evaluation_share", "layout_choice"}
+    table = studies.drop(columns=list(apart & {*studies.columns}))
     of_tokens = ""
     if "most_tokens" in table:
         of_tokens = f" ({count(int(table.pop('most_tokens').sum()), 'token')})"
@@ -159,7 +160,25 @@ def _plan(studies: pd.DataFrame, format: Format) -> str:
         f"{hours:.2g} {unit} on this machine ({clock(hours * 3600)} on one worker, "
         f"{evaluating / hours:.0%} of it for evaluations), if every trial ran its whole budget; "
         "stopping at the target and dominated stopping make it less\n"
+        f"{_layout_choices(studies)}"
     )
+
+
+def _layout_choices(studies: pd.DataFrame) -> str:
+    """What ``layout: auto`` chooses here for each study, a line each; empty for other layouts."""
+    if "layout_choice" not in studies:
+        return ""
+    if studies["layout_choice"].isna().all():
+        return "layout auto: not measured, this machine has too few cores or GPUs\n"
+    import json
+
+    from experiments.training.auto_layout.choice import describe
+
+    lines = [
+        f"{row.optimizer}, batch size {row.batch_size}: {describe(json.loads(row.layout_choice))}\n"
+        for row in studies.itertuples()
+    ]
+    return f"\nlayout auto, as measured here:\n{''.join(lines)}"
 
 
 def _mebibytes(size: float) -> str:

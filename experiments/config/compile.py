@@ -36,7 +36,7 @@ from experiments.config.tuning import Search
 from experiments.config.yaml_lines import Places
 from experiments.errors import ExperimentError
 from experiments.parallel.configuration import parse as parse_layout
-from experiments.plan import Layout, Study
+from experiments.plan import AUTO, Layout, Study
 from experiments.training.streams import check_stream
 from results.targets.target import Target
 from workloads.checks import check_splits, length_of
@@ -250,9 +250,11 @@ class Experiment(ExperimentFile):
             )
             return self._with_gpus(layout)
         if not isinstance(written, str | None):
-            forms = "a name, or dimensions: layout: {data: 2, shard: 2}"
+            forms = "a name, auto, or dimensions: layout: {data: 2, shard: 2}"
             raise self.error(("layout",), f"layout cannot be {written!r}", forms)
         name: str | None = None
+        if written == AUTO:
+            return self._with_gpus(Layout(auto=True, workers=self.workers))
         if written is not None:
             try:
                 name = parallel.get(written, self.base).name

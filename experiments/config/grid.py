@@ -19,7 +19,7 @@ from experiments.factors.ramp import Ramp
 from experiments.factors.rule import Rule
 from experiments.identity import canonical, optimizer_identity, schedule_identity
 from experiments.optimizers import Optimizer, routed
-from experiments.plan import Layout, Precision
+from experiments.plan import AUTO, Layout, Precision
 from experiments.schedules import Schedule
 from experiments.techniques import SETTINGS
 from results.counts import count
@@ -325,7 +325,7 @@ def _layout(file: ExperimentFile) -> Layout:
     What it says is checked elsewhere, once the workloads are known.
     """
     if not isinstance(file.layout, Mapping):
-        name = None if file.layout in (None, "data") else str(file.layout)
+        name = None if file.layout in (None, AUTO, "data") else str(file.layout)
         return Layout(name=name, workers=file.workers)
     data = file.layout.get("data", 1)
     others = tuple(

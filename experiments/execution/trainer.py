@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
+from experiments.parallel.ranks import Ranks
 from experiments.plan import Measurement, Outcome, Pack, Trial
+from experiments.scheduling.jobs import Job
 
 
 class Trainer(Protocol):
@@ -40,3 +43,20 @@ def training(pack: Pack, **how: Any) -> Trainer:
     from experiments.training.pack_training import Training
 
     return Training(pack, **how)
+
+
+def in_chosen_layout(job: Job, group: Ranks) -> Job:
+    """The job in a layout that is chosen by measurement, where the experiment leaves it open; all
+    ranks of ``group`` call it together.
+
+    Raises:
+        ExperimentError: no layout fits into the memory.
+    """
+    if not job.pack.study.layout.auto:
+        return job
+    from experiments.training.auto_layout.probe import choose
+
+    choice = choose(job.pack, job.device, group)
+    study = replace(job.pack.study, layout=choice.layout)
+    columns = {**job.columns, "layout_choice": choice.columns()}
+    return replace(job, pack=replace(job.pack, study=study), columns=columns)

@@ -20,7 +20,7 @@ from experiments.execution.failures import describe
 from experiments.execution.heartbeat import Heartbeat, Pace, Position
 from experiments.execution.ledger import Ledger, claimed
 from experiments.execution.refill import Refill
-from experiments.execution.trainer import MakeTrainer, Trainer, training
+from experiments.execution.trainer import MakeTrainer, Trainer, in_chosen_layout, training
 from experiments.execution.watchdog import Cut, Watchdog
 from experiments.parallel.ranks import SOLO, Ranks
 from experiments.plan import Measurement, Outcome, Trial
@@ -138,6 +138,7 @@ class _PackRun:
         """Train to the end, from a snapshot where there is one."""
         pack = self.job.pack.id
         with self.watchdog.setting_up():
+            self.job = in_chosen_layout(self.job, self.group)
             training, new = self._begin(trainer, snapshot)
         self.training = training
         self.engine = training.engine

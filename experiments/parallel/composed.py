@@ -236,3 +236,8 @@ def _mesh(device: str, names: tuple[str, ...], sizes: tuple[int, ...], world: An
     from torch.distributed.device_mesh import init_device_mesh
 
     return init_device_mesh(device, sizes, mesh_dim_names=names)
+
+
+def forget_meshes() -> None:
+    """Let go of the meshes of a process group that is to be closed, and so of its connections."""
+    _mesh.cache_clear()

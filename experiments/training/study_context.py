@@ -145,5 +145,6 @@ class StudyContext:
 
         ``split``: ``train``, for the hooks of techniques.
         """
-        count = min(self.study.batch_size, self.ghost_batch or 32)
+        most = self.study.layout.micro_batch or self.study.batch_size
+        count = min(self.study.batch_size, self.ghost_batch or min(32, most))
         return (split or self.splits["train"]).fetch(torch.arange(count), training=True)

@@ -20,7 +20,9 @@ _HINT = "move its file out of the folder: that row was not written by batchscale
 
 _COUNTS = {
     **{"batch_size": 1, "trials_wanted": 1, "keep": 1, "tokens_per_example": 0},
-    **dict.fromkeys(("budget_steps", "train_examples", "steps_run", "examples_run", "skipped_steps"), 0),
+    **dict.fromkeys(
+        ("budget_steps", "train_examples", "steps_run", "examples_run", "skipped_steps"), 0
+    ),
     "gradients_per_step": 1,
     **dict.fromkeys(("steps_to_target", "last_miss", "refined_steps", "refined_last_miss"), 0),
     **dict.fromkeys(("train_seconds", "evaluation_seconds", "other_seconds"), 0),
@@ -130,7 +132,7 @@ def _is_space(value: Any) -> bool:
 
 
 _JSON: Mapping[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(("fields", "technique", "layout", "versions"), _is_mapping),
+    **dict.fromkeys(("fields", "technique", "layout", "layout_choice", "versions"), _is_mapping),
     **dict.fromkeys(("targets", "notes"), _is_texts),
     "search_space": _is_space,
 }

@@ -110,7 +110,7 @@ class ImageNetResNet50(ImageNet):
     """18, 34, 50 or 101."""
 
     def layout_plan(self) -> LayoutPlan:
-        """Its blocks are sharded one by one."""
+        """Its blocks are sharded one by one; a pipeline is cut between them."""
         return RESIDUAL_PLAN
 
     def model(self) -> nn.Module:
@@ -138,7 +138,7 @@ class ImageNetVGG11(ImageNet):
     """Of the two hidden fully connected layers."""
 
     def layout_plan(self) -> LayoutPlan:
-        """The two hidden fully connected layers."""
+        """The two hidden fully connected layers; a pipeline layer by layer."""
         return vgg11_plan(self.width)
 
     def model(self) -> nn.Module:

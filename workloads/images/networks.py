@@ -6,7 +6,7 @@ import functools
 from collections import OrderedDict
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from workloads.data import torchvision_module
 from workloads.errors import WorkloadError, nearest
@@ -14,6 +14,7 @@ from workloads.layout_plan import LayoutPlan
 
 _BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3)}
 """Depth -> blocks of each stage (He et al. 2016, table 1); from 50 on they are bottlenecks."""
+_STEM, _LAYERS = ("conv1", "bn1", "relu", "maxpool"), ("layer1", "layer2", "layer3", "layer4")
 _VGG11 = (1, "M", 2, "M", 4, 4, "M", 8, 8, "M", 8, 8, "M")
 """Configuration A of Simonyan & Zisserman 2015, in units of the first layer's channels."""
 
@@ -53,7 +54,8 @@ def residual_network(depth: int, width: int, outputs: int, *, small: bool = Fals
 
 @functools.cache
 def _scaled(width: int) -> Any:
-    """The class ResNet with ``width`` channels where torchvision's has 64."""
+    """The class ResNet with ``width`` channels where torchvision's has 64. Its ``forward`` passes
+    over layers that it does not have, as a stage of a pipeline."""
     resnet: Any = torchvision_module("models.resnet")
 
     class Scaled(resnet.ResNet):
@@ -63,17 +65,29 @@ def _scaled(width: int) -> Any:
             stage: nn.Module = super()._make_layer(block, planes // 64 * width, *rest, **options)
             return stage
 
+        def _forward_impl(self, x: Tensor) -> Tensor:
+            for name in (*_STEM, *_LAYERS, "avgpool"):
+                layer = getattr(self, name)
+                x = x if layer is None else layer(x)
+            return x if self.fc is None else self.fc(x.flatten(1))
+
     return Scaled
 
 
-RESIDUAL_PLAN = LayoutPlan(blocks=("layer?.*",))
-"""How ``residual_network`` may be cut: blocks are sharded one by one, convolutions are whole."""
+RESIDUAL_PLAN = LayoutPlan(
+    blocks=("layer?.*",), pipeline=(_STEM, *(f"{name}.*" for name in _LAYERS), ("avgpool", "fc"))
+)
+"""How ``residual_network`` may be cut: blocks are sharded one by one, and a pipeline is cut between
+them; convolutions are whole."""
 
 
-def vgg11_plan(width: int) -> LayoutPlan:
-    """How the classifier of the ``vgg11`` of large images may be cut: 119 of its 133 million
-    weights are in two layers."""
+def vgg11_plan(width: int, *, small: bool = False) -> LayoutPlan:
+    """How ``vgg11`` may be cut: into stages of layers, and for large images the classifier, which
+    has 119 of its 133 million weights in two layers."""
+    if small:
+        return LayoutPlan(pipeline=("features.*", "flatten", "classifier"))
     return LayoutPlan(
+        pipeline=("features.*", "avgpool", "flatten", "classifier.*"),
         columns={"classifier.0": 1},
         rows=("classifier.3",),
         multiples={"hidden features": 64 * width},

@@ -110,7 +110,7 @@ class OpenImagesResNet50(MultiLabel):
         return normalized(batch[0]), *batch[1:]
 
     def layout_plan(self) -> LayoutPlan:
-        """Its blocks are sharded one by one."""
+        """Its blocks are sharded one by one; a pipeline is cut between them."""
         return RESIDUAL_PLAN
 
     def model(self) -> nn.Module:

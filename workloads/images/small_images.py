@@ -8,7 +8,7 @@ from pydantic import Field
 from torch import nn
 
 from workloads.images.cifar import CIFAR
-from workloads.images.networks import RESIDUAL_PLAN, residual_network, vgg11
+from workloads.images.networks import RESIDUAL_PLAN, residual_network, vgg11, vgg11_plan
 from workloads.layout_plan import LayoutPlan
 
 PACKAGED = {
@@ -33,7 +33,7 @@ class _ResNet18(CIFAR):
     """18, 34, 50 or 101."""
 
     def layout_plan(self) -> LayoutPlan:
-        """Its blocks are sharded one by one."""
+        """Its blocks are sharded one by one; a pipeline is cut between them."""
         return RESIDUAL_PLAN
 
     def model(self) -> nn.Module:
@@ -65,6 +65,10 @@ class _VGG11(CIFAR):
     version = "1"
     width: Annotated[int, Field(ge=1)] = 64
     """Channels of the first layer; the last ones have 8 times as many."""
+
+    def layout_plan(self) -> LayoutPlan:
+        """A pipeline layer by layer."""
+        return vgg11_plan(self.width, small=True)
 
     def model(self) -> nn.Module:
         """A new model: 9,225,610 parameters with 10 classes."""

@@ -13,6 +13,7 @@ from datetime import timedelta
 import torch.distributed as dist
 
 from experiments.execution.ray.ranks.verdict import Error
+from experiments.parallel.composed import forget_meshes
 
 LOOPBACK = "127.0.0.1"
 _CONNECT_SECONDS = 120.0
@@ -89,6 +90,7 @@ def leave() -> None:
 
 def close_subgroups() -> None:
     """Close the process groups that a layout has made for a pack, all but the default one."""
+    forget_meshes()  # the next pack makes its own
     for group in list(dist.distributed_c10d._world.pg_map):
         if group is not dist.group.WORLD:
             dist.destroy_process_group(group)
