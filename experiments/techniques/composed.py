@@ -151,9 +151,10 @@ class Techniques:
         Raises:
             ExperimentError: it has no parameter that is.
         """
+        trained = any(p.requires_grad for p in model.parameters())
         for part in self:
             model = part.model(model)
-        if self.define("model") and not any(p.requires_grad for p in model.parameters()):
+        if trained and not any(p.requires_grad for p in model.parameters()):
             labels = ", ".join(part.label for part in self if part.defines("model"))
             raise ExperimentError(
                 f"technique {labels}: no parameter is left that is trained",
