@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from batchscale.cli.app import app
 from experiments.config.compile import Experiment
 from experiments.parallel import DIMENSIONS
 from experiments.search.domains import DOMAINS
+from experiments.techniques import TECHNIQUES
 from results.extensions import KINDS
 
 ROOT = Path(__file__).parent.parent
@@ -38,6 +40,8 @@ MODULES = {"analysis", "api", "exchange", "run", "training", "mplstyle"}
 KEYS = {
     *(*Experiment.model_fields, "batch_size", "extends", "optimizer", *DOMAINS),
     *("data", *DIMENSIONS.packaged, "micro_batches"),  # of a layout
+    *TECHNIQUES.packaged,
+    *(f.name for name in TECHNIQUES.packaged for f in fields(TECHNIQUES.get_class(name, None))),
 }
 PLAIN = {"as", "ax", "batch", "divisor", "first", "it", "learning", "one", "that", "those"}
 """Words of hints that follow a verb and are no names."""

@@ -128,8 +128,8 @@ class Experiment(ExperimentFile):
         folder), it gives the same studies and trials."""
         optimizers = list({c.optimizer.name: c.optimizer for c in self.combinations}.values())
         schedules = list({c.schedule.name: c.schedule for c in self.combinations}.values())
-        in_grid = self.grid.keys() & BESIDE
-        left_out = {"keep", "files", *in_grid, *(["design"] if self.design == "product" else [])}
+        left_out = {"keep", "files", *(self.grid.keys() & BESIDE)}
+        left_out |= {"design"} if self.design == "product" else set()
         data = self.model_dump(exclude_none=True, exclude=left_out)
         if self.points is not None:  # their number, where the file has no `trials`
             data["trials"] = max(map(self._trials, self.combinations))
@@ -252,16 +252,14 @@ class Experiment(ExperimentFile):
         if not isinstance(written, str | None):
             forms = "a name, auto, or dimensions: layout: {data: 2, shard: 2}"
             raise self.error(("layout",), f"layout cannot be {written!r}", forms)
-        name: str | None = None
-        if written == AUTO:
-            return self._with_gpus(Layout(auto=True, workers=self.workers))
-        if written is not None:
-            try:
-                name = parallel.get(written, self.base).name
-            except ExperimentError as error:
-                is_dimension = written in parallel.DIMENSIONS.packaged
-                hint = f"layout: {{{written}: 2}}" if is_dimension else error.hint
-                raise self.error(("layout",), str(error), hint) from None
+        if written in (None, AUTO):
+            return self._with_gpus(Layout(auto=written == AUTO, workers=self.workers))
+        try:
+            name = parallel.get(written, self.base).name
+        except ExperimentError as error:
+            is_dimension = written in parallel.DIMENSIONS.packaged
+            hint = f"layout: {{{written}: 2}}" if is_dimension else error.hint
+            raise self.error(("layout",), str(error), hint) from None
         return self._with_gpus(Layout(name=name, workers=self.workers))
 
     def _with_gpus(self, layout: Layout) -> Layout:

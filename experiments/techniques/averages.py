@@ -10,11 +10,11 @@ from torch import Tensor
 
 from experiments.techniques.base import State, Technique, Tensors
 
-ONE_AVERAGE = "evaluations measure one average of the weights"
+SINGLE_AVERAGE = "evaluations measure one average of the weights"
 
 
 class Lookahead(Technique):
-    """Move slow weights by ``share`` of the way to the trained ones every ``every`` steps.
+    """Move slow weights by ``share`` of the way to the trained ones, after each ``every`` steps.
 
     The trained weights go on from the slow ones, which are those that evaluations measure (Zhang,
     Lucas, Hinton & Ba 2019, arXiv:1907.08610, algorithm 1: k steps, and α).
@@ -22,7 +22,7 @@ class Lookahead(Technique):
 
     name = "lookahead"
     order = 450
-    excludes = dict.fromkeys(("ema", "swa"), ONE_AVERAGE)
+    excludes = dict.fromkeys(("ema", "swa"), SINGLE_AVERAGE)
 
     every: Annotated[int, Field(ge=1)]
     share: Annotated[float, Field(gt=0, le=1)] = 0.5
@@ -54,7 +54,7 @@ class Swa(Technique):
 
     name = "swa"
     order = 900
-    excludes = dict.fromkeys(("ema", "lookahead"), ONE_AVERAGE)
+    excludes = dict.fromkeys(("ema", "lookahead"), SINGLE_AVERAGE)
     uses_budget = True
 
     begin: Annotated[float, Field(ge=0, le=1)] = 0.75

@@ -381,8 +381,8 @@ class Augmentation:
                 batch = part.augment(batch, step)
             if any(len(x) != examples for x in batch):
                 raise ExperimentError(
-                    f"technique {part.label} makes {len(batch[0])} of {examples} examples in "
-                    "augment",
+                    f"technique {part.label}: augment changes the number of examples from "
+                    f"{examples} to {len(batch[0])}",
                     hint="return as many, in the same order",
                 )
         return batch

@@ -238,7 +238,9 @@ def test_wrong_ones_are_refused(hooks: WorkloadRef) -> None:
     with pytest.raises(ExperimentError, match="Again and Ahead both define perturbed"):
         techniques.load(names, hooks.base)
     described = of(hooks, "Fewer")
-    with pytest.raises(ExperimentError, match="Fewer makes 1 of 2 examples in augment"):
+    with pytest.raises(
+        ExperimentError, match="Fewer: augment changes the number of examples from 2 to 1"
+    ):
         engine("module", described, trials(described, 1)).advance(1)
     fixed: dict[str, Any] = {"Partners.share": 0.2}
     described = of(hooks, "Partners")

@@ -1,0 +1,1 @@
+"""Techniques that regularize: noise, decay, and softer targets."""
