@@ -52,6 +52,7 @@ from __future__ import annotations
 import abc
 import copy
 import dataclasses
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, dataclass_transform
 
@@ -59,6 +60,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from experiments.errors import ExperimentError
 from experiments.plan import Layout, Value
 from results.optimizers import class_name
 from workloads import Batch
@@ -145,6 +147,13 @@ class Technique:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        for name in inspect.get_annotations(cls):
+            if callable(getattr(Technique, name, None)):
+                raise ExperimentError(
+                    f"technique {cls.__name__}: an argument cannot be called {name}, which is a "
+                    "hook",
+                    hint="rename the argument",
+                )
         dataclasses.dataclass(frozen=True, kw_only=True)(cls)
 
     def model(self, model: nn.Module) -> nn.Module:
