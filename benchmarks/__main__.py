@@ -23,6 +23,7 @@ from benchmarks import (
     search,
     selection,
     sweeps,
+    techniques,
     transformer,
     tuners,
 )
@@ -41,6 +42,7 @@ PARTS: dict[str, Callable[[], list[dict[str, object]]]] = {
     "engines": engines.rows,
     "selection": selection.rows,
     "transformer": transformer.rows,
+    "techniques": techniques.rows,
     "sweeps": sweeps.rows,
     "search": search.rows,
     "tuners": tuners.rows,

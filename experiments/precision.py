@@ -92,15 +92,13 @@ class Precision:
         if self.name != "tf32":
             yield
             return
-        backends = torch.backends.cuda.matmul, torch.backends.cudnn
-        before = [backend.allow_tf32 for backend in backends]
-        for backend in backends:
-            backend.allow_tf32 = True
+        matmul: Any = torch.backends.cuda.matmul
+        before = matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+        matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
         try:
             yield
         finally:
-            for backend, value in zip(backends, before, strict=True):
-                backend.allow_tf32 = value
+            matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
 
 
 def _multiplies(dtype: torch.dtype, device: torch.device) -> bool:

@@ -59,6 +59,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self, dataclass_transform
@@ -66,6 +67,7 @@ from typing import Any, ClassVar, Protocol, Self, dataclass_transform
 import torch
 from torch import Tensor, nn
 
+from experiments.errors import ExperimentError
 from experiments.plan import Layout, Study, Value
 from experiments.techniques.communication import Communication
 from results.optimizers import class_name
@@ -162,6 +164,13 @@ class Technique:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        for name in inspect.get_annotations(cls):
+            if callable(getattr(Technique, name, None)):
+                raise ExperimentError(
+                    f"technique {cls.__name__}: an argument cannot be called {name}, which is a "
+                    "hook",
+                    hint="rename the argument",
+                )
         dataclasses.dataclass(frozen=True, kw_only=True)(cls)
 
     def data_files(self) -> Iterable[str]:

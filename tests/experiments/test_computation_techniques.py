@@ -185,6 +185,7 @@ def test_what_they_change_is_changed(models: WorkloadRef) -> None:
     of = study(workload=replace(models, spec="models.py:Images"), technique={"channels_last": True})
     model = StudyContext.load(of).model(trials(of, 1)[0])
     assert isinstance(model, nn.Sequential)
+    assert isinstance(model[0], nn.Conv2d)
     assert model[0].weight.is_contiguous(memory_format=torch.channels_last)
 
 
@@ -233,7 +234,7 @@ def test_float16_skips_a_step_that_overflows_and_says_so(models: WorkloadRef) ->
     resumed.load(run.state())
     for each in (run, resumed):
         each.advance(30)
-        assert each.skipped_steps(0) > 3
+        assert (each.skipped_steps(0) or 0) > 3
         assert each.steps == [33, 33]
     assert largest_difference(resumed.weights(0), run.weights(0)) == 0
     assert largest_difference(before, run.weights(0)) > 1e-4

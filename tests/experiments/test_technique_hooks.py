@@ -233,6 +233,21 @@ def test_two_gradients_a_step_are_counted(hooks: WorkloadRef, kind: str) -> None
             assert (row["gradients_per_step"], row["skipped_steps"]) == (count, None)
 
 
+def test_a_share_of_the_batch_is_mixed_with_all_of_it(hooks: WorkloadRef) -> None:
+    """Ranks mix the whole global batch, and then take their shares of it."""
+    described = of(hooks, "Partners", batch_size=16)
+    context, trial = StudyContext.load(described), trials(described, 1)[0]
+    change = context.techniques_of(trial).augmentation(trial.seed)
+
+    def fetched(part: slice, step: int = 3) -> tuple[torch.Tensor, ...]:
+        return context.train.fetch_step(context.order(trial), part, trial.seed, step, change)
+
+    parts = [fetched(part) for part in (slice(0, 5), slice(5, 16), slice(16, 16))]
+    for whole, *shares in zip(fetched(slice(None)), *parts, strict=True):
+        assert torch.equal(whole, torch.cat(shares))
+    assert not torch.equal(fetched(slice(None), 4)[0], fetched(slice(None))[0])
+
+
 def test_wrong_ones_are_refused(hooks: WorkloadRef) -> None:
     names = {f"hooks.py:{name}": True for name in ("Ahead", "Again")}
     with pytest.raises(ExperimentError, match="Again and Ahead both define perturbed"):
@@ -243,6 +258,8 @@ def test_wrong_ones_are_refused(hooks: WorkloadRef) -> None:
     ):
         engine("module", described, trials(described, 1)).advance(1)
     fixed: dict[str, Any] = {"Partners.share": 0.2}
+    with pytest.raises(ExperimentError, match="an argument cannot be called loss, which is a hook"):
+        type("Shadow", (techniques.Technique,), {"__annotations__": {"loss": float}, "loss": 0.1})
     described = of(hooks, "Partners")
     assert "one of its arguments is tuned" in str(
         stackable(StudyContext.load(described), trials(described, 4, **fixed))

@@ -45,5 +45,5 @@ class Attention(Technique):
                 raise ExperimentError(
                     f"technique {self.label}: the kernel {self.kernel} cannot be used on "
                     f"{batch[0].device.type} with these shapes and this precision",
-                    hint="attention: math works everywhere",
+                    hint="math works everywhere",
                 ) from None

@@ -26,7 +26,7 @@ class ChannelsLast(Technique):
                 f"technique {self.label} is for convolutions of images, and the model has none",
                 hint="leave it out for this workload",
             )
-        return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+        return model.to(memory_format=torch.channels_last)
 
     def forward(self, compute: Compute, model: nn.Module, batch: Batch) -> Any:
         x, *rest = batch

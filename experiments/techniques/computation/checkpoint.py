@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
@@ -34,7 +34,7 @@ class Checkpoint(Technique):
     def model(self, model: nn.Module) -> nn.Module:
         blocks = _blocks(model) if self.modules == "auto" else self._named(model)
         for block in blocks:
-            block.forward = partial(_recomputed, block.forward)  # type: ignore[method-assign]
+            block.forward = partial(_recomputed, block.forward)
         return model
 
     def _named(self, model: nn.Module) -> list[nn.Module]:
@@ -72,9 +72,8 @@ def _recomputed(forward: Callable[..., Any], *inputs: Any, **named: Any) -> Any:
     return checkpoint(forward, *inputs, use_reentrant=False, context_fn=_contexts, **named)
 
 
-def _contexts() -> tuple[contextlib.AbstractContextManager[Any], ...]:
+def _contexts() -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
     """For the forward pass, and for its repetition: there the numbers of dropout are drawn again
     from where the block began."""
     drawing = _get_current_function_mode()
-    repeated = contextlib.nullcontext() if drawing is None else copy.copy(drawing)
-    return contextlib.nullcontext(), repeated
+    return nullcontext(), nullcontext() if drawing is None else copy.copy(drawing)
