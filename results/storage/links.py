@@ -34,7 +34,7 @@ class LinkError(ResultsError):
         super().__init__(f"{path} is a link {where}", hint=HINT)
 
 
-def files_under(
+def list_files(
     root: str, folder: str, suffix: str = "", *, follow: bool = False
 ) -> Iterator[Listed]:
     """The files under a folder of a root, at any depth, whose names end so, in no order. A missing

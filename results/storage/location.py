@@ -20,7 +20,7 @@ from pyarrow import fs
 
 from results.errors import ResultsError, is_utf8, nearest
 from results.schema import SCHEMAS
-from results.storage.links import files_under, require_inside
+from results.storage.links import list_files, require_inside
 from results.storage.masking import is_address, masked, well_formed
 from results.storage.objects import ObjectStore, Version
 from results.storage.retries import retried
@@ -194,7 +194,7 @@ class Location:
         with self._reading(self.display(folder)):
             if self.local:
                 follow = Path(self.path) in PACKAGED.values()
-                listing = retried(lambda: [*files_under(self.path, folder, suffix, follow=follow)])
+                listing = retried(lambda: [*list_files(self.path, folder, suffix, follow=follow)])
             elif (store := self.objects) is not None:
                 listing = store.list(folder)
             else:

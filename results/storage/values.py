@@ -67,7 +67,7 @@ def check(table: pa.Table, where: str) -> None:
             for value in pc.unique(table[name]).drop_null().to_pylist():
                 if value not in allowed:
                     _refuse(where, name, repr(value), f"it must be one of {', '.join(allowed)}")
-    for name in NAMES & {*table.column_names}:
+    for name in sorted(NAMES & {*table.column_names}):
         odd = table.filter(pc.match_substring_regex(table[name], _CONTROL))[name]
         if len(odd):
             _refuse(where, name, ascii(odd[0].as_py()[:80]), "it holds control characters")

@@ -108,6 +108,49 @@ _REFUSED = {
     "SELECT * FROM enable_profiling(save_location = 'out.json')": "locked|not exist",
     "SELECT * FROM secret": "Table with name secret does not exist",
     "SELECT getenv('HOME')": "getenv",
+    "INSTALL httpfs FROM 'https://example.org'": "LOAD is not one SELECT",
+    "FORCE INSTALL httpfs": "LOAD is not one SELECT",
+    "LOAD '/tmp/evil.duckdb_extension'": "LOAD is not one SELECT",
+    "ATTACH '/etc/passwd' AS x": "ATTACH is not one SELECT",
+    "ATTACH 'https://example.org/x.db'": "ATTACH is not one SELECT",
+    "DETACH memory": "DETACH is not one SELECT",
+    "USE memory": "is not one SELECT",
+    "IMPORT DATABASE 'out'": "is not one SELECT|no file",
+    "COPY trials FROM '/etc/passwd'": "COPY is not one SELECT",
+    "COPY FROM DATABASE memory TO memory": "is not one SELECT",
+    "CREATE SECRET s (TYPE s3)": "is not one SELECT",
+    "CREATE VIEW trials AS SELECT 1": "CREATE is not one SELECT",
+    "ALTER TABLE trials ADD COLUMN x INT": "ALTER is not one SELECT",
+    "TRUNCATE trials": "is not one SELECT",
+    "MERGE INTO trials USING studies ON true WHEN MATCHED THEN DELETE": "is not one SELECT",
+    "BEGIN TRANSACTION": "is not one SELECT",
+    "VACUUM": "is not one SELECT",
+    "ANALYZE": "is not one SELECT",
+    "DEALLOCATE p": "is not one SELECT",
+    "COMMENT ON VIEW measurements IS 'x'": "is not one SELECT",
+    "SET memory_limit = '1TB'": "SET is not one SELECT",
+    "SET GLOBAL allow_unsigned_extensions = true": "SET is not one SELECT",
+    "PRAGMA enable_external_access = true": "is not one SELECT|locked",
+    "PRAGMA database_list": "is not one SELECT",
+    "UPDATE EXTENSIONS": "is not one SELECT",
+    "SELECT * FROM '/etc/passwd'": "no file or address|does not exist",
+    "SELECT * FROM read_csv('/etc/passwd', sep = ':', header = false)": "no file or address",
+    "SELECT * FROM read_csv_auto('/etc/passwd')": "no file or address",
+    "SELECT * FROM sniff_csv('/etc/passwd')": "no file or address",
+    "SELECT * FROM read_json('/etc/passwd')": "no file or address|does not exist|json",
+    "SELECT * FROM read_ndjson_objects('/etc/passwd')": "no file or address|does not exist|json",
+    "SELECT * FROM parquet_metadata('/etc/passwd')": "no file or address",
+    "SELECT * FROM parquet_schema('/etc/passwd')": "no file or address",
+    "SELECT * FROM read_csv('https://example.org/x.csv')": "no file or address",
+    "SELECT * FROM read_parquet('s3://bucket/x.parquet')": "no file or address",
+    "SELECT * FROM 'hf://datasets/x/y.csv'": "no file or address",
+    "SELECT * FROM read_text('/proc/self/environ')": "no file or address",
+    "SELECT (SELECT content FROM read_text('/etc/passwd'))": "no file or address",
+    "WITH x AS (FROM read_text('/etc/passwd')) FROM x": "no file or address",
+    "SELECT * FROM query_table('/etc/passwd')": "no file or address|does not exist",
+    "WITH x AS (DELETE FROM trials RETURNING *) FROM x": "SQL",
+    "FROM (COPY trials TO 'out.csv')": "SQL",
+    "SELECT * FROM trials INTO OUTFILE 'out.csv'": "SQL",
 }
 
 
@@ -126,6 +169,49 @@ def test_sql_can_do_nothing_but_read_the_results(
     assert os.listdir(here) == ["in.csv"]
     assert len(secret) == 1
     assert len(results.open(run.root).trials) == 48
+
+
+_CONDITIONS = {
+    "true); COPY trials TO 'out.csv'; --": "is not one SELECT",
+    "true); ATTACH 'out.db'; --": "is not one SELECT",
+    "true); INSTALL httpfs; SELECT (1": "is not one SELECT",
+    "true); SET memory_limit = '1TB'; SELECT (1": "is not one SELECT",
+    "trial IN (SELECT content FROM read_text('/etc/passwd'))": "no file or address",
+    "(SELECT count(*) FROM read_csv('/etc/passwd', sep = ':')) > 0": "no file or address",
+    "true) UNION SELECT content FROM read_text('/etc/passwd') --": "no file or address|SQL",
+    "(SELECT count(*) FROM glob('/*')) > 0": "no file or address",
+    "getenv('HOME') LIKE '/r%'": "getenv",
+    "trial IN (SELECT value FROM duckdb_secrets())": "SQL",
+}
+
+
+@pytest.mark.parametrize("condition", _CONDITIONS)
+def test_a_condition_can_do_no_more(
+    run: Results, condition: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = sorted(os.listdir(tmp_path))
+    with pytest.raises(ResultsError, match=_CONDITIONS[condition]) as caught:
+        run.where(condition)
+    assert "root:" not in str(caught.value)
+    assert sorted(os.listdir(tmp_path)) == before
+    assert len(results.open(run.root).trials) == 48
+
+
+def test_a_query_sees_only_tables_of_results(run: Results) -> None:
+    """Nor settings that name files, secrets or other databases."""
+    tables = run.query("SELECT DISTINCT database_name FROM duckdb_tables()")
+    assert {*tables.iloc[:, 0]} <= {"memory", "temp", "system"}
+    assert run.query("FROM duckdb_secrets()").empty
+    asked = "SELECT name, value FROM duckdb_settings() WHERE name IN "
+    settings = run.query(
+        f"{asked} ('enable_external_access', 'lock_configuration', 'python_enable_replacements')"
+    )
+    assert dict(settings.itertuples(index=False)) == {
+        "enable_external_access": "false",
+        "lock_configuration": "true",
+        "python_enable_replacements": "false",
+    }
 
 
 @pytest.mark.parametrize(
