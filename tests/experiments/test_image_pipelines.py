@@ -13,7 +13,7 @@ from experiments.parallel.stages.partition import partition, stage
 from experiments.plan import Study, WorkloadRef
 from tests.experiments.image_pipelines import FILE, NAMES
 from tests.experiments.rank_gates import Gate, check_against_plain, in_layout
-from tests.problems import study, trials
+from tests.problems import study, tensors, trials
 from workloads.ghost import convert_batch_norm
 
 
@@ -36,7 +36,7 @@ def test_the_stages_together_are_the_model(name: str, base: str) -> None:
     assert held == [n for n, _ in whole.named_parameters()]
     first = [next(m for m in each.modules() if not list(m.children())) for each in stages]
     assert not any(isinstance(m, nn.ReLU) for m in first[1:])  # it would change what it is sent
-    x = y = of.data()["validation"][0]
+    x = y = tensors(of.data()["validation"])[0]
     with torch.no_grad():
         for each in stages:
             y = each(y)
