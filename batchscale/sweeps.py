@@ -117,7 +117,7 @@ def _layout_choices(plans: Sequence[StudyPlan], device: str) -> dict[str, dict[s
     from experiments.training.auto_layout.local_ranks import local_choices
 
     largest = [
-        Pack(id=plan.study.id, study=plan.study, trials=plan.trials(0, max(packs(plan.study))))
+        Pack(id=plan.study.id, study=plan.study, trials=(*plan.trials(0, max(packs(plan.study))),))
         for plan in choosing
     ]
     made = local_choices(largest, device)

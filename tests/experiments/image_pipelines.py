@@ -10,13 +10,13 @@ from workloads.resnet8 import CIFAR10ResNet8
 
 class _Images(Classification):
     target = "validation_error < 0.2"
-    size = 8
+    size = 16
 
     def data(self):
         g = torch.Generator().manual_seed(0)
-        x = torch.randn(48, 3, self.size, self.size, generator=g)
-        y = torch.randint(3, (48,), generator=g)
-        return {"train": (x[:32], y[:32]), "validation": (x[32:], y[32:])}
+        x = torch.randn(64, 3, self.size, self.size, generator=g)
+        y = torch.randint(3, (64,), generator=g)
+        return {"train": (x[:48], y[:48]), "validation": (x[48:], y[48:])}
 
 
 class ResNet18(_Images):
@@ -27,7 +27,7 @@ class ResNet18(_Images):
 
 class ResNet50(_Images):
     # As for large images: pooled after the first convolution.
-    size = 32
+    size = 64
     def model(self): return residual_network(50, 2, 3)
     def layout_plan(self): return RESIDUAL_PLAN
 

@@ -23,7 +23,7 @@ from experiments.training.auto_layout.local_ranks import local_choices
 from experiments.training.auto_layout.probe import choose
 from experiments.training.pack_training import Training
 from tests.experiments.rank_groups import on_ranks
-from tests.problems import study, trials
+from tests.problems import outcomes, study, trials
 from workloads import LayoutPlan, SequencePlan
 
 HUNGRY = """
@@ -170,8 +170,8 @@ def _chosen(ranks: Ranks, of: Study) -> Any:
     choice = choose(pack(replace(of, layout=replace(of.layout, workers=ranks.size))), ranks=ranks)
     layout = choice.layout
     training = Training(pack(replace(of, layout=layout)), group=ranks)
-    steps = [event for events in training.run() for event in events][-1].steps_run
-    return choice.columns(), steps
+    (outcome,) = outcomes([event for events in training.run() for event in events]).values()
+    return choice.columns(), outcome.steps_run
 
 
 def _meet(ranks: Ranks) -> Any:
