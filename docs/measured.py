@@ -66,8 +66,8 @@ CLAIMS = (
     Claim(
         title="Sparsity × batch size",
         claim="Lee et al. 2021 (arXiv:2003.11316): pruned networks have the same scaling trend, "
-        "and training them is harder: the plateau has more steps. Here: the ratio of critical "
-        "batch sizes of `prune` holds 1, and that of the steps at the plateau lies above 1.",
+        "and training them is harder: the plateau has more steps. Ours agree if the ratio of critical "
+        "batch sizes of `prune` holds 1 and that of the steps at the plateau lies above 1.",
         source="own",
         where="experiment = 'techniques-digits' AND optimizer = 'sgd' AND schedule = 'constant' "
         f"AND (technique LIKE '%prune%' OR {PLAIN})",
@@ -76,7 +76,7 @@ CLAIMS = (
         title="EMA and warmup",
         claim="Zhang et al. 2024 (arXiv:2410.21676): an average of the weights at a constant rate "
         "does what a decay does, and extends the critical batch size; warmup matters at large "
-        "batch sizes. Here: the ratios of `ema` and of `wsd`, the constant rate with a warmup.",
+        "batch sizes. Ours agree if the ratio of critical batch sizes of `ema` lies above 1.",
         source="own",
         where="experiment = 'techniques-text' AND optimizer = 'adamw' "
         f"AND (technique LIKE '%ema%' OR {PLAIN})",
@@ -118,13 +118,18 @@ def section(claim: Claim) -> Iterator[str]:
     for row in rows:
         sentence = row["sentence"]
         yield f"- {sentence[0].upper()}{sentence[1:]}."
-    limits = dict.fromkeys(note for row in rows for note in row["notes"])
+    limits = dict.fromkeys(
+        note if note.startswith("the baseline") else f"{row['name']}: {note}"
+        for row in rows
+        for note in row["notes"]
+    )
     compared = rows[0]["compared"]
     yield f"\nCorrected for {compared} ratios. What limits them:\n"
     yield from (f"- {note[0].upper()}{note[1:]}." for note in limits)
-    command = ["batchscale", "techniques", claim.source, "--where", claim.where]
-    command += [] if claim.baseline is None else ["--baseline", claim.baseline]
-    yield f"\n```sh\n{shlex.join(command)}\n```\n"
+    where = shlex.quote(claim.where) if '"' in claim.where else f'"{claim.where}"'
+    baseline = "" if claim.baseline is None else f" --baseline {claim.baseline}"
+    command = f"batchscale techniques {claim.source} --where {where}{baseline}"
+    yield f"\n```sh\n{command}\n```\n"
 
 
 def measured(claim: Claim) -> list[dict[str, Any]]:

@@ -188,12 +188,12 @@ class Experiment(ExperimentFile):
         if (
             rule is not None and rule.transfers and rule.base is not None
         ):  # the points of the base, without the rule
-            base_steps = budget_in_steps(self, rule.base, train_size, combination.workload)
-            base_ramp = ramp_of(self, combination, rule.base, base_steps, train_size)
+            most = budget_in_steps(self, rule.base, train_size, combination.workload)
+            base_ramp = ramp_of(self, combination, rule.base, most, train_size)
             plain = replace(combination, rule=None, technique=_without_rule(combination.technique))
-            base_steps = (base_ramp and base_ramp.budget_steps) or base_steps
-            base = self._identity(plain, rule.base, source, base_ramp, base_steps)
-            table_of = identity.study_id(base)
+            base_steps = (base_ramp and base_ramp.budget_steps) or most
+            of_base = plain, rule.base, source, base_ramp, base_steps
+            table_of = identity.study_id(self._identity(*of_base))
         optimizer, schedule = combination.optimizer, combination.schedule
         study = Study(
             id=identity.study_id(described),
@@ -394,8 +394,7 @@ def _compile(content: reading.Content) -> Experiment:
 
 def _searchable(content: reading.Content) -> Experiment:
     experiment = _compile(content)
-    method = experiment.search_method
-    if missing := search.missing_packages(method):
-        message = f"method {method} needs {' and '.join(missing)}, which cannot be imported"
-        raise experiment.error(("method",), message, f"pip install {' '.join(missing)}")
+    if missing := search.missing_packages(method := experiment.search_method):
+        text = f"method {method} needs {' and '.join(missing)}, which cannot be imported"
+        raise experiment.error(("method",), text, f"pip install {' '.join(missing)}")
     return experiment

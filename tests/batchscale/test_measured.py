@@ -12,6 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 ROW = {
+    "name": "clip 1",
     "sentence": "clip 1 over sgd: critical batch size 3.9 [3.4, 4.6] (p 0.001)",
     "notes": ["the ratio of perfect_scaling_until is open above"],
     "compared": 4,
@@ -41,8 +42,8 @@ def test_each_claim_has_a_sentence_and_its_query(
     text = page.renewed("# Techniques\n\n## Rules\n", claims)
     assert text.startswith("# Techniques\n\n## Rules\n\n## Measured\n\n")
     assert "- Clip 1 over sgd: critical batch size 3.9 [3.4, 4.6] (p 0.001).\n" in text
-    assert "- The ratio of perfect_scaling_until is open above.\n" in text
-    assert "batchscale techniques own --where known --baseline sgd\n" in text
+    assert "- Clip 1: the ratio of perfect_scaling_until is open above.\n" in text
+    assert 'batchscale techniques own --where "known" --baseline sgd\n' in text
     assert text.count("Not measured") == 1
     assert page.renewed(text, claims) == text
     assert page.renewed(text + "\n## Later\n", claims) == text + "\n## Later\n"
