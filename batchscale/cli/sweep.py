@@ -175,7 +175,8 @@ def _layout_choices(studies: pd.DataFrame) -> str:
     from experiments.training.auto_layout.choice import describe
 
     lines = [
-        f"{row.optimizer}, batch size {row.batch_size}: {describe(json.loads(str(row.layout_choice)))}\n"
+        f"{row.optimizer}, batch size {row.batch_size}: "
+        f"{describe(json.loads(str(row.layout_choice)))}\n"
         for row in studies.itertuples()
     ]
     return f"\nlayout auto, as measured here:\n{''.join(lines)}"
