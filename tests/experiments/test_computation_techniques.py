@@ -148,7 +148,6 @@ def test_checkpoint_has_equal_gradients_and_keeps_less(
         ({"attention": "flash"}, "models.py:Attending", "sgd"),
         ({"channels_last": True}, "models.py:Images", "sgd"),
         pytest.param({"compile": "eager"}, "models.py:Blocks", "sgd", marks=pytest.mark.slow),
-        pytest.param({"compile": True}, "models.py:Blocks", "sgd", marks=pytest.mark.slow),
     ],
     ids=str,
 )
