@@ -109,14 +109,21 @@ def _answer(
         session.execute("SET lock_configuration = true")
         try:
             statements = session.extract_statements(sql)
-            if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-                kinds = ", ".join(statement.type.name for statement in statements) or "nothing"
+            kinds = ", ".join(map(_kind, statements)) or "nothing"
+            if kinds != "SELECT":
                 raise ResultsError(f"SQL: {kinds} is not one SELECT", hint=_READ_ONLY)
             return _rows(session.sql(sql), limits)
         except (duckdb.InterruptException, duckdb.OutOfMemoryException):
             raise
         except duckdb.Error as error:
             _explain(error, results.root, columns)
+
+
+def _kind(statement: duckdb.Statement) -> str:
+    try:
+        return statement.type.name
+    except ValueError:  # the interface to Python does not have all
+        return "that statement"
 
 
 def _rows(answer: duckdb.DuckDBPyRelation, limits: Limits) -> pa.Table:
