@@ -174,10 +174,10 @@ def _layout_choices(studies: pd.DataFrame) -> str:
 
     from experiments.training.auto_layout.choice import describe
 
+    choices = [describe(json.loads(text)) for text in studies["layout_choice"]]
     lines = [
-        f"{row.optimizer}, batch size {row.batch_size}: "
-        f"{describe(json.loads(str(row.layout_choice)))}\n"
-        for row in studies.itertuples()
+        f"{row.optimizer}, batch size {row.batch_size}: {choice}\n"
+        for row, choice in zip(studies.itertuples(), choices, strict=True)
     ]
     return f"\nlayout auto, as measured here:\n{''.join(lines)}"
 

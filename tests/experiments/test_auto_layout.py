@@ -176,6 +176,7 @@ def _chosen(ranks: Ranks, of: Study) -> Any:
 
 def _meet(ranks: Ranks) -> Any:
     """One rank fails in the middle of a sum; the others, which wait for it, hear of it."""
+    renewal.attempt_seconds = 6.0
     meeting = Meeting(ranks)
     made = [meeting.exchange(None)]
     failure = None
