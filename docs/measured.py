@@ -66,8 +66,9 @@ CLAIMS = (
     Claim(
         title="Sparsity × batch size",
         claim="Lee et al. 2021 (arXiv:2003.11316): pruned networks have the same scaling trend, "
-        "and training them is harder: the plateau has more steps. Ours agree if the ratio of critical "
-        "batch sizes of `prune` holds 1 and that of the steps at the plateau lies above 1.",
+        "and training them is harder: the plateau has more steps. Ours agree if the ratio "
+        "of critical batch sizes of `prune` holds 1 and that of the steps at the plateau lies "
+        "above 1.",
         source="own",
         where="experiment = 'techniques-digits' AND optimizer = 'sgd' AND schedule = 'constant' "
         f"AND (technique LIKE '%prune%' OR {PLAIN})",

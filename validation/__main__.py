@@ -54,7 +54,10 @@ def main(arguments: list[str]) -> None:
         parser.error(f"--processes {given.processes} is below 1")
     if given.tables < 1:
         parser.error(f"--tables {given.tables} is below 1")
-    parts = {**PARTS, "techniques": partial(techniques.section, tables=given.tables)}
+    parts: dict[str, Callable[[int | None], str]] = {
+        **PARTS,
+        "techniques": partial(techniques.section, tables=given.tables),
+    }
     for name in given.parts or PARTS:
         write(list(PARTS), {name: parts[name](given.processes)})
     print(f"wrote {PAGE}")

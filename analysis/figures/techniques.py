@@ -121,8 +121,8 @@ def _lines(made: Table) -> list[_Line]:
             heading.append(str(row.curve.target))
         groups.setdefault(tuple(heading), []).append(row)
     lines = []
-    for heading, rows in groups.items():
-        lines.append(_Line(text=", ".join(heading)))
+    for parts, rows in groups.items():
+        lines.append(_Line(text=", ".join(parts)))
         lines += [_Line(text=row.name, row=row) for row in sorted(rows, key=_order)]
     return lines
 

@@ -66,8 +66,8 @@ def _row(row: Row, columns: Sequence[str]) -> dict[str, str]:
 
 
 def _cell(interval: Interval, p: float | None) -> str:
-    text = ratio_text(interval)
-    return text if p is None else f"{text}, p {p_text(p)}"
+    cell = ratio_text(interval)
+    return cell if p is None else f"{cell}, p {p_text(p)}"
 
 
 def _flat(row: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any, Literal
 
 import pytest
 
@@ -73,8 +74,9 @@ def test_the_resolved_file_keeps_it() -> None:
 
 
 def test_how_many_combinations() -> None:
-    factors = [[1, 2, 3], ["a"], ["x", "y"]]
-    for design in ("product", "one_factor"):
+    factors: list[list[Any]] = [[1, 2, 3], ["a"], ["x", "y"]]
+    designs: tuple[Literal["product", "one_factor"], ...] = ("product", "one_factor")
+    for design in designs:
         listed = [*combined(design, factors)]
         assert len(listed) == combinations(design, [3, 1, 2])
     assert listed == [(1, "a", "x"), (1, "a", "y"), (2, "a", "x"), (3, "a", "x")]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -36,7 +38,7 @@ def test_what_was_counted_is_within_what_is_claimed() -> None:
 
 @pytest.mark.slow
 def test_a_quick_run() -> None:
-    counts = count(Block(kind="double", noise=0.03, tables=4))
+    counts: dict[str, Any] = count(Block(kind="double", noise=0.03, tables=4))
     assert counts == count(Block(kind="double", noise=0.03, tables=4))
     assert counts["critical_batch_size_clear"] == counts["min_examples_clear"] == 4
     assert counts["min_steps_covered"] > 10
