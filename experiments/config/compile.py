@@ -253,7 +253,7 @@ class Experiment(ExperimentFile):
             forms = "a name, auto, or dimensions: layout: {data: 2, shard: 2}"
             raise self.error(("layout",), f"layout cannot be {written!r}", forms)
         if written in (None, AUTO):
-            return self._with_gpus(Layout(auto=written == AUTO, workers=self.workers))
+            return self._with_gpus(Layout(auto=(written == AUTO) or None, workers=self.workers))
         try:
             name = parallel.get(written, self.base).name
         except ExperimentError as error:

@@ -10,6 +10,7 @@ import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from matplotlib import pyplot as plt
@@ -74,6 +75,11 @@ def drawn_from(tmp_path_factory: pytest.TempPathFactory) -> FigureData:
     return FigureData(Query(sources=[results.open(root)]))
 
 
+def is_formula(text: Any, content: str) -> Any:
+    """Whether matplotlib would set this content of a text as a formula."""
+    return text._preprocess_math(content)[1]
+
+
 def texts(axes: object) -> list[Text]:
     figure = axes.get_figure(root=True)  # type: ignore[attr-defined]
     figure.draw_without_rendering()
@@ -93,7 +99,7 @@ def test_names_are_no_formulas_in_figures(
     axes = figures.draw(name, drawn_from)
     shown = [each for each in texts(axes) if "$" in each.get_text()]
     assert shown
-    assert not any(each._preprocess_math(each.get_text())[1] for each in shown)
+    assert not any(is_formula(each, each.get_text()) for each in shown)
     figures.save(axes, tmp_path / "figure.svg")
     root = ElementTree.fromstring((tmp_path / "figure.svg").read_text())
     assert not [each for each in root.iter() if each.tag.endswith("}b")]
@@ -104,7 +110,7 @@ def test_names_are_no_formulas_on_given_axes(drawn_from: FigureData) -> None:
     ax = plt.subplots()[1]
     ax.set_yticks([0, 1], ["$a$", "b"])
     figures.draw("forest", drawn_from, ax=ax)
-    assert all(each._preprocess_math(each.get_text())[1] is False for each in texts(ax))
+    assert all(is_formula(each, each.get_text()) is False for each in texts(ax))
 
 
 def test_nor_in_the_pictures_of_a_report(drawn_from: FigureData) -> None:
@@ -124,7 +130,7 @@ def test_figures_have_no_text_that_was_meant_as_a_formula(tmp_path: Path) -> Non
 def test_what_is_written_on_a_figure_later_may_be_a_formula(drawn_from: FigureData) -> None:
     axes = figures.draw("forest", drawn_from)
     for text in (axes.set_title("$x^2$"), axes.set_xlabel("$x^2$"), axes.text(0, 0, "$x^2$")):
-        assert text._preprocess_math(text.get_text())[1] is True
+        assert is_formula(text, text.get_text()) is True
 
 
 def test_a_figure_of_the_users_may_have_formulas(drawn_from: FigureData) -> None:
@@ -135,7 +141,7 @@ def test_a_figure_of_the_users_may_have_formulas(drawn_from: FigureData) -> None
         return ax
 
     axes = figures.draw(figures.FigureKind(name="mine", draw=draw), drawn_from)
-    assert axes.xaxis.label._preprocess_math("$x^2$")[1] is True
+    assert is_formula(axes.xaxis.label, "$x^2$") is True
 
 
 def test_labels_have_no_control_characters() -> None:

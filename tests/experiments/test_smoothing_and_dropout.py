@@ -86,7 +86,7 @@ def test_dropout_sets_rates_or_is_put_behind_activations() -> None:
     names = list(dict(mlp.named_parameters()))
     model = load(dropout=0.3).model(mlp)
     assert list(dict(model.named_parameters())) == names
-    assert [type(module) for module in model[1]] == [nn.ReLU, nn.Dropout]  # type: ignore[index,union-attr]
+    assert [type(module) for module in model[1]] == [nn.ReLU, nn.Dropout]  # type: ignore[index]
     with pytest.raises(ExperimentError, match="no dropout to set, and no activation module"):
         load(dropout=0.3).model(workloads.load("digits-softmax").model())
 
@@ -149,8 +149,8 @@ def test_branches_are_left_out_by_the_linear_rule() -> None:
     x = torch.zeros(20_000, 1)
     assert torch.equal(model.eval()(x), torch.full_like(x, 2.0))
     with torch.no_grad():
-        first = model[0].train()(x)  # type: ignore[index,operator]
-        second = model[1].train()(x)  # type: ignore[index,operator]
+        first = model[0].train()(x)  # type: ignore[index]
+        second = model[1].train()(x)  # type: ignore[index]
     for out, rate in ((first, 0.25), (second, 0.5)):
         kept = out != 0
         assert torch.equal(out[kept].unique(), torch.tensor([1 / (1 - rate)]))
@@ -194,8 +194,8 @@ def test_torchs_transformer_and_named_branches() -> None:
     left = [torch.allclose(out[i], layer.norm2(layer.norm1(x[i])), atol=1e-6) for i in range(40)]
     assert sum(left) > 30
     named = load(stochastic_depth={"rate": 0.1, "branches": ["*.second"]})
-    model = named.model(nn.Sequential(_Residual(), _Residual()))
-    assert [len(block.second._forward_hooks) for block in model] == [1, 1]  # type: ignore[union-attr]
+    model: Any = named.model(nn.Sequential(_Residual(), _Residual()))
+    assert [len(block.second._forward_hooks) for block in model] == [1, 1]
     with pytest.raises(ExperimentError, match="no module is called third"):
         load(stochastic_depth={"rate": 0.1, "branches": ["third"]}).model(model)
     with pytest.raises(ExperimentError, match="no residual branch that is known"):

@@ -106,7 +106,7 @@ def test_nothing_is_written_behind_a_link(root: Path, tmp_path: Path) -> None:
     }.items():
         (root / folder).symlink_to(theirs)
         with pytest.raises(ResultsError, match=f"{folder} {OUT}"):
-            write_one()  # type: ignore[no-untyped-call]
+            write_one()
         (root / folder).unlink()
     assert list(theirs.iterdir()) == []
 
@@ -130,7 +130,7 @@ def test_a_file_that_is_a_link_is_replaced_not_written_through(root: Path, tmp_p
     kept = Checkpoints(root)
     for read in (lambda: kept.load("pack"), kept.list):
         with pytest.raises(ResultsError, match=OUT):
-            read()  # type: ignore[no-untyped-call]
+            read()
     kept.save("pack", b"state")
     kept.delete("other")
     assert kept.load("pack") == b"state"
