@@ -56,12 +56,6 @@ def load(described: Mapping[str, Any], base: str | None) -> Techniques:
                 hint="rename the class",
             )
         by_label[label(name)] = name
-    for name, part in parts.items():
-        for other in part.excludes.keys() & parts.keys():
-            raise ExperimentError(
-                f"techniques {name} and {other} cannot be together: {part.excludes[other]}",
-                hint="list them one by one in the grid",
-            )
     return Techniques(parts)
 
 

@@ -130,8 +130,6 @@ class Technique:
     """Whether the hooks may run on many models at once, by ``torch.func.vmap``."""
     why_not_stacked: ClassVar[str] = "its hooks are written for one model at a time"
     """The reason, where ``stacks`` is false."""
-    conflicts: ClassVar[frozenset[str]] = frozenset()
-    """Labels of techniques that it cannot be with."""
     of_stored: ClassVar[bool] = False
     """Whether ``augment`` gets the examples as they are stored (images of bytes), before the
     workload's ``transform``; otherwise after it."""
@@ -156,8 +154,7 @@ class Technique:
     """Whether ``evaluated`` changes the weights that it gets, perhaps an optimizer's or another
     technique's average, rather than replacing them."""
     excludes: ClassVar[Mapping[str, str]] = {}
-    """Packaged techniques that cannot be beside it, each with the reason."""
-
+    """Labels of techniques that cannot be beside it, each with the reason."""
     example_tensors: ClassVar[tuple[Tensor, ...]] = ()
     """Tensors with a row for each example of the training split, set by ``prepare``, where the
     examples are fixed; in the hooks of a forward pass, the rows of the batch's examples."""

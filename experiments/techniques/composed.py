@@ -103,10 +103,11 @@ class Techniques:
                 )
         for part in self:
             for other in self:
-                if other is not part and other.label in part.conflicts:
+                if other is not part and other.label in part.excludes:
+                    reason = part.excludes[other.label]
                     raise ExperimentError(
-                        f"techniques {part.label} and {other.label} cannot be together",
-                        hint="keep one",
+                        f"techniques {part.label} and {other.label} cannot be together: {reason}",
+                        hint="list them one by one in the grid",
                     )
 
     def __iter__(self) -> Any:

@@ -16,7 +16,7 @@ class MixedLabels(Technique):
     """The loss is the mean of those for both labels, which for cross entropy is that of a mean of
     the labels. A mixed batch ends with the partners' labels and the first labels' weight."""
 
-    conflicts = frozenset({"mixup", "cutmix"})
+    excludes = dict.fromkeys(("mixup", "cutmix"), "an example has one partner")
 
     def forward(self, compute: Compute, model: nn.Module, batch: Batch) -> Any:
         return compute(model, batch[: len(batch) // 2])
