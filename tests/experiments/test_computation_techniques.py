@@ -148,6 +148,7 @@ def test_checkpoint_has_equal_gradients_and_keeps_less(
         ({"attention": "flash"}, "models.py:Attending", "sgd"),
         ({"channels_last": True}, "models.py:Images", "sgd"),
         pytest.param({"compile": "eager"}, "models.py:Blocks", "sgd", marks=pytest.mark.slow),
+        pytest.param({"compile": "inductor"}, "models.py:Blocks", "sgd", marks=pytest.mark.slow),
     ],
     ids=str,
 )
