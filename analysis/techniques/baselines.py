@@ -44,13 +44,13 @@ def plain(curves: Sequence[Curve], factors: Collection[str] = ()) -> list[list[i
     """
     places: list[list[int]] = [[] for _ in curves]
     for alike in _classes(range(len(curves)), lambda i: _setting(curves[i], factors)):
-        plain_curves: list[int] = []
+        unmodified: list[int] = []
         for family in _classes(alike, lambda i: _algorithm(curves[i])):
             base = min(family, key=lambda i: _rank(arguments(curves[i], factors)))
-            plain_curves.append(base)
+            unmodified.append(base)
             for i in family:
                 places[i] = [base] if i != base else []
-        by_algorithm = {_algorithm(curves[i]): i for i in plain_curves}
+        by_algorithm = {_algorithm(curves[i]): i for i in unmodified}
         optimizer = _root((name for name, _ in by_algorithm), PLAIN_OPTIMIZER)
         schedule = _root((name for _, name in by_algorithm), PLAIN_SCHEDULE)
         for (its_optimizer, its_schedule), i in by_algorithm.items():
