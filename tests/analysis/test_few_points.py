@@ -12,6 +12,7 @@ from analysis.fit import forms as f
 from analysis.fit.estimate import fitted
 from analysis.fit.knee import Array
 from analysis.fit.regimes import regimes
+from tests.marks import quick
 from validation.simulate import Cell, doubling, draw
 
 FIVE = (544, 305, 207, 207, 188)
@@ -127,7 +128,7 @@ def test_a_curve_that_is_a_knee_is_seldom_said_to_be_something_else(
         assert better(cell, 30) <= (most if count > 5 else 0.0), (noise, critical)
 
 
-@pytest.mark.parametrize("count", [3, 4, 5, 6])
+@pytest.mark.parametrize("count", quick([3, 4, 5, 6], 1))
 def test_runs_that_are_repeated_change_none_of_this(count: int) -> None:
     for bend in (1.0, 8.0):
         middle = 2.0 ** ((count - 1) / 2)

@@ -16,6 +16,7 @@ from matplotlib.scale import LogTransform
 from analysis import Curve, Regimes, curves, figures, regimes
 from analysis.fit.knee import theta
 from results.errors import ResultsError
+from tests.marks import quick
 
 Make = Callable[..., pd.DataFrame]
 pytestmark = pytest.mark.usefixtures("closed_figures")
@@ -187,7 +188,7 @@ def test_a_curve_too_short_for_regimes_is_drawn_without(search: Make) -> None:
     assert "too few batch sizes" in written
 
 
-@pytest.mark.parametrize("suffix", [".pdf", ".png", ".svg"])
+@pytest.mark.parametrize("suffix", quick([".png", ".pdf", ".svg"], 1))
 def test_files(odd: list[Curve], fits: list[Regimes], tmp_path: Path, suffix: str) -> None:
     ax = figures.draw("steps", odd, fits)
     numbers = figures.numbers("steps", odd, fits)

@@ -59,6 +59,7 @@ def test_an_exact_curve_has_its_own_form(name: str) -> None:
     assert {form.name for form in (best, *others)} == set(TRUE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TRUE)
 def test_with_five_percent_of_noise_it_is_found_more_often_than_any_other(name: str) -> None:
     draw = np.random.default_rng(3)

@@ -50,6 +50,7 @@ def test_the_names_are_as_long_as_it_says() -> None:
     assert len(METRIC) > 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OURS)
 def test_our_figures_hold_them(name: str, ours: FigureData, tmp_path: Path) -> None:
     data = OTHER_DATA[name](tmp_path / "made", long) if name in OTHER_DATA else ours
@@ -75,6 +76,7 @@ def test_wider_figures_hold_them_too(name: str, width: str, ours: FigureData) ->
     assert faults(drawn(name, ours, width)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_so_do_steps_of_a_csv(count: int, tmp_path: Path) -> None:
     """Of one curve and of more than have room for their legend within the axes."""

@@ -17,6 +17,7 @@ from analysis.fit.knee import log_steps, theta
 from analysis.fit.reference_lines import perfect_examples, regime_spans
 from batchscale.output import regime_table
 from tests.analysis.legible import faults
+from tests.marks import quick
 from validation import penalty as simulated
 
 Plain = Callable[..., Curve]
@@ -140,7 +141,7 @@ def test_the_table_has_the_column_only_where_a_curve_has_a_penalty(plain_curve: 
 
 
 @pytest.mark.usefixtures("closed_figures")
-@pytest.mark.parametrize("name", ["steps", "tradeoff"])
+@pytest.mark.parametrize("name", quick(["steps", "tradeoff"], 1))
 def test_the_figures_mark_the_fewest_examples(name: str, plain_curve: Plain) -> None:
     def diamonds(params: np.ndarray) -> int:
         ax = figures.draw(name, [curve(plain_curve, params, example_unit="image")])

@@ -87,6 +87,7 @@ def test_every_published_curve_comes_out(found: pd.DataFrame) -> None:
         assert any("two batch sizes reached the target" in note for note in notes)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_said_is_said(found: pd.DataFrame) -> None:
     said = {
         workload: " ".join(notes)

@@ -63,6 +63,7 @@ def test_examples_are_counted_truly(swept: Run) -> None:
     assert (grown["examples_run"] > grown["steps_run"] * grown["batch_size"]).all()
 
 
+@pytest.mark.slow
 def test_the_cost_of_a_study_is_that_of_its_mean_batch_size(swept: Run) -> None:
     plans = {plan.study.id: plan.study for plan in load("digits-rules", SMALL).plans()}
     costs = {row["study"]: trial_cost(dict(row)) for _, row in swept.studies.iterrows()}

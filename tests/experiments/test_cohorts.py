@@ -13,6 +13,7 @@ from experiments.engines import Engine
 from experiments.engines.base import gather
 from experiments.plan import Outcome, Pack, Study, Trial
 from experiments.training.pack_training import Training
+from tests.marks import quick
 from tests.problems import (
     SCHEDULES,
     engine,
@@ -69,10 +70,13 @@ def same(one: Engine, kind: str, of: Study) -> bool:
 
 @pytest.mark.parametrize(
     ("kind", "optimizer", "schedule"),
-    [
-        *JOINS,
-        *(pytest.param(*case, marks=pytest.mark.slow) for case in PRODUCT if case not in JOINS),
-    ],
+    quick(
+        [
+            *JOINS,
+            *(pytest.param(*case, marks=pytest.mark.slow) for case in PRODUCT if case not in JOINS),
+        ],
+        10,
+    ),
 )
 def test_a_trial_that_joins_trains_as_alone(kind: str, optimizer: str, schedule: str) -> None:
     of = study(optimizer=optimizer, schedule=schedule, batch_size=300)

@@ -14,6 +14,7 @@ from experiments.errors import ExperimentError
 from experiments.plan import Study, WorkloadRef
 from experiments.techniques.composed import Augmentation
 from experiments.training.study_context import StudyContext
+from tests.marks import quick
 from tests.problems import engine, largest_difference, study, trials
 
 IMAGES = """
@@ -61,7 +62,7 @@ def changed(name: str, arguments: Any, batch: Any, *, seed: int = 3, step: int =
     return made.stored(batch, step) if part.of_stored else made.transformed(batch, step)
 
 
-@pytest.mark.parametrize("name", TECHNIQUES)
+@pytest.mark.parametrize("name", quick(TECHNIQUES, 2))
 def test_engines_and_micro_batches_agree(images: WorkloadRef, name: str) -> None:
     common = {"workload": images, "precision": "float64", "batch_size": 16}
     technique = {name: TECHNIQUES[name]}

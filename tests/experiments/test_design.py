@@ -83,6 +83,7 @@ def test_how_many_combinations() -> None:
     assert [*combined("product", factors)] == [*itertools.product(*factors)]
 
 
+@pytest.mark.slow
 def test_the_limit_counts_the_studies_there_are() -> None:
     arguments = [f"{{ema: {0.5 + i / 1000}}}" for i in range(400)]
     arguments += [f"{{clip: {1 + i}}}" for i in range(400)]

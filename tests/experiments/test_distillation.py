@@ -21,6 +21,7 @@ from experiments.execution.staging import staged
 from experiments.techniques.transfer.distill import Distill
 from experiments.training.study_context import StudyContext
 from tests.experiments.transfer_cases import KINDS, experiment, file_weights, of_folder, twins
+from tests.marks import quick
 from tests.problems import engine, largest_difference, tensors, trials
 
 USER = '''
@@ -67,7 +68,7 @@ def test_the_loss_is_that_of_the_paper(trained: Path) -> None:
         torch.testing.assert_close(one.weights(0)[name], expected, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("weight", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("weight", quick([0.0, 0.5, 1.0], 1))
 def test_engines_agree(trained: Path, weight: float) -> None:
     technique: dict[str, Any] = {"distill": {"teacher": "first.safetensors", "weight": weight}}
     of = of_folder(trained, technique=technique, micro_batch=7, optimizer="momentum")

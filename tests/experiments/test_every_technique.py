@@ -15,6 +15,7 @@ from experiments.errors import ExperimentError
 from experiments.training.study_context import StudyContext
 from tests.experiments.files import folder
 from tests.experiments.technique_file import EXAMPLES, VARIANTS
+from tests.marks import quick
 from tests.problems import engine, largest_difference, study, trials
 
 EVERY = [*({name: value} for name, value in EXAMPLES.items()), *VARIANTS]
@@ -23,10 +24,13 @@ EVERY = [*({name: value} for name, value in EXAMPLES.items()), *VARIANTS]
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize(
     "technique",
-    [
-        *({name: value} for name, value in EXAMPLES.items()),
-        *(pytest.param(variant, marks=pytest.mark.slow) for variant in VARIANTS),
-    ],
+    quick(
+        [
+            *({name: value} for name, value in EXAMPLES.items()),
+            *(pytest.param(variant, marks=pytest.mark.slow) for variant in VARIANTS),
+        ],
+        4,
+    ),
     ids=str,
 )
 def test_engines_agree(technique: dict[str, Any]) -> None:

@@ -100,6 +100,7 @@ def check(size: int, gates: list[Gate], folder: Path) -> None:
             assert all(torch.equal(weight, rank[number][0][name]) for rank in together), gate
 
 
+@pytest.mark.slow
 def test_layouts_give_what_a_single_worker_gives(user: str, tmp_path: Path) -> None:
     """A quick part of the gates below: each dimension, with dropout and ghost batch norm."""
     cut, image, text = of_user(user, "Cut"), of_user(user, "Image"), of_text()

@@ -72,6 +72,7 @@ def test_what_cannot_be_kept_trains_on_and_is_said_once(tmp_path: Path, engine: 
     assert not list((root / "checkpoints").glob("*"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["module", "stacked"])
 def test_what_cannot_be_kept_begins_again(tmp_path: Path, engine: Kind) -> None:
     (tmp_path / "odd.py").write_text(OPTIMIZER)

@@ -186,6 +186,7 @@ def test_a_ramp_and_a_rule_come_along():
     assert len({study.id for study in studies}) == 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["teacher", "markov"])
 def test_generated_workloads_are_trained_without_epochs(name):
     whole = load(name)

@@ -14,6 +14,7 @@ from experiments.errors import ExperimentError
 from experiments.plan import WorkloadRef
 from experiments.seeds import derive
 from experiments.training.batch_order import BatchOrder
+from tests.marks import quick
 from tests.problems import OPTIMIZERS, engine, largest_difference, study, tensors, trials
 from workloads import load
 
@@ -87,15 +88,18 @@ LONG = ["adamw", "own.py:Signed"]
 
 @pytest.mark.parametrize(
     ("precision", "optimizer"),
-    [
-        *(("float32", name) for name in GROUPED),
-        *(("float64", name) for name in LONG),
-        *(
-            pytest.param("float64", name, marks=pytest.mark.slow)
-            for name in GROUPED
-            if name not in LONG
-        ),
-    ],
+    quick(
+        [
+            *(("float32", name) for name in GROUPED),
+            *(("float64", name) for name in LONG),
+            *(
+                pytest.param("float64", name, marks=pytest.mark.slow)
+                for name in GROUPED
+                if name not in LONG
+            ),
+        ],
+        3,
+    ),
 )
 def test_engines_agree(own: WorkloadRef, optimizer: str, precision: str) -> None:
     steps, tolerance = (20, 2e-3) if precision == "float32" else (200, 1e-8)

@@ -25,6 +25,7 @@ from tests.experiments.fakes import FakeTraining, Pair, Plan, points
 from tests.experiments.fakes import study as fake_study
 from tests.experiments.test_refine import by_trial, coarse, some_of
 from tests.experiments.test_sweep import experiment
+from tests.marks import quick
 
 KINDS = ["module", "stacked"]
 QUICK = Pace(ask=0.01, renew=0.02, commit=0.0, snapshot=0.0)
@@ -52,10 +53,12 @@ def finest(events: list[Any]) -> list[Any]:
     )
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", quick(KINDS, 1))
 @pytest.mark.parametrize(
     ("optimizer", "schedule", "refine"),
-    [("adam", "constant", 1.02), ("momentum", "linear", None), ("RMSprop", "cosine", None)],
+    quick(
+        [("adam", "constant", 1.02), ("momentum", "linear", None), ("RMSprop", "cosine", None)], 1
+    ),
 )
 def test_a_trial_set_aside_goes_on_bit_for_bit(
     kind: Kind, optimizer: str, schedule: str, refine: float | None
@@ -140,6 +143,7 @@ def files(root: Path) -> list[str]:
     return [path.name for path in (root / "checkpoints").glob("*.trial")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", [False, True])
 def test_the_rows_of_a_trial_that_went_on_are_those_of_one_that_never_stopped(
     tmp_path: Path, lost: bool

@@ -68,6 +68,7 @@ def test_after_the_rest_of_one_that_was_killed(
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.parquet")} == before
 
 
+@pytest.mark.slow
 def test_after_another_budget_and_target(tmp_path: Path) -> None:
     run(tmp_path, keep="off", budget="60 steps")
     did = run(tmp_path, keep="off", budget="100 steps")
@@ -87,6 +88,7 @@ def test_after_an_experiment_that_goes_on_with_another_s_trials(tmp_path: Path) 
     assert not trials.trial.duplicated().any()
 
 
+@pytest.mark.slow
 def test_an_experiment_that_somebody_else_trains_too_is_left_to_them(tmp_path: Path) -> None:
     run(tmp_path, keep="off", budget="60 steps")
     info = {"experiment": "another"}

@@ -98,6 +98,7 @@ def test_the_bits_do_not_depend_on_the_processes(workers, count: int, part: slic
     ahead.close()
 
 
+@pytest.mark.slow
 def test_workers_share_a_batch(workers) -> None:
     workers(2)
     reader = Reader(Noisy(), CPU)
@@ -166,6 +167,7 @@ def test_evaluation_reads_every_part_in_order(workers) -> None:
     reader.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["module", "stacked"])
 def test_trials_train_alike_with_any_number_of_workers(workers, kind: str, tmp_path: Path) -> None:
     """Several trials of a pack, one of which goes back to an earlier step, in both engines."""

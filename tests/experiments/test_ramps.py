@@ -19,6 +19,7 @@ from experiments.plan import Pack, Study
 from experiments.training.batch_order import BatchOrder
 from experiments.training.pack_training import Training
 from tests.experiments.test_cohorts import bits, same
+from tests.marks import quick
 from tests.problems import (
     engine,
     largest_difference,
@@ -122,8 +123,8 @@ ALL = {"schedule": "cosine", "technique": {"clip": 0.5, "ema": 0.9}, "optimizer"
 
 
 @pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("workload", ["digits-softmax", "digits-mlp"])
+@pytest.mark.parametrize("kind", quick(KINDS, 1))
+@pytest.mark.parametrize("workload", quick(["digits-softmax", "digits-mlp"], 1))
 def test_a_ramp_that_is_constant_gives_the_same_bits_as_none(kind: str, workload: str) -> None:
     assert len(CONSTANT.sizes) == 3
     ramped = of_sizes(CONSTANT, precision="float32", workload=workload, **ALL)
@@ -154,8 +155,8 @@ def test_the_engines_agree_on_a_ramp(optimizer: str) -> None:
 
 
 @pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("optimizer", ["adam", "RMSprop"])
+@pytest.mark.parametrize("kind", quick(KINDS, 1))
+@pytest.mark.parametrize("optimizer", quick(["adam", "RMSprop"], 1))
 def test_trials_of_a_pack_may_be_at_different_batch_sizes(kind: str, optimizer: str) -> None:
     """Each has the bits that it has alone."""
     of = of_sizes(GROWING, optimizer=optimizer, schedule="linear", technique={"clip": 0.5})

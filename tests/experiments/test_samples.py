@@ -18,6 +18,7 @@ from results.run_state.claims import Claims
 from results.storage.location import Location
 from results.store import Store
 from tests.experiments.test_sweep import experiment, run, table
+from tests.marks import quick
 
 NARROW = {"search": {"learning_rate": {"linear": [0.2, 1.5]}}}
 POINTS = [0.1, 0.2, 0.3, 0.4]
@@ -92,14 +93,17 @@ def test_going_back_to_a_search_goes_on_with_its_trials(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [
-        NARROW,
-        {"search": {"learning_rate": 0.3}},
-        {"method": "random"},
-        {"method": "grid"},
-        {"seed": 5},
-        by_hand(0.3, 0.6),
-    ],
+    quick(
+        [
+            NARROW,
+            {"search": {"learning_rate": 0.3}},
+            {"method": "random"},
+            {"method": "grid"},
+            {"seed": 5},
+            by_hand(0.3, 0.6),
+        ],
+        2,
+    ),
 )
 def test_what_makes_a_search_another_one(tmp_path: Path, changes: dict[str, Any]) -> None:
     run(tmp_path, experiment(keep="off"))

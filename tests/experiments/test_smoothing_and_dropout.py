@@ -15,6 +15,7 @@ from experiments.errors import ExperimentError
 from experiments.plan import WorkloadRef
 from experiments.techniques import Techniques
 from experiments.training.study_context import StudyContext
+from tests.marks import quick
 from tests.problems import engine, largest_difference, study, trials
 from workloads.ghost import convert_batch_norm
 
@@ -111,8 +112,10 @@ def test_dropout_zeroes_the_share_that_was_asked() -> None:
     assert abs(share - 0.25) < 4 * (0.25 * 0.75 / out.numel()) ** 0.5
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("technique", [{"dropout": 0.4}, {"stochastic_depth": 0.5}], ids=str)
+@pytest.mark.parametrize("kind", quick(KINDS, 1))
+@pytest.mark.parametrize(
+    "technique", quick([{"dropout": 0.4}, {"stochastic_depth": 0.5}], 1), ids=str
+)
 def test_micro_batches_drop_the_same(kind: str, technique: dict[str, Any]) -> None:
     small = {"context": 4, "width": 8, "heads": 1, "layers": 1}
     text = WorkloadRef(spec="lm-transformer", fields=small)

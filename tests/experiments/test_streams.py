@@ -21,6 +21,7 @@ from experiments.training.study_context import StudyContext
 from tests.experiments.stream_workloads import ENDLESS, EVERY, FILE
 from tests.experiments.test_layouts import check_against_one_worker
 from tests.experiments.test_refine import by_trial
+from tests.marks import quick
 from tests.problems import TinyData, engine, largest_difference, study, train, trials
 from workloads import WorkloadError
 
@@ -112,7 +113,7 @@ def test_a_trial_is_restored_where_a_pass_ends(ref, name: str, kind: str) -> Non
     assert largest_difference(stopped.weights(1), whole.weights(1)) == 0
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", quick(EVERY, 2))
 def test_engines_and_micro_batches_agree(ref, name: str) -> None:
     for workload in (ref(name), ref(name, "Augmented")):
         of = stream_study(workload, optimizer="momentum")

@@ -16,6 +16,7 @@ from experiments.errors import ExperimentError
 from experiments.plan import Layout, Study, WorkloadRef
 from experiments.records.rows import trial_row
 from experiments.training.study_context import StudyContext
+from tests.marks import quick
 from tests.problems import engine, largest_difference, outcomes, study, train, trials
 
 KINDS = ["module", "stacked"]
@@ -117,7 +118,7 @@ def of(hooks: WorkloadRef, *names: str, **changes: Any) -> Study:
     return study(workload=hooks, precision="float64", technique=technique, **changes)
 
 
-@pytest.mark.parametrize("name", ["Partners", "Hardest", "Ahead", "Begin"])
+@pytest.mark.parametrize("name", quick(["Partners", "Hardest", "Ahead", "Begin"], 2))
 def test_engines_micro_batches_and_resumed_trials_agree(hooks: WorkloadRef, name: str) -> None:
     described = of(hooks, name, optimizer="momentum", batch_size=16)
     pack = trials(described, 3)
