@@ -32,7 +32,8 @@ OTHERS = {
     "--policy-name": "aws", "--policy-document": "aws", "--policy-arn": "aws",
     "--instance-profile-name": "aws", "--version": "ray",
     "--working-dir": "", "--group": "install", "--no-deps": "install", "--logdir": "tensorboard",
-    "--renew": "docs/gallery.py", "--to": "", "--processes": "", "--project": "my_importer.py",
+    "--renew": "docs/gallery.py", "--tables": "validation", "--to": "", "--processes": "",
+    "--project": "my_importer.py",
 }  # fmt: skip
 """Options of other programs, each with what stands beside it."""
 MODULES = {"analysis", "api", "exchange", "run", "training", "mplstyle"}

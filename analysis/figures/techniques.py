@@ -19,6 +19,7 @@ from analysis.figures.drawing.page import TWO_COLUMNS, Page, mark, stroke
 from analysis.figures.drawing.style import BLUE, DASHES, log10_axis
 from analysis.figures.drawing.text_fit import distinct, fitted, within
 from analysis.fit.interval import Interval
+from analysis.formatting import units
 from analysis.techniques.table import RATIOS, Ratio, Row, Table, table
 
 _ROW = 0.17
@@ -31,7 +32,7 @@ _TITLES = {
     "critical_batch_size": "critical batch size",
     "perfect_scaling_until": "perfect until",
     "min_steps": "plateau steps",
-    "min_examples": "fewest examples",
+    "min_examples": "fewest {}",
 }
 _WIDEST = 30.0
 """Largest distance of an axis from 1; an interval that goes further ends in an arrow."""
@@ -45,22 +46,20 @@ class _Line:
     row: Row | None = None
 
 
-def draw(
-    data: FigureData, *, ax: Axes | None = None, page: Page | None = None, correction: str = "holm"
-) -> Axes:
+def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) -> Axes:
     """A row a technique, schedule or optimizer, a panel a quantity: its ratio to the baseline.
 
     A filled mark is a ratio whose interval, corrected for all of the figure, leaves out 1. An arrow
     is an open end. In a narrow figure, or on a given ``ax``, the first quantities alone.
     """
     page = page or Page()
-    made = _table(data, correction)
-    lines = _lines(made)
+    made: Table = data.computed(table)
+    lines, unit = _lines(made), units(row.curve.example_unit for row in made.rows)
     usable = page.usable(TWO_COLUMNS)
     count = 1 if ax is not None else min(len(RATIOS), max(1, int(usable * (1 - _NAMES) / _PANEL)))
     axes = [ax] if ax is not None else _new_axes(len(lines), page, count)
     for panel_ax, name in zip(axes, RATIOS, strict=False):
-        _draw_quantity(panel_ax, lines, name)
+        _draw_quantity(panel_ax, lines, name, unit)
     _name_rows(axes[0], lines, page.width(TWO_COLUMNS))
     shared_legend(
         axes, _handles(made),
@@ -70,9 +69,9 @@ def draw(
     return axes[0]
 
 
-def numbers(data: FigureData, *, correction: str = "holm") -> pd.DataFrame:
+def numbers(data: FigureData) -> pd.DataFrame:
     """A row a technique and quantity: the ratio with its interval, p, and p corrected."""
-    made = _table(data, correction)
+    made: Table = data.computed(table)
     return pd.DataFrame(
         [
             {
@@ -92,17 +91,6 @@ def numbers(data: FigureData, *, correction: str = "holm") -> pd.DataFrame:
             for name, ratio in row.ratios.items()
         ]
     )
-
-
-def _table(data: FigureData, correction: str) -> Table:
-    computed: dict[str, Table] = data.computed(_tables)
-    if correction not in computed:
-        computed[correction] = table(data, correction=correction)
-    return computed[correction]
-
-
-def _tables(_: FigureData) -> dict[str, Table]:
-    return {}
 
 
 def _lines(made: Table) -> list[_Line]:
@@ -141,7 +129,7 @@ def _new_axes(lines: int, page: Page, count: int) -> list[Axes]:
     return list(axes[0])
 
 
-def _draw_quantity(ax: Axes, lines: Sequence[_Line], name: str) -> None:
+def _draw_quantity(ax: Axes, lines: Sequence[_Line], name: str, unit: str) -> None:
     ratios = [
         (height, line.row.ratios[name]) for height, line in _heights(lines) if line.row is not None
     ]
@@ -155,7 +143,7 @@ def _draw_quantity(ax: Axes, lines: Sequence[_Line], name: str) -> None:
     for height, ratio in ratios:
         ax.axhline(height, color=grey("#ededed"), linewidth=stroke(0.6), zorder=0)
         _draw_ratio(ax, ratio, height, (low, high))
-    ax.set_title(_TITLES[name], fontsize="medium")
+    ax.set_title(_TITLES[name].format(unit), fontsize="medium")
     ax.tick_params(axis="y", length=0)
     ax.spines["left"].set_visible(False)
     ax.set_xlabel("ratio")

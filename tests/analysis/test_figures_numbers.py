@@ -46,6 +46,7 @@ DRAWN = (
     ("subsets", "shallue-fig6"),
     ("smoothing", "shallue-fig7"),
     ("published", "crossover"),
+    ("published", "techniques"),
     ("demo", "steps"),
     ("demo", "learning_rate"),
     ("demo", "budget"),
@@ -54,6 +55,7 @@ DRAWN = (
 )
 KEPT = {
     "shallue-fig9": ["curve", "row", "batch_size", "became", "steps", "best"],
+    "techniques": ["technique", "baseline", "quantity", "ratio_value", "compared"],
     "crossover": ["first", "second", "batch_size", "target", "ratio", "fitted_ratio"],
 }
 """Columns of a figure that has many: those that say what it shows. Bands of many fits are left

@@ -22,7 +22,7 @@ from tests.analysis.measured import OTHER_DATA, measured
 pytestmark = pytest.mark.usefixtures("closed_figures")
 PAPER = [name for name in figures.names() if name.startswith("shallue-")]
 OURS = [name for name in figures.names() if name not in PAPER]
-WITHOUT = {"training", "search", "shallue-fig9", "shallue-fig10"}
+WITHOUT = {"training", "search", "techniques", "shallue-fig9", "shallue-fig10"}
 """Figures without an axis of batch sizes."""
 
 

@@ -67,8 +67,8 @@ def test_the_resolved_file_gives_the_same_layout(tmp_path: Path) -> None:
         ("{tensor: 3}", "3 tensor ranks do not divide hidden features, 64", "another tensor"),
         ("{data: 2, tensor: 2}\nworkers: 3", "2 × 2 = 4 ranks, and workers is 3", "the product"),
         ("{data: 2}\nworkers: 3", "layout has 2 ranks, and workers is 3", "the product"),
-        ("[data, 2]", "3: layout cannot be ", "a name, or dimensions"),
-        ("7", "3: layout cannot be 7", "a name, or dimensions"),
+        ("[data, 2]", "3: layout cannot be ", "a name, auto, or dimensions"),
+        ("7", "3: layout cannot be 7", "a name, auto, or dimensions"),
         ("shard", "3: unknown layout 'shard'", "layout: {shard: 2}"),
     ],
 )
