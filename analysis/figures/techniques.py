@@ -60,7 +60,7 @@ def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) 
     axes = [ax] if ax is not None else _new_axes(len(lines), page, count)
     for panel_ax, name in zip(axes, RATIOS, strict=False):
         _draw_quantity(panel_ax, lines, name, unit)
-    _name_rows(axes[0], lines, page.width(TWO_COLUMNS))
+    _name_rows(axes[0], lines, page.width(TWO_COLUMNS), len(axes))
     shared_legend(
         axes, _handles(made),
         None if ax is None else {"loc": "lower left", "bbox_to_anchor": (0, 1.0)}, ncols=1,
@@ -182,7 +182,7 @@ def _heights(lines: Sequence[_Line]) -> list[tuple[float, _Line]]:
     return [(float(len(lines) - 1 - i), line) for i, line in enumerate(lines)]
 
 
-def _name_rows(ax: Axes, lines: Sequence[_Line], width: float) -> None:
+def _name_rows(ax: Axes, lines: Sequence[_Line], width: float, panels: int) -> None:
     heights = _heights(lines)
     ax.set_ylim(-0.7, heights[0][0] + 0.6)
     rows = [(height, line.text) for height, line in heights if line.row is not None]
@@ -190,12 +190,13 @@ def _name_rows(ax: Axes, lines: Sequence[_Line], width: float) -> None:
     ax.set_yticks([height for height, _ in rows], names)
     for height, line in heights:
         if line.row is None:
-            text = fitted(line.text, within((1 - _NAMES) * width, "small"))
-            ax.annotate(
+            text = fitted(line.text, within(0.9 * (1 - _NAMES) * width / panels, "small"))
+            heading = ax.annotate(
                 text, (0, height - 0.08), xycoords=ax.get_yaxis_transform(), fontsize="small",
                 va="center", ha="left", color=ink(), fontweight="bold", annotation_clip=False,
                 bbox={"facecolor": ground(), "edgecolor": "none", "pad": 0.5}, zorder=6,
             )  # fmt: skip
+            heading.set_in_layout(False)
 
 
 def _handles(made: Table) -> list[Artist]:

@@ -51,7 +51,7 @@ def test_it_analyses_as_the_command_does(plain_curve) -> None:
     x, y = draw(Block(kind="double", noise=0.03), np.random.default_rng(1))
     curves: list[Curve] = [
         plain_curve(
-            np.exp(each), np.exp(steps), label=f"t{i}",
+            np.rint(np.exp(each)), np.exp(steps), label=f"t{i}",
             group={"optimizer": "sgd", "technique": f'{{"t{i}": 1}}' if i else None},
         )
         for i, (each, steps) in enumerate(zip(x, y, strict=True))
