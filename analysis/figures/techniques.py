@@ -98,21 +98,24 @@ def _lines(made: Table) -> list[_Line]:
 
     Within a baseline the rows stand by their critical batch sizes, unknown ones last.
     """
-    groups: dict[tuple[str, ...], list[Row]] = {}
-    workloads = {str(row.curve.group.get("workload")) for row in made.rows}
-    targets = {str(row.curve.target) for row in made.rows}
+    groups: dict[str, list[Row]] = {}
+    targets: dict[str, set[str]] = {}
     for row in made.rows:
-        heading = [f"against {row.baseline or 'no one baseline'}"]
-        if len(workloads) > 1:
-            heading.insert(0, str(row.curve.group.get("workload")))
-        if len(targets) > 1:
-            heading.append(str(row.curve.target))
-        groups.setdefault(tuple(heading), []).append(row)
+        targets.setdefault(_heading(row), set()).add(str(row.curve.target))
+    for row in made.rows:
+        heading = _heading(row)
+        if len(targets[heading]) > 1:
+            heading += f", {row.curve.target}"
+        groups.setdefault(heading, []).append(row)
     lines = []
-    for parts, rows in groups.items():
-        lines.append(_Line(text=", ".join(parts)))
+    for heading, rows in groups.items():
+        lines.append(_Line(text=heading))
         lines += [_Line(text=row.name, row=row) for row in sorted(rows, key=_order)]
     return lines
+
+
+def _heading(row: Row) -> str:
+    return f"over {row.baseline}" if row.baseline else f"{row.curve.group.get('workload')}"
 
 
 def _order(row: Row) -> float:
@@ -190,10 +193,10 @@ def _name_rows(ax: Axes, lines: Sequence[_Line], width: float, panels: int) -> N
     ax.set_yticks([height for height, _ in rows], names)
     for height, line in heights:
         if line.row is None:
-            text = fitted(line.text, within(0.9 * (1 - _NAMES) * width / panels, "small"))
+            text = fitted(line.text, within((1 - _NAMES) * width / panels, "small"))
             heading = ax.annotate(
                 text, (0, height - 0.08), xycoords=ax.get_yaxis_transform(), fontsize="small",
-                va="center", ha="left", color=ink(), fontweight="bold", annotation_clip=False,
+                va="center", ha="left", color=tint(ink(), 0.8), annotation_clip=False,
                 bbox={"facecolor": ground(), "edgecolor": "none", "pad": 0.5}, zorder=6,
             )  # fmt: skip
             heading.set_in_layout(False)

@@ -81,7 +81,7 @@ def plain_name(curve: Curve, curves: Sequence[Curve], factors: Collection[str] =
     varying = [
         name
         for name in curve.group
-        if name not in ("optimizer", "technique", *factors)
+        if name not in ("optimizer", "technique", "dataset", "model", *factors)
         and len({str(each.group.get(name)) for each in curves}) > 1
     ]
     values = [curve.group.get(name) for name in ("optimizer", *varying)]
