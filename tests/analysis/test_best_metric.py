@@ -53,6 +53,7 @@ def plain(trials: pd.DataFrame, looks: pd.DataFrame, limit: Limit | None) -> dic
     return found
 
 
+@pytest.mark.slow
 def test_it_is_what_frames_say(paper_results: Path) -> None:
     opened = results.open(paper_results)
     trials, looks = opened.trials, opened.measurements

@@ -64,6 +64,7 @@ def test_without_noise_it_is_exact(plain_curve: Plain) -> None:
     assert pair(*reversed(curves)).at[0].value == pytest.approx(at.value, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_the_exact_quadratic_models_average_and_heavy_ball(plain_curve: Plain) -> None:
     """Where the two exact curves cross, from the exact curves alone."""
     sizes = [2**i for i in range(4, 15)]

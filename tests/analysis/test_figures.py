@@ -54,6 +54,7 @@ def texts(ax: Any) -> list[str]:
     return [t.get_text() for t in figure.findobj(Text) if t.get_visible() and t.get_text()]
 
 
+@pytest.mark.slow
 def test_steps_says_what_it_shows(odd: list[Curve], fits: list[Regimes]) -> None:
     ax = figures.draw("steps", odd, fits)
     written = texts(ax)
@@ -143,6 +144,7 @@ def test_regimes_that_are_only_bounded_are_hatched(plain_curve: Callable[..., Cu
     assert whole[-1].high == sizes[-1]
 
 
+@pytest.mark.slow
 def test_workloads_get_panels_and_not_a_single_pair_of_axes(search: Make) -> None:
     from matplotlib import pyplot as plt
 
@@ -214,6 +216,7 @@ def test_pdf_embeds_truetype_fonts(odd: list[Curve], tmp_path: Path) -> None:
     assert b"/Type3" not in content
 
 
+@pytest.mark.slow
 def test_what_cannot_be(odd: list[Curve], tmp_path: Path) -> None:
     with pytest.raises(ResultsError, match="no figure is called 'step'") as caught:
         figures.draw("step", odd)

@@ -10,6 +10,7 @@ import results
 from analysis import figures
 from analysis.figure_data import FigureData, Query
 from tests.analysis.reference import FOLDER, hold
+from tests.marks import quick
 
 SOURCES = {
     "published": ("published", "dataset IN ('mnist', 'lm1b')"),
@@ -69,7 +70,7 @@ def data_of(source: str) -> FigureData:
     return FigureData(Query(sources=[results.open(root)], where=where))
 
 
-@pytest.mark.parametrize(("source", "name"), DRAWN)
+@pytest.mark.parametrize(("source", "name"), quick(DRAWN, 8))
 def test_numbers_do_not_change_silently(source: str, name: str) -> None:
     frame = figures.numbers(name, data_of(source))
     hold(f"{source}-{name}", frame[KEPT[name]] if name in KEPT else frame)

@@ -69,6 +69,7 @@ def test_so_can_published_curves(published: FigureData, name: str, width: str) -
     assert faults(figure) == []
 
 
+@pytest.mark.slow
 def test_type_on_a_slide_is_larger_and_panels_are_fewer_across(small: FigureData) -> None:
     def across(width: str) -> tuple[int, float]:
         figure = figures.draw("training", small, width=width).get_figure(root=True)
@@ -148,6 +149,7 @@ def _across(figure: Any) -> int:
     return len({round(ax.get_position().x0, 2) for ax in figure.axes})
 
 
+@pytest.mark.slow
 def test_a_figure_taller_than_a_page_is_reported_and_an_impossible_height_refused(
     plain_curve: Callable[..., Curve],
 ) -> None:
@@ -206,6 +208,7 @@ def sizes_of(figure: Any) -> tuple[float, str]:
     return figure.axes[0].xaxis.label.get_fontsize(), figure.axes[0].xaxis.label.get_color()
 
 
+@pytest.mark.slow
 def test_what_the_user_has_set_wins_over_our_style(small: FigureData, tmp_path: Path) -> None:
     from matplotlib import pyplot as plt
 

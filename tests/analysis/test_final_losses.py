@@ -137,6 +137,7 @@ def test_a_file_of_final_losses(file: Path) -> None:
     assert any("equal loss" in note for note in curve["notes"])
 
 
+@pytest.mark.slow
 def test_tokens_are_divided_by_those_of_an_example(tmp_path: Path) -> None:
     path = tmp_path / "final.csv"
     lines = made.rows(made.knee, SIZES, BUDGETS, [1e-3, 2e-3]).splitlines()

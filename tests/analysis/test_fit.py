@@ -8,6 +8,7 @@ from scipy.optimize import least_squares
 
 from analysis.fit.knee import log_steps, theta
 from analysis.fit.least_squares import Data, bounds, fit
+from tests.marks import quick
 
 X = np.log(2.0) * np.arange(12.0)
 
@@ -27,7 +28,7 @@ def noisy(count: int, *, sloped: bool, seed: int) -> Data:
     return Data(x=x, y=y, weight=np.ones_like(x), bent=every, sloped=every & sloped, tolerance=0.2)
 
 
-@pytest.mark.parametrize("sloped", [False, True])
+@pytest.mark.parametrize("sloped", quick([False, True], 1))
 def test_no_worse_than_a_slow_twin_from_many_starts(sloped: bool) -> None:
     data = noisy(12, sloped=sloped, seed=3)
     _, sse = fit(data)

@@ -79,6 +79,7 @@ def test_the_pieces_of_three_segments_are_where_they_were_put() -> None:
     assert found.where["min_steps"] == pytest.approx(50, rel=0.01)
 
 
+@pytest.mark.slow
 def test_three_segments_are_the_best_of_a_dense_search() -> None:
     """A slow twin: every pair of a fine grid, each fitted by numpy's own least squares."""
     draw = np.random.default_rng(5)
@@ -98,6 +99,7 @@ def test_three_segments_are_the_best_of_a_dense_search() -> None:
         assert found.noise**2 * (len(X) - 4) <= least * 1.01
 
 
+@pytest.mark.slow
 @given(
     seed=st.integers(0, 1000), batch=st.floats(-3, 3), steps=st.floats(-3, 3),
     name=st.sampled_from(sorted(TRUE)),

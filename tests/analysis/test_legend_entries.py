@@ -15,6 +15,7 @@ from analysis import Curve, Point, figures
 from analysis.curves.estimators import MEDIAN
 from analysis.curves.points import Repeats
 from tests.analysis.legible import faults
+from tests.marks import quick
 
 pytestmark = pytest.mark.usefixtures("closed_figures")
 SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
@@ -85,7 +86,7 @@ def test_runs_and_points_without_bars() -> None:
     assert not {BAR, RUNS, FEW} & entries("steps", [curve(alone)])
 
 
-@pytest.mark.parametrize("name", ["steps", "forest"])
+@pytest.mark.parametrize("name", quick(["steps", "forest"], 1))
 def test_an_interval_that_is_open_has_its_arrow_explained(name: str) -> None:
     # Flat throughout: where perfect scaling ends is not seen.
     steps = (51, 49, 50, 52, 50, 49, 51, 50)

@@ -91,6 +91,7 @@ def test_ends_of_the_law_are_where_the_least_statistic_rises_to_the_quantile() -
         assert least(end + 0.1 * (end - fitted.slope)) > goal
 
 
+@pytest.mark.slow
 def test_flat_minima_have_a_law_though_none_has_an_interval() -> None:
     """The optima of single budgets are open, all together they give the law."""
     optimal = optimal_batch(final(np.full(7, 2.2), seed=5))

@@ -51,6 +51,7 @@ def test_numbers_of_training_curves_are_as_committed(small: FigureData) -> None:
     hold("training", figures.numbers("training", small))
 
 
+@pytest.mark.slow
 def test_steps_below_1_are_called_relative(packaged: FigureData) -> None:
     """Nobody takes a part of a step: a source that does not say how many examples an epoch has."""
     gnn = FigureData(Query(sources=[results.open("published").where("workload = 'gnn'")]))
@@ -227,6 +228,7 @@ def test_the_landscape_has_every_trial_that_was_not_cut_off(small: FigureData) -
         figures.draw("landscape", steps)
 
 
+@pytest.mark.slow
 def test_references_are_of_figures(packaged: FigureData) -> None:
     del packaged
     folder = Path(__file__).parent / "figures_reference"

@@ -23,6 +23,7 @@ from analysis.figures.drawing.panels import Dot, Line, Panel, normalized
 from results.errors import ResultsError
 from tests.analysis import gallery
 from tests.analysis.legible import faults
+from tests.marks import quick
 
 pytestmark = pytest.mark.usefixtures("closed_figures")
 NAMES = [name for name in figures.names() if name.startswith("shallue-")]
@@ -99,6 +100,7 @@ def test_a_panel_is_a_workload_and_the_published_curve_stands_beside(paper_resul
     assert measured["low"].tolist() == [point.bar[0] for point in curve.points if point.bar]
 
 
+@pytest.mark.slow
 def test_goals_are_recomputed_and_those_that_cannot_be_have_a_reason(
     paper_results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,6 +135,7 @@ def test_models_are_over_a_batch_size_that_all_share(paper_results: Path) -> Non
         assert line["perfect_scaling"].tolist() == pytest.approx((at / line["batch_size"]).tolist())
 
 
+@pytest.mark.slow
 def test_optimizers_data_sets_and_subsets(every: FigureData, paper_results: Path) -> None:
     four = figures.numbers("shallue-fig4", every)
     lines = set(four.loc[four["panel"].str.contains("64"), "line"])
@@ -240,6 +243,7 @@ def test_where_there_is_nothing_to_draw_it_says_what_it_needs(
     assert str(caught.value.hint).startswith("this figure needs")
 
 
+@pytest.mark.slow
 def test_without_measurements_there_is_no_best_metric(tmp_path: Path) -> None:
     file = tmp_path / "steps.csv"
     file.write_text("batch_size,steps\n8,100\n16,50\n32,30\n")
@@ -285,7 +289,7 @@ def test_no_line_is_drawn_through_a_gap() -> None:
     assert "target not reached" in texts(ax)
 
 
-@pytest.mark.parametrize("width", ["column", "slide"])
+@pytest.mark.parametrize("width", quick(["column", "slide"], 1))
 def test_legends_stand_over_their_panels_where_lines_fill_these(width: str) -> None:
     def panel(row: int, lines: list[list[float | None]]) -> Panel:
         named = tuple(line(values, f"{row}, line {i}") for i, values in enumerate(lines))

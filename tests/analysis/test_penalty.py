@@ -127,6 +127,7 @@ def test_the_minimum_beyond_the_largest_batch_size_is_bounded(plain_curve: Plain
     assert best.low > 500
 
 
+@pytest.mark.slow
 def test_the_table_has_the_column_only_where_a_curve_has_a_penalty(plain_curve: Plain) -> None:
     with_penalty = regimes(curve(plain_curve, STEEP, group={"optimizer": "adamw"})).to_dict()
     without = regimes(curve(plain_curve, FLAT, group={"optimizer": "muon"})).to_dict()

@@ -44,6 +44,7 @@ def has(image: Image.Image, colour: str) -> bool:
     return bool(near.sum() > 100)
 
 
+@pytest.mark.slow
 def test_each_curve_has_the_style_of_its_number(view: View) -> None:
     colours = [style.colour for style in PALETTE]
     image = seen(picture(view, [2, 1]))

@@ -46,6 +46,7 @@ def near(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
+@pytest.mark.slow
 def test_points_and_regimes_are_those_of_the_curves(
     material: FigureData, made: dict[str, Any]
 ) -> None:
@@ -108,6 +109,7 @@ def test_other_goals_are_computed_or_refused_with_the_reason(
     assert easier["curves"][0]["points"]["steps"] < recorded["curves"][0]["points"]["steps"]
 
 
+@pytest.mark.slow
 def test_what_was_asked_for_comes_first(material: FigureData) -> None:
     query = replace(material.query, target=reported.EASIER, where="optimizer = 'sgd'")
     (panel,) = payload(FigureData(query))["panels"]
@@ -175,6 +177,7 @@ class Tags(HTMLParser):
 BAD = '</script><img src=x onerror="alert(1)"><b>x</b>'
 
 
+@pytest.mark.slow
 def test_every_text_is_escaped(tmp_path: Path) -> None:
     root = reported.write(
         tmp_path / "runs", workload=f"w {BAD}", optimizers=(f"sgd {BAD}", f"momentum {BAD}"),

@@ -60,6 +60,7 @@ def test_names_are_escaped(crossing: dict[str, Any]) -> None:
     assert "Two curves cross where" in text
 
 
+@pytest.mark.slow
 def test_a_penalty_is_a_finding_and_no_caveat(tmp_path: Path) -> None:
     content = made(tmp_path, "steep")
     (panel,) = content["panels"]

@@ -203,6 +203,7 @@ def test_a_pair_of_axes_holds_a_single_panel(kept: list[Curve], off: list[Curve]
     assert figures.draw("search", [replace(curve, points=curve.points[:1])], ax=ax) is ax
 
 
+@pytest.mark.slow
 def test_edges_and_repeats_stand_in_the_steps_figure_and_its_numbers(
     search: Make, studies_of: Make, tmp_path: Path
 ) -> None:

@@ -28,6 +28,7 @@ from tests.analysis.compared import compared
 from tests.analysis.gallery import Row
 from tests.analysis.measured import measured
 from tests.analysis.ruled import ruled
+from tests.marks import quick
 
 pytestmark = pytest.mark.usefixtures("closed_figures")
 TOKENS = 48
@@ -112,7 +113,7 @@ def _whole(text: str) -> int:
 
 
 @pytest.mark.parametrize(
-    "name", [*OURS, *(pytest.param(name, marks=pytest.mark.slow) for name in PAPER)]
+    "name", quick([*OURS, *(pytest.param(name, marks=pytest.mark.slow) for name in PAPER)], 4)
 )
 def test_numbers_are_those_in_examples_times_tokens(
     name: str, sources: dict[str, FigureData], monkeypatch: pytest.MonkeyPatch

@@ -18,6 +18,7 @@ from batchscale.output.regime_table import regimes as table
 from tests.analysis import gallery
 from tests.analysis.gallery import Row
 from tests.analysis.measured import OTHER_DATA, measured
+from tests.marks import quick
 
 pytestmark = pytest.mark.usefixtures("closed_figures")
 PAPER = [name for name in figures.names() if name.startswith("shallue-")]
@@ -77,7 +78,7 @@ def written(name: str, material: FigureData) -> str:
     return "\n".join(t.get_text() for t in figure.findobj(Text) if t.get_visible())
 
 
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("name", quick(OURS, 4))
 def test_our_figures_count_in_it(
     name: str, ours: Callable[[Callable[[Row], Row]], FigureData], tmp_path: Path
 ) -> None:
@@ -107,6 +108,7 @@ def test_the_papers_figures_count_in_it(
         assert "batch size (images)" in said.replace("\n(", " (")
 
 
+@pytest.mark.slow
 def test_the_report_counts_in_it(ours: Callable[[Callable[[Row], Row]], FigureData]) -> None:
     made = payload(ours(images))
     html = re.sub(r"<[^>]*>", " ", made["html"])

@@ -136,6 +136,7 @@ def test_an_unknown_figure_and_a_wrong_place(command: Command, small: Path, here
     assert not [path for path in here.iterdir() if path.suffix]
 
 
+@pytest.mark.slow
 def test_a_report_that_cannot_be_made(command: Command, small: Path, here: Path) -> None:
     clear(command("report", small, "-o", "a.pdf"), "a.pdf", hint=".html")
     clear(command("report", "nowhere"), "nowhere", hint="")

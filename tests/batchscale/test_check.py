@@ -80,6 +80,7 @@ def found(workload: type[Classification]) -> dict[str, Finding]:
     return {finding.check: finding for finding in check(reference(workload, {}))}
 
 
+@pytest.mark.slow
 def test_a_sound_workload_keeps_every_promise() -> None:
     findings = found(Sound)
     assert all(finding.passed is not False for finding in findings.values())
@@ -103,6 +104,7 @@ def test_a_broken_promise_is_named(workload: type[Sound], broken: set[str]) -> N
     assert failed - broken <= {"micro-batches"}  # weights of two inits differ in those too
 
 
+@pytest.mark.slow
 def test_dropout_is_no_broken_promise() -> None:
     findings = found(Dropping)
     assert findings["micro-batches"].passed is True
@@ -117,6 +119,7 @@ def test_random_numbers_that_do_not_follow_the_example_are_one() -> None:
     assert "stacked engine" not in findings
 
 
+@pytest.mark.slow
 def test_a_training_set_smaller_than_the_usual_batch() -> None:
     findings = found(Brief)
     assert findings["micro-batches"].passed is True

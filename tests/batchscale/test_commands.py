@@ -64,6 +64,7 @@ def test_a_plan_shows_a_field_that_is_a_list(command: Command, here: Path) -> No
     ]
 
 
+@pytest.mark.slow
 def test_a_sweep_again_trains_nothing(command: Command, small: Path) -> None:
     file = small.parent / "small.yaml"
     answer = command("sweep", file, "--results", small, "--address", "none")
@@ -118,6 +119,7 @@ def test_a_baseline_is_held_against(command: Command, small: Path, here: Path) -
     assert swept[1]["against"]["sentence"]
 
 
+@pytest.mark.slow
 def test_a_law_across_curves(command: Command, here: Path) -> None:
     curve = here / "theirs.csv"
     rows = [
@@ -215,6 +217,7 @@ def test_an_estimator_stands_in_the_answer_and_its_points(command: Command, smal
     assert {"edges", "half_trials_ratio", "repeats_median"} <= set(first["points"][0])
 
 
+@pytest.mark.slow
 def test_the_figures_of_a_search(command: Command, small: Path, here: Path) -> None:
     for figure in ("budget", "search"):
         answer = command("plot", figure, small, "-o", f"{figure}.png")
@@ -309,6 +312,7 @@ def test_a_recorded_trial_again_is_equal(command: Command, small: Path) -> None:
         assert answer.status == 0
 
 
+@pytest.mark.slow
 def test_check_tells_promises_from_facts(command: Command) -> None:
     answer = command("check", "digits-softmax", "--json")
     said = answer.err.splitlines()
@@ -333,6 +337,7 @@ def test_new_writes_a_pair_that_runs_as_it_stands(command: Command, here: Path) 
     assert (here / "results" / "runs" / "trials").is_dir()
 
 
+@pytest.mark.slow
 def test_python_m_batchscale_and_a_closed_pipe(small: Path) -> None:
     sql = "SELECT * FROM measurements, range(20)"
     line = f"'{sys.executable}' -m batchscale query '{sql}' {small} --format csv | head -n 1"
@@ -341,6 +346,7 @@ def test_python_m_batchscale_and_a_closed_pipe(small: Path) -> None:
     assert not done.stderr
 
 
+@pytest.mark.slow
 def test_a_report_goes_where_it_is_told(command: Command, small: Path, here: Path) -> None:
     answer = command("report", small, "-o", "pages/mine.html", "--title", "Mine & yours")
     assert answer.status == 0, answer.err

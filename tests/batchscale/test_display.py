@@ -188,6 +188,7 @@ def test_the_first_step_is_said_at_once_and_silence_does_not_stop_the_lines() ->
     ]
 
 
+@pytest.mark.slow
 def test_lines_come_without_events_too() -> None:
     out = io.StringIO()
     with Display(Console(file=out, highlight=False, width=200)) as display:

@@ -113,6 +113,7 @@ def test_names_are_no_formulas_on_given_axes(drawn_from: FigureData) -> None:
     assert all(is_formula(each, each.get_text()) is False for each in texts(ax))
 
 
+@pytest.mark.slow
 def test_nor_in_the_pictures_of_a_report(drawn_from: FigureData) -> None:
     (panel, *_) = panels(drawn_from)
     assert picture(panel.views[0], range(2)).startswith("data:image/png")

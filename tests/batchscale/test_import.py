@@ -103,6 +103,7 @@ def test_what_cannot_be_said_is_said(found: pd.DataFrame) -> None:
     assert "these batch sizes were run with changed hyperparameters" in changed["notes"]
 
 
+@pytest.mark.slow
 def test_published_wherever_a_source_is_asked_for(command: Command, here: Path) -> None:
     where = ["--where", "source = 'shallue_2019_digitized' AND dataset = 'cifar10'"]
     table = command("regimes", "published", *where)

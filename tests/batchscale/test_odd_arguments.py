@@ -12,6 +12,7 @@ import pytest
 
 from tests.batchscale.conftest import Answer, Command
 from tests.batchscale.test_bad_input import GOOD, clear
+from tests.marks import quick
 
 POINTS = "batch_size,steps\n8,100\n16,60\n32,40\n64,35\n"
 NOT_UTF8 = os.fsdecode(b"\xff\xfe")
@@ -83,7 +84,9 @@ def test_a_workload(command: Command, place: Path, name: str) -> None:
     one_line(command("trial", name, "--batch-size", "8", "--param", "learning_rate=0.1"))
 
 
-@pytest.mark.parametrize("name", ["", "dir", LONG + ".csv", "s3://b/a.csv", "/dev/null/a.csv"])
+@pytest.mark.parametrize(
+    "name", quick(["", "dir", LONG + ".csv", "s3://b/a.csv", "/dev/null/a.csv"], 1)
+)
 def test_a_file_to_write(command: Command, place: Path, name: str) -> None:
     before = sorted(path.name for path in place.iterdir())
     one_line(command("query", "SELECT 1 AS a", "points.csv", "-o", name or " "))
@@ -106,11 +109,14 @@ def test_the_numbers_of_a_figure_never_replace_what_it_is_drawn_of(
 
 @pytest.mark.parametrize(
     "name",
-    [
-        f"{NOT_UTF8}.csv",
-        "[red]x[b].csv",
-        *(pytest.param(n, marks=pytest.mark.slow) for n in ("é ü.csv", "日本.csv", "a\nb.csv")),
-    ],
+    quick(
+        [
+            f"{NOT_UTF8}.csv",
+            "[red]x[b].csv",
+            *(pytest.param(n, marks=pytest.mark.slow) for n in ("é ü.csv", "日本.csv", "a\nb.csv")),
+        ],
+        1,
+    ),
     ids=ascii,
 )
 def test_names_that_are_not_utf_8_and_names_of_any_letters(
@@ -153,6 +159,7 @@ def test_a_style(command: Command, place: Path, style: str) -> None:
     one_line(command("plot", "steps", "points.csv", "--style", style, "-o", "a.png"))
 
 
+@pytest.mark.slow
 def test_a_terminal_that_knows_ascii_alone(place: Path) -> None:
     (place / "é.csv").write_text("batch_size,steps,optimizer\n8,100,é\n16,60,é\n32,40,é\n")
     done = subprocess.run(

@@ -23,6 +23,7 @@ from experiments.scheduling.events import Note, ignore
 from results.storage import location as module
 from tests.batchscale.conftest import Answer, Command
 from tests.batchscale.test_bad_input import GOOD, own
+from tests.marks import quick
 
 URI = "s3://AKID42:wJal%2FrXU@bucket/runs?session_token=FwoGZX&region=eu"
 SHOWN = "s3://***@bucket/runs"
@@ -166,7 +167,7 @@ def test_a_key_in_an_experiment_is_refused(kept: Kept, here: Path) -> None:
     kept.clean()
 
 
-@pytest.mark.parametrize("swept", [False, True])
+@pytest.mark.parametrize("swept", quick([False, True], 1))
 def test_the_served_page(
     kept: Kept, here: Path, swept: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

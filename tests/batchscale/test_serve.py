@@ -147,6 +147,7 @@ def test_wrong_words_are_one_line(
     clear(command("serve", *(small if word == "RUNS" else word for word in words)), says, hint=hint)
 
 
+@pytest.mark.slow
 def test_the_report_comes_and_nothing_is_written(small: Path) -> None:
     before = snapshot(small)
     with (

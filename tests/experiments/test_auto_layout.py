@@ -124,6 +124,7 @@ def test_the_shortest_step_is_the_best() -> None:
 # Memory
 
 
+@pytest.mark.slow
 def test_a_micro_batch_that_does_not_fit_is_halved_and_recorded(tmp_path: Path) -> None:
     of = of_user(tmp_path, holds=8)
     choice = choose(pack(of))
@@ -140,6 +141,7 @@ def test_a_stated_micro_batch_is_the_most_that_is_tried(tmp_path: Path) -> None:
     assert [each.layout.micro_batch for each in choice.attempts] == [8]
 
 
+@pytest.mark.slow
 def test_what_fits_nowhere_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ExperimentError, match="1 worker, not even a micro-batch of 1") as error:
         choose(pack(of_user(tmp_path, holds=0)))

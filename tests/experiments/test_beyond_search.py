@@ -81,6 +81,7 @@ def test_an_enlarged_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
     assert whole <= pieces
 
 
+@pytest.mark.slow
 def test_what_only_diverges_wants_lower_rates_where_they_are_tuned(tmp_path: Path) -> None:
     lost: dict[str, Any] = {"target": "validation_error < 0.0001", "extend": 1, "keep": "off"}
     # So large a rate overflows within a few steps of momentum, whatever the momentum.
@@ -95,6 +96,7 @@ def test_what_only_diverges_wants_lower_rates_where_they_are_tuned(tmp_path: Pat
         assert set(found["enlargement"]) == more
 
 
+@pytest.mark.slow
 def test_a_space_with_room_is_not_enlarged(tmp_path: Path) -> None:
     seen: list[Event] = []
     run(tmp_path, seen, search={"learning_rate": {"log": [1e-3, 1e4]}}, extend=2)
@@ -124,6 +126,7 @@ def test_the_best_trial_is_repeated_with_fresh_seeds(tmp_path: Path) -> None:
     assert run(tmp_path / "repeated", **rates, repeats=5).trained == 0
 
 
+@pytest.mark.slow
 def test_repeats_stop_nothing(tmp_path: Path) -> None:
     """Trials that are added later are judged by the search alone."""
     fake = {

@@ -106,7 +106,7 @@ def test_weight_decay_joins_those_without(optimizer: str) -> None:
     assert same(one, "stacked", of)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", quick(KINDS, 1))
 def test_a_pack_that_has_emptied_is_filled_again(kind: str) -> None:
     of = study(workload="digits-mlp", optimizer="adam", batch_size=16)
     some = trials(of, 8)

@@ -16,6 +16,7 @@ from experiments.errors import ExperimentError
 from experiments.plan import Study, WorkloadRef
 from experiments.training.study_context import StudyContext
 from tests.experiments.test_data_techniques import IMAGES
+from tests.marks import quick
 from tests.problems import engine, largest_difference, outcomes, study, train, trials
 
 MODELS = """
@@ -140,16 +141,21 @@ def test_checkpoint_has_equal_gradients_and_keeps_less(
 
 @pytest.mark.parametrize(
     ("technique", "spec", "optimizer"),
-    [
-        ({"accumulate": 4}, "models.py:Blocks", "momentum"),
-        ({"fused": True}, "models.py:Blocks", "adamw"),
-        ({"fused": True}, "models.py:Blocks", "momentum"),
-        ({"attention": "math"}, "models.py:Attending", "sgd"),
-        ({"attention": "flash"}, "models.py:Attending", "sgd"),
-        ({"channels_last": True}, "models.py:Images", "sgd"),
-        pytest.param({"compile": "eager"}, "models.py:Blocks", "sgd", marks=pytest.mark.slow),
-        pytest.param({"compile": "inductor"}, "models.py:Blocks", "sgd", marks=pytest.mark.slow),
-    ],
+    quick(
+        [
+            ({"accumulate": 4}, "models.py:Blocks", "momentum"),
+            ({"fused": True}, "models.py:Blocks", "adamw"),
+            ({"fused": True}, "models.py:Blocks", "momentum"),
+            ({"attention": "math"}, "models.py:Attending", "sgd"),
+            ({"attention": "flash"}, "models.py:Attending", "sgd"),
+            ({"channels_last": True}, "models.py:Images", "sgd"),
+            pytest.param({"compile": "eager"}, "models.py:Blocks", "sgd", marks=pytest.mark.slow),
+            pytest.param(
+                {"compile": "inductor"}, "models.py:Blocks", "sgd", marks=pytest.mark.slow
+            ),
+        ],
+        1,
+    ),
     ids=str,
 )
 def test_it_is_equal_to_rounding(

@@ -192,6 +192,7 @@ class MeanInput(bs.Technique):
 """
 
 
+@pytest.mark.slow
 def test_what_a_technique_prepares_is_shared_by_all_models(trained: Path) -> None:
     (trained / "mine.py").write_text(PREPARED)
     of = of_folder(trained, technique={"mine.py:MeanInput": True})

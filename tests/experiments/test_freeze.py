@@ -15,6 +15,7 @@ from experiments.errors import ExperimentError
 from experiments.optimizers.groups import whole_name
 from experiments.training.study_context import StudyContext
 from tests.experiments.transfer_cases import KINDS, experiment, of_folder, twins
+from tests.marks import quick
 from tests.problems import engine, largest_difference, study, trials
 
 FUSED = ["sgd", "momentum", "nesterov", "adamw", "rmsprop", "lars", "lamb", "muon", "signum"]
@@ -43,7 +44,9 @@ def test_a_frozen_layer_does_not_move_bit_for_bit(kind: str, optimizer: str) -> 
         assert not torch.equal(before[row]["2.weight"], after["2.weight"])
 
 
-@pytest.mark.parametrize("optimizer", ["momentum", "adamw", "schedule-free-adamw", "Adadelta"])
+@pytest.mark.parametrize(
+    "optimizer", quick(["momentum", "adamw", "schedule-free-adamw", "Adadelta"], 1)
+)
 def test_engines_agree_where_layers_are_frozen(optimizer: str) -> None:
     technique: dict[str, Any] = {"freeze": {"parameters": "*", "trained": ["2.weight", "*.bias"]}}
     of = study(workload="digits-mlp", optimizer=optimizer, precision="float64", technique=technique)
@@ -89,6 +92,7 @@ def test_patterns_of_frozen_parameters() -> None:
     assert begin(written).techniques.parts["freeze"].written == written["freeze"]
 
 
+@pytest.mark.slow
 def test_options_of_frozen_parameters_are_passed_over(trained: Path) -> None:
     of = of_folder(trained, "my.py:Grouped", technique={"freeze": "0.*"})
     assert twins(of, trials(of, 2), steps=20)
@@ -126,6 +130,7 @@ def test_layers_stop_one_after_the_other(kind: str, optimizer: str) -> None:
         assert moved == [step < stops for step in range(16)]
 
 
+@pytest.mark.slow
 def test_engines_agree_where_layers_stop() -> None:
     technique: dict[str, Any] = {"freeze_out": 0.3, "clip": 0.1}
     of = study(workload="digits-mlp", optimizer="adam", precision="float64", technique=technique)

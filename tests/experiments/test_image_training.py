@@ -84,6 +84,7 @@ def test_a_broken_image_ends_the_pack_with_its_name(monkeypatch, root: Path) -> 
     training.close()
 
 
+@pytest.mark.slow
 def test_ghost_batches_do_not_depend_on_micro_batches_or_ranks() -> None:
     """A narrow ResNet-50 of torchvision: its weights, running statistics and evaluations."""
     whole = tiny(precision="float64", fields={"augmented": False})

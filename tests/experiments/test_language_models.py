@@ -18,6 +18,7 @@ from experiments.optimizers.groups import parameter_options
 from experiments.plan import Study, WorkloadRef
 from experiments.records.rows import study_columns
 from experiments.training.study_context import StudyContext
+from tests.marks import quick
 from tests.problems import engine, largest_difference, study, trials
 from workloads import WorkloadError
 from workloads.text.lm_lstm import LMLSTM, _Layer
@@ -66,7 +67,9 @@ QUICK = ["learned, untied", "rotary, tied", "LSTM, tied, dropout"]
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in MODELS],
+    quick(
+        [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in MODELS], 1
+    ),
 )
 def test_engines_agree(made, name: str) -> None:
     of = made(name)
@@ -210,6 +213,7 @@ def test_rows_have_tokens_that_follow_the_context(made, name: str) -> None:
     assert study_columns(of, other)["tokens_per_example"] == 9
 
 
+@pytest.mark.slow
 def test_they_can_be_stacked(made) -> None:
     for name in ("rotary, tied", "LSTM, untied"):
         of = made(name)

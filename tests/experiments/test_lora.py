@@ -18,11 +18,13 @@ from experiments.optimizers.groups import parameter_options
 from experiments.techniques.transfer.layer_rates import layers_of
 from experiments.training.study_context import StudyContext
 from tests.experiments.transfer_cases import KINDS, experiment, file_weights, of_folder, twins
+from tests.marks import quick
 from tests.problems import engine, study, trials
 
 # layer_rates
 
 
+@pytest.mark.slow
 def test_each_layer_has_its_rate(trained: Path) -> None:
     """A step of SGD is the learning rate times the gradient, and the factor of the layer."""
     plain, decayed = (
@@ -96,7 +98,7 @@ def effective(weights: dict[str, Tensor], layer: str, scale: float = 1.0) -> Ten
     return weights[f"{place}.original"] + scale * product
 
 
-@pytest.mark.parametrize("rank", [1, 3])
+@pytest.mark.parametrize("rank", quick([1, 3], 1))
 def test_an_adapter_has_the_rank_that_was_asked_for(trained: Path, rank: int) -> None:
     technique: dict[str, Any] = {
         "fine_tune": "first.safetensors",

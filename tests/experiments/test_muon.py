@@ -19,6 +19,7 @@ from experiments.plan import WorkloadRef
 from experiments.seeds import derive
 from experiments.training.batch_order import BatchOrder
 from tests.experiments.test_cohorts import bits
+from tests.marks import quick
 from tests.problems import engine, largest_difference, study, tensors, trials
 from workloads import load
 
@@ -89,7 +90,9 @@ def iterating_in_float64(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("iterating_in_float64")
-@pytest.mark.parametrize(("name", "schedule"), [("Grouped", "constant"), ("Deep", "linear")])
+@pytest.mark.parametrize(
+    ("name", "schedule"), quick([("Grouped", "constant"), ("Deep", "linear")], 1)
+)
 def test_engines_agree_in_float64(folder: Path, name: str, schedule: str) -> None:
     a_study = of(folder, name, schedule=schedule, precision="float64")
     pack = trials(a_study, 5)

@@ -21,6 +21,7 @@ from tests import problems
 from tests.experiments.test_paused_trials import by_trial, coarse, ends, job, looks, run, some_of
 from tests.experiments.test_untrusted_files import StopsAfter
 from tests.experiments.test_worker import Line
+from tests.marks import quick
 
 QUICK = Pace(ask=0.01, renew=0.02, commit=0.0, snapshot=0.0)
 
@@ -56,7 +57,7 @@ evaluation_ratio: 1.3
 """
 
 
-@pytest.mark.parametrize("engine", ["module", "stacked"])
+@pytest.mark.parametrize("engine", quick(["module", "stacked"], 1))
 def test_what_cannot_be_kept_trains_on_and_is_said_once(tmp_path: Path, engine: Kind) -> None:
     (tmp_path / "odd.py").write_text(OPTIMIZER)
     (tmp_path / "odd.yaml").write_text(EXPERIMENT)

@@ -10,6 +10,7 @@ import workloads
 from experiments.config.compile import load
 from experiments.config.sources import names, packaged_text
 from experiments.identity import digest
+from tests.marks import quick
 from tests.problems import outcomes, train
 
 DOUBLING = tuple(2**i for i in range(16))
@@ -164,7 +165,7 @@ def test_narrow_and_wide_models_have_half_and_twice_the_channels(data, kind):
     assert outputs == ([16, 32, 512, 10] if kind == "narrow" else [64, 128, 2048, 10])
 
 
-@pytest.mark.parametrize("name", ["multilabel-mlp-small", "digits-subsets-small"])
+@pytest.mark.parametrize("name", quick(["multilabel-mlp-small", "digits-subsets-small"], 1))
 def test_what_needs_no_data_set_is_trained(name):
     from tests.problems import train
 

@@ -223,6 +223,7 @@ def test_all_ranks_go_on_from_the_same_step(tmp_path: Path) -> None:
 # Through whole sweeps
 
 
+@pytest.mark.slow
 def test_a_sweep_goes_on_with_what_its_early_rounds_set_aside(tmp_path: Path) -> None:
     steps: dict[str, list[int]] = {}
     twice = []

@@ -47,6 +47,7 @@ def is_once(root: Path) -> None:
         assert sorted(studies.study) == sorted(ours.studies.study)
 
 
+@pytest.mark.slow
 def test_after_a_sweep_in_rounds(tmp_path: Path) -> None:
     did = run(tmp_path)
     assert did.complete
@@ -54,6 +55,7 @@ def test_after_a_sweep_in_rounds(tmp_path: Path) -> None:
     assert len(READERS[0](tmp_path / "trials")) == did.trials
 
 
+@pytest.mark.slow
 def test_after_the_rest_of_one_that_was_killed(
     tmp_path: Path, without_compaction: Callable[[], None]
 ) -> None:
@@ -80,6 +82,7 @@ def test_after_another_budget_and_target(tmp_path: Path) -> None:
     is_once(tmp_path)
 
 
+@pytest.mark.slow
 def test_after_an_experiment_that_goes_on_with_another_s_trials(tmp_path: Path) -> None:
     run(tmp_path, keep="off", budget="60 steps")
     run(tmp_path, name="longer", keep="off", budget="100 steps")

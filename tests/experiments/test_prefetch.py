@@ -193,6 +193,7 @@ def test_trials_train_alike_with_any_number_of_workers(workers, kind: str, tmp_p
         assert all(torch.equal(value, b[name]) for name, value in a.items())
 
 
+@pytest.mark.slow
 def test_a_resumed_pack_reads_on_as_if_it_had_not_stopped(workers, tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(FILE)
     ref = WorkloadRef(spec="own.py:Streamed", base=str(tmp_path))

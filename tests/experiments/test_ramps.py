@@ -196,7 +196,7 @@ def test_a_ramp_against_a_plain_loop() -> None:
     assert largest_difference(trained.weights(0), weights) < 1e-9
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", quick(KINDS, 1))
 def test_a_trial_resumes_in_the_middle_of_a_ramp(kind: str) -> None:
     """From a snapshot at each evaluation, in a new process's engine, to the same numbers; what is
     recorded counts the examples that were seen."""

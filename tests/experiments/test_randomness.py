@@ -15,6 +15,7 @@ from experiments.errors import ExperimentError
 from experiments.plan import Pack, WorkloadRef
 from experiments.training.pack_training import Training
 from experiments.training.study_context import StudyContext
+from tests.marks import quick
 from tests.problems import engine, largest_difference, study, trials
 from workloads import WorkloadError
 
@@ -134,12 +135,15 @@ def made(tmp_path: Path):
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [
-        ("Dropped", "stacked"),
-        ("Everything", "module"),
-        pytest.param("Dropped", "module", marks=pytest.mark.slow),
-        pytest.param("Everything", "stacked", marks=pytest.mark.slow),
-    ],
+    quick(
+        [
+            ("Dropped", "stacked"),
+            ("Everything", "module"),
+            pytest.param("Dropped", "module", marks=pytest.mark.slow),
+            pytest.param("Everything", "stacked", marks=pytest.mark.slow),
+        ],
+        1,
+    ),
 )
 def test_micro_batches_draw_what_the_whole_batch_draws(made, kind: str, name: str) -> None:
     whole, parts = made(name), made(name, micro_batch=5)
@@ -193,7 +197,7 @@ def test_each_trial_and_step_has_masks_of_its_own(made) -> None:
     assert largest_difference(alone.weights(0), plain.weights(0)) > 1e-3
 
 
-@pytest.mark.parametrize("kind", ["module", "stacked"])
+@pytest.mark.parametrize("kind", quick(["module", "stacked"], 1))
 def test_a_trial_is_the_same_in_any_pack_and_after_a_break(made, kind: str) -> None:
     of = made("Dropped", precision="float32", batch_size=8, budget_steps=60)
     some = trials(of, 5)

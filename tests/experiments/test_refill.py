@@ -119,6 +119,7 @@ def whole(root: Path, trials: Sequence[Trial], **changes: Any) -> dict[str, Any]
     return results(root)
 
 
+@pytest.mark.slow
 def test_a_pack_is_refilled_to_its_size(tmp_path: Path) -> None:
     trials = fake_trials(14)
     driver = Driver(trials[SIZE:])
@@ -235,6 +236,7 @@ def test_what_others_claim_or_recorded_is_refused(tmp_path: Path) -> None:
     assert not mailbox.get("pack").wanted & set(refused)
 
 
+@pytest.mark.slow
 def test_real_trials_join_bit_for_bit(tmp_path: Path) -> None:
     import results as dataset
 
@@ -372,6 +374,7 @@ def sweep(
             dispatcher.receive(Offer(pack=pack, places=places))
 
 
+@pytest.mark.slow
 def test_in_this_process_packs_are_refilled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,7 @@ from experiments.engines.selection import Kind
 from experiments.plan import Outcome, Pack, Study, Trial
 from experiments.training.evaluation_grid import bracket, evaluation_steps, next_evaluation
 from experiments.training.pack_training import Training
+from tests.marks import quick
 from tests.problems import engine, measurements, outcomes, study, train, trials
 
 KINDS = ["module", "stacked"]
@@ -123,12 +124,15 @@ EACH_TWICE = [
 
 @pytest.mark.parametrize(
     ("optimizer", "stops", "kind"),
-    [
-        pytest.param(*case, marks=[] if case in EACH_TWICE else pytest.mark.slow)
-        for case in itertools.product(
-            ["adam", "RMSprop", "schedule-free-adamw"], [True, False], KINDS
-        )
-    ],
+    quick(
+        [
+            pytest.param(*case, marks=[] if case in EACH_TWICE else pytest.mark.slow)
+            for case in itertools.product(
+                ["adam", "RMSprop", "schedule-free-adamw"], [True, False], KINDS
+            )
+        ],
+        1,
+    ),
 )
 def test_everything_else_is_what_it_is_without(kind: Kind, stops: bool, optimizer: str) -> None:
     without = coarse(optimizer=optimizer, schedule="linear", stop_at_target=stops)
@@ -195,12 +199,15 @@ def test_repeats_do_not_take_a_searched_trials_place() -> None:
 
 @pytest.mark.parametrize(
     ("stops", "kind"),
-    [
-        (True, "module"),
-        (False, "stacked"),
-        pytest.param(False, "module", marks=pytest.mark.slow),
-        pytest.param(True, "stacked", marks=pytest.mark.slow),
-    ],
+    quick(
+        [
+            (True, "module"),
+            (False, "stacked"),
+            pytest.param(False, "module", marks=pytest.mark.slow),
+            pytest.param(True, "stacked", marks=pytest.mark.slow),
+        ],
+        1,
+    ),
 )
 def test_a_walk_goes_on_from_any_snapshot(kind: Kind, stops: bool) -> None:
     of = coarse(refine=DENSE, stop_at_target=stops, budget_steps=160 if stops else 70)

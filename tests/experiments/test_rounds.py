@@ -206,6 +206,7 @@ def learned(of: Study, plan: Plan, order: random.Random) -> StudyState:
     return state
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(
     seed=st.integers(0, 10_000),

@@ -201,6 +201,7 @@ def plans(folder: Path, mapping: str) -> Any:
     return load(file)
 
 
+@pytest.mark.slow
 def test_a_sweep_records_the_name_and_trains_nothing_twice(folder: Path) -> None:
     experiment = plans(folder, '{"*.weight": muon, "*": adamw}')
     results = str(folder / "results")

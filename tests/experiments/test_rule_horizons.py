@@ -183,6 +183,7 @@ def test_with_a_rule_for_the_rate_the_table_is_the_bases(read) -> None:
             assert scaled["weight_decay"] == pytest.approx(float(base["weight_decay"]) * k**0.5)
 
 
+@pytest.mark.slow
 def test_both_engines_train_with_the_same_values(tmp_path: Path) -> None:
     """A trial's id and its steps are those of either engine; without the rule they differ."""
     ids = {}

@@ -151,6 +151,7 @@ def test_a_budget_is_part_of_a_search_where_shares_of_it_are_tuned() -> None:
     assert search_id(**adaptive) != search_id(**adaptive, keep=2)
 
 
+@pytest.mark.slow
 def test_shared_points_belong_to_both_and_are_not_trained_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,6 +185,7 @@ def test_shared_points_belong_to_both_and_are_not_trained_twice(
     assert len(found.trials) == 16
 
 
+@pytest.mark.slow
 def test_two_experiments_that_search_a_study_in_unlike_ways_are_two_curves(tmp_path: Path) -> None:
     run(tmp_path, experiment(**SIZES, **by_hand(0.1, 0.2, 0.3), keep="off", name="low"))
     run(tmp_path, experiment(**SIZES, **by_hand(0.3, 0.4, 0.5), keep="off", name="high"))
@@ -208,6 +210,7 @@ def test_experiments_that_search_alike_are_one_sample(tmp_path: Path) -> None:
     assert curve(tmp_path)["trials"] == 20
 
 
+@pytest.mark.slow
 def test_the_edge_check_holds_trials_against_their_own_space(tmp_path: Path) -> None:
     """The best of the wide search lies outside of the narrow one."""
     run(tmp_path, experiment(**SIZES, keep="off"))

@@ -89,6 +89,7 @@ def test_nothing_to_tune_gives_empty_rows():
     assert sobol({}, 1, 3) == [{}, {}, {}]
 
 
+@pytest.mark.slow
 def test_many_rows():
     assert len(sobol(SPACE, 1, 100_000)) == 100_000
 

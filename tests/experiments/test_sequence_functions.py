@@ -101,6 +101,7 @@ def _operations(engine: StackedEngine) -> Counter[str]:
     return Counter(str(node.target) for trace in traces for node in trace.__self__.graph.nodes)
 
 
+@pytest.mark.slow
 def test_a_layer_calls_attention_once_for_all_models(tmp_path: Any) -> None:
     (tmp_path / "text.txt").write_text("sphinx of black quartz judge my vow\n" * 40)
     fields = {"text": "file:text.txt", "layers": 2, "width": 8, "heads": 2, "context": 6}

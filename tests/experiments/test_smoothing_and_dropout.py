@@ -92,7 +92,7 @@ def test_dropout_sets_rates_or_is_put_behind_activations() -> None:
         load(dropout=0.3).model(workloads.load("digits-softmax").model())
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", quick(KINDS, 1))
 def test_dropout_is_that_of_training_alone(kind: str) -> None:
     dropped = study(workload="digits-mlp", technique={"dropout": 0.5}, precision="float64")
     plain = study(workload="digits-mlp", precision="float64")

@@ -17,6 +17,7 @@ from experiments.errors import ExperimentError
 from experiments.plan import WorkloadRef
 from experiments.training.study_context import StudyContext
 from tests import image_folders
+from tests.marks import quick
 from tests.problems import engine, measurements, study, train, trials
 from tests.thread_ranks import ranks, together
 from workloads import WorkloadError, load
@@ -51,7 +52,7 @@ def by_sklearn(run: Any, row: int) -> dict[str, float]:
     }
 
 
-@pytest.mark.parametrize("kind", ["module", "stacked"])
+@pytest.mark.parametrize("kind", quick(["module", "stacked"], 1))
 def test_average_precision_is_scikit_learns_of_the_whole_split(kind: str) -> None:
     of = multilabel()
     run = engine(kind, of, trials(of, 3, learning_rate=0.1))

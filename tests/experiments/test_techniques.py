@@ -19,6 +19,7 @@ from experiments.training.study_context import StudyContext
 from tests import problems
 from tests.experiments.technique_file import ELSEWHERE, EXAMPLES, PACKAGED
 from tests.experiments.test_packs_bitwise import _plain as plain
+from tests.marks import quick
 from tests.problems import engine, largest_difference, study, train, trials
 
 ROOT = Path(__file__).parents[2]
@@ -63,8 +64,8 @@ def test_the_order_is_fixed_and_documented(user_techniques: WorkloadRef) -> None
 # clip
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize("kind", quick(KINDS, 1))
+@pytest.mark.parametrize("precision", quick(["float32", "float64"], 1))
 def test_clip_bounds_the_norm_and_leaves_a_smaller_gradient(kind: str, precision: str) -> None:
     common = {"workload": "digits-mlp", "precision": precision}
     pack = tuple(
@@ -124,7 +125,7 @@ def test_ema_is_torchs() -> None:
     assert one.evaluate("validation")[0] == pytest.approx(metrics, rel=1e-9)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", quick(KINDS, 1))
 def test_ema_is_evaluated_and_training_does_not_see_it(kind: str) -> None:
     common = {"workload": "digits-mlp", "batch_size": 16}
     pack = trials(study(**common), 3)
@@ -162,12 +163,15 @@ EVERYTHING = {"my.py:Everything": 0.1, **PACKAGED}
 
 @pytest.mark.parametrize(
     ("precision", "technique"),
-    [
-        *(("float32", technique) for technique in SETS),
-        ("float64", EVERYTHING),
-        pytest.param("float32", EVERYTHING, marks=pytest.mark.slow),
-        *(pytest.param("float64", technique, marks=pytest.mark.slow) for technique in SETS),
-    ],
+    quick(
+        [
+            *(("float32", technique) for technique in SETS),
+            ("float64", EVERYTHING),
+            pytest.param("float32", EVERYTHING, marks=pytest.mark.slow),
+            *(pytest.param("float64", technique, marks=pytest.mark.slow) for technique in SETS),
+        ],
+        1,
+    ),
     ids=str,
 )
 def test_engines_agree(
@@ -225,7 +229,7 @@ def test_each_model_has_its_own_argument(kind: str) -> None:
 
 
 @pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", quick(KINDS, 1))
 def test_a_trial_is_the_same_in_any_pack(kind: str, user_techniques: WorkloadRef) -> None:
     technique = {"my.py:Everything": 0.1, **PACKAGED}
     of = study(workload=user_techniques, optimizer="adam", batch_size=16, technique=technique)
@@ -328,7 +332,7 @@ def test_tuned_arguments_of_what_changes_the_loss_do_not_stack(
     assert stackable(StudyContext.load(of), trials(of, 8)) is None
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", quick(KINDS, 1))
 def test_random_numbers_of_a_batch_follow_the_examples(
     user_techniques: WorkloadRef, kind: str
 ) -> None:

@@ -207,6 +207,7 @@ def test_a_trial_that_hangs_is_recorded_and_the_others_train_on(
     assert not list((tmp_path / "runs").rglob("*.snapshot"))
 
 
+@pytest.mark.slow
 def test_the_end_of_its_time_cuts_a_hanging_trial_off(tmp_path: Path, whole: Any) -> None:
     kind = type("One", (Hangs,), {"culprit": seventh()})
     pace = Pace(ask=0.02, renew=1.0, commit=0.0, snapshot=0.0, stop=0.2, leave=60.0)

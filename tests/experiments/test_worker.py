@@ -263,6 +263,7 @@ def test_results_found_elsewhere_dominate(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_real_training_goes_on_bit_for_bit(tmp_path: Path) -> None:
     import results as dataset
 

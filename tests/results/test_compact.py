@@ -159,6 +159,7 @@ def test_cut_off_after_any_step_it_has_lost_nothing(
     _equal(_rows(folder), before)
 
 
+@pytest.mark.slow
 def test_readers_and_writers_beside_it_see_every_row(tmp_path: Path) -> None:
     root = tmp_path / "runs"
     store = Store(root)

@@ -49,6 +49,7 @@ def dense(
     return pd.DataFrame(rows)
 
 
+@pytest.mark.slow
 def test_step_law(tmp_path: Path) -> None:
     path, root = tmp_path / "dense_lr_bs_loss.csv", tmp_path / "runs"
     dense().to_csv(path, index=False)

@@ -120,6 +120,7 @@ def test_the_lock_of_a_dead_process_is_taken(
     assert store.read(claim_files.LOCK) is None
 
 
+@pytest.mark.slow
 def test_a_lock_is_kept_while_it_is_renewed(
     location: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:

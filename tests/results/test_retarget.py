@@ -36,6 +36,7 @@ _LOOKS = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.dictionaries(st.sampled_from("abcd"), _LOOKS), st.booleans(), st.randoms())
 def test_the_first_strictly_better_look(

@@ -25,6 +25,7 @@ from results.schema import (
     table,
 )
 from results.storage.dataset import encode
+from tests.marks import quick
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
@@ -78,7 +79,7 @@ _VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
 
 @settings(max_examples=40, deadline=None)
 @given(st.data())
-@pytest.mark.parametrize("name", SCHEMAS)
+@pytest.mark.parametrize("name", quick(SCHEMAS, 1))
 def test_rows_come_back_from_parquet(name: str, data: st.DataObject) -> None:
     columns = {
         field.name: _VALUES[field.type]

@@ -16,6 +16,7 @@ from results.errors import ResultsError
 from results.imports import Imported, shallue
 from results.run_state.claims import Claims
 from results.storage.location import Location
+from tests.marks import quick
 from tests.results import release
 from tests.results.release import CNN, FC, HALF, IMAGES, QUALITY, WORDS, StudyPlan
 
@@ -199,7 +200,8 @@ class _Killed(BaseException):
 
 
 @pytest.mark.parametrize(
-    "writes", [1, 3, 15, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 4, 6, 26))]
+    "writes",
+    quick([1, 3, 15, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 4, 6, 26))], 1),
 )
 def test_killed_anywhere_the_same_command_does_the_rest(
     tree: Path, monkeypatch: pytest.MonkeyPatch, writes: int

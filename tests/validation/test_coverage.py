@@ -15,6 +15,7 @@ import pytest
 
 from analysis.fit.estimate import fitted
 from analysis.fit.knee import QUANTITIES
+from tests.marks import quick
 from validation import coverage, outside, searches
 from validation.coverage import Block
 from validation.page import PAGE, kept, sections
@@ -40,7 +41,7 @@ def assert_same(again: Mapping[str, object], row: Mapping[str, object]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("noise", "repeats", "bend", "grid"), [(0.10, 1, 1.0, "both"), (0.02, 3, 3.0, "none")]
+    ("noise", "repeats", "bend", "grid"), quick([(0.10, 1, 1.0, "both"), (0.02, 3, 3.0, "none")], 1)
 )
 def test_a_block_of_the_first_table_comes_out_again(
     noise: float, repeats: int, bend: float, grid: str

@@ -9,18 +9,22 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.marks import quick
 from validation import quadratic
 from validation.quadratic import SIZES, estimated, steps, true
 
 
 @pytest.mark.parametrize(
     ("rule", "truth", "critical"),
-    [
-        # E_min/S_min over the exact curve, and the knee's critical batch size.
-        ("sgd", 830, (813, 798, 830)),
-        ("heavy_ball", 3.0e4, (28_980, 28_210, 29_780)),
-        ("ema", 123, (99, 82, 126)),
-    ],
+    quick(
+        [
+            # E_min/S_min over the exact curve, and the knee's critical batch size.
+            ("sgd", 830, (813, 798, 830)),
+            ("heavy_ball", 3.0e4, (28_980, 28_210, 29_780)),
+            ("ema", 123, (99, 82, 126)),
+        ],
+        1,
+    ),
 )
 def test_critical_batch_sizes(
     rule: str, truth: float, critical: tuple[float, float, float]

@@ -18,6 +18,7 @@ def found() -> dict[str, Golden]:
     return {one.key: one for one in goldens.goldens()}
 
 
+@pytest.mark.slow
 def test_the_same_numbers_are_held_against_as_elsewhere(found: dict[str, Golden]) -> None:
     for size, value in THEIRS.items():
         assert found[f"zhang {size.lower()}"].theirs == f"{value:,.2f}"

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.marks import quick
 from workloads import WorkloadError, data_root, download, load
 from workloads import data as sets
 
@@ -206,7 +207,7 @@ REAL = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(REAL))
+@pytest.mark.parametrize("name", quick(sorted(REAL), 1))
 def test_real_sets_have_the_papers_sizes(name) -> None:
     if not sets.present(name):
         pytest.skip(f"data set {name} is not in {data_root()}")
