@@ -166,6 +166,7 @@ def test_the_law_in_python_and_as_a_table(tmp_path: Path) -> None:
     assert {"optimal_batch_size_low", "exponent_high", "law"} <= {*rows[0].split(",")}
 
 
+@pytest.mark.slow
 def test_regimes_at_equal_loss_of_one_sweep(tmp_path: Path) -> None:
     write(tmp_path, BUDGETS[-1], BUDGETS)
     query = Query(sources=[tmp_path], read="final", target=GOAL)
@@ -185,6 +186,7 @@ REAL = (600, 1250, 2500, 5000, 10_000, 19_000)
 UNDER = tuple(f"{each} examples" for each in REAL)
 
 
+@pytest.mark.slow
 def test_a_real_sweep_of_digits_that_trained_past_its_targets() -> None:
     """168 packaged trials: the best of 24 at each batch size and budget, by the trials' rows."""
     own = bs.open("own").where(OWN)

@@ -92,6 +92,7 @@ def test_open_ends_stay_open() -> None:
     assert half.high is None
 
 
+@pytest.mark.slow
 def test_momentum_extends_perfect_scaling(plain_curve: Plain) -> None:
     """The exact noisy quadratic model: critical batch sizes 36 apart, 41 times fewer steps."""
     sizes = [2**i for i in range(2, 21, 2)]

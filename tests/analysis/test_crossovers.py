@@ -132,6 +132,7 @@ def test_the_table_has_a_sentence_a_pair(plain_curve: Plain) -> None:
     assert "crossovers" in regime_table.regimes(answers, "csv").splitlines()[0].split(",")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("closed_figures")
 def test_the_figure_marks_the_crossover(plain_curve: Plain) -> None:
     curves = [curve(plain_curve, "sgd", FIRST), curve(plain_curve, "adam", SECOND)]

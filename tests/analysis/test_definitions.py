@@ -72,6 +72,7 @@ def test_a_bend_that_the_definition_does_not_have_is_said(plain_curve: Plain) ->
     assert any("assumes a knee of bend 1" in note for note in found.notes)
 
 
+@pytest.mark.slow
 def test_its_interval_covers_where_the_bend_is_one() -> None:
     rng = np.random.default_rng(7)
     x = np.tile(np.log([2.0**i for i in range(12)]), (600, 1))

@@ -130,6 +130,7 @@ def test_the_median_of_searches_is_that_of_their_minima() -> None:
     assert median_of_searches([*three[:2], unsure]).steps == 7
 
 
+@pytest.mark.slow
 def test_best_of_10_about_halves_the_noise_of_the_minimum() -> None:
     """Of 64 trials, ten known, on the project's own tables: scrambled Sobol points.
 

@@ -80,6 +80,7 @@ def test_steps_says_what_it_shows(odd: list[Curve], fits: list[Regimes]) -> None
         assert transform.base == 2
 
 
+@pytest.mark.slow
 def test_nothing_that_is_written_leaves_the_page_or_meets_another(
     odd: list[Curve], fits: list[Regimes]
 ) -> None:
@@ -203,6 +204,7 @@ def test_files(odd: list[Curve], fits: list[Regimes], tmp_path: Path, suffix: st
     assert len(read) == sum(len(curve.points) for curve in odd)
 
 
+@pytest.mark.slow
 def test_pdf_embeds_truetype_fonts(odd: list[Curve], tmp_path: Path) -> None:
     (path,) = figures.save(figures.draw("steps", odd[:1]), tmp_path / "steps")
     assert path.suffix == ".pdf"

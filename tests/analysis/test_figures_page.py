@@ -85,6 +85,7 @@ def test_type_on_a_slide_is_larger_and_panels_are_fewer_across(small: FigureData
     assert slide[1] == pytest.approx(1.8 * paper[1]) == pytest.approx(1.8 * column[1])
 
 
+@pytest.mark.slow
 def test_a_figure_that_needs_more_width_takes_two_columns(small: FigureData) -> None:
     sizes = {
         name: figures.draw(name, small).get_figure(root=True).get_size_inches()[0]  # type: ignore[union-attr]
@@ -172,6 +173,7 @@ def test_a_figure_taller_than_a_page_is_reported_and_an_impossible_height_refuse
         assert "--width" in str(caught.value.hint)
 
 
+@pytest.mark.slow
 def test_the_command_says_that_a_figure_is_too_tall(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -187,6 +189,7 @@ def test_the_command_says_that_a_figure_is_too_tall(
     assert re.fullmatch(r"note: .*tall.png is 2 inches tall, .* larger --width", notes[0])
 
 
+@pytest.mark.slow
 def test_three_figures_stand_in_the_same_grid(small: FigureData) -> None:
     from matplotlib import pyplot as plt
 

@@ -277,6 +277,7 @@ def test_numbers_of_the_figure_do_not_change_silently(tmp_path: Path) -> None:
     hold("optimal_batch", figures.numbers("optimal_batch", made.finals(tmp_path)))
 
 
+@pytest.mark.slow
 def test_the_figure_and_its_numbers(file: Path, tmp_path: Path) -> None:
     text = made.rows(made.parabola, [2**i for i in range(6, 14)], BUDGETS[3:], [1e-3, 2e-3])
     file.write_text(text)

@@ -77,6 +77,7 @@ def test_a_length_is_a_share_of_the_budget_in_steps_of_the_first_batch_size() ->
     assert all(point.edges for point in without.points)
 
 
+@pytest.mark.slow
 def test_the_figure_and_the_report_have_true_examples(tmp_path: Path) -> None:
     def ramp(row: Row) -> Row:
         if "beta2" not in row["study"]:

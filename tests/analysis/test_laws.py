@@ -112,6 +112,7 @@ def test_zhang_and_others_law(plain_curve: Plain) -> None:
     assert law.exponent.value == pytest.approx(0.47, abs=0.01)
 
 
+@pytest.mark.slow
 def test_a_law_of_each_algorithm(plain_curve: Plain) -> None:
     curves = [*curves_of(plain_curve), *curves_of(plain_curve, power=0.2, optimizer="adam")]
     (sgd, first), (adam, second) = laws(curves, located(curves), "fields.width")

@@ -59,6 +59,7 @@ def test_a_bar_that_is_open_above_says_why() -> None:
     assert BAR in entries("steps", [curve(closed)])
 
 
+@pytest.mark.slow
 def test_of_other_estimators_and_of_repeats_too() -> None:
     closed = [best_point(size) for size in SIZES]
     spread: Any = (closed[0].steps, np.inf)
@@ -72,6 +73,7 @@ def test_of_other_estimators_and_of_repeats_too() -> None:
     assert REPEATS in entries("steps", [curve(repeated)])
 
 
+@pytest.mark.slow
 def test_runs_and_points_without_bars() -> None:
     steps = [round(50 * (1 + 64 / size)) for size in SIZES]
     runs = [
@@ -99,6 +101,7 @@ def test_an_interval_that_is_open_has_its_arrow_explained(name: str) -> None:
     assert OPEN not in entries(name, [curve(whole)])
 
 
+@pytest.mark.slow
 def test_points_that_left_the_fit_are_explained(plain_curve: Callable[..., Curve]) -> None:
     sizes = [2.0**i for i in range(12)]
     steps = 100 * (1 + 40 / np.array(sizes))

@@ -93,6 +93,7 @@ def test_so_do_steps_of_a_csv(count: int, tmp_path: Path) -> None:
         assert faults(drawn(name, data)) == []
 
 
+@pytest.mark.slow
 def test_a_baseline_of_a_long_name_is_on_its_axis(tmp_path: Path) -> None:
     path = tmp_path / "curves.csv"
     rows = [
@@ -106,6 +107,7 @@ def test_a_baseline_of_a_long_name_is_on_its_axis(tmp_path: Path) -> None:
         assert faults(drawn("forest", data, width)) == []
 
 
+@pytest.mark.slow
 def test_names_that_fit_are_unchanged(paper_results: Path) -> None:
     data = FigureData(Query(sources=[results.open(paper_results)], where="experiment = 'goals'"))
     figure = drawn("steps", data, "two-columns")

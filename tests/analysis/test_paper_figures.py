@@ -76,6 +76,7 @@ def test_all_that_is_written_can_be_read(every: FigureData, name: str, width: st
     assert faults(figure) == []
 
 
+@pytest.mark.slow
 def test_a_panel_is_a_workload_and_the_published_curve_stands_beside(paper_results: Path) -> None:
     data = of(paper_results, "experiment IN ('stopping', 'softmax')")
     ax = figures.draw("shallue-fig1", data)
@@ -171,6 +172,7 @@ def test_label_smoothing_is_by_value_within_the_search(every: FigureData) -> Non
         assert row.value == chosen["steps_to_target"].iloc[: int(row.trials)].min()
 
 
+@pytest.mark.slow
 def test_a_search_under_budgets(every: FigureData, paper_results: Path) -> None:
     where = "experiment = 'goals' AND optimizer = 'momentum'"
     limits = tuple(map(Limit.parse, ("150 steps", "20000 examples")))

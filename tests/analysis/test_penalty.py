@@ -170,6 +170,7 @@ def test_monotone_curves_are_seldom_flagged_and_penalties_are_detected() -> None
             assert rows[kind][f"covered:{name}"] >= 9, name  # type: ignore[operator]
 
 
+@pytest.mark.slow
 def test_an_ended_penalty_does_not_move_the_critical_batch_size(plain_curve: Plain) -> None:
     """A knee of 400, of which small batches need more examples again: the slope there is no
     asymptote that the knee could be told by."""

@@ -62,6 +62,7 @@ def test_only_the_first_curves_are_drawn(view: View, monkeypatch: pytest.MonkeyP
     assert picture(view, [0, 1]) == picture(alone, [0])
 
 
+@pytest.mark.slow
 def test_the_users_settings_and_figures_are_left_alone(view: View) -> None:
     ours = picture(view, [0, 1])
     figure = plt.figure()

@@ -58,6 +58,7 @@ def test_ends_are_those_of_a_fine_grid(bend: float, seed: int) -> None:
     assert compared >= 8
 
 
+@pytest.mark.slow
 def test_a_wider_level_holds_a_narrower_one() -> None:
     rng = np.random.default_rng(7)
     x = np.tile(X, (20, 1))

@@ -230,6 +230,7 @@ def test_without_javascript_findings_and_tables_are_there(made: dict[str, Any]) 
     assert re.findall(r"<h([1-6])", made["html"])[:4] == ["1", "2", "3", "3"]
 
 
+@pytest.mark.slow
 def test_a_csv_of_steps_alone(tmp_path: Path) -> None:
     curve = tmp_path / "curve.csv"
     rows = [f"{size},{round(100 * (1 + 64 / size))}" for size in reported.SIZES]

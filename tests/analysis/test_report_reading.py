@@ -43,6 +43,7 @@ def crossing(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return made(tmp_path_factory.mktemp("crossing"), "sgd", "<i>adam</i>")
 
 
+@pytest.mark.slow
 def test_a_crossover_has_a_row_and_a_sentence(crossing: dict[str, Any]) -> None:
     table = tables(crossing)["Crossovers"]
     (row,) = table["rows"]

@@ -125,6 +125,7 @@ def test_corrections_and_unknown_p_values() -> None:
         named("bonferoni")
 
 
+@pytest.mark.slow
 def test_nothing_differs_where_the_corrected_interval_holds_1() -> None:
     short = replace(CLIP, points=CLIP.points[:2], notes=("nothing reached the target at 8",))
     answer = table(FigureData.of([PLAIN, CLIP, FURTHER, short]))

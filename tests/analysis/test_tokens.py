@@ -220,6 +220,7 @@ def contexts(tmp_path_factory: pytest.TempPathFactory) -> Query:
     return Query(sources=[source for data in made for source in data.query.sources])
 
 
+@pytest.mark.slow
 def test_curves_of_two_contexts_compare_in_tokens(contexts: Query) -> None:
     plain, tokens = FigureData(contexts), FigureData(replace(contexts, unit="tokens"))
     kind = figures.get("steps")

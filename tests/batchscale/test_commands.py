@@ -43,6 +43,7 @@ def test_no_command_and_an_unknown_one_are_wrong_usage(command: Command) -> None
     assert "Did you mean 'sweep'?" in answer.err
 
 
+@pytest.mark.slow
 def test_a_dry_run_says_what_and_writes_nothing(command: Command, here: Path) -> None:
     (here / "small.yaml").write_text(EXPERIMENT)
     answer = command("sweep", "small.yaml", "--dry-run", "--set", "trials=6")
@@ -99,6 +100,7 @@ def test_regimes_as_a_table_and_as_json(command: Command, small: Path) -> None:
     assert "min_steps_low" in rows[0]
 
 
+@pytest.mark.slow
 def test_a_baseline_is_held_against(command: Command, small: Path, here: Path) -> None:
     curve = here / "theirs.csv"
     rows = [
@@ -236,6 +238,7 @@ def test_a_plot_under_budgets(command: Command, small: Path, here: Path) -> None
     assert wrong.err.splitlines()[0] == "error: 'hours' is not a unit of a budget"
 
 
+@pytest.mark.slow
 def test_a_plot_goes_where_it_is_told(command: Command, small: Path, here: Path) -> None:
     answer = command("plot", "steps", small, "-o", "figures/mine.png")
     assert answer.out == "wrote figures/mine.png\nwrote figures/mine.csv\n"

@@ -41,6 +41,7 @@ engine: module
 """
 
 
+@pytest.mark.slow
 def test_some_failed_trials_are_status_3(command: Command, here: Path) -> None:
     (here / "fragile.py").write_text(FRAGILE)
     (here / "fragile.yaml").write_text(EXPERIMENT)

@@ -118,6 +118,7 @@ def test_published_wherever_a_source_is_asked_for(command: Command, here: Path) 
     assert len(bs.open("published").trials) == 2056
 
 
+@pytest.mark.slow
 def test_published_beside_points_of_ones_own(command: Command, here: Path) -> None:
     (here / "own.csv").write_text(
         "batch_size,steps,workload,dataset,model,optimizer,target\n"

@@ -33,6 +33,7 @@ def parts(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
     return {argument.arg for argument in every if argument is not None} & PARTS
 
 
+@pytest.mark.slow
 def test_no_other_function_repeats_it() -> None:
     for file in FILES:
         allowed = PUBLIC.get(file, set())

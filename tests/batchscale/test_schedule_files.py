@@ -145,6 +145,7 @@ def test_a_class_stands_for_its_file(folder: Path) -> None:
     assert run.study.schedule == "cosine"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("folder")
 def test_its_file_goes_to_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[ExecutorContext] = []

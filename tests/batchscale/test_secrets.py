@@ -124,6 +124,7 @@ def test_commands_and_what_they_write(
     kept.clean()
 
 
+@pytest.mark.slow
 def test_errors(kept: Kept, here: Path, store: fsspec.AbstractFileSystem) -> None:
     kept.write("mine.yaml", own(here, "return loss\n", "raise OSError('" + URI + " is gone')\n"))
     kept.given.add(str(here / "mine.py"))
@@ -197,6 +198,7 @@ def test_the_served_page(
     kept.clean()
 
 
+@pytest.mark.slow
 def test_objects(kept: Kept, here: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     (here / "mine.yaml").write_text(PLAIN)

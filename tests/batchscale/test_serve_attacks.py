@@ -76,6 +76,7 @@ def test_slow_connections_give_way(server: Server) -> None:
         assert answer(server.port) == 200
 
 
+@pytest.mark.slow
 def test_an_active_reader_stays(server: Server) -> None:
     reader = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
     reader.connect()

@@ -69,6 +69,7 @@ def test_the_command_draws_it_with_its_options(
     assert len(rows) == 1
 
 
+@pytest.mark.slow
 def test_python_draws_it_from_its_file_or_as_a_function(small: Path, file: Path) -> None:
     ax = bs.plot("my_figure.py:draw", small, most=1)
     assert len(ax.patches) == 1

@@ -13,6 +13,7 @@ from benchmarks import published
 from tests.results import release
 
 
+@pytest.mark.slow
 def test_the_authors_way_and_ours_find_the_same(tmp_path: Path) -> None:
     tree, root = tmp_path / "batch_science", tmp_path / "runs"
     plans = [
@@ -37,6 +38,7 @@ def test_the_authors_way_and_ours_find_the_same(tmp_path: Path) -> None:
     assert published.regimes(str(root)) <= 3
 
 
+@pytest.mark.slow
 def test_a_workload_of_the_tree_has_its_regimes(tmp_path: Path) -> None:
     """Steps fall as its batch sizes say, and come to the goal at all of them."""
     tree, root = tmp_path / "batch_science", tmp_path / "runs"

@@ -74,6 +74,7 @@ def elsewhere(gallery: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return tmp_path
 
 
+@pytest.mark.slow
 def test_an_entry_is_made_with_its_numbers(
     gallery: Any, elsewhere: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

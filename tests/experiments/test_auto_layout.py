@@ -256,6 +256,7 @@ def test_an_experiment_leaves_its_layout_open() -> None:
 # A dry run
 
 
+@pytest.mark.slow
 def test_a_dry_run_shows_the_choice() -> None:
     from batchscale.cli.sweep import _layout_choices
     from batchscale.sweeps import plan

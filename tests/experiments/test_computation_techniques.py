@@ -256,6 +256,7 @@ def test_a_precision_is_near_float32(models: WorkloadRef, precision: str) -> Non
     assert 0 < largest_difference(exact, weights(of)) < 0.05
 
 
+@pytest.mark.slow
 def test_masters_are_exact(models: WorkloadRef) -> None:
     """An update that bfloat16 would round away is kept; gradients are those of rounded weights."""
     of = study(workload=models, precision="bfloat16_weights", batch_size=32)

@@ -80,6 +80,7 @@ def test_check_and_a_dry_run_look_at_a_part(spec: str, monkeypatch: pytest.Monke
     assert hours[10**8] > 1000 * hours[64]  # what a look at all of it would take
 
 
+@pytest.mark.slow
 def test_what_a_probe_of_the_stack_reads(spec: str) -> None:
     of = study(workload=WorkloadRef(spec=spec, fields={"validation": 10**9}), batch_size=32)
     assert stackable(StudyContext.load(of), trials(of, 2)) is None

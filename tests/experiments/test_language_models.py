@@ -106,6 +106,7 @@ def test_a_batch_may_be_divided(made, kind: str, name: str) -> None:
         assert x["cross_entropy"] == pytest.approx(y["cross_entropy"], rel=1e-12)
 
 
+@pytest.mark.slow
 def test_it_learns_more_than_how_often_letters_occur(made) -> None:
     """ln 11 = 2.40 without context; ln 3 = 1.10 is the least."""
     of = made("learned, tied", precision="float32", batch_size=32)

@@ -115,6 +115,7 @@ def test_an_adapter_has_the_rank_that_was_asked_for(trained: Path, rank: int) ->
             assert torch.linalg.matrix_rank(moved, atol=1e-10) == rank
 
 
+@pytest.mark.slow
 def test_adapters_begin_at_the_model(trained: Path) -> None:
     common: dict[str, Any] = {"fine_tune": "first.safetensors"}
     plain, adapted = (
@@ -127,6 +128,7 @@ def test_adapters_begin_at_the_model(trained: Path) -> None:
         assert metrics[0] == metrics[1]
 
 
+@pytest.mark.slow
 def test_which_layers_are_adapted(trained: Path) -> None:
     technique: dict[str, Any] = {"lora": {"rank": 2, "trained": "2.*"}}
     of = of_folder(trained, technique=technique)

@@ -203,6 +203,7 @@ def test_two_experiments_that_search_a_study_in_unlike_ways_are_two_curves(tmp_p
     assert list(counts.loc["low"]) == list(counts.loc["high"]) == [12, 0, 8]
 
 
+@pytest.mark.slow
 def test_experiments_that_search_alike_are_one_sample(tmp_path: Path) -> None:
     run(tmp_path, experiment(**SIZES, keep="off"))
     did = run(tmp_path, experiment(**SIZES, keep="off", name="again"))

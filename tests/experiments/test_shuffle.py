@@ -45,6 +45,7 @@ def test_the_same_on_every_machine(size: int, seed: int, first: list[int]) -> No
     assert Shuffle(size, seed, "order", 0)[np.arange(4)].tolist() == first
 
 
+@pytest.mark.slow
 def test_neighbours_part() -> None:
     """In a permutation of a million neither neighbours nor their place can be told from chance."""
     size = 2**20 + 7

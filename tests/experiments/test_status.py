@@ -78,6 +78,7 @@ def test_a_folder_that_is_none(tmp_path: Path) -> None:
         status(tmp_path / "nothing")
 
 
+@pytest.mark.slow
 def test_it_needs_neither_torch_nor_ray(tmp_path: Path) -> None:
     run(tmp_path)
     script = (

@@ -320,6 +320,7 @@ def test_one_that_does_not_stack_is_trained_by_the_module_engine(
         assert (moved == 0) == (factor == 0)
 
 
+@pytest.mark.slow
 def test_tuned_arguments_of_what_changes_the_loss_do_not_stack(
     user_techniques: WorkloadRef,
 ) -> None:

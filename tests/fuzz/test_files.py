@@ -56,6 +56,7 @@ def test_an_error_that_is_not_clear_is_found() -> None:
     assert "no clear error: Traceback" in (guard.outcome("a", lambda: empty["a"]).wrong or "")
 
 
+@pytest.mark.slow
 def test_a_hang_ends_the_process_whatever_it_is_in() -> None:
     """Nothing of Python runs while a number of a billion digits is computed."""
     code = "from tests.fuzz import guard; guard.LIMIT = 1; guard.outcome('it', lambda: 7 ** 10**9)"

@@ -125,6 +125,7 @@ class _CutError(Exception):
     """Stands for the end of the process."""
 
 
+@pytest.mark.slow
 def test_cut_off_after_any_step_it_has_lost_nothing(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -174,6 +174,7 @@ def test_how_a_trial_ended_decides(
     assert found.steps_to_target == steps if steps else math.isnan(found.steps_to_target)
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(
     st.lists(st.lists(st.floats(0, 1), min_size=30, max_size=30), min_size=5, max_size=8),

@@ -58,6 +58,7 @@ def test_a_block_of_the_second_table_comes_out_again() -> None:
     assert_same(again, row_of(kept("outside"), **where))
 
 
+@pytest.mark.slow
 def test_a_block_of_the_third_table_comes_out_again() -> None:
     cell = searches.Cell(dimensions=2, trials=16, noise=0.05)
     where = {"dimensions": 2, "trials": 16, "noise": 0.05, "block": 3}

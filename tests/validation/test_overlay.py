@@ -80,6 +80,7 @@ def test_own_points_at_another_target_are_not_beside(plain_curve: Plain) -> None
     assert "own points at" not in overlay.render(every)
 
 
+@pytest.mark.slow
 def test_both_pictures_are_drawn(every: list[Knee], tmp_path: Path) -> None:
     for path in overlay.pictures(tmp_path, every):
         pixels = image.imread(path)

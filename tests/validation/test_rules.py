@@ -37,6 +37,7 @@ def test_the_true_costs_are_those_of_the_bowl() -> None:
     assert true["stays", 512] > 0.8
 
 
+@pytest.mark.slow
 def test_costs_are_measured_by_the_path_of_a_sweep_and_most_intervals_hold_the_truth() -> None:
     cell = Cell(dimensions=1, trials=16, noise=0.2)
     block = Block(cell=cell, number=0, truth=rules.truth(cell, 100), sweeps=8)

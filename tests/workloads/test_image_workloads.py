@@ -149,6 +149,7 @@ def test_parameter_counts(name: str, fields: dict[str, Any], count: int) -> None
     assert sum(p.numel() for p in model.parameters()) == count
 
 
+@pytest.mark.slow
 def test_networks_are_torchvisions() -> None:
     from torchvision import models
 
