@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import flop_registry
+from torch.utils.flop_counter import flop_registry, sdpa_flop_count
 
 import workloads
 from experiments.engines.base import Engine
@@ -82,6 +82,14 @@ class Arithmetic:
         )
 
 
+_CPU_ATTENTION = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+
+
+def _count_attention(query: Tensor, key: Tensor, value: Tensor, *_: Any, **__: Any) -> int:
+    count: int = sdpa_flop_count(query.shape, key.shape, value.shape)
+    return count
+
+
 class _Counter(TorchDispatchMode):
     """Adds up what torch's own counter knows of each operation, and how many there are."""
 
@@ -92,6 +100,8 @@ class _Counter(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         count = flop_registry.get(func.overloadpacket)
+        if func.overloadpacket is _CPU_ATTENTION:
+            count = _count_attention  # torch counts it from 2.15 on
         if count is not None:
             self.products += 1
             self.attention |= "attention" in func.overloadpacket.__name__
