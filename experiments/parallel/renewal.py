@@ -55,11 +55,7 @@ class Meeting:
         if failure is not None:
             _leave()
         self._count += 1
-        store, size = self._place(), self._ranks.size
-        store.set(str(self._ranks.rank), failure or "")
-        everyone = [str(rank) for rank in range(size)]
-        store.wait(everyone, self._timeout)
-        failures = [store.get(rank).decode() or None for rank in everyone]
+        failures = [said or None for said in self._gather("failures", failure or "")]
         if any(failures):
             self._renew(timedelta(seconds=attempt_seconds))
         return failures
@@ -67,8 +63,17 @@ class Meeting:
     def close(self) -> None:
         """Go on in a process group as it was before."""
         if not self._alone:
+            self.exchange(None)  # none leaves while another is in its last operation
             self._count += 1
             self._renew(self._timeout)
+
+    def _gather(self, name: str, said: str) -> list[str]:
+        """What each rank says, by rank; waits until all have."""
+        store = dist.PrefixStore(name, self._place())
+        store.set(str(self._ranks.rank), said)
+        everyone = [str(rank) for rank in range(self._ranks.size)]
+        store.wait(everyone, self._timeout)
+        return [store.get(rank).decode() for rank in everyone]
 
     def _place(self) -> dist.Store:
         return dist.PrefixStore(f"meeting/{self._name}/{self._count}", self._store)
@@ -82,6 +87,9 @@ class Meeting:
             world_size=self._ranks.size,
             timeout=timeout,
         )
+        # Gloo returns to a rank as soon as its own connections stand. One that leaves then, with an
+        # error of its own, would break those that others are still making.
+        self._gather("connected", "")
 
 
 def _leave() -> None:

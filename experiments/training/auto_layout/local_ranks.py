@@ -62,4 +62,5 @@ def _rank(rank: int, size: int, packs: Sequence[Pack], device: str, folder: str)
         made = {"error": str(error), "hint": error.hint}
     if rank == 0:
         Path(folder, "choices.json").write_text(json.dumps(made))
+    dist.barrier()
     dist.destroy_process_group()
