@@ -105,6 +105,10 @@ class EvaluationProcess:
         else:
             self._idle.append(self)
 
+    def kill(self) -> None:
+        """End the process; an evaluation under way fails."""
+        self._popen.kill()
+
     @property
     def pid(self) -> int:
         """The process's number."""
@@ -140,11 +144,11 @@ class EvaluationProcess:
 def _end(
     owner: int, popen: subprocess.Popen[bytes], connection: Connection, memory: SharedMemory
 ) -> None:
-    connection.close()
-    memory.close()
     if owner == os.getpid():  # not in a copy of that process, which inherits all this
         popen.kill()
         popen.wait()
+    connection.close()
+    memory.close()
 
 
 def serve(descriptor: int, memory: int) -> None:

@@ -80,7 +80,8 @@ class SharedMemory:
     def close(self) -> None:
         """Release this process's hold of it."""
         self._bytes = torch.empty(0, dtype=torch.uint8)
-        os.close(self.descriptor)
+        descriptor, self.descriptor = self.descriptor, -1
+        os.close(descriptor)
 
     def _map(self, size: int) -> None:
         if size > len(self._bytes):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
 from experiments.engines.base import Engine
@@ -18,6 +18,7 @@ from experiments.training.evaluation.evaluator import Evaluator
 from experiments.training.evaluation.process import EvaluationProcess
 
 _Result = TypeVar("_Result")
+_WAIT_SECONDS = 10.0
 
 
 class EvaluationWorker(Evaluator):
@@ -94,6 +95,9 @@ class EvaluationWorker(Evaluator):
 
     def _end_process(self) -> None:
         if self._process is not None:
+            self._process.kill()
+            if self._answer is not None:  # its thread uses what the process has
+                wait([self._answer], timeout=_WAIT_SECONDS)
             self._process.end()
             self._process = None
 
