@@ -230,6 +230,7 @@ def test_a_read_only_disk(command: Command, here: Path) -> None:
     assert len(lines) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("room", [4, 18])
 def test_a_disk_that_fills_up_in_a_sweep(
     command: Command, here: Path, monkeypatch: pytest.MonkeyPatch, room: int
