@@ -62,6 +62,7 @@ def changed(name: str, arguments: Any, batch: Any, *, seed: int = 3, step: int =
     return made.stored(batch, step) if part.of_stored else made.transformed(batch, step)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", quick(TECHNIQUES, 2))
 def test_engines_and_micro_batches_agree(images: WorkloadRef, name: str) -> None:
     common = {"workload": images, "precision": "float64", "batch_size": 16}
