@@ -18,7 +18,7 @@ from experiments.training.pack_training import Training
 
 PAIRS = 3
 MODELS = 16
-CASES = (("digits-mlp", 64, 600), ("digits-mlp", 512, 200), ("mnist8-fc", 256, 200))
+CASES = (("digits-mlp", 64, 200), ("digits-mlp", 512, 100))
 """Workload, batch size, steps."""
 
 

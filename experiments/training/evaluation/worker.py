@@ -19,6 +19,8 @@ from experiments.training.evaluation.process import EvaluationProcess
 
 _Result = TypeVar("_Result")
 _WAIT_SECONDS = 10.0
+_PYTHON_SECONDS = 0.5
+"""After so long a wait comes back to Python, where the watchdog can interrupt it."""
 
 
 class EvaluationWorker(Evaluator):
@@ -62,7 +64,9 @@ class EvaluationWorker(Evaluator):
     def result(self) -> list[dict[str, float]]:
         if self._answer is None:
             return super().result()
-        error = self._answer.exception()  # waits
+        while not wait([self._answer], timeout=_PYTHON_SECONDS).done:
+            pass
+        error = self._answer.exception()
         if error is None:
             return self._answer.result()
         self._answer, self._failed = None, True
