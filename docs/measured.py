@@ -7,6 +7,7 @@ be written.
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
@@ -25,7 +26,8 @@ from results.reader import open as open_results
 PAGE = Path(__file__).resolve().parent / "techniques.md"
 HEADING = "## Measured\n"
 
-PLAIN = """technique = '{"precision":"float32"}'"""
+PLAIN = "technique LIKE '{_precision_:_float32_}'"
+"""Without a technique; a pattern, since quotes within quotes are hard to read in a command."""
 
 INTRODUCTION = """Made by `python docs/measured.py` from packaged data: each table and each sentence
 is that of the command beneath it. Ratios are to the plain curve, with 90 % intervals; p is
@@ -50,6 +52,8 @@ class Claim:
     source: str
     where: str
     baseline: str | None = None
+    quantities: tuple[str, ...] = ()
+    """Those that it is about; all unless given."""
     screens: bool = False
     """Whether it has the whole table, corrected for the false discovery rate."""
 
@@ -112,15 +116,24 @@ CLAIMS = (
         source="own",
         where="experiment = 'techniques-digits' AND optimizer = 'sgd' AND schedule = 'constant' "
         f"AND (technique LIKE '%prune%' OR {PLAIN})",
+        quantities=("critical_batch_size", "min_steps"),
     ),
-    Claim(
-        title="EMA and warmup",
-        claim="Zhang et al. 2024 (arXiv:2410.21676): an average of the weights at a constant rate "
-        "does what a decay does, and extends the critical batch size; warmup matters at large "
-        "batch sizes. Ours agree if the ratio of critical batch sizes of `ema` lies above 1.",
-        source="own",
-        where="experiment = 'techniques-text' AND optimizer = 'adamw' "
-        f"AND (technique LIKE '%ema%' OR {PLAIN})",
+    *(
+        Claim(
+            title=f"EMA and warmup, on {data}",
+            claim="Zhang et al. 2024 (arXiv:2410.21676): an average of the weights at a constant "
+            "rate does what a decay does, and extends the critical batch size; warmup matters at "
+            "large batch sizes. Ours agree if the ratio of critical batch sizes of `ema`, or of "
+            "`wsd`, which has warmup and decay, lies above 1.",
+            source="own",
+            where=f"experiment = '{experiment}' AND optimizer = '{optimizer}' "
+            f"AND (technique LIKE '%ema%' OR {PLAIN})",
+            quantities=("critical_batch_size",),
+        )
+        for data, experiment, optimizer in (
+            ("digits", "techniques-digits", "sgd"),
+            ("text", "techniques-text", "adamw"),
+        )
     ),
 )
 
@@ -168,9 +181,10 @@ def section(claim: Claim) -> Iterator[str]:
     for baseline, names in same.items():
         yield f"- {_sentence(f'{_listed(names)} {_NOTHING} {baseline}')}"
     yield f"\nCorrected for {rows[0]['compared']} ratios. What limits them:\n"
-    yield from (f"- {_sentence(note)}" for note in limits(rows))
+    yield from (f"- {_sentence(note)}" for note in limits(rows, together=claim.screens))
     where = shlex.quote(claim.where) if '"' in claim.where else f'"{claim.where}"'
     options = "" if claim.baseline is None else f" --baseline {claim.baseline}"
+    options += "".join(f" --quantity {name}" for name in claim.quantities)
     options += " --correction fdr" if claim.screens else ""
     command = f"batchscale techniques {claim.source} --where {where}{options}"
     yield f"\n```sh\n{command}\n```\n"
@@ -179,12 +193,32 @@ def section(claim: Claim) -> Iterator[str]:
 _NOTHING = "cannot be distinguished from"
 
 
-def limits(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Each note once, with the names of the rows that have it."""
+_REPEATED = re.compile(r"\d+ (?:of the )?repeated runs are .*")
+_AGAIN = re.compile(
+    r".*trained again with fresh seeds.* takes (\S+) times its best trial's steps.*"
+)
+
+
+def limits(rows: Sequence[dict[str, Any]], *, together: bool = False) -> Iterator[str]:
+    """Each note once, with the names of the rows that have it.
+
+    ``together``: how the best trials of all curves repeat is one note, not one a row.
+    """
     about: dict[str, list[str]] = {}
     for row in rows:
         for note in row["notes"]:
-            about.setdefault(note, []).append(row["name"])
+            if not _REPEATED.search(note):
+                about.setdefault(note, []).append(row["name"])
+    if together:
+        again = {note: float(match[1]) for note in about if (match := _AGAIN.fullmatch(note))}
+        for note in again:
+            del about[note]
+        if again:
+            yield (
+                "trained again with fresh seeds, the best configurations of the curves take "
+                f"{min(again.values()):.2f} to {max(again.values()):.2f} times their best trials' "
+                "steps (medians over batch sizes)"
+            )
     for note, names in about.items():
         of_all = note.startswith("the baseline") or len(names) == len(rows) > 1
         yield note if of_all else f"{_listed(names)}: {note}"
@@ -203,7 +237,11 @@ def measured(claim: Claim) -> tuple[list[dict[str, Any]], str] | None:
     """The rows of the table, and the table; None where the packaged data have no such trial."""
     query = Query(sources=(opened(claim.source),), where=claim.where, baseline=claim.baseline)
     try:
-        table = answers.techniques(query, correction="fdr" if claim.screens else "holm")
+        table = answers.techniques(
+            query,
+            correction="fdr" if claim.screens else "holm",
+            quantities=claim.quantities or None,
+        )
     except ResultsError as error:
         if "no trial" in str(error):
             return None

@@ -38,6 +38,9 @@ LEFT_OUT = (
 )
 """Columns that describe the machine or one run on it."""
 
+_GROWS = ("trials_wanted", "keep", "estimator")
+"""Columns of a study that a later run may change."""
+
 _MEASURED = "Steps to target of every trial, and its measurements."
 _UNMEASURED = (
     "Steps to target of every trial; measurements are not packaged, so that another target cannot "
@@ -96,6 +99,11 @@ def _tables(opened: Results, experiment: str) -> dict[str, pa.Table]:
     studies, trials = (
         of_experiment(rows) for rows in (latest(every, KEYS["studies"]), opened.trial_rows)
     )
+    # Studies and searches that the file does not have any more would need its older forms.
+    newest = studies["experiment_yaml"][pc.index(studies["time"], pc.max(studies["time"])).as_py()]
+    studies = studies.filter(pc.equal(studies["experiment_yaml"], newest))
+    present = pc.is_in(trials["search_id"], studies["search_id"].combine_chunks())
+    trials = trials.filter(pc.or_(present, pc.is_null(trials["search_id"])))
     studies = studies.filter(pc.is_in(studies["study"], _finished(studies, trials)))
     trials = trials.filter(pc.is_in(trials["study"], studies["study"].combine_chunks()))
     if not trials.num_rows:
@@ -104,6 +112,9 @@ def _tables(opened: Results, experiment: str) -> dict[str, pa.Table]:
             hint="give the sweep's command again: it does what is missing",
         )
     place = pc.index_in(trials["study"], studies["study"].combine_chunks())
+    for name in _GROWS:  # a search that has grown has trials that were recorded before
+        at = trials.column_names.index(name)
+        trials = trials.set_column(at, name, studies[name].take(place))
     keys = ("place", "role", "search_seed", "enlargement", "index", "trial")
     trials = trials.append_column("place", place).sort_by([(key, "ascending") for key in keys])
     kept = {"studies": _plain("studies", studies), "trials": _plain("trials", trials)}

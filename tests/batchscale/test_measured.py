@@ -71,6 +71,20 @@ def test_a_screen_has_its_table_and_names_together_what_does_not_differ(
     assert 'batchscale techniques own --where "known" --correction fdr\n' in text
 
 
+def test_how_the_best_trials_repeat_is_one_note_of_a_screen(page: ModuleType) -> None:
+    again = "trained again with fresh seeds, the best configuration takes {} times its best trial's"
+    rows = [
+        {"name": name, "notes": [again.format(times) + " steps (two)", "20 repeated runs are not"]}
+        for name, times in (("clip 1", "1.20"), ("ema 0.9", "1.58"))
+    ]
+    assert [note.split(" times")[0] for note in page.limits(rows)] == [
+        "clip 1: trained again with fresh seeds, the best configuration takes 1.20",
+        "ema 0.9: trained again with fresh seeds, the best configuration takes 1.58",
+    ]
+    (note,) = page.limits(rows, together=True)
+    assert "take 1.20 to 1.58 times their best trials' steps" in note
+
+
 def test_the_page_has_every_claim(page: ModuleType) -> None:
     text = page.PAGE.read_text(encoding="utf-8")
     assert all(f"### {claim.title}\n\n{claim.claim}\n" in text for claim in page.CLAIMS)
