@@ -51,24 +51,54 @@ _BLOCK = 2**15
 """Numbers that are mixed at once on a CPU: they and as many again stay in a core's cache."""
 
 
-@torch.library.custom_op("batchscale::kept", mutates_args=())
 def kept(places: Tensor, keys: Tensor, threshold: int, scale: float, dtype: torch.dtype) -> Tensor:
     """``scale`` where the upper 24 bits of a key and a place, hashed, are at least ``threshold``,
     else 0: ``(*keys.shape, *places.shape)``.
 
-    One operation, so that a traced graph has it as such; under ``vmap`` the keys have the models as
-    a dimension more.
+    One operation of torch's, so that a traced graph has it as such; under ``vmap`` the keys have
+    the models as a dimension more.
 
     Args:
         places: int64, each times ``PLACE``.
         keys: int64, what is added to each of them.
     """
+    mask: Tensor = torch.ops.batchscale.kept(places, keys, threshold, scale, dtype)
+    return mask
+
+
+# Not by ``custom_op``, which calls a function half as slowly again as a small mask takes.
+torch.library.define(
+    "batchscale::kept",
+    "(Tensor places, Tensor keys, int threshold, float scale, ScalarType dtype) -> Tensor",
+)
+
+
+@torch.library.impl("batchscale::kept", "CompositeExplicitAutograd")
+def _kept(places: Tensor, keys: Tensor, threshold: int, scale: float, dtype: torch.dtype) -> Tensor:
     if places.device.type == "cpu":
         return _kept_by_blocks(places, keys, threshold, scale, dtype)
     z = mixed(places + keys.view(*keys.shape, *[1] * places.dim()))
     # As unsigned numbers, of which torch compares none.
     least = (threshold << (64 - _BITS)) - 2**63
     return (z.bitwise_xor_(-(2**63)) >= least).to(dtype).mul_(scale)
+
+
+@torch.library.register_fake("batchscale::kept")
+def _(places: Tensor, keys: Tensor, threshold: int, scale: float, dtype: torch.dtype) -> Tensor:  # noqa: ARG001
+    return torch.empty((*keys.shape, *places.shape), dtype=dtype, device=places.device)
+
+
+@torch.library.register_vmap("batchscale::kept")
+def _(
+    info: Any,  # noqa: ARG001
+    dims: Sequence[int | None],
+    places: Tensor,
+    keys: Tensor,
+    *others: Any,
+) -> tuple[Tensor, int]:
+    assert dims[0] is None, "places are those of all models"
+    assert dims[1] is not None, "each model has its key"
+    return kept(places, keys.movedim(dims[1], 0), *others), 0
 
 
 def _kept_by_blocks(
@@ -97,24 +127,6 @@ def _kept_by_blocks(
     return torch.from_numpy(result).view(*keys.shape, *places.shape).to(dtype)
 
 
-@kept.register_fake
-def _(places: Tensor, keys: Tensor, threshold: int, scale: float, dtype: torch.dtype) -> Tensor:  # noqa: ARG001
-    return torch.empty((*keys.shape, *places.shape), dtype=dtype, device=places.device)
-
-
-@kept.register_vmap
-def _(
-    info: Any,  # noqa: ARG001
-    dims: tuple[int | None, ...],
-    places: Tensor,
-    keys: Tensor,
-    *others: Any,
-) -> tuple[Tensor, int]:
-    assert dims[0] is None, "places are those of all models"
-    assert dims[1] is not None, "each model has its key"
-    return kept(places, keys.movedim(dims[1], 0), *others), 0
-
-
 def hashes(key: Tensor, first: int, shape: Sequence[int]) -> Tensor:
     """64 random bits for each entry of ``shape``, int64: those of the places from ``first`` on.
 
@@ -137,6 +149,8 @@ def normal(key: Tensor, first: int, like: Tensor) -> Tensor:
     By Box and Muller (1958) from one hash: 24 bits for the radius, 24 others for the angle.
     """
     z = hashes(key, first, like.shape)
-    radius = ((z >> (64 - _BITS)) & (2**_BITS - 1)).to(like.dtype) + 0.5
-    angle = (z & (2**_BITS - 1)).to(like.dtype) * (2 * math.pi * 2.0**-_BITS)
-    return (-2 * (radius * 2.0**-_BITS).log()).sqrt() * angle.cos()
+    # In place: a new tensor of the size of a stack costs more than what is computed in it.
+    angle = (z & (2**_BITS - 1)).to(like.dtype).mul_(2 * math.pi * 2.0**-_BITS).cos_()
+    z >>= 64 - _BITS
+    radius = z.bitwise_and_(2**_BITS - 1).to(like.dtype).add_(0.5)
+    return radius.mul_(2.0**-_BITS).log_().mul_(-2).sqrt_().mul_(angle)
