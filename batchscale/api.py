@@ -178,8 +178,14 @@ def query(sql: str, source: str | Path | None = None) -> pd.DataFrame:
     Raises:
         ResultsError: an error in it, in one line, or anything that is not a SELECT.
     """
+    from results.errors import ResultsError
     from results.storage.location import default_results
 
+    if isinstance(source, str) and source.lstrip().upper().startswith(("SELECT ", "WITH ")):
+        raise ResultsError(
+            "the source stands before the SQL",
+            hint=f'the other way round: batchscale query "{source.strip()}" {sql}',
+        )
     return open(source or default_results()).query(sql)
 
 

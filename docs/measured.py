@@ -15,18 +15,30 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import batchscale
+from analysis.figure_data import Query
+from batchscale import answers
+from batchscale.output.technique_table import techniques
 from results.errors import ResultsError
+from results.reader import Results
+from results.reader import open as open_results
 
 PAGE = Path(__file__).resolve().parent / "techniques.md"
 HEADING = "## Measured\n"
 
 PLAIN = """technique = '{"precision":"float32"}'"""
 
-INTRODUCTION = """Made by `python docs/measured.py` from packaged data: each sentence is that of the
-command beneath it. Ratios are to the plain curve, with 90 % intervals; p is corrected by Holm's
-method for all ratios of its table. What cannot be distinguished from 1 is called so.
+INTRODUCTION = """Made by `python docs/measured.py` from packaged data: each table and each sentence
+is that of the command beneath it. Ratios are to the plain curve, with 90 % intervals; p is
+corrected for all ratios of its table, by Holm's method or for the false discovery rate. What cannot
+be distinguished from 1 is called so.
 """
+
+SCREENED = (
+    "{what}, each against the plain one: one factor at a time, the same number of trials and one "
+    "tuned metaparameter each. p is corrected for the false discovery rate: of the differences "
+    "that are claimed, one in ten may be none."
+)
+"""Of an experiment that asks which of many techniques matter."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,9 +50,37 @@ class Claim:
     source: str
     where: str
     baseline: str | None = None
+    screens: bool = False
+    """Whether it has the whole table, corrected for the false discovery rate."""
+
+
+def _screen(title: str, what: str, experiment: str) -> Claim:
+    return Claim(
+        title=title,
+        claim=SCREENED.format(what=what),
+        source="own",
+        where=f"experiment = '{experiment}'",
+        screens=True,
+    )
 
 
 CLAIMS = (
+    _screen(
+        "Techniques on digits",
+        "Techniques and optimizers on scikit-learn's digits, a network of 4,810 parameters",
+        "techniques-digits",
+    ),
+    _screen(
+        "Techniques on MNIST",
+        "Techniques and optimizers on a tenth of MNIST, a network of 50,890 parameters",
+        "techniques-mnist",
+    ),
+    _screen(
+        "Techniques on text",
+        "Techniques and optimizers on the sources of Python's standard library as bytes, a "
+        "Transformer of about 28,000 parameters",
+        "techniques-text",
+    ),
     Claim(
         title="Optimizers on digits",
         claim="No claim of others: SGD, momentum and Adam, each tuned by 64 trials at each batch "
@@ -112,40 +152,68 @@ def renewed(page: str, claims: Sequence[Claim] = CLAIMS) -> str:
 def section(claim: Claim) -> Iterator[str]:
     """The claim, the sentences, and the command that makes them."""
     yield f"### {claim.title}\n\n{claim.claim}\n"
-    rows = measured(claim)
-    if not rows:
+    answer = measured(claim)
+    if answer is None:
         yield "Not measured: no packaged data answer this yet.\n"
         return
+    rows, table = answer
+    if claim.screens:
+        yield table
+    same: dict[str, list[str]] = {}
     for row in rows:
-        sentence = row["sentence"]
-        yield f"- {sentence[0].upper()}{sentence[1:]}."
-    limits = dict.fromkeys(
-        note if note.startswith("the baseline") else f"{row['name']}: {note}"
-        for row in rows
-        for note in row["notes"]
-    )
-    compared = rows[0]["compared"]
-    yield f"\nCorrected for {compared} ratios. What limits them:\n"
-    yield from (f"- {note[0].upper()}{note[1:]}." for note in limits)
+        if _NOTHING in row["sentence"]:
+            same.setdefault(row["baseline"], []).append(row["name"])
+        else:
+            yield f"- {_sentence(row['sentence'])}"
+    for baseline, names in same.items():
+        yield f"- {_sentence(f'{_listed(names)} {_NOTHING} {baseline}')}"
+    yield f"\nCorrected for {rows[0]['compared']} ratios. What limits them:\n"
+    yield from (f"- {_sentence(note)}" for note in limits(rows))
     where = shlex.quote(claim.where) if '"' in claim.where else f'"{claim.where}"'
-    baseline = "" if claim.baseline is None else f" --baseline {claim.baseline}"
-    command = f"batchscale techniques {claim.source} --where {where}{baseline}"
+    options = "" if claim.baseline is None else f" --baseline {claim.baseline}"
+    options += " --correction fdr" if claim.screens else ""
+    command = f"batchscale techniques {claim.source} --where {where}{options}"
     yield f"\n```sh\n{command}\n```\n"
 
 
-def measured(claim: Claim) -> list[dict[str, Any]]:
-    """The rows of the table; none where the packaged data have no such trial."""
+_NOTHING = "cannot be distinguished from"
+
+
+def limits(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Each note once, with the names of the rows that have it."""
+    about: dict[str, list[str]] = {}
+    for row in rows:
+        for note in row["notes"]:
+            about.setdefault(note, []).append(row["name"])
+    for note, names in about.items():
+        of_all = note.startswith("the baseline") or len(names) == len(rows) > 1
+        yield note if of_all else f"{_listed(names)}: {note}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def measured(claim: Claim) -> tuple[list[dict[str, Any]], str] | None:
+    """The rows of the table, and the table; None where the packaged data have no such trial."""
+    query = Query(sources=(opened(claim.source),), where=claim.where, baseline=claim.baseline)
     try:
-        return opened(claim.source).techniques(where=claim.where, baseline=claim.baseline)
+        table = answers.techniques(query, correction="fdr" if claim.screens else "holm")
     except ResultsError as error:
         if "no trial" in str(error):
-            return []
+            return None
         raise
+    return table.to_dicts(), techniques(table, "markdown")
 
 
 @cache
-def opened(source: str) -> batchscale.Run:
-    return batchscale.open(source)
+def opened(source: str) -> Results:
+    return open_results(source)
 
 
 if __name__ == "__main__":

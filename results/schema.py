@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from results.errors import ResultsError, nearest
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 VERSION_KEY = b"batchscale.schema"
 TABLE_KEY = b"batchscale.table"
 REPLACES_KEY = b"batchscale.replaces"
@@ -115,6 +115,7 @@ _TRIALS: dict[str, pa.DataType] = {
     "examples_run": _COUNT,
     "gradients_per_step": _COUNT,  # of the whole batch; null: 1
     "skipped_steps": _COUNT,  # steps without an update, whose gradient overflowed; null: unscaled
+    "steps_discarded": _COUNT,  # ahead of evaluations by a worker; null: the trainer evaluated
     "train_seconds": _NUMBER,
     "evaluation_seconds": _NUMBER,
     "other_seconds": _NUMBER,

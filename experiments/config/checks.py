@@ -1,5 +1,5 @@
 """Checks before anything is trained: targets and their metric, a user's optimizers, schedules,
-lengths in tokens, batch sizes that grow."""
+lengths in tokens, batch sizes that grow, the processes of a pack."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from experiments.errors import ExperimentError
 from experiments.optimizers import Optimizer
 from experiments.optimizers.routed import Routed
 from experiments.optimizers.trial_run import OptimizerRun, is_users
+from experiments.plan import AUTO, Layout
 from experiments.schedules import Schedule
 from experiments.training import evaluation_grid
 from results.counts import count
@@ -53,6 +54,33 @@ def check_directions(file: ExperimentFile, targets: Sequence[Target], workload: 
         if metric == workload_metric and target.lower_is_better != ("<" in workload.target):
             message = f"target {target} has another direction than the workload's target"
             raise file.error(path, f"{message} ({workload.target})", "reverse the sign")
+
+
+def check_processes(file: ExperimentFile, layout: Layout) -> None:
+    """The workers of a pack, their GPUs and the process that evaluates must go together.
+
+    Raises:
+        ExperimentError: they do not.
+    """
+    workers = layout.workers
+    if workers > 1 and file.gpus not in (None, 1.0):
+        # NCCL refuses two ranks on one GPU.
+        raise file.error(
+            ("gpus",),
+            f"gpus: {file.gpus} and workers: {workers}: each of several workers of a pack needs a "
+            "GPU of its own",
+            "leave gpus out, or set workers: 1",
+        )
+    if file.evaluate_on == "trainer":
+        return
+    path, hint = ("evaluate_on",), "leave evaluate_on out: the trainer evaluates"
+    if workers > 1:
+        message = f"evaluate_on: worker and workers: {workers}: the weights lie on several workers"
+        raise file.error(path, message, f"{hint}; or set workers: 1")
+    for key, value in (("layout", file.layout), ("gpus", file.gpus)):
+        if value == AUTO:  # it measures a pack whose trainer evaluates
+            message = f"evaluate_on: worker and {key}: auto, which does not measure its memory"
+            raise file.error(path, message, f"{hint}; or give {key} another value")
 
 
 def check_training_algorithms(file: ExperimentFile, combinations: Sequence[Combination]) -> None:

@@ -19,6 +19,7 @@ from experiments.config.amounts import AmountError, with_full
 from experiments.config.checks import (
     budget_in_steps,
     check_directions,
+    check_processes,
     check_rule,
     check_tokens,
     check_training_algorithms,
@@ -245,30 +246,29 @@ class Experiment(ExperimentFile):
                 parallel.DIMENSIONS.packaged,
                 lambda key, *error: self.error(("layout", key) if key else ("layout",), *error),
             )
-            return self._with_gpus(layout)
+            return self._on_machines(layout)
         if not isinstance(written, str | None):
             forms = "a name, auto, or dimensions: layout: {data: 2, shard: 2}"
             raise self.error(("layout",), f"layout cannot be {written!r}", forms)
         if written in (None, AUTO):
-            return self._with_gpus(Layout(auto=(written == AUTO) or None, workers=self.workers))
+            return self._on_machines(Layout(auto=(written == AUTO) or None, workers=self.workers))
         try:
             name = parallel.get(written, self.base).name
         except ExperimentError as error:
             is_dimension = written in parallel.DIMENSIONS.packaged
             hint = f"layout: {{{written}: 2}}" if is_dimension else error.hint
             raise self.error(("layout",), str(error), hint) from None
-        return self._with_gpus(Layout(name=name, workers=self.workers))
+        return self._on_machines(Layout(name=name, workers=self.workers))
 
-    def _with_gpus(self, layout: Layout) -> Layout:
-        if layout.workers > 1 and self.gpus not in (None, 1.0):
-            # NCCL refuses two ranks on one GPU.
-            raise self.error(
-                ("gpus",),
-                f"gpus: {self.gpus} and workers: {layout.workers}: each of several workers of a "
-                "pack needs a GPU of its own",
-                "leave gpus out, or set workers: 1",
-            )
-        return replace(layout, micro_batch=self.micro_batch, gpus_per_worker=self.gpus or 0.0)
+    def _on_machines(self, layout: Layout) -> Layout:
+        """The layout with what the file says of memory, GPUs and processes."""
+        check_processes(self, layout)
+        return replace(
+            layout,
+            micro_batch=self.micro_batch,
+            gpus_per_worker=self.gpus or 0.0,
+            evaluate_on="worker" if self.evaluate_on == "worker" else None,
+        )
 
     def _identity(
         self,

@@ -30,7 +30,7 @@ from workloads import Batch, Workload
 from workloads.checks import check_metrics, check_outputs, length_of, target_metric
 from workloads.ghost import GHOST_BATCH, has_batch_norm
 
-_TRIED = ("prepare", "model", "augment", "batch", "forward", "criterion", "loss", "check")
+_CHECKED_HOOKS = ("prepare", "model", "augment", "batch", "forward", "criterion", "loss", "check")
 """Hooks that a workload may not suit."""
 _CPU = torch.device("cpu")
 _EXAMPLES = 64
@@ -156,9 +156,9 @@ def _check_techniques(
             for size in sizes[place]:
                 equal_parts(loaded.micro_batches, size, None if ghost is None else int(ghost))
             key = canonical(dict(combination.technique))
-            if key not in checked and loaded.define(*_TRIED):
+            if key not in checked and loaded.define(*_CHECKED_HOOKS):
                 checked.add(key)
-                _try(file, combination, loaded, min(sizes[place]), data)
+                _check_with_workload(file, combination, loaded, min(sizes[place]), data)
         except ExperimentError as error:
             raise file.error(path, str(error), error.hint) from None
 
@@ -190,7 +190,7 @@ def _described(combination: Combination) -> str:
     return canonical({n: v for n, v in combination.technique.items() if n not in others})
 
 
-def _try(
+def _check_with_workload(
     file: ExperimentFile,
     combination: Combination,
     loaded: Techniques,

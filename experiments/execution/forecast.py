@@ -22,7 +22,7 @@ from scipy.optimize import nnls
 from torch import Tensor
 
 from experiments.config.study_plan import StudyPlan
-from experiments.engines import Engine, make_engine
+from experiments.engines import Engine, check_contract, make_engine
 from experiments.engines.selection import Arithmetic, preferred, stackable
 from experiments.engines.stacked import MODELS
 from experiments.plan import Study
@@ -225,6 +225,8 @@ class _Part:
         parts = {name: split.head(_EXAMPLES) for name, split in self.context.splits.items()}
         parts["train"] = self.context.train
         context = replace(self.context, study=study, splits=parts)
+        if not costs.steps:
+            check_contract(context, plan.trials(0, 1)[0])
         began = time.perf_counter()
         engine = make_engine(self.engine, context, plan.trials(0, models))
         engine.advance(1)

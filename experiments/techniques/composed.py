@@ -270,8 +270,8 @@ class Techniques:
         for name, part in self.parts.items():
             if part.defines("is_due"):
                 of_rows = zip(rows, steps, strict=True) if rows and name in self.tuned else ()
-                asked = [(r.parts[name], s) for r, s in of_rows] or [(part, s) for s in {*steps}]
-                values[name] = {"due": any(each.is_due(step) for each, step in asked)}
+                of_steps = [(r.parts[name], s) for r, s in of_rows] or [(part, s) for s in {*steps}]
+                values[name] = {"due": any(each.is_due(step) for each, step in of_steps)}
             if part.uses_learning_rate and learning_rate is not None:
                 values.setdefault(name, {})["learning_rate"] = learning_rate
         return self.with_arguments(values)

@@ -13,6 +13,8 @@ from typing import Literal
 
 import torch
 
+_HEARTBEAT_SECONDS = 2.0
+
 
 @dataclass(kw_only=True)
 class Clock:
@@ -42,3 +44,10 @@ class Clock:
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         setattr(self, name, getattr(self, name) + time.perf_counter() - began)
+
+
+def next_chunk(chunk: int, seconds: float) -> int:
+    """Steps to train before the next heartbeat, from how long the last ``chunk`` took."""
+    if seconds <= 0:
+        return chunk * 8
+    return max(1, min(chunk * 8, int(chunk * 0.5 * _HEARTBEAT_SECONDS / seconds)))

@@ -15,12 +15,13 @@ while others train, snapshots.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import torch
 
-from experiments.engines.base import Engine
 from experiments.plan import Measurement, Outcome, StopReason, Trial
-from experiments.training.clock import Clock
+from experiments.training.clock import Clock, next_chunk
+from experiments.training.evaluation.evaluator import Evaluator
 from experiments.training.evaluation_grid import next_evaluation
 from experiments.training.stopping import (
     STATUS,
@@ -29,8 +30,6 @@ from experiments.training.stopping import (
     TrialProgress,
     stopping_rules,
 )
-
-_HEARTBEAT_SECONDS = 2.0
 
 Event = Measurement | Outcome
 
@@ -54,10 +53,11 @@ class TrainingLoop:
     """Trains the trials of an engine until each has a reason to stop; others may join meanwhile."""
 
     def __init__(
-        self, engine: Engine, hits: StudyHits, clock: Clock, observers: Sequence[Observer] = ()
+        self, evaluator: Evaluator, hits: StudyHits, clock: Clock, observers: Sequence[Observer]
     ) -> None:
-        self.engine, self.hits, self.clock, self.observers = engine, hits, clock, observers
-        self.context = engine.context
+        self.evaluator, self.hits, self.clock, self.observers = evaluator, hits, clock, observers
+        self.engine = evaluator.engine
+        self.context = self.engine.context
         self.study = self.context.study
         self.rules = stopping_rules(self.study, hits)
         self.progress: dict[str, TrialProgress] = {}
@@ -65,7 +65,9 @@ class TrainingLoop:
         """The most steps that a trial in training has taken."""
         self.steps = 0
         """Steps that this loop has taken, of all its trials together."""
-        self.begin(engine.trials)
+        self._chunk = 1
+        """Steps to train before the next heartbeat."""
+        self.begin(self.engine.trials)
 
     def begin(self, trials: Sequence[Trial]) -> None:
         """Let trials of the engine that have taken no step begin."""
@@ -78,14 +80,13 @@ class TrainingLoop:
         (rank 0's, which all ranks follow at every heartbeat) is true. What the user's own code
         raises passes through.
         """
-        chunk = 1
         while self.engine.trials:
-            stop, chunk = self.context.layout.ranks.agree((should_stop(), chunk))
+            stop, self._chunk = self.context.layout.ranks.agree((should_stop(), self._chunk))
             if stop:
                 return
-            seconds = self._train(min(chunk, self._steps_to_evaluation()))
-            chunk = _next_chunk(chunk, seconds)
-            # A snapshot is never taken between the last step before an evaluation and the latter.
+            seconds = self._train(min(self._chunk, self._steps_to_evaluation()))
+            self._chunk = next_chunk(self._chunk, seconds)
+            # No evaluation is under way where a snapshot may be taken.
             yield self._evaluate()
 
     def _steps_to_evaluation(self) -> int:
@@ -112,20 +113,35 @@ class TrainingLoop:
     def _evaluate(self) -> list[Event]:
         """Evaluate the trials that are due, and stop those that end."""
         evaluations = self._measure()
-        recorded = [e for e in evaluations if not any(o.takes(e.trial.id) for o in self.observers)]
+        recorded = [e for e in evaluations if not self._taken(e.trial)]
         measurements = [self._record(e) for e in recorded if e.finite]
+        set_back = set()
         for e in recorded:
             reasons = (rule.reason(e) for rule in self.rules)
-            if reason := next((r for r in reasons if r is not None), None):
+            reason = next((r for r in reasons if r is not None), None)
+            if reason is not None or (e.first_hit and self.study.refine is not None):
+                self.evaluator.rewind([e.row])
+                set_back.add(e.row)
+            if reason is not None:
                 e.outcome = self._outcome(e, reason)
         for observer in self.observers:
             observer.evaluated(evaluations)
-        outcomes = {e.row: e.outcome for e in evaluations if e.outcome is not None}
+        ended = {e.row: e.outcome for e in evaluations if e.outcome is not None}
+        left = [i for i in range(len(self.engine.trials)) if i not in ended]
+        if set_back - ended.keys():  # all go on from the same evaluation, in the same order
+            self.evaluator.rewind(left)
+        for row, steps in self.evaluator.end().items():
+            self.progress[self.engine.trials[row].id].add_discarded(steps)
+        discarded = {trial: progress.discarded for trial, progress in self.progress.items()}
+        outcomes = [replace(o, steps_discarded=discarded[o.trial]) for o in ended.values()]
         if outcomes:
-            self.engine.keep([i for i in range(len(self.engine.trials)) if i not in outcomes])
-            for outcome in outcomes.values():
+            self.engine.keep(left)
+            for outcome in outcomes:
                 del self.progress[outcome.trial]
-        return [*measurements, *outcomes.values()]
+        return [*measurements, *outcomes]
+
+    def _taken(self, trial: Trial) -> bool:
+        return any(observer.takes(trial.id) for observer in self.observers)
 
     def _measure(self) -> list[Evaluation]:
         trials, steps, target = list(self.engine.trials), self.engine.steps, self.study.targets[-1]
@@ -136,9 +152,14 @@ class TrainingLoop:
         metrics: dict[int, dict[str, float]] = {i: {} for i in rows}
         with self.clock.timed("evaluation", self.context.device):
             finite = self.engine.finite()
-            for split in self.context.evaluated if any(finite[i] for i in rows) else ():
-                for i, means in zip(rows, self.engine.evaluate(split, rows), strict=True):
-                    metrics[i] |= {f"{split}_{name}": value for name, value in means.items()}
+            measured = any(finite[i] for i in rows)
+            if measured:
+                self.evaluator.begin(rows)
+        seconds = self.clock.train
+        if measured:
+            self._train_ahead(rows)
+            with self.clock.timed("evaluation", self.context.device):
+                metrics = dict(zip(rows, self.evaluator.result(), strict=True))
         return [
             Evaluation(
                 row=i,
@@ -148,9 +169,23 @@ class TrainingLoop:
                 finite=finite[i],
                 metrics=metrics[i],
                 hit=target.metric in metrics[i] and target.hit(metrics[i][target.metric]),
+                train_seconds=seconds,
             )
             for i in rows
         ]
+
+    def _train_ahead(self, rows: Sequence[int]) -> None:
+        """While trials are evaluated elsewhere, train on as if they go on, at most to the next
+        evaluation of any."""
+        for trial, step in ((self.engine.trials[i], self.engine.steps[i]) for i in rows):
+            if not self._taken(trial):
+                self.progress[trial.id].next = self._next_evaluation(step)
+        while not self.evaluator.ready and (steps := self._steps_to_evaluation()):
+            try:
+                self._train(min(steps, max(1, self._chunk // 8)))
+            except Exception:  # it is raised again if the trials go on
+                self.evaluator.rewind(range(len(self.engine.trials)))
+                return
 
     def _record(self, evaluation: Evaluation) -> Measurement:
         progress, step = evaluation.progress, evaluation.step
@@ -162,7 +197,7 @@ class TrainingLoop:
             trial=evaluation.trial.id,
             step=step,
             examples=self.study.batches.examples(step),
-            train_seconds=self.clock.train,
+            train_seconds=evaluation.train_seconds,
             metrics=evaluation.metrics,
         )
 
@@ -182,10 +217,3 @@ class TrainingLoop:
             evaluation_seconds=self.clock.evaluation,
             other_seconds=self.clock.other,
         )
-
-
-def _next_chunk(chunk: int, seconds: float) -> int:
-    """Steps to train before the next heartbeat, from how long the last ``chunk`` took."""
-    if seconds <= 0:
-        return chunk * 8
-    return max(1, min(chunk * 8, int(chunk * 0.5 * _HEARTBEAT_SECONDS / seconds)))

@@ -18,6 +18,8 @@ from experiments.engines.base import gather
 from experiments.parallel import SOLO, Ranks
 from experiments.plan import Pack, Trial
 from experiments.training.clock import Clock
+from experiments.training.evaluation import Evaluator
+from experiments.training.evaluation.worker import EvaluationWorker
 from experiments.training.loop import Event, Observer, TrainingLoop
 from experiments.training.refinement import Refinement
 from experiments.training.snapshot import PausedTrial, Snapshot, fitting
@@ -58,8 +60,10 @@ class Training(Observer):
         self.engine = engine.kind
         self._engine: Engine = engine
         self._hits = StudyHits(pack.known, pack.study)
-        self._refinement = Refinement(engine, self._hits)
-        self._loop = TrainingLoop(engine, self._hits, clock, (self, self._refinement))
+        elsewhere = context.study.layout.evaluate_on == "worker"
+        self._evaluator = EvaluationWorker(engine) if elsewhere and first else Evaluator(engine)
+        self._refinement = Refinement(self._evaluator, self._hits)
+        self._loop = TrainingLoop(self._evaluator, self._hits, clock, (self, self._refinement))
         self._keep_weights = keep_weights
         self.final: dict[str, dict[str, torch.Tensor]] = {}
         self.paused: dict[str, bytes] = {}
@@ -102,7 +106,7 @@ class Training(Observer):
 
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> Iterator[list[Event]]:
         """See ``TrainingLoop.run``."""
-        with closing(self._engine):
+        with closing(self._engine), closing(self._evaluator):
             yield from self._loop.run(should_stop)
 
     def know(self, steps_to_target: Iterable[int]) -> None:

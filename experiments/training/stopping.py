@@ -37,6 +37,11 @@ class TrialProgress:
     """The step of its last evaluation."""
     hit: tuple[int, int] | None = None
     """Steps to target, and the last miss before."""
+    discarded: int | None = None
+    """Steps taken ahead of evaluations and discarded; ``None``: the trainer has evaluated it."""
+
+    def add_discarded(self, steps: int) -> None:
+        self.discarded = (self.discarded or 0) + steps
 
 
 @dataclass(kw_only=True)
@@ -53,6 +58,8 @@ class Evaluation:
     metrics: Mapping[str, float]
     hit: bool
     """Whether the metric is strictly better than the target."""
+    train_seconds: float = 0.0
+    """The pack's, when it was evaluated."""
     first_hit: bool = False
     outcome: Outcome | None = None
     """How the trial ended, if it did."""

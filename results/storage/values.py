@@ -23,6 +23,7 @@ _COUNTS = {
     **dict.fromkeys(
         ("budget_steps", "train_examples", "steps_run", "examples_run", "skipped_steps"), 0
     ),
+    "steps_discarded": 0,
     "gradients_per_step": 1,
     **dict.fromkeys(("steps_to_target", "last_miss", "refined_steps", "refined_last_miss"), 0),
     **dict.fromkeys(("train_seconds", "evaluation_seconds", "other_seconds"), 0),

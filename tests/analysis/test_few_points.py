@@ -128,6 +128,7 @@ def test_a_curve_that_is_a_knee_is_seldom_said_to_be_something_else(
         assert better(cell, 30) <= (most if count > 5 else 0.0), (noise, critical)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", quick([3, 4, 5, 6], 1))
 def test_runs_that_are_repeated_change_none_of_this(count: int) -> None:
     for bend in (1.0, 8.0):

@@ -37,6 +37,7 @@ def located(curves: list[Curve]) -> list[Regimes | None]:
     return [regimes(curve) for curve in curves]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("count", "scatter", "least", "most"),
     [(3, 0.0, 0.95, 1.0), (4, 0.2, 0.83, 0.95), (6, 0.0, 0.9, 0.99), (6, 0.3, 0.86, 0.94)],

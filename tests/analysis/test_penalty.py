@@ -141,6 +141,7 @@ def test_the_table_has_the_column_only_where_a_curve_has_a_penalty(plain_curve: 
     assert {"best_batch_size_low", "small_batch_penalty"} <= {*flat.splitlines()[0].split(",")}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("closed_figures")
 @pytest.mark.parametrize("name", quick(["steps", "tradeoff"], 1))
 def test_the_figures_mark_the_fewest_examples(name: str, plain_curve: Plain) -> None:

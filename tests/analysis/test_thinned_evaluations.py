@@ -166,6 +166,7 @@ def _made(plans: list[dict[str, Any]]) -> tuple[pd.DataFrame, pd.DataFrame]:
     return pd.DataFrame(rows), pd.DataFrame(points, columns=names)
 
 
+@pytest.mark.slow
 @given(st.lists(_TRIAL, min_size=1, max_size=12), st.integers(1, 9), st.randoms())
 def test_it_drops_what_the_plain_way_drops(
     plans: list[dict[str, Any]], size: int, random: Any

@@ -112,6 +112,7 @@ def _whole(text: str) -> int:
     return int(text.replace(",", ""))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", quick([*OURS, *(pytest.param(name, marks=pytest.mark.slow) for name in PAPER)], 4)
 )

@@ -78,6 +78,7 @@ def written(name: str, material: FigureData) -> str:
     return "\n".join(t.get_text() for t in figure.findobj(Text) if t.get_visible())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", quick(OURS, 4))
 def test_our_figures_count_in_it(
     name: str, ours: Callable[[Callable[[Row], Row]], FigureData], tmp_path: Path

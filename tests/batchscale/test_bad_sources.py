@@ -204,6 +204,11 @@ def test_sql_with_an_error_or_that_writes(
     assert kept()
 
 
+def test_a_source_before_the_sql(command: Command, small: Path) -> None:
+    answer = command("query", small, "SELECT count(*) FROM trials")
+    clear(answer, "the source stands before the SQL", hint='query "SELECT count(*) FROM trials"')
+
+
 def test_a_query_cannot_be_written_anywhere(command: Command, small: Path, here: Path) -> None:
     clear(command("query", "SELECT 1 AS a", small, "-o", "no/a.csv"), "no folder no")
     clear(command("query", "SELECT 1 AS a", small, "-o", "a.xls"), "a.xls", hint=".csv")
@@ -230,6 +235,7 @@ def test_a_read_only_disk(command: Command, here: Path) -> None:
     assert len(lines) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("room", [4, 18])
 def test_a_disk_that_fills_up_in_a_sweep(
     command: Command, here: Path, monkeypatch: pytest.MonkeyPatch, room: int

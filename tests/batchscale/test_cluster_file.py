@@ -250,6 +250,7 @@ def test_an_array_job_is_a_sweep_without_ray(tmp_path: Path) -> None:
     parse_ours(shlex.split("batchscale sweep my_model.yaml --address none --for 7h50m"))
 
 
+@pytest.mark.slow
 def test_a_job_with_ray_starts_a_node_on_each_machine_and_ends_them(tmp_path: Path) -> None:
     status, calls = _as_slurm("slurm-ray.sh", tmp_path, SWEEP_STATUS="3")
     assert status == 3  # the sweep's

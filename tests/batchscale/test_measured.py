@@ -13,10 +13,15 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 ROW = {
     "name": "clip 1",
+    "baseline": "sgd",
     "sentence": "clip 1 over sgd: critical batch size 3.9 [3.4, 4.6] (p 0.001)",
     "notes": ["the ratio of perfect_scaling_until is open above"],
     "compared": 4,
 }
+SAME = [
+    {**ROW, "name": name, "sentence": f"{name} cannot be distinguished from sgd (least p 1)"}
+    for name in ("ema 0.9", "ema 0.99", "dropout 0.1")
+]
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +38,10 @@ def page() -> ModuleType:
 def test_each_claim_has_a_sentence_and_its_query(
     page: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers: dict[str, list[dict[str, Any]]] = {"known": [ROW], "absent": []}
+    answers: dict[str, tuple[list[dict[str, Any]], str] | None] = {
+        "known": ([ROW], "| the table |\n"),
+        "absent": None,
+    }
     monkeypatch.setattr(page, "measured", lambda claim: answers[claim.where])
     claims = [
         page.Claim(title=where, claim="A claim.", source="own", where=where, baseline="sgd")
@@ -45,8 +53,22 @@ def test_each_claim_has_a_sentence_and_its_query(
     assert "- Clip 1: the ratio of perfect_scaling_until is open above.\n" in text
     assert 'batchscale techniques own --where "known" --baseline sgd\n' in text
     assert text.count("Not measured") == 1
+    assert "| the table |" not in text
     assert page.renewed(text, claims) == text
     assert page.renewed(text + "\n## Later\n", claims) == text + "\n## Later\n"
+
+
+def test_a_screen_has_its_table_and_names_together_what_does_not_differ(
+    page: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page, "measured", lambda _: ([ROW, *SAME], "| the table |\n"))
+    claim = page.Claim(title="All", claim="A claim.", source="own", where="known", screens=True)
+    text = page.renewed("# Techniques\n", [claim])
+    assert "| the table |\n" in text
+    assert "- Clip 1 over sgd: critical batch size" in text
+    assert "- Ema 0.9, ema 0.99 and dropout 0.1 cannot be distinguished from sgd.\n" in text
+    assert "- The ratio of perfect_scaling_until is open above.\n" in text
+    assert 'batchscale techniques own --where "known" --correction fdr\n' in text
 
 
 def test_the_page_has_every_claim(page: ModuleType) -> None:

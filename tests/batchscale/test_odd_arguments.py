@@ -107,6 +107,7 @@ def test_the_numbers_of_a_figure_never_replace_what_it_is_drawn_of(
     assert command("plot", "steps", "points.csv", "-o", "other.png").status == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     quick(

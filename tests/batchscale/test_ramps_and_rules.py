@@ -73,6 +73,7 @@ def test_the_cost_of_a_study_is_that_of_its_mean_batch_size(swept: Run) -> None:
     }
 
 
+@pytest.mark.slow
 def test_examples_to_target_are_those_of_all_phases(swept: Run) -> None:
     ran = dict(zip(swept.trials["trial"], swept.trials["examples_run"], strict=True))
     ramped = [curve for curve in curves(swept.trials) if curve.grows]

@@ -123,6 +123,7 @@ def test_of_a_trial_on_a_worker_too(
     check(give(line, here), folder)
 
 
+@pytest.mark.slow
 def test_after_an_edit_of_the_code_it_still_finds_the_study(
     command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

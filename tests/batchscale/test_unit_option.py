@@ -124,6 +124,7 @@ def test_plot(
             assert dict(zip(numbers["batch_size"], numbers["examples"], strict=True)) == expected
 
 
+@pytest.mark.slow
 def test_report(command: Command, here: Path, letters: Path) -> None:
     answer = command("report", letters, "--unit", "tokens", "-o", "report.html")
     assert answer.status == 0, answer.err

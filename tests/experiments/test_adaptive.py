@@ -73,6 +73,7 @@ def test_all_kinds_of_dimensions(method):
     assert len(searched(method, 1, 24, {"learning_rate": SPACE["learning_rate"]} | SPACE)) == 24
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", quick(["optuna:tpe", "optuna:cmaes"], 1))
 def test_what_learns_goes_where_it_is_good(method):
     """Over five searches: its last rows are better than its first, and than random ones."""

@@ -68,6 +68,7 @@ def same(one: Engine, kind: str, of: Study) -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "optimizer", "schedule"),
     quick(

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from experiments import techniques
-from experiments.engines import stackable
+from experiments.engines import check_contract, stackable
 from experiments.errors import ExperimentError
 from experiments.plan import Study, WorkloadRef
 from experiments.techniques.composed import Augmentation
@@ -62,6 +62,7 @@ def changed(name: str, arguments: Any, batch: Any, *, seed: int = 3, step: int =
     return made.stored(batch, step) if part.of_stored else made.transformed(batch, step)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", quick(TECHNIQUES, 2))
 def test_engines_and_micro_batches_agree(images: WorkloadRef, name: str) -> None:
     common = {"workload": images, "precision": "float64", "batch_size": 16}
@@ -159,6 +160,15 @@ def test_resize_grows_to_the_full_size_by_its_share_of_the_budget(images: Worklo
     run.evaluate("validation")
     assert set(sizes[40:]) == {8}
     assert "different sizes" in str(stackable(StudyContext.load(of), pack))
+
+
+def test_resize_refuses_a_model_of_one_size(tmp_path: Path) -> None:
+    flat = IMAGES.replace("nn.AdaptiveAvgPool2d(2), ", "").replace("16, 3", "256, 3")
+    (tmp_path / "images.py").write_text(flat)
+    ref = WorkloadRef(spec="images.py:Images", base=str(tmp_path))
+    of = study(workload=ref, technique={"resize": 0.5}, budget_steps=40)
+    with pytest.raises(ExperimentError, match="does not take images of 4 x 4 pixels"):
+        check_contract(StudyContext.load(of), trials(of, 1)[0])
 
 
 def test_select_gives_the_largest_losses_their_mean() -> None:

@@ -68,6 +68,7 @@ def test_the_loss_is_that_of_the_paper(trained: Path) -> None:
         torch.testing.assert_close(one.weights(0)[name], expected, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weight", quick([0.0, 0.5, 1.0], 1))
 def test_engines_agree(trained: Path, weight: float) -> None:
     technique: dict[str, Any] = {"distill": {"teacher": "first.safetensors", "weight": weight}}

@@ -56,6 +56,7 @@ def test_engines_agree_where_layers_are_frozen(optimizer: str) -> None:
     assert largest_difference(weights[0], free.weights(0)) > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("technique", [{"freeze": "0.*"}, {"lora": 2}], ids=str)

@@ -99,6 +99,7 @@ def test_an_example_does_not_depend_on_the_others(name: str) -> None:
             assert torch.equal(x, y[part])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "precision"),
     [
@@ -141,6 +142,7 @@ def test_a_trial_is_the_same_bits_in_any_pack(name: str, kind: str) -> None:
     assert largest_difference(pack.weights(2), alone.weights(0)) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "kind"),
     [

@@ -137,6 +137,7 @@ def test_what_cannot_be_stacked_says_so(monkeypatch, name: str, reason: str) -> 
     assert stackable(StudyContext.load(of), trials(of, 2)) == reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["cifar100-resnet8", pytest.param("cifar10-vgg11", marks=pytest.mark.slow)]
 )

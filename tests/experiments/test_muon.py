@@ -210,6 +210,7 @@ def test_bits_do_not_depend_on_the_pack(folder: Path, kind: str) -> None:
     assert bits(resumed, 2) == bits(whole, 7)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("iterating_in_float64")
 def test_a_separate_rate(folder: Path) -> None:
     """``adamw.learning_rate`` moves the vectors alone, in both engines."""

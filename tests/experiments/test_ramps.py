@@ -122,6 +122,7 @@ GROWING = BatchSizes.growing(16, 120, [(30, 40), (66, 96)])
 ALL = {"schedule": "cosine", "technique": {"clip": 0.5, "ema": 0.9}, "optimizer": "adamw"}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("kind", quick(KINDS, 1))
 @pytest.mark.parametrize("workload", quick(["digits-softmax", "digits-mlp"], 1))
@@ -196,6 +197,7 @@ def test_a_ramp_against_a_plain_loop() -> None:
     assert largest_difference(trained.weights(0), weights) < 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", quick(KINDS, 1))
 def test_a_trial_resumes_in_the_middle_of_a_ramp(kind: str) -> None:
     """From a snapshot at each evaluation, in a new process's engine, to the same numbers; what is

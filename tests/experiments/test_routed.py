@@ -126,6 +126,7 @@ def test_both_engines_are_a_loop_with_two_optimizers(
     assert largest_difference(dict(model.state_dict()), trained.weights(0)) < 1e-10
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("kind", ["module", "stacked"])
 @pytest.mark.parametrize("optimizer", [ROUTES, MUON, USERS])

@@ -113,6 +113,7 @@ def test_a_trial_is_restored_where_a_pass_ends(ref, name: str, kind: str) -> Non
     assert largest_difference(stopped.weights(1), whole.weights(1)) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", quick(EVERY, 2))
 def test_engines_and_micro_batches_agree(ref, name: str) -> None:
     for workload in (ref(name), ref(name, "Augmented")):

@@ -118,6 +118,7 @@ def of(hooks: WorkloadRef, *names: str, **changes: Any) -> Study:
     return study(workload=hooks, precision="float64", technique=technique, **changes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", quick(["Partners", "Hardest", "Ahead", "Begin"], 2))
 def test_engines_micro_batches_and_resumed_trials_agree(hooks: WorkloadRef, name: str) -> None:
     described = of(hooks, name, optimizer="momentum", batch_size=16)

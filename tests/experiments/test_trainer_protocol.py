@@ -154,6 +154,7 @@ def test_who_joins_trains_as_alone(case: Case) -> None:
     assert by_trial(events) == alone
 
 
+@pytest.mark.slow
 @each_trainer
 def test_it_goes_on_from_a_snapshot_and_from_another(case: Case) -> None:
     pack = case.pack(keep=1)

@@ -87,6 +87,7 @@ class Lion(torch.optim.Optimizer):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["RMSprop", "Adagrad", "lion.py:Lion"])
 def test_any_torch_optimizer_updates_a_stack(optimizer: str, tmp_path: Path) -> None:
     (tmp_path / "lion.py").write_text(OWN)

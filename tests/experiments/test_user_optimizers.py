@@ -174,6 +174,7 @@ def test_both_engines_take_the_same_steps(folder: Path, optimizer: str, schedule
         assert largest_difference(module.weights(row), stacked.weights(row)) < 1e-8
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("optimizer", [*OURS, *DOCUMENTED])

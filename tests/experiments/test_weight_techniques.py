@@ -245,6 +245,7 @@ def test_units_are_the_rows_of_least_norm_and_spare_the_last_layer(kind: str) ->
     assert zeros(made.measured(1), "2.weight") == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_snip_takes_the_gradient_of_the_first_batch(kind: str) -> None:
     technique = {"prune": {"sparsity": 0.6, "by": "gradient"}}

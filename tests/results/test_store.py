@@ -151,6 +151,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_a_kill_leaves_whole_commits(tmp_path: Path) -> None:
     root = tmp_path / "runs"
     for wanted in (1, 3, 5):

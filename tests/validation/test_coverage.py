@@ -40,6 +40,7 @@ def assert_same(again: Mapping[str, object], row: Mapping[str, object]) -> None:
             assert value == pytest.approx(row[name], rel=1e-3), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("noise", "repeats", "bend", "grid"), quick([(0.10, 1, 1.0, "both"), (0.02, 3, 3.0, "none")], 1)
 )

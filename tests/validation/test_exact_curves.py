@@ -90,6 +90,7 @@ def test_momentum_extends_perfect_scaling() -> None:
     assert ratios == pytest.approx([40.5, 1.137, 36], rel=0.02)
 
 
+@pytest.mark.slow
 def test_an_average_saves_examples_and_no_steps_at_the_plateau() -> None:
     """The knee of ema is not the family's: a small-batch slope is claimed that is not there (B·S
     is level within 6 % up to 64), so that it is said never to scale perfectly."""

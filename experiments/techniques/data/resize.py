@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
+from torch import nn
 from torch.nn import functional as F
 
+from experiments.errors import ExperimentError
 from experiments.techniques.base import Technique
 from experiments.techniques.data.images import check_images
 from workloads import Batch
@@ -35,6 +37,18 @@ class Resize(Technique):
         phase = step * (self.phases - 1) // max(1, round(self.until * self.budget_steps))
         share = min(phase / (self.phases - 1), 1.0)
         return max(1, round(side * (self.smallest + (1 - self.smallest) * share)))
+
+    def check(self, workload: Any, model: nn.Module, batch: Batch) -> None:
+        small = self.augment(batch, 0)
+        try:
+            workload.forward(model, small)
+        except (RuntimeError, ValueError) as error:
+            raise ExperimentError(
+                f"technique {self.label}: the model of workload {workload.name} does not take "
+                f"images of {' x '.join(map(str, small[0].shape[-2:]))} pixels: "
+                f"{str(error).splitlines()[0]}",
+                hint="a model that averages over its last image, such as cifar10-resnet8",
+            ) from error
 
     def augment(self, batch: Batch, step: int) -> Batch:
         x = batch[0]
