@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -29,16 +31,13 @@ DRAW = signed(0xD1342543DE82EF95)
 _MIX = (signed(0xBF58476D1CE4E5B9), signed(0x94D049BB133111EB))
 
 
-def mixed(z: Tensor, *, upper: bool = False) -> Tensor:
-    """64 random bits for each number of ``z``, int64, which they overwrite.
-
-    ``upper``: only the upper 31 are wanted, and the others are not mixed to the end.
-    """
+def mixed(z: Tensor) -> Tensor:
+    """64 random bits for each number of ``z``, int64, which they overwrite."""
     z ^= _shifted(z, 30)
-    z *= _MIX[0]  # in place: a mask of dropout costs as much as a small model's step
+    z *= _MIX[0]
     z ^= _shifted(z, 27)
     z *= _MIX[1]
-    return z if upper else z.bitwise_xor_(_shifted(z, 31))
+    return z.bitwise_xor_(_shifted(z, 31))
 
 
 def _shifted(z: Tensor, by: int) -> Tensor:
@@ -46,6 +45,86 @@ def _shifted(z: Tensor, by: int) -> Tensor:
     shifted = z >> by
     shifted &= 2 ** (64 - by) - 1
     return shifted
+
+
+_BLOCK = 2**15
+"""Numbers that are mixed at once on a CPU: they and as many again stay in a core's cache."""
+
+
+def kept(places: Tensor, keys: Tensor, threshold: int, scale: float, dtype: torch.dtype) -> Tensor:
+    """``scale`` where the upper 24 bits of a key and a place, hashed, are at least ``threshold``,
+    else 0: ``(*keys.shape, *places.shape)``.
+
+    One operation of torch's, so that a traced graph has it as such; under ``vmap`` the keys have
+    the models as a dimension more.
+
+    Args:
+        places: int64, each times ``PLACE``.
+        keys: int64, what is added to each of them.
+    """
+    mask: Tensor = torch.ops.batchscale.kept(places, keys, threshold, scale, dtype)
+    return mask
+
+
+# Not by ``custom_op``, which calls a function half as slowly again as a small mask takes.
+torch.library.define(
+    "batchscale::kept",
+    "(Tensor places, Tensor keys, int threshold, float scale, ScalarType dtype) -> Tensor",
+)
+
+
+@torch.library.impl("batchscale::kept", "CompositeExplicitAutograd")
+def _kept(places: Tensor, keys: Tensor, threshold: int, scale: float, dtype: torch.dtype) -> Tensor:
+    if places.device.type == "cpu":
+        return _kept_by_blocks(places, keys, threshold, scale, dtype)
+    z = mixed(places + keys.view(*keys.shape, *[1] * places.dim()))
+    # As unsigned numbers, of which torch compares none.
+    least = (threshold << (64 - _BITS)) - 2**63
+    return (z.bitwise_xor_(-(2**63)) >= least).to(dtype).mul_(scale)
+
+
+@torch.library.register_fake("batchscale::kept")
+def _(places: Tensor, keys: Tensor, threshold: int, scale: float, dtype: torch.dtype) -> Tensor:  # noqa: ARG001
+    return torch.empty((*keys.shape, *places.shape), dtype=dtype, device=places.device)
+
+
+@torch.library.register_vmap("batchscale::kept")
+def _(
+    info: Any,  # noqa: ARG001
+    dims: Sequence[int | None],
+    places: Tensor,
+    keys: Tensor,
+    *others: Any,
+) -> tuple[Tensor, int]:
+    assert dims[0] is None, "places are those of all models"
+    assert dims[1] is not None, "each model has its key"
+    return kept(places, keys.movedim(dims[1], 0), *others), 0
+
+
+def _kept_by_blocks(
+    places: Tensor, keys: Tensor, threshold: int, scale: float, dtype: torch.dtype
+) -> Tensor:
+    """Block by block, whose numbers stay in the cache, and by NumPy, whose integers are unsigned: a
+    mask of dropout otherwise costs as much as a small model's step."""
+    each = np.float64 if dtype == torch.float64 else np.float32
+    of_row, of_rows = (x.reshape(-1).numpy().view(np.uint64) for x in (places, keys))
+    result = np.empty((of_rows.size, of_row.size), each)
+    rows, columns = max(1, _BLOCK // max(of_row.size, 1)), max(1, min(_BLOCK, of_row.size))
+    buffers = [np.empty((min(rows, of_rows.size), columns), kind) for kind in ("u8", "u8", "?")]
+    least = np.uint64(threshold << (64 - _BITS))
+    for low in range(0, of_rows.size, rows):
+        for left in range(0, of_row.size, columns):
+            into = result[low : low + rows, left : left + columns]
+            z, shifted, kept = (x[: into.shape[0], : into.shape[1]] for x in buffers)
+            np.add(of_row[left : left + columns], of_rows[low : low + rows, None], out=z)
+            for shift, factor in zip((30, 27), _MIX, strict=True):
+                np.right_shift(z, np.uint64(shift), out=shifted)
+                np.bitwise_xor(z, shifted, out=z)
+                np.multiply(z, np.uint64(factor % 2**64), out=z)
+            # The last step of the hash leaves the upper bits as they are.
+            np.greater_equal(z, least, out=kept)
+            np.multiply(kept, each(scale), out=into)
+    return torch.from_numpy(result).view(*keys.shape, *places.shape).to(dtype)
 
 
 def hashes(key: Tensor, first: int, shape: Sequence[int]) -> Tensor:
@@ -70,6 +149,8 @@ def normal(key: Tensor, first: int, like: Tensor) -> Tensor:
     By Box and Muller (1958) from one hash: 24 bits for the radius, 24 others for the angle.
     """
     z = hashes(key, first, like.shape)
-    radius = ((z >> (64 - _BITS)) & (2**_BITS - 1)).to(like.dtype) + 0.5
-    angle = (z & (2**_BITS - 1)).to(like.dtype) * (2 * math.pi * 2.0**-_BITS)
-    return (-2 * (radius * 2.0**-_BITS).log()).sqrt() * angle.cos()
+    # In place: a new tensor of the size of a stack costs more than what is computed in it.
+    angle = (z & (2**_BITS - 1)).to(like.dtype).mul_(2 * math.pi * 2.0**-_BITS).cos_()
+    z >>= 64 - _BITS
+    radius = z.bitwise_and_(2**_BITS - 1).to(like.dtype).add_(0.5)
+    return radius.mul_(2.0**-_BITS).log_().mul_(-2).sqrt_().mul_(angle)

@@ -23,6 +23,9 @@ from torch.nn.modules.batchnorm import _BatchNorm, _LazyNormBase
 
 from workloads.errors import WorkloadError
 
+GHOST_BATCH = 32
+"""Examples of a ghost batch, unless given."""
+
 
 class GhostBatchNorm(nn.Module):
     """Takes the place of a BatchNorm module, whose parameters, buffers and names it keeps.

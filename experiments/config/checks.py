@@ -13,27 +13,26 @@ import torch
 import workloads
 from experiments import schedules, techniques
 from experiments.batch_sizes import BatchSizes
-from experiments.config.amounts import TOKENS, AmountError, SizeInUnit, in_examples
+from experiments.config.amounts import LARGEST_BUDGET, TOKENS, AmountError, SizeInUnit, in_examples
 from experiments.config.combinations import Combination
 from experiments.config.schema import ExperimentFile
 from experiments.config.yaml_lines import Path, dotted
-from experiments.errors import ExperimentError, nearest
+from experiments.errors import ExperimentError
 from experiments.optimizers import Optimizer
 from experiments.optimizers.routed import Routed
 from experiments.optimizers.trial_run import OptimizerRun, is_users
 from experiments.plan import AUTO, Layout
 from experiments.schedules import Schedule
-from experiments.training.splits import Split
+from experiments.training import evaluation_grid
+from results.counts import count
 from results.targets.target import Target
 from workloads import Workload, WorkloadError
 from workloads.checks import (
-    check_metrics,
-    check_outputs,
     check_target,
-    length_of,
     target_metric,
 )
 
+_MOST_EVALUATIONS = 1_000_000
 _STEPS = 100
 """Steps of a small budget; a schedule must give a factor at each of them."""
 
@@ -82,51 +81,6 @@ def check_processes(file: ExperimentFile, layout: Layout) -> None:
         if value == AUTO:  # it measures a pack whose trainer evaluates
             message = f"evaluate_on: worker and {key}: auto, which does not measure its memory"
             raise file.error(path, message, f"{hint}; or give {key} another value")
-
-
-def check_metric(
-    file: ExperimentFile, target: Target, workload: Workload, data: Mapping[str, Any]
-) -> None:
-    """The metric of the targets must exist.
-
-    The workload's metrics are computed of one example of the split, with a new model. This is left
-    out for the metric of a packaged workload's own target.
-
-    Args:
-        target: any of the experiment's, all of one metric.
-        data: the workload's splits, checked.
-
-    Raises:
-        ExperimentError: no such split or metric.
-        WorkloadError: what the workload returns are no metrics.
-    """
-    path = file.target_path(target)
-    split, _, metric = target.metric.partition("_")
-    if split == "train" and length_of(data["train"]) is None:
-        message = f"target {target.metric}: the training split of {workload.name} has no end"
-        raise file.error(path, message, "name a metric of validation or test")
-    if split not in data:
-        message = f"target {target.metric}: workload {workload.name} has no split {split!r}"
-        raise file.error(path, message, f"it has {', '.join(data)}")
-    if workload.version and (split, metric) == target_metric(workload):
-        return
-    example = Split(data[split], workload, torch.device("cpu"), torch.float32)
-    batch = example.fetch(torch.tensor([0]), training=False)
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        # Seed the model: if it fails for some weights only, the check must not depend on chance.
-        torch.manual_seed(0)
-        output = workload.forward(workload.model().eval(), batch)
-        metrics = workload.metrics(output, batch)
-    check_metrics(metrics, 1, workload)
-    check_outputs(output, batch, workload)
-    names = {
-        *metrics,
-        *(workload.split_metrics(output, batch[1]) if workload.measures_split else ()),
-    }
-    if metric not in names:
-        message = f"target {target.metric}: workload {workload.name} has no metric {metric!r}"
-        hint = nearest(target.metric, [f"{split}_{name}" for name in names])
-        raise file.error(path, message, hint)
 
 
 def check_training_algorithms(file: ExperimentFile, combinations: Sequence[Combination]) -> None:
@@ -357,3 +311,53 @@ def check_units(file: ExperimentFile, combination: Combination) -> None:
                     f"the tokens of a {workload.example_unit} depend on {name}, which is tuned"
                 )
                 raise file.error(path, message, f"put {name} into the grid, or count in examples")
+
+
+def budget_in_steps(
+    file: ExperimentFile, batch_size: int, train_size: int | None, workload: Workload
+) -> int:
+    """The budget of a study, in steps of its batch size.
+
+    Args:
+        train_size: examples of the training set; ``None`` if it has no end.
+
+    Raises:
+        ExperimentError: it is less than a step or too many, makes too many evaluations, or is
+            over one pass where data are not to be repeated.
+    """
+    try:
+        steps = file.parsed_budget.in_steps(batch_size, train_size, workload.tokens_per_example)
+    except AmountError as error:
+        raise file.error(("budget",), str(error), error.hint) from None
+    if steps < 1:
+        message = f"budget {file.budget} is less than one step at batch size {batch_size}"
+        raise file.error(("budget",), message, "add steps: 50 epochs + 2000 steps")
+    if steps > LARGEST_BUDGET:
+        message = f"budget {file.budget} is {count(steps, 'step')} at batch size {batch_size}"
+        raise file.error(("budget",), message, f"at most {LARGEST_BUDGET:,}")
+    _check_repetition(file, steps, batch_size, train_size)
+    ratio = file.evaluation_ratio
+    if (evaluations := evaluation_grid.count(ratio, steps)) > _MOST_EVALUATIONS:
+        usual = evaluation_grid.count(1.05, steps)
+        raise file.error(
+            ("evaluation_ratio",),
+            f"evaluation_ratio {ratio:.16g} makes about {evaluations:,.0f} evaluations of a "
+            f"trial of {count(steps, 'step')}",
+            f"at most {_MOST_EVALUATIONS:,}; 1.05 makes {usual:,.0f}",
+        )
+    return steps
+
+
+def _check_repetition(
+    file: ExperimentFile, steps: int, batch_size: int, train_size: int | None
+) -> None:
+    """Where data are not to be repeated, the budget is at most one pass."""
+    if file.repeat_data or train_size is None or steps <= train_size // batch_size:
+        return
+    raise file.error(
+        ("budget",),
+        f"budget {file.budget} is {count(steps, 'step')} at batch size {batch_size}, and one "
+        f"pass over the training set ({count(train_size, 'example')}) is "
+        f"{train_size // batch_size:,}",
+        "budget: 1 epoch, or repeat_data: true",
+    )

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from pydantic import PrivateAttr
-from torch.utils.data import IterableDataset
 
 import workloads
 from experiments import identity, parallel, search, techniques
@@ -17,10 +16,9 @@ from experiments.batch_sizes import BatchSizes
 from experiments.config import load as reading
 from experiments.config import yaml_lines
 from experiments.config.amounts import AmountError, with_full
-from experiments.config.budget import budget_in_steps
 from experiments.config.checks import (
+    budget_in_steps,
     check_directions,
-    check_metric,
     check_processes,
     check_rule,
     check_tokens,
@@ -33,12 +31,12 @@ from experiments.config.combinations import Combination, combinations
 from experiments.config.grid import BESIDE
 from experiments.config.schema import ExperimentFile
 from experiments.config.study_plan import StudyPlan
+from experiments.config.technique_checks import check_workload
 from experiments.config.tuning import Search
 from experiments.config.yaml_lines import Places
 from experiments.errors import ExperimentError
 from experiments.parallel.configuration import parse as parse_layout
 from experiments.plan import AUTO, Layout, Study
-from experiments.training.streams import check_stream
 from results.targets.target import Target
 from workloads.checks import check_splits, length_of
 
@@ -113,11 +111,10 @@ class Experiment(ExperimentFile):
             if key not in sizes:
                 data = check_splits(workload.data(), workload)
                 if not sizes:
-                    check_metric(self, self.targets[-1], workload, data)
                     check_training_algorithms(self, self.combinations)
-                if isinstance(data["train"], IterableDataset):
-                    check_stream(data["train"], workload)
                 sizes[key] = length_of(data["train"])
+                sizes_of = functools.partial(self._sizes_in, sizes[key])
+                check_workload(self, workload, data, self.combinations, sizes_of)
             plans += [
                 self._plan(combination, batch_size, sizes[key], source)
                 for batch_size in self._sizes_in(sizes[key], combination)

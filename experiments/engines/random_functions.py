@@ -23,11 +23,11 @@ _BITS = 24
 class Hashes(AbstractContextManager[Any], Protocol):
     """Random bits of a forward pass; while it is entered, functions that draw are replaced."""
 
-    def hashes(self, shape: Sequence[int], device: torch.device, *, upper: bool = False) -> Tensor:
-        """64 random bits for each entry of ``shape``, int64.
+    def hashes(self, shape: Sequence[int], device: torch.device) -> Tensor:
+        """64 random bits for each entry of ``shape``, int64."""
 
-        ``upper``: only the upper 31 are wanted.
-        """
+    def kept(self, shape: Sequence[int], threshold: int, scale: float, like: Tensor) -> Tensor:
+        """``scale`` where the upper 24 bits are at least ``threshold``, else 0."""
 
 
 def _integers(hashed: Hashes, shape: Sequence[int], device: torch.device) -> Tensor:
@@ -49,12 +49,12 @@ def _normal(hashed: Hashes, like: Tensor) -> Tensor:
     return radius * (second * (2 * math.pi * 2.0**-_BITS)).cos()
 
 
-def _kept(hashed: Hashes, shape: Sequence[int], p: float, like: Tensor) -> Tensor:
-    """1 with probability 1 - p, else 0."""
+def _kept(
+    hashed: Hashes, shape: Sequence[int], p: float, like: Tensor, scale: float = 1.0
+) -> Tensor:
+    """``scale`` with probability 1 - p, else 0."""
     threshold = min(round(p * 2**_BITS), 2**_BITS - 1)
-    # The upper bits are at least the threshold, as unsigned numbers.
-    z = hashed.hashes(shape, like.device, upper=True)
-    return ((z ^ -(2**63)) >= (threshold << (64 - _BITS)) - 2**63).to(like.dtype)
+    return hashed.kept(shape, threshold, scale, like)
 
 
 def _check_probability(p: float) -> None:
@@ -64,8 +64,7 @@ def _check_probability(p: float) -> None:
 
 def _dropped(hashed: Hashes, x: Tensor, p: float, inplace: bool, shape: Sequence[int]) -> Tensor:
     _check_probability(p)
-    mask = _kept(hashed, shape, p, x)
-    mask *= 1 / (1 - p) if p < 1 else 0.0
+    mask = _kept(hashed, shape, p, x, 1 / (1 - p) if p < 1 else 0.0)
     return x.mul_(mask) if inplace else x * mask
 
 

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode, resolve_name
 
-from experiments.counter_random import DRAW, PLACE, mixed, signed
+from experiments.counter_random import DRAW, PLACE, kept, mixed, signed
 from experiments.engines.random_functions import EMPTY, REPLACED
 from experiments.errors import ExperimentError
 from experiments.seeds import derive
@@ -253,8 +253,18 @@ class ExampleRandomness(TorchFunctionMode):
             return replacement(self, func, *args, **named)
         return func(*args, **named)
 
-    def hashes(self, shape: Sequence[int], device: torch.device, *, upper: bool = False) -> Tensor:
+    def hashes(self, shape: Sequence[int], device: torch.device) -> Tensor:
         """64 random bits for each entry of ``shape``, int64."""
+        places, key = self._next(shape, device)
+        return mixed(places + key)
+
+    def kept(self, shape: Sequence[int], threshold: int, scale: float, like: Tensor) -> Tensor:
+        """``scale`` where the upper 24 bits are at least ``threshold``, else 0."""
+        places, key = self._next(shape, like.device)
+        return kept(places, key, threshold, scale, like.dtype)
+
+    def _next(self, shape: Sequence[int], device: torch.device) -> tuple[Tensor, Tensor]:
+        """The places of the next draw, and the key of the draw: hashed is the sum of both."""
         draw, whole = self._which(tuple(shape))
         places = self._place(draw, tuple(shape), whole, device)
         offset = self._key + signed(DRAW * (self._count + 1) % 2**64)
@@ -263,7 +273,7 @@ class ExampleRandomness(TorchFunctionMode):
             stride = signed(PLACE * draw.each * others % 2**64)
             offset = offset + self._start * stride
         self._count += 1
-        return mixed(places + offset, upper=upper)
+        return places, offset
 
     def _which(self, shape: tuple[int, ...]) -> tuple[Draw, tuple[int, ...]]:
         """The draw that was recorded at this place in the pass, and its shape on all ranks; or any
@@ -363,10 +373,10 @@ class _Recorder(ExampleRandomness):
             for handle in handles:
                 handle.remove()
 
-    def hashes(self, shape: Sequence[int], device: torch.device, *, upper: bool = False) -> Tensor:
-        del upper
+    def _next(self, shape: Sequence[int], device: torch.device) -> tuple[Tensor, Tensor]:
         self.shapes.append(tuple(shape))
-        return torch.arange(math.prod(shape), device=device).view(tuple(shape)) * PLACE
+        places = torch.arange(math.prod(shape), device=device).view(tuple(shape)) * PLACE
+        return places, places.new_zeros(())
 
     def __torch_function__(
         self, func: Any, types_: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None

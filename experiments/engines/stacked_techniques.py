@@ -17,7 +17,7 @@ class StackedTechniques:
     """The techniques of each row of ``stack``, with their states."""
 
     def __init__(self, rows: Sequence[Techniques], stack: Stack) -> None:
-        self.stack, self.techniques = stack, rows[0]
+        self.stack, self.techniques, self._rows = stack, rows[0], list(rows)
         self._arguments = {
             name: {argument: self._column(rows, name, argument) for argument in arguments}
             for name, arguments in self.techniques.tuned.items()
@@ -61,7 +61,7 @@ class StackedTechniques:
         ``rates``: ``(models, 1)``, the schedule's factors included.
         """
         if self.techniques.change_by_step:
-            self._now = self.techniques.at(steps)
+            self._now = self.techniques.at(steps, rows=self._rows)
         for name, part in self.techniques.parts.items():
             if part.uses_learning_rate:
                 self._arguments[name]["learning_rate"] = rates.flatten().to(self.stack.weights)
@@ -132,11 +132,13 @@ class StackedTechniques:
 
     def keep(self, rows: Tensor) -> None:
         """Keep only ``rows``, as the stack does."""
+        self._rows = [self._rows[row] for row in rows.tolist()]
         self._arguments = _map(lambda value: value[rows], self._arguments)
         self.state = _map(lambda value: value[rows], self.state)
 
     def add(self, other: StackedTechniques) -> None:
         """Append the rows of ``other``, as the stack does."""
+        self._rows += other._rows
         self._arguments = _map(_joined, self._arguments, other._arguments)
         self.state = _map(_joined, self.state, other.state)
 

@@ -30,7 +30,13 @@ class Lookahead(Technique):
     def start(self, weights: Tensors) -> State:
         return {name: weight.clone() for name, weight in weights.items()}
 
+    def is_due(self, step: int) -> bool:
+        """Whether the slow weights move in the step after ``step`` others."""
+        return (step + 1) % int(self.every) == 0
+
     def after_step(self, weights: Tensors, state: State, step: Tensor) -> Tensors:
+        if not self.due:
+            return weights
         due = (step + 1) % self.every == 0
         moved = {}
         for name, weight in weights.items():

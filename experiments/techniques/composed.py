@@ -249,10 +249,9 @@ class Techniques:
         self, metrics: Mapping[str, Any], workload: Any, model: nn.Module, batch: Batch
     ) -> Mapping[str, Any]:
         """What is recorded of an evaluated batch, from the workload's ``metrics`` of it."""
-        if self.define("metrics"):
-            compute = self._in_evaluation(workload)
-            for part in self:
-                metrics = part.metrics(metrics, compute, workload, model, batch)
+        compute = self._in_evaluation(workload)
+        for part in self:
+            metrics = part.metrics(metrics, compute, workload, model, batch)
         return metrics
 
     @property
@@ -260,15 +259,19 @@ class Techniques:
         """Whether ``at`` makes a difference."""
         return any(part.uses_learning_rate or part.defines("is_due") for part in self)
 
-    def at(self, steps: Sequence[int], learning_rate: Tensor | None = None) -> Techniques:
-        """The techniques in the steps after so many others, one number for each model.
+    def at(
+        self, steps: Sequence[int], learning_rate: Tensor | None = None, rows: Any = ()
+    ) -> Techniques:
+        """The techniques after so many ``steps``, one number for each model; ``rows``: of a stack.
 
         ``learning_rate``: of the step; ``None``: the engine gives it otherwise.
         """
         values: dict[str, dict[str, Any]] = {}
         for name, part in self.parts.items():
             if part.defines("is_due"):
-                values[name] = {"due": any(part.is_due(step) for step in {*steps})}
+                of_rows = zip(rows, steps, strict=True) if rows and name in self.tuned else ()
+                of_steps = [(r.parts[name], s) for r, s in of_rows] or [(part, s) for s in {*steps}]
+                values[name] = {"due": any(each.is_due(step) for each, step in of_steps)}
             if part.uses_learning_rate and learning_rate is not None:
                 values.setdefault(name, {})["learning_rate"] = learning_rate
         return self.with_arguments(values)

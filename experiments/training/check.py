@@ -23,6 +23,7 @@ from experiments.training.splits import sampled
 from experiments.training.study_context import StudyContext
 from results.counts import count, plural
 from results.targets.target import Target
+from workloads.ghost import GHOST_BATCH
 
 _STEPS = 5
 _TOLERANCE = 1e-6
@@ -110,7 +111,7 @@ def _context(
             f"({count(len(context.train), 'example')})"
         )
     if batch_size is None:
-        ghost = context.ghost_batch or 32
+        ghost = context.ghost_batch or GHOST_BATCH
         size = min(64, len(context.train))
         size = size // ghost * ghost or size
         context = dataclasses.replace(context, study=_study(ref, size, precision))

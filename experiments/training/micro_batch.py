@@ -34,16 +34,27 @@ def micro_batch(context: StudyContext, model: nn.Module, models: int) -> int:
         ExperimentError: a technique cuts batches in parts, and the batch size is not a multiple.
     """
     most = context.study.layout.micro_batch or chunk_size(context, model, models)
-    parts, examples = context.techniques.micro_batches, context.study.batch_size
+    part = equal_parts(
+        context.techniques.micro_batches, context.study.batch_size, context.ghost_batch
+    )
+    return most if part is None else min(most, part)
+
+
+def equal_parts(parts: int | None, examples: int, ghost_batch: int | None) -> int | None:
+    """Examples of each of so many ``parts`` of a batch; ``None`` of parts is ``None``.
+
+    Raises:
+        ExperimentError: the batch size is not a multiple.
+    """
     if parts is None:
-        return most
-    if examples % (parts * (context.ghost_batch or 1)):
+        return None
+    if examples % (parts * (ghost_batch or 1)):
         raise ExperimentError(
             f"batch size {examples} cannot be accumulated in {parts} equal micro-batches"
-            + (f" of whole ghost batches of {context.ghost_batch}" if context.ghost_batch else ""),
+            + (f" of whole ghost batches of {ghost_batch}" if ghost_batch else ""),
             hint="a divisor of the batch size, or leave that batch size out",
         )
-    return min(most, examples // parts)
+    return examples // parts
 
 
 def saved_bytes(workload: Workload, model: nn.Module, batch: Batch) -> int:

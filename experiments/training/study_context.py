@@ -22,7 +22,7 @@ from experiments.techniques import load as load_techniques
 from experiments.techniques.preparation import prepared
 from experiments.training.splits import Order, Split, load_splits
 from workloads import Batch, Workload
-from workloads.ghost import convert_batch_norm, has_batch_norm
+from workloads.ghost import GHOST_BATCH, convert_batch_norm, has_batch_norm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +126,7 @@ class StudyContext:
             torch.manual_seed(derive(trial.seed, "init"))
             model = self.techniques_of(trial).model(self.workload_of(trial).model())
         if has_batch_norm(model):
-            ghost = self.ghost_batch or 32
+            ghost = self.ghost_batch or GHOST_BATCH
             for size in self.study.batches.sizes:
                 if size % ghost:
                     raise ExperimentError(

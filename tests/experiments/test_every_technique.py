@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,28 @@ def test_a_sweep_records_what_is_measured_besides(tmp_path: Path) -> None:
     run = bs.sweep(file, results=tmp_path / "runs", address="none")
     measured = run.measurements
     assert measured["metrics"].astype(str).str.contains("validation_error_w4").any()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["module", "stacked"])
+def test_a_target_on_the_metric_after_quantization(tmp_path: Path, kind: str) -> None:
+    """Steps to target are those of the first evaluation whose quantized metric is better."""
+    text = FILE.format("{quantize: {bits: 4, activations: 4, when: after}}").replace(
+        "technique: [none, ", "technique: ["
+    )
+    text = text.replace("validation_error < 0.01", "validation_error_w4a4 < 0.15")
+    text = text.replace("2 steps", "150 steps").replace("trials: 1", "trials: 3")
+    file = folder(tmp_path, text + f"engine: {kind}\nstop_at_target: false\n")
+    run = bs.sweep(file, results=tmp_path / "runs", address="none")
+    rows = run.measurements
+    rows["after"] = [json.loads(each)["validation_error_w4a4"] for each in rows["metrics"]]
+    assert (rows["after"] != rows["validation_error"]).any()
+    for trial in run.trials.itertuples():
+        of_trial = rows[rows["trial"] == trial.trial].sort_values("step")
+        hits = of_trial[of_trial["after"] < 0.15]["step"]
+        assert trial.target_metric == "validation_error_w4a4"
+        assert trial.steps_to_target == hits.min()
+        assert trial.last_miss == of_trial[of_trial["step"] < hits.min()]["step"].max()
 
 
 @pytest.mark.parametrize(

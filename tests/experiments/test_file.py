@@ -178,9 +178,7 @@ def test_grid_of_training_algorithms(tmp_path):
 
 def without_a_download(name: str) -> bool:
     of_files = name.startswith("lm-") and not name.endswith(("-small", "-tiny"))
-    return not of_files and not any(
-        s in name for s in ("mnist", "cifar", "imagenet", "-images")
-    )
+    return not of_files and not any(s in name for s in ("mnist", "cifar", "imagenet", "-images"))
 
 
 @pytest.mark.parametrize("name", [name for name in names() if without_a_download(name)])

@@ -143,6 +143,25 @@ def test_lookahead_goes_on_from_the_slow_weights(kind: str) -> None:
     assert largest_difference(made.weights(1), slow) > 1e-6
 
 
+def test_each_model_of_a_stack_has_its_own_interval_of_lookahead() -> None:
+    """Steps in which no model is due are left out, those of any other are not."""
+    of = study(precision="float64", technique={"lookahead": 2})
+    pack = tuple(
+        replace(trial, metaparameters={**trial.metaparameters, "lookahead.every": every})
+        for trial, every in zip(trials(of, 3), (7, 3, 2), strict=True)
+    )
+    stacked, module = (trained(of, pack, kind, 20) for kind in ("stacked", "module"))
+    for row in range(3):
+        assert largest_difference(stacked.measured(row), module.measured(row)) < 1e-9
+    fewer = engine("stacked", of, pack)
+    fewer.advance(4)
+    fewer.keep([0, 2])
+    fewer.add((pack[1],))
+    fewer.advance(16)
+    assert largest_difference(fewer.measured(1), module.measured(2)) < 1e-9
+    assert largest_difference(fewer.measured(2), trained(of, pack, "module", 16).measured(1)) < 1e-9
+
+
 # prune
 
 

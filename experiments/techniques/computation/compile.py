@@ -6,7 +6,7 @@ import weakref
 from typing import Any, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.overrides import _get_current_function_mode
 
 from experiments.errors import ExperimentError
@@ -25,15 +25,24 @@ class Compile(Technique):
 
     backend: Literal["inductor", "aot_eager", "eager"] = "inductor"
 
+    def check(self, workload: Any, model: nn.Module, batch: Batch) -> None:
+        before = _random_states()
+        workload.forward(model, batch)
+        if any(not a.equal(b) for a, b in zip(before, _random_states(), strict=True)):
+            raise self._refusal()
+
+    def _refusal(self) -> ExperimentError:
+        return ExperimentError(
+            f"technique {self.label} cannot be used with dropout: its random numbers follow "
+            "the examples, and those of compiled code do not",
+            hint="a model without dropout, or leave it out",
+        )
+
     def forward(self, compute: Compute, model: nn.Module, batch: Batch) -> Any:
         if not torch.is_grad_enabled():
             return compute(model, batch)
         if _get_current_function_mode() is not None:
-            raise ExperimentError(
-                f"technique {self.label} cannot be used with dropout: its random numbers follow "
-                "the examples, and those of compiled code do not",
-                hint="a model without dropout, or leave it out",
-            )
+            raise self._refusal()
         if model not in _compiled:
             _compiled[model] = torch.compile(model, backend=self.backend)
         try:
@@ -44,3 +53,9 @@ class Compile(Technique):
                 f"{str(error).splitlines()[0]}",
                 hint="inductor needs a C++ compiler on a CPU, and Triton on a GPU",
             ) from error
+
+
+def _random_states() -> list[Tensor]:
+    """Of the generators of all devices in use."""
+    on_gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    return [torch.get_rng_state(), *on_gpus]

@@ -30,9 +30,11 @@ class GradientNoise(Technique):
         del weights, state
         key = mixed(self.seed + (step.to(torch.int64) + 1) * DRAW)
         deviation = (self.variance / (1 + step.to(torch.float64)) ** self.decay) ** 0.5
-        noisy, first = {}, 0
-        for name, gradient in gradients.items():
-            noise = normal(key, first, gradient) * deviation.to(gradient.dtype)
-            noisy[name] = gradient + noise
-            first += gradient.numel()
-        return noisy
+        # One draw for all parameters: hooks of small models cost what their operations are called.
+        first = next(iter(gradients.values()))
+        sizes = [gradient.numel() for gradient in gradients.values()]
+        noise = normal(key, 0, first.new_empty(sum(sizes))).mul_(deviation.to(first.dtype))
+        return {
+            name: gradient + part.view(gradient.shape)
+            for (name, gradient), part in zip(gradients.items(), noise.split(sizes), strict=True)
+        }

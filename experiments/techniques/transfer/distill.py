@@ -97,12 +97,23 @@ class Distill(Technique):
         workload = workloads.load(*self._workload_of(content.about, owner, base), base)
         with torch.random.fork_rng(devices=[]):
             model = workload.model()
-        load_weights(model, content.tensors, f"{owner}: {self.teacher}")
+        try:
+            load_weights(model, content.tensors, f"{owner}: {self.teacher}")
+        except ExperimentError as error:
+            hint = f"weights of the whole model of workload {workload.name}, or its fields"
+            raise ExperimentError(str(error), hint=hint) from None
         model = model.to(context.device, context.dtype).eval().requires_grad_(False)
 
         def outputs(batch: Batch) -> Tensor:
-            with torch.no_grad():
-                values = workload.forward(model, batch)
+            try:
+                with torch.no_grad():
+                    values = workload.forward(model, batch)
+            except (RuntimeError, IndexError, TypeError) as error:
+                raise ExperimentError(
+                    f"{owner}: the model of workload {workload.name} does not take these examples "
+                    f"({str(error).splitlines()[0]})",
+                    hint="a teacher that was trained on such examples",
+                ) from error
             if not isinstance(values, Tensor) or values.dim() < 2:
                 raise ExperimentError(
                     f"{owner}: the output of workload {workload.name} is not one number a class",
