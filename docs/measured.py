@@ -56,15 +56,18 @@ class Claim:
     """Those that it is about; all unless given."""
     screens: bool = False
     """Whether it has the whole table, corrected for the false discovery rate."""
+    picture: str | None = None
+    """What ``plot techniques`` draws of it; it corrects by Holm's method."""
 
 
-def _screen(title: str, what: str, experiment: str) -> Claim:
+def _screen(title: str, what: str, experiment: str, picture: str | None = None) -> Claim:
     return Claim(
         title=title,
         claim=SCREENED.format(what=what),
         source="own",
         where=f"experiment = '{experiment}'",
         screens=True,
+        picture=picture,
     )
 
 
@@ -73,6 +76,7 @@ CLAIMS = (
         "Techniques on digits",
         "Techniques and optimizers on scikit-learn's digits, a network of 4,810 parameters",
         "techniques-digits",
+        "img/techniques-digits.png",
     ),
     _screen(
         "Techniques on MNIST",
@@ -188,6 +192,11 @@ def section(claim: Claim) -> Iterator[str]:
     options += " --correction fdr" if claim.screens else ""
     command = f"batchscale techniques {claim.source} --where {where}{options}"
     yield f"\n```sh\n{command}\n```\n"
+    if claim.picture is not None:
+        name = Path(claim.picture).name
+        yield "The same as a figure, corrected by Holm's method, which is stricter:\n"
+        yield f"```sh\nbatchscale plot techniques {claim.source} --where {where} -o {name}\n```\n"
+        yield f"![Ratios of each technique to plain training, with intervals]({claim.picture})\n"
 
 
 _NOTHING = "cannot be distinguished from"
