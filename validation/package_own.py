@@ -101,7 +101,8 @@ def _tables(opened: Results, experiment: str) -> dict[str, pa.Table]:
     )
     # Studies and searches that the file does not have any more would need its older forms.
     newest = studies["experiment_yaml"][pc.index(studies["time"], pc.max(studies["time"])).as_py()]
-    studies = studies.filter(pc.equal(studies["experiment_yaml"], newest))
+    if newest.is_valid:
+        studies = studies.filter(pc.equal(studies["experiment_yaml"], newest))
     present = pc.is_in(trials["search_id"], studies["search_id"].combine_chunks())
     trials = trials.filter(pc.or_(present, pc.is_null(trials["search_id"])))
     studies = studies.filter(pc.is_in(studies["study"], _finished(studies, trials)))

@@ -100,6 +100,33 @@ def test_superseded_rows_stay_out(folder: Path, tmp_path: Path) -> None:
     assert trials.loc[again["trial"], "steps_to_target"] == 3
 
 
+def test_a_search_that_has_grown_is_that_of_its_newest_file(tmp_path: Path) -> None:
+    """Its studies, its space, and its settings in all rows; former ones stay out."""
+    early, late = (pd.Timestamp(f"2026-01-0{day}", tz="UTC") for day in (1, 2))
+    former = {"experiment_yaml": "trials: 1\n", "search_id": "narrow", "time": early}
+    newest = {"experiment_yaml": "trials: 2\n", "search_id": "wide", "time": late}
+    grown = {"trials_wanted": 2, "keep": 10, "estimator": "best_of_10"}
+    wide = synthetic.study_row("digits-mlp", "sgd", 8, **newest, **grown)
+    left = synthetic.study_row("digits-mlp", "sgd", 16, **former, trials_wanted=1)
+    before = {"trials_wanted": 1, "keep": 4, "estimator": "minimum"}
+    trials = [
+        {**synthetic.trial_row("digits-mlp", "sgd", size, index), **settings, "search_id": search}
+        for size, index, settings, search in (
+            (8, 0, before, "wide"), (8, 1, grown, "wide"), (8, 2, before, "narrow"),
+            (16, 0, before, "narrow"),
+        )
+    ]  # fmt: skip
+    store = Store(tmp_path / "runs")
+    store.add_studies([left, wide])
+    store.commit("synthetic", measurements=[], trials=trials)
+    assert make([tmp_path / "runs"], tmp_path / "own") == 2
+    own = results.open(tmp_path / "own")
+    assert set(own.studies["study"]) == {wide["study"]}
+    assert own.trials["index"].tolist() == [0, 1]
+    for name, value in grown.items():
+        assert own.trials[name].tolist() == [value, value]
+
+
 def test_twice_it_is_the_same_to_the_byte_and_others_stay(folder: Path, tmp_path: Path) -> None:
     own = tmp_path / "own"
     make([folder], own)
@@ -202,8 +229,14 @@ RECIPES = ROOT / "results" / "own" / "experiments"
 
 def test_the_file_of_every_packaged_experiment_is_there(own: results.Results) -> None:
     files = {path.stem for path in RECIPES.glob("*.yaml")}
-    assert set(own.studies["experiment"]) == files | {"digits"}
-    assert "digits" in sources.names()
+    assert set(own.studies["experiment"]) == files | {"digits", "techniques-digits"}
+    assert {"digits", "techniques-digits"} <= set(sources.names())
+
+
+@pytest.mark.slow
+def test_the_packaged_techniques_are_those_of_the_experiment(own: results.Results) -> None:
+    studies = own.studies[own.studies["experiment"] == "techniques-digits"]
+    assert set(studies["study"]) == {plan.study.id for plan in load("techniques-digits").plans()}
 
 
 @pytest.mark.parametrize(
