@@ -15,7 +15,6 @@ from experiments import parallel, techniques
 from experiments.config.combinations import Combination
 from experiments.config.schema import ExperimentFile
 from experiments.config.yaml_lines import Path
-from experiments.engines import check_contract
 from experiments.errors import ExperimentError, nearest
 from experiments.identity import canonical
 from experiments.parallel import SOLO
@@ -199,6 +198,8 @@ def _check_with_workload(
 ) -> None:
     if isinstance(data["train"], IterableDataset):  # reading it may have begun a process
         return
+    from experiments.engines import check_contract  # its imports take long, and few files need it
+
     context = _context(file, combination, loaded, batch_size, data)
     try:
         check_contract(context, _trial(combination))
