@@ -266,6 +266,7 @@ class _Lease:
         self._store, self._token = store, token
         self._version: Version | None = version
         self._renewals = 0
+        self._writes = threading.Lock()  # as that of a claim
         self._released = threading.Event()
         self._thread = threading.Thread(target=self._renew, name="claims lock", daemon=True)
         self._thread.start()
@@ -294,8 +295,9 @@ class _Lease:
             pause = min(1.5 * pause, _LONGEST_PAUSE)
 
     def held(self) -> bool:
-        there = self._store.head(LOCK)
-        return there is not None and there.version == self._version
+        with self._writes:
+            there = self._store.head(LOCK)
+            return there is not None and there.version == self._version
 
     def time(self) -> float:
         there = self._store.head(LOCK)
@@ -311,7 +313,7 @@ class _Lease:
         while not self._released.wait(LEASE_SECONDS / 4):
             self._renewals += 1
             data = json.dumps({"token": self._token, "renewals": self._renewals}).encode()
-            with suppress(OSError):
+            with suppress(OSError), self._writes:
                 if self._version is not None:
                     self._version = self._store.replace(LOCK, data, self._version)
 

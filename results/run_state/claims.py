@@ -114,6 +114,8 @@ class Claim:
         self._renewed = time.monotonic()
         self._released = False
         self._writes = threading.Lock()
+        """Held while its file is written or compared: one thread renews, another commits, and a
+        file just written has a version that this process does not know yet."""
 
     def renew(self, progress: Progress, *, force: bool = False) -> bool:
         """Write the step and last metric of each trial, if 10 s have gone by (or ``force``).
@@ -127,7 +129,7 @@ class Claim:
             self._renewed = time.monotonic()
             self._content["progress"] = {trial: list(state) for trial, state in progress.items()}
             self._content["time"] = time.time()
-            return not self._released and self._write()
+            return self._write()
         return self.held()
 
     def extend(self, trials: Sequence[str]) -> bool:
@@ -159,21 +161,22 @@ class Claim:
 
     def held(self) -> bool:
         """Whether no other worker took it: only then may its trials be committed."""
-        return not self._released and self._file.held()
+        with self._writes:
+            return not self._released and self._file.held()
 
     def release(self) -> None:
         """Release it at the end of the pack; nothing happens if another worker took it."""
         if self._released:
             return
-        with self._claims.locked():
+        with self._claims.locked(), self._writes:
             self._file.remove()
-        self._file.close()
-        self._released = True
+            self._file.close()
+            self._released = True
 
     def _write(self) -> bool:
         # One thread renews while another extends: the last to write must be the last to encode.
         with self._writes:
-            return self._file.write(json.dumps(self._content).encode())
+            return not self._released and self._file.write(json.dumps(self._content).encode())
 
 
 class Claims:

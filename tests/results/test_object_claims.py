@@ -191,6 +191,41 @@ def test_a_claim_that_has_not_changed_is_not_read_again(
     assert claims.all()[0]["progress"] == {"a": [1, 0.1]}
 
 
+class _SlowAnswers(ObjectStore):
+    """A store whose answer to a replacement is on its way until ``answered``."""
+
+    def __init__(self) -> None:
+        super().__init__(MemoryStore())
+        self.written, self.answered = threading.Event(), threading.Event()
+
+    def replace(self, name: str, data: bytes, version: Version) -> Version | None:
+        replaced = super().replace(name, data, version)
+        self.written.set()
+        assert self.answered.wait(60)
+        return replaced
+
+
+def test_a_claim_is_held_while_its_renewal_is_on_its_way(location: Location) -> None:
+    """What commits beside the thread that renews does not take the new version for another's."""
+    store = vars(location)["objects"] = _SlowAnswers()
+    claim = Claims(location).take("p", ["a"])
+    assert claim is not None
+    renewing = threading.Thread(target=lambda: claim.renew({"a": (3, 0.5)}, force=True))
+    renewing.start()
+    assert store.written.wait(60)
+    held: list[bool] = []
+    committing = threading.Thread(target=lambda: held.append(claim.held()))
+    committing.start()
+    committing.join(0.2)
+    assert held == []
+    store.answered.set()
+    committing.join(60)
+    renewing.join(60)
+    assert held == [True]
+    claim.release()
+    assert Claims(location).all() == []
+
+
 class _Careless(ObjectStore):
     """A store that ignores conditions, as some did."""
 
