@@ -134,6 +134,7 @@ class ModuleGradient:
         """Steps without an update, whose scaled gradient overflowed."""
         self.techniques, self.passes, self.losses = techniques, passes, losses
         self.model, self.layout = techniques.model, techniques.context.layout
+        self._parameters = tuple(self.model.parameters())
         if self.layout.staged:
             for part in techniques.techniques:
                 for hook in ("select", "forward"):
@@ -183,7 +184,8 @@ class ModuleGradient:
     def _gradient(self, batch: Batch, step: int, weights: Tensor | None) -> None:
         scale = None if self.scaler is None else self.scaler.scale
         passes = self.passes.of(batch, step, weights, scale)
-        self.model.zero_grad()
+        for parameter in self._parameters:
+            parameter.grad = None
         self.layout.accumulate(self.model, passes, self.losses)
         self.layout.finish_gradient(self.model)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
 
@@ -40,6 +40,7 @@ class ForwardPasses:
         self.context, self.trial, self.techniques = context, trial, techniques
         self.workload: Workload = context.workload_of(trial)
         self.draws, self.micro_batch, self.cache = draws, micro_batch, cache
+        self._divided: dict[int, tuple[int, int, int, bool]] = {}
 
     def of(
         self,
@@ -54,20 +55,19 @@ class ForwardPasses:
             weights: of these examples in the mean loss; equal ones unless given.
             scale: multiplies the weights, so that the gradient does not underflow.
         """
-        context, most = self.context, self.micro_batch
-        whole, first = context.study.batches.size(step), context.part(step).start
-        unit = context.ghost_batch or 1
-        most = context.layout.micro_batch(whole, most, unit)
-        count = context.layout.passes(whole, most, unit)
-        everywhere = whole // unit >= context.layout.data_ranks
+        whole = self.context.study.batches.size(step)
+        if whole not in self._divided:
+            self._divided[whole] = self._divide(step, whole)
+        first, most, count, everywhere = self._divided[whole]
         for i in range(count):
             part = batch
-            if len(batch[0]) > most or i:
+            if count > 1:
                 part = tuple(x[i * most : (i + 1) * most] for x in batch)
-            of_part: Callable[[torch.dtype], Tensor] = partial(self._weights, len(part[0]), whole)
+            examples = part[0].shape[0]
+            of_part: Callable[[torch.dtype], Tensor] = partial(self._weights, examples, whole)
             if weights is not None:
                 of_part = weights[i * most : (i + 1) * most].to
-            drawing = partial(self._drawing, step, first + i * most, len(part[0]))
+            drawing = partial(self._drawing, step, first + i * most, examples)
             yield ForwardPass(
                 batch=part,
                 loss=partial(self._loss, part, drawing),
@@ -76,20 +76,34 @@ class ForwardPasses:
                 sums=everywhere and i == count - 1,
             )
 
-    @contextmanager
+    def _divide(self, step: int, whole: int) -> tuple[int, int, int, bool]:
+        """Of a global batch of so many examples: the place of this rank's first one, most examples
+        of a pass, this rank's passes, and whether every rank has one."""
+        layout, unit = self.context.layout, self.context.ghost_batch or 1
+        most = layout.micro_batch(whole, self.micro_batch, unit)
+        count = layout.passes(whole, most, unit)
+        return self.context.part(step).start, most, count, whole // unit >= layout.data_ranks
+
     def _drawing(
         self, step: int, start: int, examples: int, modules: Collection[str] = ()
+    ) -> AbstractContextManager[Any]:
+        if not self.draws:
+            return self.context.autocast()
+        return self._with_random_numbers(step, start, examples, modules)
+
+    @contextmanager
+    def _with_random_numbers(
+        self, step: int, start: int, examples: int, modules: Collection[str]
     ) -> Iterator[None]:
-        context, seed = self.context, self.trial.seed
-        first = self.draws.first_of(modules) if modules else 0
+        context = self.context
         drawing = self.draws.drawing(
-            seed,
+            self.trial.seed,
             step,
             start,
             examples,
             context.device,
             self.cache,
-            first=first,
+            first=self.draws.first_of(modules) if modules else 0,
             part=context.layout.activation_part,
         )
         with drawing, context.autocast():
@@ -98,7 +112,7 @@ class ForwardPasses:
     def _loss(self, batch: Batch, drawing: Any, model: Any) -> Tensor:
         with drawing():
             loss = self.techniques.loss(self.workload, model, batch)
-        if loss.dim() != 1 or len(loss) != len(batch[0]):
+        if loss.shape != batch[0].shape[:1]:
             check_per_example(loss, len(batch[0]), "loss", self.workload)
         return loss
 
