@@ -1,0 +1,223 @@
+"""Fewer and faster operations for a traced graph, with the same numbers.
+
+A small model's step is as long as its operations are many. A trace of ``vmap`` and ``grad`` has
+twice as many as the arithmetic needs: views of views, products with 1, what is computed twice, and
+constants made anew in each step.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch.fx.node import map_arg
+
+aten = torch.ops.aten
+
+_LARGEST_CONSTANT = 2**16
+"""Numbers of a constant that is kept: a larger one is as fast to fill as to read."""
+_RESHAPES = {aten.expand.default, aten.view.default, aten._unsafe_view.default}
+_VIEWS = _RESHAPES | {
+    aten.permute.default,
+    aten.squeeze.default,
+    aten.squeeze.dim,
+    aten.squeeze.dims,
+    aten.transpose.int,
+    aten.unsqueeze.default,
+}
+"""Operations whose result begins where their argument does, in the same memory."""
+_LIKE = (aten.ones_like.default, aten.zeros_like.default, aten.full_like.default)
+"""Operations that read nothing of a tensor but its shape and type."""
+_ROWS = 16
+"""Rows that fill the vector registers of every CPU."""
+_MOST_COLUMNS = 16
+
+
+def simplify(traced: fx.GraphModule) -> None:
+    """Simplify a graph of ATen operations in place.
+
+    Its inputs may lie in memory otherwise than those that it was traced with; all other tensors
+    are laid out as they were.
+    """
+    traced.graph.eliminate_dead_code()
+    changed = _changed_in_place(traced.graph)
+    _compute_by_columns(traced.graph)
+    _keep_constants(traced, changed)
+    _shorten_views(traced.graph, changed)
+    _merge_equal(traced.graph, changed)
+    traced.graph.eliminate_dead_code()
+    traced.recompile()
+
+
+def _operations(graph: fx.Graph, changed: set[fx.Node]) -> Iterator[fx.Node]:
+    """Those that give the same wherever they stand: without random numbers, and without tensors
+    that are changed in place."""
+    for node in graph.nodes:
+        random = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+        of_changed = node in changed or changed & set(node.all_input_nodes)
+        if node.op == "call_function" and not random and not of_changed:
+            yield node
+
+
+def _changed_in_place(graph: fx.Graph) -> set[fx.Node]:
+    """The tensors that an operation writes into, and those that share memory with one."""
+    sources = {node: _source(node) for node in graph.nodes}
+
+    def base(node: fx.Node) -> fx.Node:
+        while (source := sources[node]) is not None:
+            node = source
+        return node
+
+    written = {
+        base(argument)
+        for node in graph.nodes
+        if (schema := getattr(node.target, "_schema", None)) is not None
+        for argument, formal in zip(node.args, schema.arguments, strict=False)
+        if isinstance(argument, fx.Node)
+        and formal.alias_info is not None
+        and formal.alias_info.is_write
+    }
+    return {node for node in graph.nodes if base(node) in written}
+
+
+def _source(node: fx.Node) -> fx.Node | None:
+    """The argument with which an operation's result shares memory."""
+    schema = getattr(node.target, "_schema", None)
+    shares = schema is not None and any(each.alias_info for each in schema.returns)
+    if not (shares or node.target in _VIEWS or node.target is operator.getitem):
+        return None
+    source = node.args[0]
+    return source if isinstance(source, fx.Node) else None
+
+
+def _value(node: Any) -> Tensor | None:
+    """What a node's tensor is like, without its numbers."""
+    value = node.meta.get("val") if isinstance(node, fx.Node) else None
+    return value if isinstance(value, Tensor) else None
+
+
+def _is_returned(node: fx.Node) -> bool:
+    """Whether the caller gets it, who may keep it or write into it."""
+    return any(user.op == "output" for user in node.users)
+
+
+def _keep_constants(traced: fx.GraphModule, changed: set[fx.Node]) -> None:
+    """Compute what depends on no input once, and keep it."""
+    constant: dict[fx.Node, Tensor] = {}
+    for node in _operations(traced.graph, changed):
+        value = _value(node)
+        if value is None or value.numel() > _LARGEST_CONSTANT:
+            continue
+        if node.target in _LIKE:
+            like = torch.empty_strided(
+                value.shape, value.stride(), dtype=value.dtype, device=value.device
+            )
+            constant[node] = node.target(like, *node.args[1:], **node.kwargs)
+        elif node.target is aten.lift_fresh_copy.default:  # a number in the code that was traced
+            constant[node] = getattr(traced, str(node.args[0]))
+        elif all(each in constant for each in node.all_input_nodes):
+            args, kwargs = map_arg((node.args, dict(node.kwargs)), lambda n: constant[n])
+            constant[node] = node.target(*args, **kwargs)
+    for number, (node, kept) in enumerate(constant.items()):
+        users = [user for user in node.users if user not in constant and user.op != "output"]
+        if users:
+            name = f"constant_{number}"
+            traced.register_buffer(name, kept)
+            with traced.graph.inserting_before(node):
+                attribute = traced.graph.get_attr(name)
+            attribute.meta.update(node.meta)
+            for user in users:
+                user.replace_input_with(node, attribute)
+
+
+def _shorten_views(graph: fx.Graph, changed: set[fx.Node]) -> None:
+    """Make a view of a view one of the tensor itself, and none of what already has its shape."""
+    for node in list(_operations(graph, changed)):
+        value, source = _value(node), _source(node)
+        if node.target not in _VIEWS or value is None or source is None:
+            continue
+        base = source
+        if (same := _same_as(node, source)) is not None:
+            if not _is_returned(node):
+                node.replace_all_uses_with(same)
+            continue
+        while base.target in _VIEWS:
+            base = base.args[0]  # type: ignore[assignment]
+        whole = _value(base)
+        if whole is None or base.op == "placeholder":
+            continue  # it may lie in memory otherwise than the one that was traced
+        if (value.shape, value.stride()) == (whole.shape, whole.stride()):
+            if not _is_returned(node) or _source(base) is None:
+                node.replace_all_uses_with(base)
+        elif base is not source:
+            node.target = aten.as_strided.default
+            node.args, node.kwargs = (base, list(value.shape), list(value.stride())), {}
+
+
+def _same_as(node: fx.Node, source: fx.Node) -> fx.Node | None:
+    """What a view of ``source`` equals, however that lies in memory."""
+    value, before = _value(node), _value(source)
+    if value is None or before is None:
+        return None
+    unchanged = node.target in _RESHAPES and before.shape == value.shape
+    order = node.args[1] if node.target is aten.permute.default else None
+    if unchanged or order == list(range(value.dim())):
+        return source
+    if node.target is aten.transpose.int and source.target is aten.transpose.int:
+        there, back = (set(each.args[1:]) for each in (source, node))
+        return _source(source) if there == back else None
+    return None
+
+
+def _merge_equal(graph: fx.Graph, changed: set[fx.Node]) -> None:
+    """Common subexpressions: computed once."""
+    seen: dict[str, fx.Node] = {}
+    for node in list(_operations(graph, changed)):
+        first = seen.setdefault(repr((node.target, node.args, node.kwargs)), node)
+        if first is not node and not _is_returned(node):
+            node.replace_all_uses_with(first)
+
+
+def _compute_by_columns(graph: fx.Graph) -> None:
+    """Softmaxes over few classes: torch's kernel for the last dimension takes a row at a time, that
+    for another dimension as many rows as a vector register holds: five to ten times as fast."""
+    for node in graph.nodes:
+        value, sources = _value(node), [_value(each) for each in node.all_input_nodes]
+        if node.target not in _BY_COLUMNS or value is None or value.dim() < 2:
+            continue
+        count = len(sources)
+        dim, (rows, columns) = node.args[count], value.shape[-2:]
+        # In float64, which is for comparisons, numbers stay those of a model alone.
+        plain = all(each is not None and each.dtype == torch.float32 for each in (value, *sources))
+        few = columns <= _MOST_COLUMNS and rows >= _ROWS
+        if plain and few and value.device.type == "cpu" and dim in (-1, value.dim() - 1):
+            node.target, node.args = _BY_COLUMNS[node.target], node.args[:count]
+
+
+def log_softmax(x: Tensor) -> Tensor:
+    """That of the last dimension, ``(…, rows, columns)``, contiguous."""
+    whole = x.shape[-2] // _ROWS * _ROWS
+    top = torch.log_softmax(x[..., :whole, :].mT.contiguous(), -2).mT
+    if whole == x.shape[-2]:
+        return top.contiguous()
+    return torch.cat([top, torch.log_softmax(x[..., whole:, :], -1)], -2)
+
+
+def log_softmax_backward(gradient: Tensor, output: Tensor) -> Tensor:
+    """The gradient of ``log_softmax``'s input, from that of its output, contiguous."""
+    whole, backward = output.shape[-2] // _ROWS * _ROWS, aten._log_softmax_backward_data
+    by_columns = (each[..., :whole, :].mT.contiguous() for each in (gradient, output))
+    top = backward(*by_columns, output.dim() - 2, output.dtype).mT
+    if whole == output.shape[-2]:
+        return top.contiguous()
+    by_rows = (each[..., whole:, :].contiguous() for each in (gradient, output))
+    return torch.cat([top, backward(*by_rows, output.dim() - 1, output.dtype)], -2)
+
+
+_BY_COLUMNS: dict[Any, Callable[..., Tensor]] = {
+    aten._log_softmax.default: log_softmax,
+    aten._log_softmax_backward_data.default: log_softmax_backward,
+}

@@ -1,0 +1,145 @@
+"""A traced graph and its simplified form: the same numbers from fewer operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, fx
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from experiments.engines import simplify, stack
+from experiments.plan import WorkloadRef
+from tests.problems import engine, study, trials
+
+CASES: dict[str, dict[str, Any]] = {
+    "digits-softmax": {},
+    "digits-mlp": {"workload": "digits-mlp"},
+    "digits-mlp, a batch that is no multiple of 16": {"workload": "digits-mlp", "batch_size": 50},
+    "digits-mlp, 8 examples": {"workload": "digits-mlp", "batch_size": 8},
+    "label smoothing, dropout, clipping": {
+        "workload": "digits-mlp",
+        "technique": {"label_smoothing": 0.1, "dropout": 0.2, "clip": 1.0},
+    },
+    "selected examples": {"workload": "digits-mlp", "technique": {"select": 0.5}},
+    "a Transformer": {
+        "workload": WorkloadRef(
+            spec="lm-transformer",
+            fields={"text": "stdlib", "context": 16, "layers": 1, "width": 16, "heads": 2},
+        ),
+        "batch_size": 4,
+        "target": "validation_cross_entropy < 1",
+    },
+}
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("case", CASES)
+def test_a_stack_trains_as_without(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After 20 steps, weights and metrics are those of the graph as it was traced."""
+    of = study(optimizer="adam", **CASES[case])
+    some = trials(of, 3)
+    weights, metrics, operations = [], [], []
+    for change in (simplify.simplify, lambda _: None):
+        counted: list[int] = []
+
+        def changed(traced: fx.GraphModule, change: Any = change, counted: Any = counted) -> None:
+            change(traced)
+            counted.append(sum(node.op == "call_function" for node in traced.graph.nodes))
+
+        monkeypatch.setattr(stack, "simplify", changed)
+        stack._traces.clear()
+        stacked = engine("stacked", of, some)
+        stacked.advance(20)
+        metrics.append(stacked.evaluate("validation"))
+        weights.append([stacked.weights(row) for row in range(len(some))])
+        operations.append(sum(counted))
+    stack._traces.clear()
+    for ours, theirs in zip(*weights, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+    for of_ours, of_theirs in zip(*metrics, strict=True):
+        assert of_ours == pytest.approx(of_theirs, rel=1e-5)
+    assert operations[0] < 0.8 * operations[1]
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    shape=st.tuples(st.integers(1, 3), st.integers(16, 70), st.integers(1, 16)),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+    seed=st.integers(0, 9),
+)
+def test_softmax_by_columns_is_that_by_rows(
+    shape: tuple[int, int, int], dtype: torch.dtype, seed: int
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    x, gradient = (torch.randn(shape, dtype=dtype, generator=generator) for _ in range(2))
+    by_rows = torch.log_softmax(4 * x, -1)
+    torch.testing.assert_close(simplify.log_softmax(4 * x), by_rows)
+    back = torch.ops.aten._log_softmax_backward_data(gradient, by_rows, 2, dtype)
+    ours = simplify.log_softmax_backward(gradient, by_rows)
+    torch.testing.assert_close(ours, back)
+    assert ours.is_contiguous()
+
+
+def graph_of(function: Callable[..., Any], *given: Tensor) -> fx.GraphModule:
+    traced: fx.GraphModule = make_fx(function)(*given)
+    return traced
+
+
+def test_equal_operations_constants_and_views_of_the_same_shape_are_gone() -> None:
+    def function(x: Tensor) -> Tensor:
+        same = x.expand(4, 4).view(4, 4).transpose(0, 1).transpose(0, 1)
+        ones = torch.ones_like(x) / torch.tensor(4.0)
+        return (same * 2 + x * 2) * ones
+
+    x = torch.randn(4, 4)
+    traced = graph_of(function, x)
+    expected = traced(x)
+    simplify.simplify(traced)
+    torch.testing.assert_close(traced(x), expected, rtol=0, atol=0)
+    torch.testing.assert_close(traced(2 * x), function(2 * x), rtol=0, atol=0)
+    assert sum(node.op == "call_function" for node in traced.graph.nodes) == 3
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.rand_like(x) - torch.rand_like(x),
+        lambda x: (x + 0).add_(1) + (x + 0),
+    ],
+    ids=["random numbers", "changed in place"],
+)
+def test_a_graph_that_is_not_pure_stays(function: Callable[[Tensor], Tensor]) -> None:
+    x = torch.randn(3)
+    traced = graph_of(function, x)
+    before = [node.target for node in traced.graph.nodes if node.op == "call_function"]
+    simplify.simplify(traced)
+    assert [n.target for n in traced.graph.nodes if n.op == "call_function"] == before
+
+
+def test_what_is_returned_shares_no_memory_with_an_input_or_another_call() -> None:
+    def function(x: Tensor) -> list[Tensor]:
+        return [x.expand(3, 3), torch.ones_like(x), (x * 2).T.T, x * 2, torch.ones_like(x)]
+
+    x = torch.randn(3, 3)
+    traced = graph_of(function, x)
+    views = [len({t.data_ptr()} & {x.data_ptr()}) for t in traced(x)]
+    simplify.simplify(traced)
+    first, second = traced(x), traced(x)
+    assert [len({t.data_ptr()} & {x.data_ptr()}) for t in first] == views
+    for one, other in zip(first[1:], second[1:], strict=True):
+        assert one.data_ptr() != other.data_ptr()
+    assert len({t.data_ptr() for t in first[1:]}) == 4
+
+
+def test_classes_or_examples_of_other_numbers_are_left_to_torch() -> None:
+    for rows, columns in ((64, 100), (8, 10)):
+        x = torch.randn(2, rows, columns)
+        traced = graph_of(lambda t: torch.log_softmax(t, -1), x)
+        simplify.simplify(traced)
+        targets = [node.target for node in traced.graph.nodes if node.op == "call_function"]
+        assert targets == [torch.ops.aten._log_softmax.default]
