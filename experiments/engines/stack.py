@@ -23,8 +23,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 import workloads
 from experiments.engines.metric_sums import OUTPUTS
 from experiments.engines.randomness import ExampleRandomness, RandomDraws
-from experiments.engines.sequence_functions import SequenceFunctions
-from experiments.engines.simplify import simplify
+from experiments.engines.tracing.sequence_functions import SequenceFunctions
+from experiments.engines.tracing.simplify import simplify
 from experiments.identity import technique_identity
 from experiments.optimizers.stacked_update import ALIGNMENT, ParameterSlice
 from experiments.training.study_context import StudyContext

@@ -14,8 +14,8 @@ from torch.func import grad, vmap
 from torch.nn import functional as F
 
 from experiments.engines import stack
-from experiments.engines.sequence_functions import SequenceFunctions
 from experiments.engines.stacked import StackedEngine
+from experiments.engines.tracing.sequence_functions import SequenceFunctions
 from experiments.plan import WorkloadRef
 from experiments.training.study_context import StudyContext
 from tests.problems import study, trials

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from torch import Tensor, fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from experiments.engines import simplify, stack
+from experiments.engines import stack
+from experiments.engines.tracing import simplify
 from experiments.plan import WorkloadRef
 from tests.problems import engine, study, trials
 

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, cast
 
 import ray
-import torch
 from ray import tune
 from ray.exceptions import RayError
 
@@ -22,6 +21,7 @@ from experiments.execution.staging import Staged
 from experiments.execution.worker import MakeTrainer, Pace, run_pack
 from experiments.plan import Layout
 from experiments.scheduling.jobs import Channel, Ended, Job, Message, PackEnd
+from experiments.training.threads import use_single_thread
 from results.storage.location import Location
 
 _ledgers: dict[Location, Ledger] = {}
@@ -66,7 +66,7 @@ class WorkerContext:
 
 def train_alone(config: dict[str, Any], context: WorkerContext) -> None:
     """The Tune function of a single worker."""
-    torch.set_num_threads(1)
+    use_single_thread()
     line, pack = channel(context.mailbox), config["pack"]
     context.mailbox.arrive.remote(pack, ray.get_runtime_context().current_actor)
     with notice.packs_end_on_sigterm(line) as line:

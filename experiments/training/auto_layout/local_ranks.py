@@ -17,7 +17,7 @@ from experiments.errors import ExperimentError
 from experiments.parallel.ranks import TorchRanks
 from experiments.plan import Pack
 from experiments.training.auto_layout.probe import choose
-from experiments.training.threads import single_thread
+from experiments.training.threads import single_thread, use_single_thread
 
 
 def local_choices(packs: Sequence[Pack], device: str) -> list[dict[str, Any]] | None:
@@ -46,7 +46,7 @@ def local_choices(packs: Sequence[Pack], device: str) -> list[dict[str, Any]] | 
 
 
 def _rank(rank: int, size: int, packs: Sequence[Pack], device: str, folder: str) -> None:
-    torch.set_num_threads(1)
+    use_single_thread()
     here = f"{device}:{rank}" if device == "cuda" else device
     dist.init_process_group(
         "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo",

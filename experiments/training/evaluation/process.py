@@ -31,6 +31,7 @@ from experiments.plan import Study, Trial
 from experiments.training.evaluation.evaluator import Evaluator
 from experiments.training.evaluation.shared_memory import SharedMemory, Written
 from experiments.training.study_context import StudyContext
+from experiments.training.threads import use_single_thread
 
 _PROGRAM = """
 import json, sys
@@ -189,6 +190,7 @@ def _with_trials(engine: Engine | None, begun: _Begin, trials: Sequence[Trial]) 
     wanted = {trial.id for trial in trials}
     kept = [row for row, t in enumerate(engine.trials) if t.id in wanted] if engine else []
     if engine is None or not kept:
+        use_single_thread()
         torch.set_num_threads(begun.threads)
         context = engine.context if engine else StudyContext.load(begun.study, begun.device)
         return make_engine(begun.engine, context, trials)

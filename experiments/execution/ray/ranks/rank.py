@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import ray
-import torch
 import torch.distributed as dist
 from ray.exceptions import RayError
 
@@ -21,6 +20,7 @@ from experiments.execution.worker import MakeTrainer, Trainer, run_pack
 from experiments.parallel.ranks import TorchRanks
 from experiments.scheduling.failures import Failure, RankLostError
 from experiments.scheduling.jobs import Channel, Job, PackEnd, Remark
+from experiments.training.threads import use_single_thread
 
 _POLL_SECONDS = 0.1
 
@@ -38,7 +38,7 @@ class Rank:
     """An actor. ``train`` returns at the end of a pack, and the process stays for the next one."""
 
     def __init__(self, rank: int, context: WorkerContext) -> None:
-        torch.set_num_threads(1)
+        use_single_thread()
         self._rank, self._context = rank, context
         self._size = context.layout.workers
         # Ray lets a worker see its own GPU alone.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, fx
@@ -108,19 +108,19 @@ def _keep_constants(traced: fx.GraphModule, changed: set[fx.Node]) -> None:
     """Compute what depends on no input once, and keep it."""
     constant: dict[fx.Node, Tensor] = {}
     for node in _operations(traced.graph, changed):
-        value = _value(node)
+        value, compute = _value(node), cast(Callable[..., Any], node.target)
         if value is None or value.numel() > _LARGEST_CONSTANT:
             continue
         if node.target in _LIKE:
             like = torch.empty_strided(
                 value.shape, value.stride(), dtype=value.dtype, device=value.device
             )
-            constant[node] = node.target(like, *node.args[1:], **node.kwargs)
+            constant[node] = compute(like, *node.args[1:], **node.kwargs)
         elif node.target is aten.lift_fresh_copy.default:  # a number in the code that was traced
             constant[node] = getattr(traced, str(node.args[0]))
         elif all(each in constant for each in node.all_input_nodes):
             args, kwargs = map_arg((node.args, dict(node.kwargs)), lambda n: constant[n])
-            constant[node] = node.target(*args, **kwargs)
+            constant[node] = compute(*args, **kwargs)
     for number, (node, kept) in enumerate(constant.items()):
         users = [user for user in node.users if user not in constant and user.op != "output"]
         if users:
