@@ -24,7 +24,7 @@ import workloads
 from experiments.engines.metric_sums import OUTPUTS
 from experiments.engines.randomness import ExampleRandomness, RandomDraws
 from experiments.engines.tracing.sequence_functions import SequenceFunctions
-from experiments.engines.tracing.simplify import simplify
+from experiments.engines.tracing.simplify import simplified
 from experiments.identity import technique_identity
 from experiments.optimizers.stacked_update import ALIGNMENT, ParameterSlice
 from experiments.training.study_context import StudyContext
@@ -354,9 +354,7 @@ class StackedStep:
             with torch.enable_grad(), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 traced = make_fx(function)(*views.values(), *batch)
-            simplify(traced)
-            # The bare function: a module's hooks cost more than a small model's arithmetic.
-            _traces[key] = (traced.forward, self._counts)
+            _traces[key] = (simplified(traced), self._counts)
             while len(_traces) > _TRACES:
                 _traces.popitem(last=False)
         _traces.move_to_end(key)

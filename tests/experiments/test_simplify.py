@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -45,14 +46,15 @@ def test_a_stack_trains_as_without(case: str, monkeypatch: pytest.MonkeyPatch) -
     of = study(optimizer="adam", **CASES[case])
     some = trials(of, 3)
     weights, metrics, operations = [], [], []
-    for change in (simplify.simplify, lambda _: None):
+    for change in (simplify.simplified, lambda traced: traced.forward):
         counted: list[int] = []
 
-        def changed(traced: fx.GraphModule, change: Any = change, counted: Any = counted) -> None:
-            change(traced)
+        def changed(traced: fx.GraphModule, change: Any = change, counted: Any = counted) -> Any:
+            function = change(traced)
             counted.append(sum(node.op == "call_function" for node in traced.graph.nodes))
+            return function
 
-        monkeypatch.setattr(stack, "simplify", changed)
+        monkeypatch.setattr(stack, "simplified", changed)
         stack._traces.clear()
         stacked = engine("stacked", of, some)
         stacked.advance(20)
@@ -103,6 +105,8 @@ def test_equal_operations_constants_and_views_of_the_same_shape_are_gone() -> No
     simplify.simplify(traced)
     torch.testing.assert_close(traced(x), expected, rtol=0, atol=0)
     torch.testing.assert_close(traced(2 * x), function(2 * x), rtol=0, atol=0)
+    compiled = simplify.compiled(traced)
+    torch.testing.assert_close(compiled(2 * x), function(2 * x), rtol=0, atol=0)
     assert sum(node.op == "call_function" for node in traced.graph.nodes) == 3
 
 
@@ -135,6 +139,27 @@ def test_what_is_returned_shares_no_memory_with_an_input_or_another_call() -> No
     for one, other in zip(first[1:], second[1:], strict=True):
         assert one.data_ptr() != other.data_ptr()
     assert len({t.data_ptr() for t in first[1:]}) == 4
+
+
+def test_a_graph_without_operations_is_a_function_too() -> None:
+    x = torch.randn(3)
+    assert simplify.simplified(graph_of(lambda t: (t, [t]), x))(x) == (x, [x])
+
+
+def test_a_compiled_graph_frees_what_nothing_uses_any_more() -> None:
+    freed: list[bool] = []
+
+    def observed(x: Tensor, earlier: weakref.ref[Tensor]) -> Tensor:
+        freed.append(earlier() is None)
+        return x
+
+    traced = graph_of(lambda t: ((t * 2) * 3) * 4, torch.randn(3))
+    first, second, third = (n for n in traced.graph.nodes if n.op == "call_function")
+    with traced.graph.inserting_after(first):
+        kept = traced.graph.call_function(weakref.ref, (first,))
+    third.target, third.args = observed, (second, kept)
+    simplify.compiled(traced)(torch.randn(3))
+    assert freed == [True]
 
 
 def test_classes_or_examples_of_other_numbers_are_left_to_torch() -> None:

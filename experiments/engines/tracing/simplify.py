@@ -36,12 +36,18 @@ _ROWS = 16
 _MOST_COLUMNS = 16
 
 
-def simplify(traced: fx.GraphModule) -> None:
-    """Simplify a graph of ATen operations in place.
+def simplified(traced: fx.GraphModule) -> Callable[..., Any]:
+    """A function that computes what a graph of ATen operations does, which is simplified in place.
 
-    Its inputs may lie in memory otherwise than those that it was traced with; all other tensors
-    are laid out as they were.
+    Its inputs may lie in memory otherwise than those that the graph was traced with; all other
+    tensors are laid out as they were.
     """
+    simplify(traced)
+    return compiled(traced)
+
+
+def simplify(traced: fx.GraphModule) -> None:
+    """Simplify a graph in place."""
     traced.graph.eliminate_dead_code()
     changed = _changed_in_place(traced.graph)
     _compute_by_columns(traced.graph)
@@ -50,6 +56,59 @@ def simplify(traced: fx.GraphModule) -> None:
     _merge_equal(traced.graph, changed)
     traced.graph.eliminate_dead_code()
     traced.recompile()
+
+
+def compiled(traced: fx.GraphModule) -> Callable[..., Any]:
+    """The graph as a function of local variables alone.
+
+    That of ``torch.fx`` looks up each operation by four attributes in each call, which takes as
+    long as a small operation.
+    """
+    known: dict[str, Any] = {}
+    names = {node: f"v{number}" for number, node in enumerate(traced.graph.nodes)}
+    last_use: dict[fx.Node, list[str]] = {}
+    unseen = set(names)
+    for node in reversed(traced.graph.nodes):
+        done = [each for each in node.all_input_nodes if each in unseen]
+        unseen -= set(done)
+        last_use[node] = [names[each] for each in done if each.op != "get_attr"]
+
+    def written(value: Any) -> str:
+        if isinstance(value, fx.Node):
+            return names[value]
+        if isinstance(value, (list, tuple)):
+            inner = "".join(f"{written(each)}, " for each in value)
+            return f"[{inner}]" if isinstance(value, list) else f"({inner})"
+        if value is None or type(value) in (bool, int):
+            return repr(value)
+        known[name := f"c{len(known)}"] = value
+        return name
+
+    inputs, lines = [], []
+    for node in traced.graph.nodes:
+        if node.op == "placeholder":
+            inputs.append(names[node])
+        elif node.op == "get_attr":
+            known[names[node]] = operator.attrgetter(node.target)(traced)
+        elif node.op == "output":
+            lines.append(f"return {written(node.args[0])}")
+        else:
+            called = node.target
+            if isinstance(called, torch._ops.OpOverload):
+                called = called._op
+            arguments = [written(each) for each in node.args]
+            arguments += [f"{key}={written(each)}" for key, each in node.kwargs.items()]
+            lines.append(f"{names[node]} = {written(called)}({', '.join(arguments)})")
+            if last_use[node]:
+                lines.append(f"del {', '.join(last_use[node])}")
+    body = "".join(f"\n    {line}" for line in lines)
+    # Constants are arguments with defaults: they are local variables of the function then.
+    scope: dict[str, Any] = {}
+    parameters = ", ".join([*inputs, *(["*", *known] if known else [])])
+    exec(f"def function({parameters}):{body}", scope)
+    function = scope["function"]
+    function.__kwdefaults__ = known
+    return cast(Callable[..., Any], function)
 
 
 def _operations(graph: fx.Graph, changed: set[fx.Node]) -> Iterator[fx.Node]:
