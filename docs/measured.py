@@ -88,6 +88,7 @@ CLAIMS = (
         "Techniques and optimizers on the sources of Python's standard library as bytes, a "
         "Transformer of about 28,000 parameters",
         "techniques-text",
+        "img/techniques-text.png",
     ),
     Claim(
         title="Optimizers on digits",
