@@ -17,6 +17,7 @@ from benchmarks import (
     engines,
     evaluation,
     groups,
+    profile,
     published,
     reader,
     report,
@@ -40,6 +41,7 @@ def on_a_gpu() -> list[dict[str, object]]:
 
 PARTS: dict[str, Callable[[], list[dict[str, object]]]] = {
     "demo": demo.rows,
+    "profile": profile.rows,
     "engines": engines.rows,
     "selection": selection.rows,
     "transformer": transformer.rows,

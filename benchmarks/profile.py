@@ -1,0 +1,187 @@
+"""Where the demo's seconds go, beside what its arithmetic needs on this machine.
+
+The floor of a part is its floating-point operations over the measured rate of matrix products, or
+its bytes over that of memory, whichever takes longer, divided by the cores. Operations are counted
+by torch in the model of one trial; bytes are those of the weights, the gradient and the optimizer's
+state in an update, and of the examples of a batch, each read or written once.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from experiments.config.compile import Experiment, load
+from experiments.execution.sweep import sweep
+from experiments.scheduling.events import PackStarted, Stage, TrialFinished
+from experiments.training.study_context import StudyContext
+from experiments.training.threads import single_thread
+from results import open as open_results
+
+STATES = {"sgd": 0, "momentum": 1, "adam": 2}
+"""Tensors as large as the weights that an optimizer keeps."""
+NUMBER = 4
+"""Bytes of a float32."""
+
+
+def median_rate(work: float, run: Callable[[], object], times: int = 15) -> float:
+    """``work`` over the median seconds of ``run()``."""
+    seconds = []
+    for _ in range(times):
+        began = time.perf_counter()
+        run()
+        seconds.append(time.perf_counter() - began)
+    return work / sorted(seconds)[times // 2]
+
+
+def machine() -> tuple[float, float]:
+    """Operations and bytes a second of one core: products of 512 × 512 matrices, and copies."""
+    with single_thread():
+        a = torch.randn(512, 512)
+        large, copy = torch.ones(2**25), torch.ones(2**25)
+        operations = median_rate(2 * 512**3, lambda: a @ a)
+        return operations, median_rate(2 * NUMBER * large.numel(), lambda: copy.copy_(large))
+
+
+def operations_of_example(context: StudyContext) -> tuple[float, float]:
+    """Floating-point operations of an example: in training, and in an evaluation."""
+    batch = context.small_batch()
+    model, count = context.workload.model(), len(batch[0])
+    with FlopCounterMode(display=False) as training:
+        context.workload.loss(context.workload.forward(model, batch), batch).sum().backward()
+    with FlopCounterMode(display=False) as evaluation, torch.no_grad():
+        context.workload.forward(model, batch)
+    return training.get_total_flops() / count, evaluation.get_total_flops() / count
+
+
+class Timeline:
+    """When a sweep did what, in seconds since it was asked for."""
+
+    def __init__(self) -> None:
+        self.began = time.perf_counter()
+        self.stages: list[tuple[float, str]] = []
+        self.first_pack: float | None = None
+        self.last_trial = 0.0
+
+    def observe(self, event: Any) -> None:
+        """An observer of the sweep."""
+        now = time.perf_counter() - self.began
+        if isinstance(event, Stage):
+            self.stages.append((now, event.text))
+        elif isinstance(event, PackStarted) and self.first_pack is None:
+            self.first_pack = now
+        elif isinstance(event, TrialFinished):
+            self.last_trial = now
+
+
+def worked(experiment: Experiment, folder: str) -> tuple[Timeline, float, float]:
+    """The demo as it goes, its seconds, and the processor seconds of the driver."""
+    timeline = Timeline()
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    sweep(experiment, results=folder, observer=timeline.observe)
+    seconds, after = time.perf_counter() - timeline.began, resource.getrusage(resource.RUSAGE_SELF)
+    driver = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return timeline, seconds, driver
+
+
+def needed(
+    experiment: Experiment, trials: pd.DataFrame, evaluated: int, rates: tuple[float, float]
+) -> dict[str, tuple[float, float, float]]:
+    """Operations, bytes and least seconds of one core, by part."""
+    study = experiment.plans()[0].study
+    context = StudyContext.load(study)
+    training, evaluation = operations_of_example(context)
+    size = sum(p.numel() for p in context.workload.model().parameters())
+    example_bytes = sum(x[0].nbytes for x in context.small_batch())
+    split = sum(len(data) for name, data in context.splits.items() if name != "train")
+    examples = trials.steps_run * trials.batch_size
+    # An update reads and writes the weights and each state, and reads the gradient.
+    tensors = 3 + 2 * trials.optimizer.map(STATES)
+    parts = {
+        "steps": (
+            float(examples.sum()) * training,
+            float((trials.steps_run * tensors).sum()) * size * NUMBER
+            + float(examples.sum()) * example_bytes,
+        ),
+        "evaluations": (
+            evaluated * split * evaluation,
+            float(evaluated) * (size * NUMBER + split * example_bytes),
+        ),
+    }
+    return {
+        part: (operations, moved, max(operations / rates[0], moved / rates[1]))
+        for part, (operations, moved) in parts.items()
+    }
+
+
+def rows() -> list[dict[str, object]]:
+    """One row a part, for the table in docs/."""
+    cores, rates = os.cpu_count() or 1, machine()
+    experiment = load("digits")
+    with tempfile.TemporaryDirectory() as folder:
+        timeline, seconds, driver = worked(experiment, folder)
+        found = open_results(folder)
+        trials = found.trials[found.trials.role != "repeat"]
+        evaluated = len(found.measurements)
+        packs = trials.groupby("pack")[["train_seconds", "evaluation_seconds", "other_seconds"]]
+        spent = packs.max().sum()
+        least = needed(experiment, trials, evaluated, rates)
+    of_parts = {
+        "steps": float(spent.train_seconds),
+        "evaluations": float(spent.evaluation_seconds),
+        "the rest of a pack: loading, recording, drawing the next trials": float(
+            spent.other_seconds
+        ),
+    }
+    idle = cores * seconds - sum(of_parts.values()) - driver
+    of_parts |= {
+        "the driver: tables of trials, decisions, files": driver,
+        "Ray's start, waiting, and other processes": idle,
+    }
+    table: list[dict[str, object]] = [
+        {
+            "what": f"{cores} cores, one each: matrix products, memory",
+            "measured": f"{rates[0] / 1e9:.0f} GFLOP/s, {rates[1] / 1e9:.1f} GB/s",
+            "wanted": "",
+        },
+        {
+            "what": f"the demo: {len(trials):,} trials, {int(trials.steps_run.sum()):,} steps, "
+            f"{evaluated:,} evaluations",
+            "measured": f"{seconds:.1f} s; the first pack trains after "
+            f"{timeline.first_pack or seconds:.1f} s",
+            "wanted": "≤ 60 s; ≤ 8 s",
+        },
+    ]
+    for part, of_part in of_parts.items():
+        floor = ""
+        if part in least:
+            operations, moved, shortest = least[part]
+            floor = (
+                f"; needed: {operations / 1e12:.2f} TFLOP, {moved / 1e9:.0f} GB, "
+                f"{shortest / cores:.1f} s"
+            )
+        share = of_part / (cores * seconds)
+        table.append(
+            {
+                "what": part,
+                "measured": f"{of_part / cores:.1f} s of both cores, {share:.0%}{floor}",
+                "wanted": "",
+            }
+        )
+    for at, text in timeline.stages:
+        print(f"{at:6.1f} s  {text}", file=sys.stderr)
+    return table
+
+
+if __name__ == "__main__":
+    for row in rows():
+        print(row)
