@@ -129,9 +129,9 @@ def rows() -> list[dict[str, object]]:
     experiment = load("digits")
     with tempfile.TemporaryDirectory() as folder:
         timeline, seconds, driver = worked(experiment, folder)
-        found = open_results(folder)
-        trials = found.trials[found.trials.role != "repeat"]
-        evaluated = len(found.measurements)
+        dataset = open_results(folder)
+        trials = dataset.trials[dataset.trials.role != "repeat"]
+        evaluated = len(dataset.measurements)
         packs = trials.groupby("pack")[["train_seconds", "evaluation_seconds", "other_seconds"]]
         spent = packs.max().sum()
         least = needed(experiment, trials, evaluated, rates)

@@ -37,10 +37,14 @@ CASES: dict[str, dict[str, Any]] = {
         "target": "validation_cross_entropy < 1",
     },
 }
+QUICK = ("digits-mlp", "a Transformer")
 
 
 @pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, marks=[] if case in QUICK else pytest.mark.slow) for case in CASES],
+)
 def test_a_stack_trains_as_without(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """After 20 steps, weights and metrics are those of the graph as it was traced."""
     of = study(optimizer="adam", **CASES[case])
