@@ -80,7 +80,7 @@ def refused(source: str, name: str) -> Iterator[str]:
             continue
         whole = ".".join([names.get(part.id, part.id), *reversed(parts)])
         banned = whole.split(".")[0] in UNPICKLERS and part.id in names
-        if whole in CALLS or (banned and (name, whole) not in ALLOWED):
+        if (whole in CALLS or banned) and (name, whole) not in ALLOWED:
             yield f"{node.lineno}: {whole}"
 
 

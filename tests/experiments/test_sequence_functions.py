@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from experiments.engines import stack
 from experiments.engines.stacked import StackedEngine
 from experiments.engines.tracing.sequence_functions import SequenceFunctions
+from experiments.engines.tracing.simplify import simplified
 from experiments.plan import WorkloadRef
 from experiments.training.study_context import StudyContext
 from tests.problems import study, trials
@@ -96,19 +97,23 @@ def _engine(workload: WorkloadRef | str, target: str) -> StackedEngine:
     return StackedEngine(StudyContext.load(of), trials(of, 3))
 
 
-def _operations(engine: StackedEngine) -> Counter[str]:
-    traces: list[Any] = [graph for graph, _ in engine.stepper._graphs.values()]
-    return Counter(str(node.target) for trace in traces for node in trace.__self__.graph.nodes)
-
-
 @pytest.mark.slow
-def test_a_layer_calls_attention_once_for_all_models(tmp_path: Any) -> None:
+def test_a_layer_calls_attention_once_for_all_models(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operations: Counter[str] = Counter()
+
+    def counted(traced: torch.fx.GraphModule) -> Callable[..., Any]:
+        function = simplified(traced)
+        operations.update(str(node.target) for node in traced.graph.nodes)
+        return function
+
+    monkeypatch.setattr(stack, "simplified", counted)
+    stack._traces.clear()
     (tmp_path / "text.txt").write_text("sphinx of black quartz judge my vow\n" * 40)
     fields = {"text": "file:text.txt", "layers": 2, "width": 8, "heads": 2, "context": 6}
     ref = WorkloadRef(spec="lm-transformer", fields=fields, base=str(tmp_path))
-    engine = _engine(ref, "validation_cross_entropy < 1")
-    engine.advance(1)
-    operations = _operations(engine)
+    _engine(ref, "validation_cross_entropy < 1").advance(1)
     name = "aten._scaled_dot_product_flash_attention_for_cpu"
     assert operations[f"{name}.default"] == operations[f"{name}_backward.default"] == 2
     # Four products a layer and the output layer, each with two more for the gradient; none of
