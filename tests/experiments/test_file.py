@@ -181,7 +181,18 @@ def without_a_download(name: str) -> bool:
     return not of_files and not any(s in name for s in ("mnist", "cifar", "imagenet", "-images"))
 
 
-@pytest.mark.parametrize("name", [name for name in names() if without_a_download(name)])
+LARGE = ("techniques-digits", "techniques-text")
+"""Thousands of trials."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in LARGE else [])
+        for name in names()
+        if without_a_download(name)
+    ],
+)
 def test_the_resolved_file_gives_the_same_trials(name, tmp_path):
     experiment = load(name)
     again = tmp_path / "again.yaml"

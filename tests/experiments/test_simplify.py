@@ -37,7 +37,7 @@ CASES: dict[str, dict[str, Any]] = {
         "target": "validation_cross_entropy < 1",
     },
 }
-QUICK = ("digits-mlp", "a Transformer")
+QUICK = ("digits-mlp",)
 
 
 @pytest.mark.usefixtures("one_thread")

@@ -40,11 +40,12 @@ def test_critical_batch_sizes(
     ("rule", "perfect", "maximal", "noted"),
     [
         ("sgd", (423, 355), (2620, 1867), []),
-        (
+        pytest.param(
             "heavy_ball",
             (19_900, 18_540),
             (57_900, 45_300),
             ["three segments fit better than a knee (weight 0.99)"],
+            marks=pytest.mark.slow,
         ),
     ],
 )

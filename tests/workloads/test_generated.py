@@ -48,7 +48,13 @@ def test_bits_are_uniform_and_independent() -> None:
     assert abs(float(neighbours)) < 5 / math.sqrt(4096)
 
 
-@pytest.mark.parametrize("fields", [{}, {"inputs": 1024, "teacher_width": 256, "noise": 3.0}])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        pytest.param({"inputs": 1024, "teacher_width": 256, "noise": 3.0}, marks=pytest.mark.slow),
+    ],
+)
 def test_the_teachers_data_have_the_stated_moments(fields: dict[str, Any]) -> None:
     workload = load("teacher", fields)
     assert isinstance(workload, Teacher)
