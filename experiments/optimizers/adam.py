@@ -19,6 +19,7 @@ from experiments.optimizers.base import PackagedOptimizer
 from experiments.optimizers.stacked_update import (
     Block,
     ElementwiseUpdate,
+    Group,
     Row,
     StackedUpdate,
     decay_into_gradient,
@@ -32,6 +33,7 @@ _DEFAULTS = {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8}
 
 class _StackedAdam(ElementwiseUpdate):
     decoupled = False
+    shared = ("beta1", "beta2", "epsilon", "root")
 
     def initialize(self, values: Mapping[str, Tensor], like: Tensor) -> Mapping[str, Tensor]:
         self.state = {
@@ -71,24 +73,43 @@ class _StackedAdam(ElementwiseUpdate):
         weights.sub_(torch.div(mean, denominator, out=denominator).mul_(values["size"]))
 
     def update_row(self, row: Row) -> None:
-        """By torch's fused kernel, told that it is at a late step: its bias corrections are then 1,
-        and ours are in the rate and epsilon: (rate root / (1 - b1^t)) m / (√v + epsilon root)."""
         values = row.values
-        torch._fused_adam_(
-            [row.weights],
-            [row.gradient],
-            [row.state["mean"]],
-            [row.state["square"]],
-            [],
-            [_LATE],
-            lr=values["size"] * values["root"],
-            beta1=values["beta1"],
-            beta2=values["beta2"],
-            weight_decay=0.0 if self.decoupled else values["weight_decay"],
-            eps=values["epsilon"] * values["root"],
-            amsgrad=False,
-            maximize=False,
-        )
+        decay = 0.0 if self.decoupled else values["weight_decay"]
+        rate = values["size"] * values["root"]
+        _fused(row.weights, row.gradient, row.state, values, rate, decay)
+
+    def update_group(self, group: Group) -> None:
+        """The kernel takes one rate: it moves zeros, from which the weights are moved."""
+        moved, values = group.scratch.zero_(), group.values
+        _fused(moved, group.gradient, group.state, group.shared, 1.0, 0.0)
+        group.weights.addcmul_(moved, values["size"] * values["root"])
+
+
+def _fused(
+    weights: Tensor,
+    gradient: Tensor,
+    state: Mapping[str, Tensor],
+    values: Mapping[str, float],
+    rate: float,
+    weight_decay: float,
+) -> None:
+    """Torch's kernel, told that it is at a late step: its bias corrections are then 1, and ours are
+    in the rate and epsilon: (rate root / (1 - b1^t)) m / (√v + epsilon root)."""
+    torch._fused_adam_(
+        [weights],
+        [gradient],
+        [state["mean"]],
+        [state["square"]],
+        [],
+        [_LATE],
+        lr=rate,
+        beta1=values["beta1"],
+        beta2=values["beta2"],
+        weight_decay=weight_decay,
+        eps=values["epsilon"] * values["root"],
+        amsgrad=False,
+        maximize=False,
+    )
 
 
 class _StackedAdamW(_StackedAdam):

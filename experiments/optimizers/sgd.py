@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from experiments.optimizers.base import PackagedOptimizer
-from experiments.optimizers.stacked_update import StackedUpdate, decay_into_gradient
+from experiments.optimizers.stacked_update import StackedUpdate, decay_into_gradient, multiply_add
 from experiments.plan import Value
 
 
@@ -21,7 +21,7 @@ class _StackedSGD(StackedUpdate):
     def step(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
         if self.decays:
             decay_into_gradient(weights, gradient, self.values["weight_decay"])
-        weights.sub_(self.direction(gradient) * learning_rate)
+        multiply_add(weights, self.direction(gradient), -learning_rate)
 
     def direction(self, gradient: Tensor) -> Tensor:
         """What the weights move against, ``(models, size)``; ``gradient`` may be overwritten."""
@@ -34,12 +34,15 @@ class _StackedMomentum(_StackedSGD):
         return super().initialize(values, like)
 
     def direction(self, gradient: Tensor) -> Tensor:
-        return self.state["velocity"].mul_(self.values["momentum"]).add_(gradient)
+        velocity, momentum = self.state["velocity"], self.values["momentum"]
+        if momentum.shape[1] == 1:
+            return torch.addcmul(gradient, velocity, momentum, out=velocity)
+        return velocity.mul_(momentum).add_(gradient)
 
 
 class _StackedNesterov(_StackedMomentum):
     def direction(self, gradient: Tensor) -> Tensor:
-        return gradient.add_(super().direction(gradient) * self.values["momentum"])
+        return multiply_add(gradient, super().direction(gradient), self.values["momentum"])
 
 
 class SGD(PackagedOptimizer):

@@ -66,12 +66,27 @@ class Row(NamedTuple):
     """Metaparameters, and those of ``begin``."""
 
 
+class Group(NamedTuple):
+    """Neighbouring models of a stack that share some values, ``(rows, size)`` each."""
+
+    weights: Tensor
+    gradient: Tensor
+    scratch: Tensor
+    """For intermediate results; contiguous, as are ``gradient`` and ``state``."""
+    state: Mapping[str, Tensor]
+    shared: Mapping[str, float]
+    """The values of ``ElementwiseUpdate.shared``."""
+    values: Mapping[str, Tensor]
+    """Metaparameters, and those of ``begin``, ``(rows, 1)``."""
+
+
 class StackedUpdate(abc.ABC):
     """The state and the step of one optimizer over a stack of models.
 
-    Only additions, multiplications, divisions, square roots and signs of whole tensors are used,
-    one rounding each (no fused multiply-add): a model's bits then do not depend on its row or on
-    how many rows there are. Norms of a parameter are sums along a row (``norm_of_rows``).
+    A model's bits must not depend on its row or on how many rows there are: only additions,
+    multiplications, divisions, square roots and signs of whole tensors are used, one rounding each,
+    and a fused multiply-add where it is the same for each row (``multiply_add``). Norms of a
+    parameter are sums along a row (``norm_of_rows``).
     """
 
     def __init__(
@@ -123,31 +138,83 @@ class StackedUpdate(abc.ABC):
 
 class ElementwiseUpdate(StackedUpdate):
     """An update that treats every number alike: done in blocks of columns that fit into a cache,
-    or, where rows are long, by torch's kernels for one model (``update_row``)."""
+    or by torch's kernels for one model: row by row where rows are long (``update_row``), and where
+    they are short, for all neighbours that share what such a kernel takes (``update_group``).
+
+    Which of them depends on the stack's columns alone, never on its rows.
+    """
 
     decoupled = True
     """Whether weights shrink, instead of adding the decay to the gradient."""
+    shared: tuple[str, ...] = ()
+    """What the models of a group have in common: metaparameters, and values of ``begin``."""
     _scratch: Tensor | None = None
 
     def step(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
-        if self._takes_rows(weights, learning_rate):
+        if not self._is_uniform(weights, learning_rate):
+            self._step_blocks(weights, gradient, learning_rate)
+        elif self._has("update_row") and weights.shape[1] >= ROW:
             self._step_rows(weights, gradient, learning_rate)
+        elif self._has("update_group"):
+            self._step_groups(weights, gradient, learning_rate)
         else:
             self._step_blocks(weights, gradient, learning_rate)
 
-    def _takes_rows(self, weights: Tensor, learning_rate: Tensor) -> bool:
-        overridden = type(self).update_row is not ElementwiseUpdate.update_row
-        if not overridden or not weights.is_cpu or weights.shape[1] < ROW:
-            return False
+    def _has(self, form: str) -> bool:
+        return getattr(type(self), form) is not getattr(ElementwiseUpdate, form)
+
+    def _is_uniform(self, weights: Tensor, learning_rate: Tensor) -> bool:
+        """Whether a model's numbers are all updated by the same values, on a CPU."""
         apart = {"weight_decay"} if self.decoupled or not self.decays else set()
         values = [v for name, v in self.values.items() if name not in apart]
-        return all(v.shape[1] == 1 for v in (learning_rate, *values))
+        return weights.is_cpu and all(v.shape[1] == 1 for v in (learning_rate, *values))
 
-    def _step_rows(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
+    def _decay(self, weights: Tensor, learning_rate: Tensor) -> None:
+        """Shrink the weights, if that is apart from the gradient."""
         if self.decoupled and self.decays:
             for parameter in self.parameters:
                 decay = parameter.column(self.values["weight_decay"])
                 parameter.of(weights).mul_(1 - learning_rate * decay)
+
+    def _step_groups(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
+        self._decay(weights, learning_rate)
+        if self.decays and not self.decoupled:
+            decay_into_gradient(weights, gradient, self.values["weight_decay"])
+        values = {**self.values, **self.begin(learning_rate)}
+        columns = {n: v for n, v in values.items() if v.shape[1] == 1}
+        state = {name: v for name, v in self.state.items() if v.shape == weights.shape}
+        keys = list(zip(*(columns[name].flatten().tolist() for name in self.shared), strict=True))
+        (models, size), gradient = weights.shape, gradient.contiguous()
+        most = max(1, _BLOCK // size)
+        if self._scratch is None or self._scratch.shape != (min(most, models), size):
+            self._scratch = weights.new_empty(min(most, models), size)
+        start = 0
+        while start < models:
+            end = start + 1
+            while end < min(models, start + most) and keys[end] == keys[start]:
+                end += 1
+            self.update_group(
+                Group(
+                    weights[start:end],
+                    gradient[start:end],
+                    self._scratch[: end - start],
+                    {name: v[start:end] for name, v in state.items()},
+                    dict(zip(self.shared, keys[start], strict=True)),
+                    {name: v[start:end] for name, v in columns.items()},
+                )
+            )
+            start = end
+
+    def update_group(self, group: Group) -> None:
+        """The step of models that share values; weight decay has been applied.
+
+        The kernel may round elsewhere than ``update``, in each number alike: rows have a multiple
+        of ``ALIGNMENT`` numbers, so that none is left for a loop of single ones.
+        """
+        raise NotImplementedError
+
+    def _step_rows(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
+        self._decay(weights, learning_rate)
         values = {**self.values, **self.begin(learning_rate)}
         numbers = {n: v.flatten().tolist() for n, v in values.items() if v.shape[1] == 1}
         state = {name: v for name, v in self.state.items() if v.shape == weights.shape}
@@ -224,6 +291,17 @@ def norm_of_rows(rows: Tensor) -> Tensor:
     return (rows * rows).sum(dim=1, keepdim=True).sqrt_()
 
 
+def multiply_add(sums: Tensor, factors: Tensor, values: Tensor) -> Tensor:
+    """Add ``factors * values`` to ``sums``, in place: in one pass where ``values`` is a column.
+
+    A row's last numbers, which the kernel does one by one, may be rounded otherwise than the others
+    (a fused multiply-add); with a column they are the same ones in every row.
+    """
+    if values.shape[1] == 1:
+        return sums.addcmul_(factors, values)
+    return sums.add_(factors * values)
+
+
 def decay_into_gradient(weights: Tensor, gradient: Tensor, weight_decay: Tensor) -> None:
     """L2 regularization: add ``weight_decay * weights`` to the gradient, in place."""
-    gradient.add_(weights * weight_decay)
+    multiply_add(gradient, weights, weight_decay)

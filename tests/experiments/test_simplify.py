@@ -117,8 +117,8 @@ def test_equal_operations_constants_and_views_of_the_same_shape_are_gone() -> No
 @pytest.mark.parametrize(
     "function",
     [
-        lambda x: torch.rand_like(x) - torch.rand_like(x),
-        lambda x: (x + 0).add_(1) + (x + 0),
+        lambda x: torch.maximum(torch.rand_like(x), torch.rand_like(x)),
+        lambda x: torch.maximum((x + 0).add_(1), x + 0),
     ],
     ids=["random numbers", "changed in place"],
 )
@@ -128,6 +128,71 @@ def test_a_graph_that_is_not_pure_stays(function: Callable[[Tensor], Tensor]) ->
     before = [node.target for node in traced.graph.nodes if node.op == "call_function"]
     simplify.simplify(traced)
     assert [n.target for n in traced.graph.nodes if n.op == "call_function"] == before
+
+
+def _reads_twice(x: Tensor, y: Tensor) -> list[Tensor]:
+    first = x @ y
+    return [(first + y) * first]
+
+
+def _reads_a_view_later(x: Tensor, y: Tensor) -> list[Tensor]:
+    first = x @ y
+    view = first.T
+    return [(first + 1) @ view]
+
+
+def _reads_its_own_transpose(x: Tensor, y: Tensor) -> list[Tensor]:
+    first = x @ y
+    return [first + first.T]
+
+
+def _returns_what_it_reads(x: Tensor, y: Tensor) -> list[Tensor]:
+    first = x @ y
+    return [first, first + y, (first * y).neg()]
+
+
+def _grows(x: Tensor, y: Tensor) -> list[Tensor]:
+    return [x.sum(0, keepdim=True) + y, (x > 0) * y, x.neg() + y]
+
+
+def _activations(x: Tensor, y: Tensor) -> list[Tensor]:
+    x.requires_grad_(True)
+    inner = torch.relu(torch.tanh(torch.sigmoid(x @ y)) + y)
+    outer = torch.nn.functional.gelu(inner @ y).exp().sum()
+    return [torch.autograd.grad(outer, x)[0], outer.detach()]
+
+
+ACTIVATIONS = [
+    *("sigmoid_", "relu_", "exp_"),  # the gradient needs what was before the others
+    *("gelu_backward", "threshold_backward", "tanh_backward", "sigmoid_backward"),
+]
+
+
+@pytest.mark.parametrize(
+    ("function", "overwritten"),
+    [
+        (_reads_twice, ["mul_"]),  # of the sum, which nothing else reads
+        (_reads_a_view_later, []),
+        (_reads_its_own_transpose, []),
+        (_returns_what_it_reads, ["neg_"]),
+        (_grows, ["add_"]),
+        (_activations, ACTIVATIONS),
+    ],
+)
+def test_an_operation_overwrites_only_what_nothing_reads_any_more(
+    function: Callable[..., list[Tensor]], overwritten: list[str]
+) -> None:
+    x, y = torch.randn(2, 5, 5).unbind()
+    traced = graph_of(function, x.clone(), y.clone())
+    expected, given = function(x.clone(), y.clone()), (x.clone(), y.clone())
+    function_of_traced = simplify.simplified(traced)
+    for _ in range(2):
+        for made, one in zip(function_of_traced(*given), expected, strict=True):
+            assert torch.equal(made, one)
+    assert torch.equal(torch.stack(given), torch.stack((x, y)))
+    names = [str(node.target) for node in traced.graph.nodes if node.op == "call_function"]
+    forms = [name.split(".")[1] for name in names if "_." in name or "grad_input" in name]
+    assert sorted(forms) == sorted(overwritten)
 
 
 def test_what_is_returned_shares_no_memory_with_an_input_or_another_call() -> None:

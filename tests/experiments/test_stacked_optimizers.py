@@ -229,6 +229,39 @@ def test_padding_stays_zero(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not stack.weights.any()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", ["adam", "adamw", "sgd", "momentum", "nesterov"])
+def test_models_that_share_values_or_not_have_the_bits_of_any_pack(
+    name: str, dtype: torch.dtype
+) -> None:
+    """Three models of equal values, one of others, and one that has joined: pairs of them alone
+    end as in the stack of all."""
+    optimizer, number = optimizers.get(name), 5
+    given = _draws(optimizer, 2)
+    values = [dict(given[row == 3], learning_rate=0.01 * (row + 1)) for row in range(number)]
+    everything = _stack(number, dtype)
+    start, joined = everything.weights.clone(), 4
+
+    def trained(rows: list[int]) -> Tensor:
+        stack = _stack(len(rows), dtype)
+        stack.weights = start[rows]
+        update = _fused(optimizer, stack, [values[row] for row in rows], {})
+        for step in range(STEPS):
+            _gradients(everything, step)
+            stack.gradient.copy_(everything.gradient[rows])
+            if step == 5 and joined in rows:
+                at = rows.index(joined)
+                fresh = _fused(optimizer, _stack(2, dtype), [values[joined]] * 2, {})
+                update.restore(at, fresh.copy(torch.tensor([0]))[0])
+                stack.weights[at] = start[joined]
+            update.step(_rates([values[row] for row in rows], 4))
+        return stack.weights
+
+    together = trained(list(range(number)))
+    for pair in ([0, 1], [1, 4], [3, 2], [4, 0]):
+        assert torch.equal(trained(pair), together[pair])
+
+
 @pytest.mark.parametrize("name", BY_ROW)
 def test_long_rows_are_updated_one_by_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With weight decay of some parameters alone, which is usual; the same steps to rounding."""

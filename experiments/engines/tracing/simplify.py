@@ -15,20 +15,19 @@ import torch
 from torch import Tensor, fx
 from torch.fx.node import map_arg
 
+from experiments.engines.tracing.memory import (
+    RESHAPES,
+    VIEWS,
+    changed_in_place,
+    overwrite,
+    source_of,
+    value_of,
+)
+
 aten = torch.ops.aten
 
 _LARGEST_CONSTANT = 2**16
 """Numbers of a constant that is kept: a larger one is as fast to fill as to read."""
-_RESHAPES = {aten.expand.default, aten.view.default, aten._unsafe_view.default}
-_VIEWS = _RESHAPES | {
-    aten.permute.default,
-    aten.squeeze.default,
-    aten.squeeze.dim,
-    aten.squeeze.dims,
-    aten.transpose.int,
-    aten.unsqueeze.default,
-}
-"""Operations whose result begins where their argument does, in the same memory."""
 _LIKE = (aten.ones_like.default, aten.zeros_like.default, aten.full_like.default)
 """Operations that read nothing of a tensor but its shape and type."""
 _ROWS = 16
@@ -49,12 +48,14 @@ def simplified(traced: fx.GraphModule) -> Callable[..., Any]:
 def simplify(traced: fx.GraphModule) -> None:
     """Simplify a graph in place."""
     traced.graph.eliminate_dead_code()
-    changed = _changed_in_place(traced.graph)
+    changed = changed_in_place(traced.graph)
     _compute_by_columns(traced.graph)
     _keep_constants(traced, changed)
     _shorten_views(traced.graph, changed)
+    _drop_products_with_1(traced.graph, changed)
     _merge_equal(traced.graph, changed)
     traced.graph.eliminate_dead_code()
+    overwrite(traced.graph, changed)
     traced.recompile()
 
 
@@ -121,43 +122,6 @@ def _operations(graph: fx.Graph, changed: set[fx.Node]) -> Iterator[fx.Node]:
             yield node
 
 
-def _changed_in_place(graph: fx.Graph) -> set[fx.Node]:
-    """The tensors that an operation writes into, and those that share memory with one."""
-    sources = {node: _source(node) for node in graph.nodes}
-
-    def base(node: fx.Node) -> fx.Node:
-        while (source := sources[node]) is not None:
-            node = source
-        return node
-
-    written = {
-        base(argument)
-        for node in graph.nodes
-        if (schema := getattr(node.target, "_schema", None)) is not None
-        for argument, formal in zip(node.args, schema.arguments, strict=False)
-        if isinstance(argument, fx.Node)
-        and formal.alias_info is not None
-        and formal.alias_info.is_write
-    }
-    return {node for node in graph.nodes if base(node) in written}
-
-
-def _source(node: fx.Node) -> fx.Node | None:
-    """The argument with which an operation's result shares memory."""
-    schema = getattr(node.target, "_schema", None)
-    shares = schema is not None and any(each.alias_info for each in schema.returns)
-    if not (shares or node.target in _VIEWS or node.target is operator.getitem):
-        return None
-    source = node.args[0]
-    return source if isinstance(source, fx.Node) else None
-
-
-def _value(node: Any) -> Tensor | None:
-    """What a node's tensor is like, without its numbers."""
-    value = node.meta.get("val") if isinstance(node, fx.Node) else None
-    return value if isinstance(value, Tensor) else None
-
-
 def _is_returned(node: fx.Node) -> bool:
     """Whether the caller gets it, who may keep it or write into it."""
     return any(user.op == "output" for user in node.users)
@@ -167,7 +131,7 @@ def _keep_constants(traced: fx.GraphModule, changed: set[fx.Node]) -> None:
     """Compute what depends on no input once, and keep it."""
     constant: dict[fx.Node, Tensor] = {}
     for node in _operations(traced.graph, changed):
-        value, compute = _value(node), cast(Callable[..., Any], node.target)
+        value, compute = value_of(node), cast(Callable[..., Any], node.target)
         if value is None or value.numel() > _LARGEST_CONSTANT:
             continue
         if node.target in _LIKE:
@@ -195,21 +159,21 @@ def _keep_constants(traced: fx.GraphModule, changed: set[fx.Node]) -> None:
 def _shorten_views(graph: fx.Graph, changed: set[fx.Node]) -> None:
     """Make a view of a view one of the tensor itself, and none of what already has its shape."""
     for node in list(_operations(graph, changed)):
-        value, source = _value(node), _source(node)
-        if node.target not in _VIEWS or value is None or source is None:
+        value, source = value_of(node), source_of(node)
+        if node.target not in VIEWS or value is None or source is None:
             continue
         base = source
         if (same := _same_as(node, source)) is not None:
             if not _is_returned(node):
                 node.replace_all_uses_with(same)
             continue
-        while base.target in _VIEWS:
+        while base.target in VIEWS:
             base = base.args[0]  # type: ignore[assignment]
-        whole = _value(base)
+        whole = value_of(base)
         if whole is None or base.op == "placeholder":
             continue  # it may lie in memory otherwise than the one that was traced
         if (value.shape, value.stride()) == (whole.shape, whole.stride()):
-            if not _is_returned(node) or _source(base) is None:
+            if not _is_returned(node) or source_of(base) is None:
                 node.replace_all_uses_with(base)
         elif base is not source:
             node.target = aten.as_strided.default
@@ -218,17 +182,28 @@ def _shorten_views(graph: fx.Graph, changed: set[fx.Node]) -> None:
 
 def _same_as(node: fx.Node, source: fx.Node) -> fx.Node | None:
     """What a view of ``source`` equals, however that lies in memory."""
-    value, before = _value(node), _value(source)
+    value, before = value_of(node), value_of(source)
     if value is None or before is None:
         return None
-    unchanged = node.target in _RESHAPES and before.shape == value.shape
+    unchanged = node.target in RESHAPES and before.shape == value.shape
     order = node.args[1] if node.target is aten.permute.default else None
     if unchanged or order == list(range(value.dim())):
         return source
     if node.target is aten.transpose.int and source.target is aten.transpose.int:
         there, back = (set(each.args[1:]) for each in (source, node))
-        return _source(source) if there == back else None
+        return source_of(source) if there == back else None
     return None
+
+
+def _drop_products_with_1(graph: fx.Graph, changed: set[fx.Node]) -> None:
+    """As ``torch.addmm`` becomes one where its scale is left at 1."""
+    for node in list(_operations(graph, changed)):
+        if node.target is not aten.mul.Scalar or node.args[1] != 1 or _is_returned(node):
+            continue
+        source = cast(fx.Node, node.args[0])
+        value, before = value_of(node), value_of(source)
+        if value is not None and before is not None and value.dtype == before.dtype:
+            node.replace_all_uses_with(source)
 
 
 def _merge_equal(graph: fx.Graph, changed: set[fx.Node]) -> None:
@@ -244,7 +219,7 @@ def _compute_by_columns(graph: fx.Graph) -> None:
     """Softmaxes over few classes: torch's kernel for the last dimension takes a row at a time, that
     for another dimension as many rows as a vector register holds: five to ten times as fast."""
     for node in graph.nodes:
-        value, sources = _value(node), [_value(each) for each in node.all_input_nodes]
+        value, sources = value_of(node), [value_of(each) for each in node.all_input_nodes]
         if node.target not in _BY_COLUMNS or value is None or value.dim() < 2:
             continue
         count = len(sources)
