@@ -82,6 +82,7 @@ CLAIMS = (
         "Techniques on MNIST",
         "Techniques and optimizers on a tenth of MNIST, a network of 50,890 parameters",
         "techniques-mnist",
+        "img/techniques-mnist.png",
     ),
     _screen(
         "Techniques on text",
@@ -112,16 +113,19 @@ CLAIMS = (
         where="experiment = 'techniques-digits' AND schedule = 'constant' "
         f"AND optimizer IN ('sgd', 'momentum', 'momentum-99') AND {PLAIN}",
     ),
-    Claim(
-        title="Sparsity × batch size",
-        claim="Lee et al. 2021 (arXiv:2003.11316): pruned networks have the same scaling trend, "
-        "and training them is harder: the plateau has more steps. Ours agree if the ratio "
-        "of critical batch sizes of `prune` holds 1 and that of the steps at the plateau lies "
-        "above 1.",
-        source="own",
-        where="experiment = 'techniques-digits' AND optimizer = 'sgd' AND schedule = 'constant' "
-        f"AND (technique LIKE '%prune%' OR {PLAIN})",
-        quantities=("critical_batch_size", "min_steps"),
+    *(
+        Claim(
+            title=f"Sparsity × batch size, on {data}",
+            claim="Lee et al. 2021 (arXiv:2003.11316): pruned networks have the same scaling "
+            "trend, and training them is harder: the plateau has more steps. Ours agree if the "
+            "ratio of critical batch sizes of `prune` holds 1 and that of the steps at the plateau "
+            "lies above 1.",
+            source="own",
+            where=f"experiment = '{experiment}' AND optimizer = 'sgd' AND schedule = 'constant' "
+            f"AND (technique LIKE '%prune%' OR {PLAIN})",
+            quantities=("critical_batch_size", "min_steps"),
+        )
+        for data, experiment in (("digits", "techniques-digits"), ("MNIST", "techniques-mnist"))
     ),
     *(
         Claim(
@@ -137,6 +141,7 @@ CLAIMS = (
         )
         for data, experiment, optimizer in (
             ("digits", "techniques-digits", "sgd"),
+            ("MNIST", "techniques-mnist", "sgd"),
             ("text", "techniques-text", "adamw"),
         )
     ),

@@ -229,13 +229,13 @@ RECIPES = ROOT / "results" / "own" / "experiments"
 
 def test_the_file_of_every_packaged_experiment_is_there(own: results.Results) -> None:
     files = {path.stem for path in RECIPES.glob("*.yaml")}
-    of_library = {"digits", "techniques-digits", "techniques-text"}
+    of_library = {"digits", "techniques-digits", "techniques-mnist", "techniques-text"}
     assert set(own.studies["experiment"]) == files | of_library
     assert of_library <= set(sources.names())
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["techniques-digits", "techniques-text"])
+@pytest.mark.parametrize("name", ["techniques-digits", "techniques-mnist", "techniques-text"])
 def test_the_packaged_techniques_are_those_of_the_experiment(
     own: results.Results, name: str
 ) -> None:
