@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from experiments.engines.base import Engine, gather
+from experiments.engines.capture import module_program
 from experiments.engines.module_run import ModuleRun
 from experiments.engines.randomness import RandomDraws
 from experiments.plan import Trial
@@ -35,7 +37,8 @@ class ModuleEngine(Engine):
         self.runs = [self._start(trial) for trial in trials]
 
     def _start(self, trial: Trial) -> ModuleRun:
-        return ModuleRun(self.context, trial, self.micro, self._draws_of, self._cache)
+        run = ModuleRun(self.context, trial, self.micro, self._draws_of, self._cache)
+        return module_program.flatten(run)
 
     def _draws_of(self, trial: Trial, model: nn.Module) -> RandomDraws:
         """Run once for each setting of tuned fields, since a field may be a dropout rate.
@@ -63,7 +66,7 @@ class ModuleEngine(Engine):
         forked = torch.random.fork_rng(enabled=any(run.draws.unsupported for run in self.runs))
         with forked, self.context.precision.products():
             for run in self._each(self.runs):
-                run.advance(steps)
+                module_program.advance(run, steps, partial(self._start, run.trial))
 
     def _each(self, runs: Sequence[ModuleRun]) -> Iterator[ModuleRun]:
         """One after the other, each as the ``current`` one; what raises stays so."""

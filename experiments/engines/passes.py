@@ -40,6 +40,8 @@ class ForwardPasses:
         self.context, self.trial, self.techniques = context, trial, techniques
         self.workload: Workload = context.workload_of(trial)
         self.draws, self.micro_batch, self.cache = draws, micro_batch, cache
+        self.key: Tensor | None = None
+        """The key of the next step's random numbers, where the device has it."""
         self._divided: dict[int, tuple[int, int, int, bool]] = {}
 
     def of(
@@ -103,6 +105,7 @@ class ForwardPasses:
             examples,
             context.device,
             self.cache,
+            key=self.key,
             first=self.draws.first_of(modules) if modules else 0,
             part=context.layout.activation_part,
         )

@@ -172,6 +172,7 @@ class RandomDraws:
         device: torch.device,
         places: dict[Any, Tensor],
         *,
+        key: Tensor | None = None,
         first: int = 0,
         part: tuple[int, int] = (0, 1),
     ) -> contextlib.AbstractContextManager[Any]:
@@ -179,18 +180,17 @@ class RandomDraws:
 
         Args:
             start: the place of the first of its ``examples`` in the global batch.
+            key: that of ``seed`` and ``step``, int64 scalar, where the device has it.
             places, first, part: see ``ExampleRandomness``.
         """
         if not self:
             return contextlib.nullcontext()
-        key = key_of(seed, step)
         if self.unsupported:  # then the batch is one part
-            torch.manual_seed(key)
+            torch.manual_seed(key_of(seed, step))
             return contextlib.nullcontext()
-        of_step = torch.tensor(key, device=device)
-        return ExampleRandomness(
-            self, of_step, examples, start, places=places, first=first, part=part
-        )
+        if key is None:
+            key = torch.tensor(key_of(seed, step), device=device)
+        return ExampleRandomness(self, key, examples, start, places=places, first=first, part=part)
 
 
 def _draw(first: Sequence[int], second: Sequence[int], sizes: tuple[int, int]) -> Draw | None:
@@ -235,7 +235,7 @@ class ExampleRandomness(TorchFunctionMode):
         super().__init__()
         self._draws, self._key = draws.draws, key
         self._examples = examples
-        self._start = torch.as_tensor(start, dtype=torch.int64, device=key.device)
+        self._start = start
         self._stacked = stacked
         self._places = {} if places is None else places
         self._count, self._part = first, part
@@ -271,7 +271,8 @@ class ExampleRandomness(TorchFunctionMode):
         if draw.dim is not None:
             others = math.prod(whole) // max(whole[draw.dim], 1)
             stride = signed(PLACE * draw.each * others % 2**64)
-            offset = offset + self._start * stride
+            first = self._start * stride
+            offset = offset + (first if isinstance(first, Tensor) else signed(first % 2**64))
         self._count += 1
         return places, offset
 

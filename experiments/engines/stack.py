@@ -13,6 +13,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -328,6 +329,22 @@ class StackedStep:
 
         return list(vmap(of_model)(*flat[:number]))
 
+    @cached_property
+    def identity(self) -> tuple[Any, ...]:
+        """What has the same computes the same of equal shapes: a key of this process."""
+        context, study = self.context, self.context.study
+        # A model's buffers are constants of the trace, so only models without any share one.
+        # So are tensors that techniques have prepared; the packs of a study share those.
+        owner = self._owner if dict(self.base.named_buffers()) else context.techniques.prepared
+        return (
+            owner,
+            json.dumps(workloads.identity(context.workload), sort_keys=True),
+            json.dumps(technique_identity(study.technique, study.workload.base), sort_keys=True),
+            study.budget_steps if context.techniques.uses_budget else None,
+            context.device,
+            context.dtype,
+        )
+
     def _graph(
         self, what: str, function: Callable[..., Any], views: dict[str, Tensor], batch: Batch
     ) -> _Trace:
@@ -337,19 +354,7 @@ class StackedStep:
         local_key = (what, len(next(iter(views.values()))), shapes, size)
         if local_key in self._graphs:
             return self._graphs[local_key]
-        study = self.context.study
-        # A model's buffers are constants of the trace, so only models without any share one.
-        # So are tensors that techniques have prepared; the packs of a study share those.
-        owner = self._owner if dict(self.base.named_buffers()) else self.context.techniques.prepared
-        key = (
-            *local_key,
-            owner,
-            json.dumps(workloads.identity(self.context.workload), sort_keys=True),
-            json.dumps(technique_identity(study.technique, study.workload.base), sort_keys=True),
-            study.budget_steps if self.context.techniques.uses_budget else None,
-            self.context.device,
-            self.context.dtype,
-        )
+        key = (*local_key, *self.identity)
         if key not in _traces:
             with torch.enable_grad(), warnings.catch_warnings():
                 warnings.simplefilter("ignore")

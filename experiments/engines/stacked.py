@@ -15,11 +15,19 @@ import torch
 from torch import Tensor
 
 from experiments.engines.base import Engine, gather
+from experiments.engines.capture.batches import step_inputs
+from experiments.engines.capture.stacked_program import (
+    inputs_of,
+    program_of,
+    rates_of,
+    settings_of,
+    state_of,
+)
 from experiments.engines.metric_sums import MetricSums, chunks
 from experiments.engines.randomness import RandomDraws, key_of
 from experiments.engines.stack import Stack, StackedStep, width_of
 from experiments.engines.stacked_techniques import StackedTechniques
-from experiments.engines.updates import Update, make_update
+from experiments.engines.updates import FusedUpdate, Update, make_update
 from experiments.plan import Trial
 from experiments.training.micro_batch import chunk_size, micro_batch
 from experiments.training.splits import Order
@@ -69,6 +77,10 @@ class StackedEngine(Engine):
         return self._steps[: len(self.trials)]
 
     def advance(self, steps: int) -> None:
+        with self.context.precision.products():
+            self._advance_in_phases(steps)
+
+    def _advance_in_phases(self, steps: int) -> None:
         ramp = self.context.study.ramp
         if ramp is None:
             self._advance(steps, range(self.stack.width))
@@ -99,20 +111,31 @@ class StackedEngine(Engine):
     @torch.no_grad()
     def _advance(self, steps: int, sources: Sequence[int]) -> None:
         """Take steps of one batch size; ``sources``: whose examples each row sees."""
-        context = self.context
-        schedule = context.schedule
-        constant = all(schedule.is_constant(t.metaparameters) for t in self._rows)
-        factors = schedule.factors_of([t.metaparameters for t in self._rows])
-        rates = self._rates()
-        has_techniques, first = context.techniques.define(*_IN_STEPS), self._steps[sources[0]]
+        context, first, update = self.context, self._steps[sources[0]], self.update
+        program = program_of(self.stepper, update, self.loss_sum, self.micro, first)
+        if program is not None and isinstance(update, FusedUpdate):
+            reads = inputs_of(context, self._rows, self._steps, random=bool(self.draws))
+            inputs = step_inputs(
+                context,
+                steps,
+                program.inputs.steps,
+                lambda done, count: self._indices(done, count, sources),
+                lambda: self._batches(steps, sources),
+                reads,
+            )
+            program.advance(state_of(update, self.loss_sum), settings_of(update), inputs)
+            self._steps = [step + steps for step in self._steps]
+            return
+        constant, factors, rates = rates_of(context, self._rows)
+        has_techniques = context.techniques.define(*_IN_STEPS)
         selects, perturbs = (context.techniques.define(h) for h in ("select", "perturbed"))
-        weights = None
+        weights, rates_there = None, rates.to(context.device)
         for done, batch in self._batches(steps, sources):
-            of_step = rates
+            of_step = rates_there
             if has_techniques or not constant:
                 steps_before = [step + done for step in self._steps]
             if not constant:
-                of_step = rates * factors(steps_before).to(context.device)
+                of_step = (rates * factors(steps_before)).to(context.device)
             if has_techniques:
                 steps_made = torch.tensor(steps_before, device=context.device)
                 self.techniques.begin(steps_before, of_step)
@@ -187,10 +210,6 @@ class StackedEngine(Engine):
         device = self.context.device
         return torch.tensor(keys, device=device), torch.tensor(start, device=device)
 
-    def _rates(self) -> Tensor:
-        rates = [[float(t.metaparameters.get("learning_rate", 1.0))] for t in self._rows]
-        return torch.tensor(rates, dtype=torch.float64, device=self.context.device)
-
     def _batches(self, steps: int, sources: Sequence[int]) -> Iterator[tuple[int, Batch]]:
         """This rank's batches of the next steps, ``(models, share, …)``, counted from 0."""
         split, part = self.context.train, self.context.part(self._steps[sources[0]])
@@ -217,12 +236,7 @@ class StackedEngine(Engine):
         done = 0
         while done < steps:
             count = min(self._ahead, steps - done)
-            drawn_indices = [
-                order.batches(step + done, count)[:, part]
-                for order, step in zip(orders, first, strict=True)
-                if not isinstance(order, ExampleStream)
-            ]
-            indices = torch.stack(drawn_indices, dim=1)  # (steps, models, share)
+            indices = self._indices(done, count, sources)
             batch = split.fetch(indices.reshape(-1), training=True)
             # Many small batches are fetched at once: a gather costs as much as a small step.
             size_of_step = sum(x.numel() * x.element_size() for x in batch) // count
@@ -232,6 +246,16 @@ class StackedEngine(Engine):
             ):
                 yield done + i, of_step
             done += count
+
+    def _indices(self, done: int, count: int, sources: Sequence[int]) -> Tensor:
+        """The examples of ``count`` steps from ``done`` on, ``(count, models, share)``."""
+        part = self.context.part(self._steps[sources[0]])
+        drawn = [
+            order.batches(self._steps[row] + done, count)[:, part]
+            for row in sources
+            if not isinstance(order := self._orders[row], ExampleStream)
+        ]
+        return torch.stack(drawn, dim=1)
 
     @torch.no_grad()
     def evaluate(self, split: str, rows: Sequence[int] | None = None) -> list[dict[str, float]]:

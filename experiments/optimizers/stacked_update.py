@@ -238,7 +238,9 @@ class ElementwiseUpdate(StackedUpdate):
 
     def _step_blocks(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
         models, size = weights.shape
-        width = min(size, max(_BLOCK // models // ALIGNMENT * ALIGNMENT, ALIGNMENT))
+        width = size
+        if weights.is_cpu:  # on a GPU each block would be a few more kernels
+            width = min(size, max(_BLOCK // models // ALIGNMENT * ALIGNMENT, ALIGNMENT))
         if self._scratch is None or self._scratch.shape != (models, width):
             self._scratch = weights.new_empty(models, width)
         scratch = self._scratch

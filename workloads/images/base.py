@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import torch
@@ -14,6 +15,13 @@ from workloads.errors import WorkloadError
 
 Share = Annotated[float, Field(gt=0, le=1)]
 Split = TypeVar("Split")
+
+
+@lru_cache(maxsize=32)
+def of_channels(values: tuple[float, ...], device: torch.device) -> Tensor:
+    """A number of each channel, ``(channels, 1, 1)``: kept on the device, since copying it there
+    in each batch would let the host wait for a GPU."""
+    return torch.tensor(values, device=device).view(-1, 1, 1)
 
 
 @runtime_checkable

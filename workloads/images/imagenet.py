@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated
 
-import torch
 from pydantic import Field
 from torch import Tensor, nn
 from torch.utils.data import Dataset
@@ -18,7 +17,7 @@ from torch.utils.data import Dataset
 from workloads.base import Batch
 from workloads.data import data_root
 from workloads.errors import WorkloadError
-from workloads.images.base import ImageClassification
+from workloads.images.base import ImageClassification, of_channels
 from workloads.images.files import (
     ImageFiles,
     class_folders,
@@ -44,8 +43,7 @@ _DEVIATION = (0.229, 0.224, 0.225)
 
 def normalized(x: Tensor) -> Tensor:
     """Bytes of images, (B, 3, height, width), with mean 0 and deviation 1 over ImageNet."""
-    mean = torch.tensor(_MEAN, device=x.device).view(3, 1, 1)
-    deviation = torch.tensor(_DEVIATION, device=x.device).view(3, 1, 1)
+    mean, deviation = of_channels(_MEAN, x.device), of_channels(_DEVIATION, x.device)
     return (x.float() / 255 - mean) / deviation
 
 
