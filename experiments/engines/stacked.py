@@ -123,9 +123,9 @@ class StackedEngine(Engine):
                 lambda: self._batches(steps, sources),
                 reads,
             )
-            program.advance(state_of(update, self.loss_sum), settings_of(update), inputs)
-            self._steps = [step + steps for step in self._steps]
-            return
+            if program.advance(state_of(update, self.loss_sum), settings_of(update), inputs):
+                self._steps = [step + steps for step in self._steps]
+                return
         constant, factors, rates = rates_of(context, self._rows)
         has_techniques = context.techniques.define(*_IN_STEPS)
         selects, perturbs = (context.techniques.define(h) for h in ("select", "perturbed"))

@@ -68,6 +68,7 @@ class Split:
         self.resident = isinstance(data, (tuple, TokenStream))
         self.generated = isinstance(data, GeneratedSplit)
         self.on_device = self.resident or self.generated
+        self.iterable = isinstance(data, IterableDataset)
         self._data: Any = data
         if isinstance(data, tuple):
             self._data = tuple(x.to(device) for x in data)
@@ -82,7 +83,7 @@ class Split:
         """What errors call it."""
         self._beside: tuple[Tensor, ...] = ()
         self._first: list[Any] = []
-        streamed = not self.on_device and not isinstance(data, IterableDataset)
+        streamed = not self.on_device and not self.iterable
         self._reader = Reader(data, device, self.name) if streamed else None
 
     def __len__(self) -> int:

@@ -29,6 +29,7 @@ def capturable(context: StudyContext) -> bool:
         context.device.type in captured_step.RECORDERS
         and context.layout.ranks.size == 1
         and context.layout.stacks
+        and not context.splits["train"].iterable  # what is read of it cannot be read again
         and not context.precision.scales
         and not techniques.change_by_step
         and not techniques.define(*_IN_STEPS)

@@ -90,7 +90,7 @@ def _on_side_stream(device: torch.device) -> Iterator[None]:
 
 
 class CapturedStep:
-    """``step`` many times: at first one by one, then from a recording."""
+    """``step`` many times: the first ones as they are, the others from a recording."""
 
     seconds: ClassVar[float] = 0.0
     """Seconds that all recordings of this process took."""
@@ -105,35 +105,36 @@ class CapturedStep:
         """
         Args:
             name: what a warning calls it.
-            outside: numbers of Python's that a step might change; where it does, nothing is
+            outside: numbers of Python's that a step might change; where it does, it is not
                 recorded.
         """
         self.step, self.device, self.name, self._outside = step, device, name, outside
-        self.refusal: str | None = None if device.type in RECORDERS else "no recorder"
-        """Why steps are taken one by one."""
+        self.refusal: str | None = None
+        """Why it cannot be recorded."""
         self.taken = 0
         self._graphs: dict[int, Graph] = {}
 
-    def run(self, steps: int) -> None:
-        """Take so many steps."""
-        while steps:
+    def run(self, steps: int) -> bool:
+        """Take so many steps; whether that was possible: else they are to be taken otherwise."""
+        while steps and self.refusal is None:
             many = steps >= _MANY and self.taken >= _OFTEN
             taken = self._some(_MANY if many else 1)
             self.taken += taken
             steps -= taken
+        return self.refusal is None
 
     def _some(self, steps: int) -> int:
-        if self.refusal is None and self.taken >= _WARM_UP:
-            if steps not in self._graphs:
-                self._record(steps)
-            if self.refusal is None:
-                self._graphs[steps].replay()
-                return steps
-        before = self._outside()
-        self.step()
-        if self.refusal is None and self._outside() != before:
-            self._refuse("its modules change numbers of their own")
-        return 1
+        if self.taken < _WARM_UP:
+            before = self._outside()
+            self.step()
+            if self._outside() != before:
+                self._refuse("its modules change numbers of their own")
+            return 1
+        if steps not in self._graphs:
+            self._record(steps)
+        if self.refusal is None:
+            self._graphs[steps].replay()
+        return steps
 
     def _record(self, steps: int) -> None:
         def work() -> None:
@@ -232,19 +233,24 @@ class Program:
         state: Sequence[Tensor],
         settings: Sequence[Tensor],
         inputs: Iterable[tuple[int, Mapping[str, Tensor]]],
-    ) -> None:
-        """Train what has this ``state``; ``inputs``: those of the next steps, with how many."""
+    ) -> bool:
+        """Train what has this ``state``; ``inputs``: those of the next steps, with how many.
+
+        Whether that was possible: else ``state`` is as it was, and the caller takes the steps.
+        """
         try:
             with torch.no_grad(), _on_side_stream(self.step.device):
                 _copy(self._state, state)
                 _copy(self._settings, settings)
                 for count, of_steps in inputs:
                     self.inputs.fill(of_steps)
-                    self.step.run(count)
+                    if not self.step.run(count):
+                        return False
                 _copy(state, self._state)
         except torch.OutOfMemoryError:
             forget()  # a smaller pack will need the memory
             raise
+        return True
 
 
 def _copy(into: Sequence[Tensor], values: Sequence[Tensor]) -> None:

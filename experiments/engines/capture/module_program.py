@@ -44,13 +44,16 @@ def advance(run: ModuleRun, steps: int, another: Callable[[], ModuleRun]) -> Non
         program = None
         if isinstance(optimizer, FlatOptimizer) and not run.draws.unsupported:
             program = _program_of(run, optimizer, piece.start, another)
-        if program is None or not isinstance(optimizer, FlatOptimizer):
+        if (
+            program is not None
+            and isinstance(optimizer, FlatOptimizer)
+            and program.advance(
+                _state(run, optimizer), settings_of(optimizer.update), _inputs(run, piece, program)
+            )
+        ):
+            run.step = piece.stop
+        else:
             run.advance(len(piece))
-            continue
-        program.advance(
-            _state(run, optimizer), settings_of(optimizer.update), _inputs(run, piece, program)
-        )
-        run.step = piece.stop
 
 
 def _program_of(

@@ -1,0 +1,431 @@
+"""Captured steps: replayed on a CPU by ``RecordedGraph``, they are the eager steps bit for bit."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from experiments import optimizers
+from experiments.batch_sizes import BatchSizes
+from experiments.engines.capture import captured_step, module_program
+from experiments.engines.capture.captured_step import CapturedStep, Program, StepInputs
+from experiments.engines.capture.flat_optimizer import FlatOptimizer
+from experiments.engines.module import ModuleEngine
+from experiments.optimizers.stacked_update import ElementwiseUpdate
+from experiments.plan import WorkloadRef
+from tests.experiments.recorded_graph import CaptureError, RecordedGraph
+from tests.experiments.test_cohorts import told
+from tests.marks import quick
+from tests.problems import engine, largest_difference, study, train, trials
+
+pytestmark = pytest.mark.usefixtures("one_thread", "recorded")
+KINDS = ["module", "stacked"]
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Steps on a CPU are captured, and updates have the form that they have on a GPU."""
+    monkeypatch.setitem(captured_step.RECORDERS, "cpu", RecordedGraph)
+    monkeypatch.setattr(captured_step, "_OFTEN", 10)
+    monkeypatch.setattr(captured_step, "_MANY", 4)
+    monkeypatch.setattr(ElementwiseUpdate, "_is_uniform", lambda *_: False)
+    monkeypatch.setattr(RecordedGraph, "made", 0)
+    monkeypatch.setattr(RecordedGraph, "replays", 0)
+    captured_step.forget()
+    yield
+    captured_step.forget()
+
+
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on the same steps on the same memory, without a recording."""
+    captured_step.forget()
+    monkeypatch.setattr(captured_step, "_WARM_UP", 10**9)
+
+
+def bits(one: Any) -> dict[str, list[bytes]]:
+    return {
+        trial.id: [x.numpy().tobytes() for x in one.weights(row).values()]
+        for row, trial in enumerate(one.trials)
+    }
+
+
+def _pack(kind: str, of: Any, steps: int) -> list[Any]:
+    """Trials that leave, join, go back to an earlier step, and go on from a snapshot."""
+    some, late = trials(of, 4), trials(of, 1, seed=5)
+    one = engine(kind, of, some)
+    found: list[Any] = []
+    for count in (1, 1, 2, 3, steps):
+        one.advance(count)
+    found.append((bits(one), one.finite(), one.evaluate("validation")))
+    held = one.copy([1])
+    one.advance(6)
+    one.restore(1, held[0])
+    one.keep([0, 1])
+    one.advance(steps)
+    found.append(bits(one))
+    one.add(late)
+    one.advance(steps)
+    other = engine(kind, of, tuple(one.trials))
+    other.load(one.state())
+    for each in (one, other):
+        each.advance(steps)
+        found.append(bits(each))
+    assert found[-1] == found[-2]
+    return found
+
+
+CASES: list[tuple[str, dict[str, Any]]] = [
+    ("digits-mlp", {"optimizer": "nesterov", "schedule": "cosine"}),
+    ("digits-mlp", {"optimizer": "adamw", "micro_batch": 12}),
+    ("digits-mlp", {"optimizer": "muon"}),
+    ("digits-mlp", {"optimizer": "momentum", "technique": {"dropout": 0.2}}),
+    ("digits-mlp", {"technique": {"mixup": 0.3}, "precision": "float64"}),
+    ("digits-mlp", {"precision": "bfloat16", "optimizer": "lamb"}),
+    ("teacher", {"optimizer": "adam"}),
+    ("digits-softmax", {"ramp": BatchSizes.growing(16, 400, [(30, 48)]), "optimizer": "adam"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "workload", "changes"),
+    [
+        pytest.param(kind, *case, marks=[] if case is CASES[0] else pytest.mark.slow)
+        for kind in KINDS
+        for case in CASES
+    ],
+)
+def test_replayed_steps_are_the_eager_ones(
+    kind: str, workload: str, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of = study(**{"workload": workload, "batch_size": 16, **changes})
+    replayed = _pack(kind, of, 14)
+    assert RecordedGraph.replays > 20
+    eager(monkeypatch)
+    assert _pack(kind, of, 14) == replayed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_over_hundreds_of_steps(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    of = study(workload="digits-mlp", batch_size=16, optimizer="nesterov", schedule="cosine")
+    replayed = _pack(kind, of, 250)
+    eager(monkeypatch)
+    assert _pack(kind, of, 250) == replayed
+
+
+@pytest.mark.parametrize("optimizer", quick(["adamw", "sgd", "nesterov", "rmsprop", "muon"], 1))
+def test_the_stack_on_its_own_memory_has_the_same_bits(
+    optimizer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without any of this: examples fetched for many steps at once, the stack itself trained."""
+    of = study(workload="digits-mlp", batch_size=16, optimizer=optimizer, schedule="linear")
+    replayed = _pack("stacked", of, 14)
+    assert RecordedGraph.replays > 0
+    monkeypatch.delitem(captured_step.RECORDERS, "cpu")
+    assert _pack("stacked", of, 14) == replayed
+
+
+@pytest.mark.parametrize("optimizer", quick(reversed(optimizers.names()), 2))
+def test_a_flat_optimizer_is_torchs(optimizer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To rounding: the fused form updates one model, captured, as torch's or a library's does."""
+    of = study(
+        workload="digits-mlp", batch_size=16, optimizer=optimizer, schedule="linear",
+        precision="float64",
+    )  # fmt: skip
+    some = trials(of, 2)
+    flat = engine("module", of, some)
+    flat.advance(15)
+    monkeypatch.delitem(captured_step.RECORDERS, "cpu")
+    plain = engine("module", of, some)
+    plain.advance(15)
+    assert isinstance(flat, ModuleEngine)
+    has_form = not optimizers.get(optimizer).averages and optimizer not in ("shampoo", "soap")
+    assert isinstance(flat.runs[0].optimizer, FlatOptimizer) == has_form
+    assert (RecordedGraph.replays > 0) == has_form
+    for row in range(2):
+        assert largest_difference(flat.weights(row), plain.weights(row)) < 1e-8
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_studies_of_one_shape_share_their_recordings(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    studies = [
+        study(id=f"study {n}", workload="digits-mlp", batch_size=16, optimizer="nesterov", **more)
+        for n, more in enumerate(
+            ({}, {"budget_steps": 900}, {"schedule": "cosine"}, {"target": "validation_error < 1"})
+        )
+    ]
+
+    def train_all(first: int) -> list[Any]:
+        found = []
+        for n, of in enumerate(studies[first:]):
+            one = engine(kind, of, trials(of, 2, seed=n))
+            one.advance(20)
+            found.append(bits(one))
+        return found
+
+    train_all(3)
+    assert RecordedGraph.made == 2  # of one step, and of many
+    replayed = train_all(0)
+    assert RecordedGraph.made == 2
+    eager(monkeypatch)
+    assert train_all(0) == replayed
+
+
+@pytest.mark.parametrize("kind", quick(["stacked", "module"], 1))
+def test_a_pack_tells_the_same(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Evaluations, refined brackets, domination, the target: all that the loop does between."""
+    of = study(
+        workload="digits-mlp", optimizer="momentum", budget_steps=150, refine=1.01, keep=2,
+        target="validation_error < 0.08", batch_size=64,
+    )  # fmt: skip
+    replayed = told(train(of, trials(of, 6), kind))
+    assert RecordedGraph.replays > 0
+    assert len({ended[1] for *_, ended in replayed.values()}) > 1  # their stop reasons
+    eager(monkeypatch)
+    assert told(train(of, trials(of, 6), kind)) == replayed
+
+
+def test_a_trial_that_diverges_is_seen_at_its_evaluation() -> None:
+    of = study(workload="digits-mlp", optimizer="momentum", batch_size=16)
+    wild = trials(of, 1, seed=9, learning_rate=1e30)
+    for kind in KINDS:
+        one = engine(kind, of, (*trials(of, 2), *wild))
+        one.advance(40)
+        assert one.finite() == [True, True, False]
+
+
+def test_channels_stay_last(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(MODELS)
+    of = study(
+        workload=WorkloadRef(spec="own.py:Images", base=str(tmp_path)),
+        optimizer="nesterov", batch_size=32, technique={"channels_last": True},
+    )  # fmt: skip
+    one = engine("module", of, trials(of, 2))
+    assert isinstance(one, ModuleEngine)
+    one.advance(12)
+    weight = next(p for p in one.runs[0].model.parameters() if p.dim() == 4)
+    assert weight.is_contiguous(memory_format=torch.channels_last)
+    assert weight.data_ptr() == one.runs[0].optimizer.stack.weights.data_ptr()  # type: ignore
+    assert RecordedGraph.replays > 0
+    replayed = bits(one)
+    eager(monkeypatch)
+    two = engine("module", of, trials(of, 2))
+    two.advance(12)
+    assert bits(two) == replayed
+
+
+MODELS = """
+import torch
+from torch import nn
+from batchscale import Classification
+from workloads import load
+
+class Images(Classification):
+    target = "validation_error < 0.1"
+
+    def data(self):
+        return load("digits-mlp").data()
+
+    def transform(self, batch, *, training):
+        return batch[0].view(-1, 1, 8, 8).repeat(1, 3, 1, 1), *batch[1:]
+
+    def model(self):
+        return Net()
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3, padding=1)
+        self.norm = nn.BatchNorm2d(4)
+        self.out = nn.Linear(256, 10)
+
+    def forward(self, x):
+        return self.out(self.norm(self.conv(x)).relu().flatten(1))
+
+class Reads(Images):
+    def model(self):
+        return Reading()
+
+class Reading(Net):
+    def forward(self, x):
+        y = super().forward(x)
+        return y * 0.5 if float(y.detach().sum()) > 0 else y
+
+class Counts(Images):
+    def model(self):
+        return Counting()
+
+class Counting(Net):
+    calls = 0
+
+    def forward(self, x):
+        if self.training and torch.is_grad_enabled():
+            self.calls = self.calls + 1
+        return super().forward(x) * (1 + self.calls % 3)
+
+class Makes(Images):
+    def model(self):
+        return Making()
+
+class Making(Net):
+    def forward(self, x):
+        return super().forward(x) * torch.tensor([0.5] * 10, device=x.device)
+
+class Draws(Images):
+    def model(self):
+        return Drawing()
+
+class Drawing(Net):
+    def forward(self, x):
+        return super().forward(x) + torch.rand(x.shape[0] ** 2).mean()
+"""
+
+
+def test_batch_norm_is_captured_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(MODELS)
+    ref = WorkloadRef(spec="own.py:Images", base=str(tmp_path))
+    of = study(workload=ref, batch_size=32, optimizer="adam", technique={"ghost_batch": 16})
+    replayed = _pack("module", of, 5)
+    assert RecordedGraph.replays > 20
+    eager(monkeypatch)
+    assert _pack("module", of, 5) == replayed
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("Reads", "_local_scalar_dense reads a number"),
+        ("Makes", "is a tensor made of Python's numbers"),
+        ("Counts", "its modules change numbers of their own"),
+    ],
+)
+def test_what_cannot_be_captured_is_trained_without(
+    name: str, reason: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "own.py").write_text(MODELS)
+    ref = WorkloadRef(spec=f"own.py:{name}", base=str(tmp_path))
+    of = study(workload=ref, batch_size=32, optimizer="momentum")
+    one = engine("module", of, trials(of, 2))
+    with pytest.warns(UserWarning, match=f"without CUDA graphs, which is slower: .*{reason}"):
+        one.advance(20)
+    one.advance(20)  # and says so once
+    assert RecordedGraph.made == 0
+    # Nothing is left of the steps that were tried: a model's own numbers too are as without.
+    monkeypatch.setattr(module_program, "_program_of", lambda *_: None)
+    two = engine("module", of, trials(of, 2))
+    two.advance(40)
+    assert bits(two) == bits(one)
+
+
+def test_random_numbers_of_no_example_are_left_to_eager_steps(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(MODELS)
+    ref = WorkloadRef(spec="own.py:Draws", base=str(tmp_path))
+    of = study(workload=ref, batch_size=32)
+    engine("module", of, trials(of, 2)).advance(10)
+    assert not captured_step._programs
+
+
+def _captured(step: Any) -> CapturedStep:
+    return CapturedStep(step, CPU, "a step")
+
+
+def test_a_number_of_pythons_is_recorded_as_it_was() -> None:
+    total, count = torch.zeros(1), [0]
+
+    def step() -> None:
+        count[0] += 1
+        total.add_(count[0])
+
+    _captured(step).run(8)
+    assert total == 1 + 2 + 6 * 3  # and not 36: such a step is wrong on a GPU, and so here
+
+
+def test_what_is_made_in_a_step_is_rubbish_after_it() -> None:
+    x = torch.ones(3)
+    kept: list[Tensor] = []
+
+    def step() -> None:
+        kept[:] = [x * 2]
+
+    captured = _captured(step)
+    captured.run(2)
+    assert kept[0].tolist() == [2, 2, 2]
+    captured.run(1)
+    assert kept[0].isnan().all()
+
+
+@pytest.mark.parametrize(
+    ("work", "reason"),
+    [
+        (lambda x: x.sum().item(), "reads a number"),
+        (lambda x: bool((x > 0).all()), "reads a number"),
+        (lambda x: x.nonzero(), "its shape depends on numbers"),
+        (lambda x: x[x > 0], "its shape depends on numbers"),
+        (lambda x: x.index_put_((x > 0,), x.sum()), "with a mask"),
+        (lambda x: x.add_(torch.tensor(3.0)), "Python's numbers"),
+        (lambda x: x.uniform_(), "random numbers"),
+    ],
+)
+def test_the_recorder_refuses_what_a_gpu_does(work: Any, reason: str) -> None:
+    x = torch.ones(3)
+    graph = RecordedGraph(CPU)
+
+    def both() -> None:
+        x.add_(1)
+        work(x)
+
+    with pytest.raises(CaptureError, match=reason):
+        graph.record(both)
+    assert x.tolist() == [1, 1, 1]  # nothing was executed
+
+
+def test_inputs_are_read_step_by_step() -> None:
+    read: list[Tensor] = []
+    inputs = StepInputs(4, CPU)
+    for first in (0, 10):
+        inputs.fill({"a": torch.arange(first, first + 3), "b": torch.ones(3, 2) * first})
+        for _ in range(3):
+            read += [inputs["a"].clone(), inputs["b"].sum()]
+            inputs.advance()
+    assert [int(x) for x in read] == [0, 0, 1, 0, 2, 0, 10, 20, 11, 20, 12, 20]
+
+
+def test_programs_are_dropped_from_the_oldest_and_after_exhausted_memory() -> None:
+    def make(fails: bool = False) -> Program:
+        total = torch.zeros(1)
+
+        def step(inputs: StepInputs) -> None:
+            if fails:
+                raise torch.OutOfMemoryError("no memory")
+            total.add_(inputs["x"])
+
+        return Program(step, CPU, "a step", state=[total], settings=[], steps=8)
+
+    for n in range(captured_step._PROGRAMS + 3):
+        captured_step.program(n, make)
+    assert list(captured_step._programs) == list(range(3, captured_step._PROGRAMS + 3))
+    mine = torch.full((1,), 5.0)
+    inputs = [(6, {"x": torch.arange(6.0)})]
+    captured_step.program(3, make).advance([mine], [], inputs)
+    assert mine == 5 + 15
+    assert list(captured_step._programs)[-1] == 3
+    with pytest.raises(torch.OutOfMemoryError):
+        captured_step.program("fails", lambda: make(True)).advance([mine], [], inputs)
+    assert not captured_step._programs
+    gc.collect()
+
+
+def test_a_module_of_several_types_keeps_torchs_optimizer() -> None:
+    of = study(workload="digits-mlp")
+    context = engine("module", of, trials(of, 1)).context
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double())
+    assert FlatOptimizer.of(context, trials(of, 1)[0], model) is None
