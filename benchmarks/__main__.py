@@ -1,4 +1,8 @@
-"""``python -m benchmarks [PART …]``: measure, and renew those sections of docs/benchmarks.md."""
+"""``python -m benchmarks [PART …]``: measure, and renew those sections of docs/benchmarks.md.
+
+``python -m benchmarks merge gpu.json``: put in what ``python -m benchmarks.gpu`` measured, perhaps
+on another machine.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import platform
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 
 import torch
 
@@ -16,6 +21,7 @@ from benchmarks import (
     driver,
     engines,
     evaluation,
+    gpu,
     groups,
     profile,
     published,
@@ -30,14 +36,6 @@ from benchmarks import (
     tuners,
 )
 from benchmarks.page import PAGE, table, write
-
-
-def on_a_gpu() -> list[dict[str, object]]:
-    """Measurements that need a GPU; they are made by hand on another machine."""
-    whats = ("twin tests of both engines on CUDA", "cifar10-resnet8 to its target on CUDA")
-    missing = {"measured": "not measured: no GPU", "wanted": "passes"}
-    return [{"what": what, **missing} for what in whats if not torch.cuda.is_available()]
-
 
 PARTS: dict[str, Callable[[], list[dict[str, object]]]] = {
     "demo": demo.rows,
@@ -57,12 +55,17 @@ PARTS: dict[str, Callable[[], list[dict[str, object]]]] = {
     "published": published.rows,
     "reader": reader.rows,
     "report": report.rows,
-    "gpu": on_a_gpu,
+    "gpu": gpu.rows,
 }
 
 
 def main(names: list[str]) -> None:
-    """Measure the parts ``names``, all of them if none is named."""
+    """Measure the parts ``names``, all of them if none is named; or merge the file behind
+    ``merge``."""
+    if names[:1] == ["merge"] and len(names) == 2:
+        gpu.merge(Path(names[1]), list(PARTS))
+        print(f"wrote {PAGE}")
+        return
     unknown = set(names) - set(PARTS)
     if unknown:
         raise SystemExit(f"unknown part {unknown.pop()!r}; known: {', '.join(PARTS)}")

@@ -273,8 +273,9 @@ class StackedEngine(Engine):
                 views = self.techniques.evaluated(where, weights)
         models = self.stack.width if views is None else width
         sums = MetricSums(models, self.context.device, self.context.workload, len(data))
-        for indices, batch in data.fetch_parts(chunks(layout.share(len(data)), self.chunk)):
-            sums.add(self.stepper.metrics(batch, views), indices, batch)
+        with self.context.precision.products():
+            for indices, batch in data.fetch_parts(chunks(layout.share(len(data)), self.chunk)):
+                sums.add(self.stepper.metrics(batch, views), indices, batch)
         means = sums.means(layout.all_reduce)
         return (
             [means[row] for row in evaluated_rows]

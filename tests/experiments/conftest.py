@@ -9,7 +9,10 @@ import pytest
 import torch
 
 import batchscale as bs
+from experiments.engines.capture import captured_step
+from experiments.optimizers.stacked_update import ElementwiseUpdate
 from experiments.plan import WorkloadRef
+from tests.experiments.recorded_graph import RecordedGraph
 from tests.experiments.technique_file import USER_FILE
 from tests.experiments.transfer_cases import WORKLOADS
 
@@ -39,3 +42,17 @@ def trained(tmp_path: Path) -> Path:
         save=tmp_path / "first.safetensors",
     )  # fmt: skip
     return tmp_path
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Steps on a CPU are captured, and updates have the form that they have on a GPU."""
+    monkeypatch.setitem(captured_step.RECORDERS, "cpu", RecordedGraph)
+    monkeypatch.setattr(captured_step, "_OFTEN", 10)
+    monkeypatch.setattr(captured_step, "_MANY", 4)
+    monkeypatch.setattr(ElementwiseUpdate, "_is_uniform", lambda *_: False)
+    monkeypatch.setattr(RecordedGraph, "made", 0)
+    monkeypatch.setattr(RecordedGraph, "replays", 0)
+    captured_step.forget()
+    yield
+    captured_step.forget()

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
+from collections import OrderedDict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from experiments import optimizers
 from experiments.batch_sizes import BatchSizes
+from experiments.engines import stack
 from experiments.engines.capture import captured_step, module_program
-from experiments.engines.capture.captured_step import CapturedStep, Program, StepInputs
 from experiments.engines.capture.flat_optimizer import FlatOptimizer
 from experiments.engines.module import ModuleEngine
-from experiments.optimizers.stacked_update import ElementwiseUpdate
 from experiments.plan import WorkloadRef
-from tests.experiments.recorded_graph import CaptureError, RecordedGraph
+from experiments.precision import Precision
+from tests.experiments.recorded_graph import RecordedGraph
 from tests.experiments.test_cohorts import told
 from tests.marks import quick
 from tests.problems import engine, largest_difference, study, train, trials
@@ -27,20 +27,6 @@ from tests.problems import engine, largest_difference, study, train, trials
 pytestmark = pytest.mark.usefixtures("one_thread", "recorded")
 KINDS = ["module", "stacked"]
 CPU = torch.device("cpu")
-
-
-@pytest.fixture
-def recorded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Steps on a CPU are captured, and updates have the form that they have on a GPU."""
-    monkeypatch.setitem(captured_step.RECORDERS, "cpu", RecordedGraph)
-    monkeypatch.setattr(captured_step, "_OFTEN", 10)
-    monkeypatch.setattr(captured_step, "_MANY", 4)
-    monkeypatch.setattr(ElementwiseUpdate, "_is_uniform", lambda *_: False)
-    monkeypatch.setattr(RecordedGraph, "made", 0)
-    monkeypatch.setattr(RecordedGraph, "replays", 0)
-    captured_step.forget()
-    yield
-    captured_step.forget()
 
 
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,11 +143,15 @@ def test_a_flat_optimizer_is_torchs(optimizer: str, monkeypatch: pytest.MonkeyPa
 def test_studies_of_one_shape_share_their_recordings(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    others: list[dict[str, Any]] = [
+        {},
+        {"budget_steps": 900},
+        {"schedule": "cosine"},
+        {"target": "validation_error < 1"},
+    ]
     studies = [
         study(id=f"study {n}", workload="digits-mlp", batch_size=16, optimizer="nesterov", **more)
-        for n, more in enumerate(
-            ({}, {"budget_steps": 900}, {"schedule": "cosine"}, {"target": "validation_error < 1"})
-        )
+        for n, more in enumerate(others)
     ]
 
     def train_all(first: int) -> list[Any]:
@@ -334,98 +324,31 @@ def test_random_numbers_of_no_example_are_left_to_eager_steps(tmp_path: Path) ->
     assert not captured_step._programs
 
 
-def _captured(step: Any) -> CapturedStep:
-    return CapturedStep(step, CPU, "a step")
-
-
-def test_a_number_of_pythons_is_recorded_as_it_was() -> None:
-    total, count = torch.zeros(1), [0]
-
-    def step() -> None:
-        count[0] += 1
-        total.add_(count[0])
-
-    _captured(step).run(8)
-    assert total == 1 + 2 + 6 * 3  # and not 36: such a step is wrong on a GPU, and so here
-
-
-def test_what_is_made_in_a_step_is_rubbish_after_it() -> None:
-    x = torch.ones(3)
-    kept: list[Tensor] = []
-
-    def step() -> None:
-        kept[:] = [x * 2]
-
-    captured = _captured(step)
-    captured.run(2)
-    assert kept[0].tolist() == [2, 2, 2]
-    captured.run(1)
-    assert kept[0].isnan().all()
-
-
-@pytest.mark.parametrize(
-    ("work", "reason"),
-    [
-        (lambda x: x.sum().item(), "reads a number"),
-        (lambda x: bool((x > 0).all()), "reads a number"),
-        (lambda x: x.nonzero(), "its shape depends on numbers"),
-        (lambda x: x[x > 0], "its shape depends on numbers"),
-        (lambda x: x.index_put_((x > 0,), x.sum()), "with a mask"),
-        (lambda x: x.add_(torch.tensor(3.0)), "Python's numbers"),
-        (lambda x: x.uniform_(), "random numbers"),
-    ],
-)
-def test_the_recorder_refuses_what_a_gpu_does(work: Any, reason: str) -> None:
-    x = torch.ones(3)
-    graph = RecordedGraph(CPU)
-
-    def both() -> None:
-        x.add_(1)
-        work(x)
-
-    with pytest.raises(CaptureError, match=reason):
-        graph.record(both)
-    assert x.tolist() == [1, 1, 1]  # nothing was executed
-
-
-def test_inputs_are_read_step_by_step() -> None:
-    read: list[Tensor] = []
-    inputs = StepInputs(4, CPU)
-    for first in (0, 10):
-        inputs.fill({"a": torch.arange(first, first + 3), "b": torch.ones(3, 2) * first})
-        for _ in range(3):
-            read += [inputs["a"].clone(), inputs["b"].sum()]
-            inputs.advance()
-    assert [int(x) for x in read] == [0, 0, 1, 0, 2, 0, 10, 20, 11, 20, 12, 20]
-
-
-def test_programs_are_dropped_from_the_oldest_and_after_exhausted_memory() -> None:
-    def make(fails: bool = False) -> Program:
-        total = torch.zeros(1)
-
-        def step(inputs: StepInputs) -> None:
-            if fails:
-                raise torch.OutOfMemoryError("no memory")
-            total.add_(inputs["x"])
-
-        return Program(step, CPU, "a step", state=[total], settings=[], steps=8)
-
-    for n in range(captured_step._PROGRAMS + 3):
-        captured_step.program(n, make)
-    assert list(captured_step._programs) == list(range(3, captured_step._PROGRAMS + 3))
-    mine = torch.full((1,), 5.0)
-    inputs = [(6, {"x": torch.arange(6.0)})]
-    captured_step.program(3, make).advance([mine], [], inputs)
-    assert mine == 5 + 15
-    assert list(captured_step._programs)[-1] == 3
-    with pytest.raises(torch.OutOfMemoryError):
-        captured_step.program("fails", lambda: make(True)).advance([mine], [], inputs)
-    assert not captured_step._programs
-    gc.collect()
-
-
 def test_a_module_of_several_types_keeps_torchs_optimizer() -> None:
     of = study(workload="digits-mlp")
     context = engine("module", of, trials(of, 1)).context
     model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double())
     assert FlatOptimizer.of(context, trials(of, 1)[0], model) is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tf32_is_that_of_training_and_evaluation(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In both engines; the flags are read where the model is."""
+    of = study(workload="digits-mlp", batch_size=16)
+    one = engine(kind, of, trials(of, 2))
+    one.context = replace(one.context, precision=Precision(name="tf32", device=CPU))
+    flags: set[bool] = set()
+    forward = type(one.context.workload).forward
+
+    def spying(self: Any, model: Any, batch: Any) -> Any:
+        flags.add(torch.backends.cuda.matmul.allow_tf32)
+        return forward(self, model, batch)
+
+    monkeypatch.setattr(type(one.context.workload), "forward", spying)
+    monkeypatch.setattr(stack, "_traces", OrderedDict())
+    one.advance(1)
+    one.evaluate("validation")
+    assert flags == {True}
+    assert not torch.backends.cuda.matmul.allow_tf32

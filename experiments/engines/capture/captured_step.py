@@ -118,12 +118,12 @@ class CapturedStep:
         """Take so many steps; whether that was possible: else they are to be taken otherwise."""
         while steps and self.refusal is None:
             many = steps >= _MANY and self.taken >= _OFTEN
-            taken = self._some(_MANY if many else 1)
+            taken = self._advance(_MANY if many else 1)
             self.taken += taken
             steps -= taken
         return self.refusal is None
 
-    def _some(self, steps: int) -> int:
+    def _advance(self, steps: int) -> int:
         if self.taken < _WARM_UP:
             before = self._outside()
             self.step()

@@ -92,6 +92,7 @@ def _program_of(
             with torch.enable_grad():
                 own.gradient.take(tuple(x[0] for x in fetched(context, inputs)), step)
             own_optimizer.apply(inputs["rates"])
+            own_optimizer.zero_grad()  # their memory is that of all recordings
             if normed:
                 finish_step(own.model, context.layout.all_reduce)
 

@@ -97,13 +97,13 @@ def inputs_of(
 
     def read(first: int, count: int) -> dict[str, Tensor]:
         ats = [[step + i for step in steps] for i in range(first, first + count)]
-        found = {"rates": rates.repeat(count, 1, 1)}
+        inputs = {"rates": rates.repeat(count, 1, 1)}
         if not constant:
-            found["rates"] = torch.stack([rates * factors(at) for at in ats])
+            inputs["rates"] = torch.stack([rates * factors(at) for at in ats])
         if random:
             keys = [[key_of(t.seed, at) for t, at in zip(trials, row, strict=True)] for row in ats]
-            found["keys"] = torch.tensor(keys)
-        return found
+            inputs["keys"] = torch.tensor(keys)
+        return inputs
 
     return read
 
@@ -126,14 +126,14 @@ def _of_parts(form: StackedUpdate) -> list[Tensor]:
 def numbers(form: StackedUpdate) -> Mapping[str, Any] | None:
     """What an update has besides tensors, by which its steps may differ; ``None``: of another kind
     than numbers and texts, so that it is not known."""
-    found: dict[str, Any] = {"class": f"{type(form).__module__}.{type(form).__qualname__}"}
+    attributes: dict[str, Any] = {"class": f"{type(form).__module__}.{type(form).__qualname__}"}
     for name, value in vars(form).items():
         if isinstance(value, (bool, int, float, str)) or value is None:
-            found[name] = value
+            attributes[name] = value
         elif name not in _KNOWN:
             return None
     parts = [numbers(part.form) for part in getattr(form, "parts", ())]
     if None in parts:
         return None
-    found.pop("_scratch", None)
-    return found | {"parts": parts}
+    attributes.pop("_scratch", None)
+    return attributes | {"parts": parts}

@@ -1,0 +1,320 @@
+"""On one CUDA GPU: ``python -m benchmarks.gpu [GROUP …]``, without Ray and without a network.
+
+Each group ends within nine minutes. What has been measured is in ``gpu.json`` of ``--out``, beside
+it as Markdown: a group that is there is not measured again (``--again``), and the group ``sweep``
+goes on where its last call ended. ``python -m benchmarks merge gpu.json`` puts the tables into
+docs/benchmarks.md.
+
+``--data DIR``: the data root, or a folder with a program ``unpack`` that writes one to the folder
+it is given. ``--device cpu --small`` runs all of it in small, to see that it works.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import batchscale as bs
+from benchmarks.engines import study, trial
+from benchmarks.gpu_loops import MINUTES, Settings, eager_loop, pack, seconds, steps_for
+from benchmarks.page import PAGE, table, write
+from experiments.engines import make_engine
+from experiments.engines.capture import captured_step
+from experiments.engines.capture.captured_step import CapturedStep
+from experiments.training.study_context import StudyContext
+from workloads import WorkloadError
+
+NOT_MEASURED = "not measured: no GPU"
+Row = tuple[str, str]
+"""What was measured, and its value in words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Measurements of one call."""
+
+    wanted: dict[str, str]
+    """The rows, and what is wanted of each."""
+    measure: Callable[[Settings], Iterator[Row]]
+
+    def rows(self, measured: dict[str, str], missing: str = NOT_MEASURED) -> list[dict[str, Any]]:
+        """All rows, for a table."""
+        listed = {**dict.fromkeys(self.wanted, missing), **measured}
+        return [
+            {"what": what, "measured": value, "wanted": self.wanted.get(what, "")}
+            for what, value in listed.items()
+        ]
+
+
+def twins(settings: Settings) -> Iterator[Row]:
+    """Steps from a recording against the same ones without."""
+    steps = 4 if settings.small else 200
+    for kind in ("stacked", "module"):
+        for optimizer in ("nesterov", "adam"):
+            of = replace(study("digits-mlp", 16, 3), optimizer=optimizer, schedule="cosine")
+            of = replace(of, technique={"precision": "float64", "dropout": 0.1})
+            values = {"learning_rate": 1e-3, "momentum": 0.9, "decay_steps": 150}
+            values |= {"beta1": 0.9, "beta2": 0.99, "weight_decay": 1e-3}
+            trials = tuple(replace(trial(i), metaparameters=values) for i in range(3))
+            weights, recordings = [], [captured_step.RECORDERS, {}]
+            for captured_step.RECORDERS in recordings:
+                captured_step.forget()
+                engine = make_engine(kind, StudyContext.load(of, str(settings.device)), trials)
+                engine.advance(steps)
+                weights.append(engine.weights(2))
+                if captured_step.RECORDERS:
+                    programs = list(captured_step._programs.values())
+            captured_step.RECORDERS = recordings[0]
+            differences = [float((w - weights[1][n]).abs().max()) for n, w in weights[0].items()]
+            refused = [each.step.refusal for each in programs if each.step.refusal]
+            yield (
+                f"recorded against eager, {kind}, {optimizer}, 200 steps in float64",
+                f"differ by {max(differences):.1e}; {len(programs)} recorded, refused: {refused}",
+            )
+
+
+def demo(settings: Settings) -> Iterator[Row]:
+    """The packaged experiment ``digits`` in this process."""
+    recording, began = CapturedStep.seconds, time.perf_counter()
+    less: list[str] = []
+    if settings.small:
+        less = ["grid.batch_size=[256]", "grid.optimizer=[sgd]", "budget=2 steps", "trials=2"]
+    folder = settings.out / f"demo-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    bs.sweep("digits", results=folder, address="none", overrides=less, seconds=500)
+    spent = time.perf_counter() - began
+    yield "the demo in this process", f"{spent:.1f} s"
+    share = (CapturedStep.seconds - recording) / spent
+    yield "the demo: recording steps, of its time", f"{share:.1%}"
+
+
+def digits(settings: Settings) -> Iterator[Row]:
+    """Packs of a small model."""
+    for models in (64, 256, 1024)[: 1 if settings.small else 3]:
+        count = 4 if settings.small else models
+        advance = pack("stacked", "digits-mlp", 8, count, settings)
+        steps = steps_for(advance, settings)
+        rate = steps * count / seconds(advance, steps, settings)
+        yield f"digits-mlp, pack of {models}, batch 8", f"{rate / 1e6:.3f} M model-steps/s"
+
+
+def resnet8(settings: Settings) -> Iterator[Row]:
+    """A pack of convolutional networks in both engines, against a bare loop, in turn."""
+    for size in (64, 256, 1024)[: 1 if settings.small else 3]:
+        examples, models = (8, 2) if settings.small else (size, 32)
+        bare = eager_loop("cifar10-resnet8", examples, settings)
+        steps = steps_for(bare, settings)
+        theirs = steps * examples / seconds(bare, steps, settings)
+        for kind in ("stacked", "module"):
+            advance = pack(
+                kind, "cifar10-resnet8", examples, models, settings, precision="bfloat16"
+            )
+            steps = steps_for(advance, settings)
+            ours = steps * examples * models / seconds(advance, steps, settings)
+            yield (
+                f"cifar10-resnet8, pack of 32, batch {size}, {kind} engine, bfloat16",
+                f"{ours / 1e6:.3f} M images/s, {ours / theirs:.2f}× a bare eager loop",
+            )
+            del advance
+            captured_step.forget()
+
+
+def resnet18(settings: Settings) -> Iterator[Row]:
+    """One large model against a loop that is written to be fast."""
+    examples = 32 if settings.small else 512
+    technique = {"precision": "bfloat16", "channels_last": True, "ghost_batch": 32}
+    advance = pack("module", "cifar10-resnet18", examples, 1, settings, **technique)
+    tuned = eager_loop("cifar10-resnet18", examples, settings, tuned=True)
+    rates = []
+    for loop in (advance, tuned):
+        steps = 1 if settings.small else steps_for(loop, settings)
+        rates.append(steps * examples / seconds(loop, steps, settings))
+    yield (
+        "cifar10-resnet18, one model, batch 512, bfloat16",
+        f"{rates[0]:,.0f} images/s, {rates[0] / rates[1]:.2f}× a hand-optimized loop",
+    )
+
+
+def sweep(settings: Settings) -> Iterator[Row]:
+    """ResNet-8 on CIFAR-10, as far as a call gets; the next one goes on."""
+    grid = "grid.batch_size=[64, 128, 256, 512, 1024]"
+    changes = [grid, "technique={precision: bfloat16}"]
+    if settings.small:
+        changes = [
+            "grid.batch_size=[64]",
+            "budget=1 steps",
+            "trials=1",
+            "grid.optimizer=[nesterov]",
+        ]
+    known, recording, began = settings.out / "sweep.json", CapturedStep.seconds, time.perf_counter()
+    before = json.loads(known.read_text()) if known.exists() else {"seconds": 0.0, "recording": 0.0}
+    run = bs.sweep(
+        "cifar10-resnet8",
+        results=settings.out / "sweep",
+        address="none",
+        overrides=changes,
+        seconds=60 * settings.minutes,
+    )
+    spent = before["seconds"] + time.perf_counter() - began
+    recorded = before["recording"] + CapturedStep.seconds - recording
+    known.write_text(json.dumps({"seconds": spent, "recording": recorded}))
+    trials = len(run.trials)
+    state = "complete" if run.summary and run.summary.complete else "unfinished: call again"
+    yield (
+        "ResNet-8 on CIFAR-10, sgd and nesterov, batch 64 to 1024",
+        (f"{trials} trials in {spent / 60:.1f} min, {state}"),
+    )
+    yield "the sweep: recording steps, of its time", f"{recorded / spent:.1%}"
+
+
+GROUPS = {
+    "twins": Group(
+        wanted={
+            f"recorded against eager, {kind}, {optimizer}, 200 steps in float64": (
+                "≤ 1e-8; 1 recorded, refused: []"
+            )
+            for kind in ("stacked", "module")
+            for optimizer in ("nesterov", "adam")
+        },
+        measure=twins,
+    ),
+    "demo": Group(
+        wanted={
+            "the demo in this process": "≤ 20 s",
+            "the demo: recording steps, of its time": "≤ 10 %",
+        },
+        measure=demo,
+    ),
+    "digits": Group(
+        wanted={
+            f"digits-mlp, pack of {n}, batch 8": "≥ 2 M model-steps/s" for n in (64, 256, 1024)
+        },
+        measure=digits,
+    ),
+    "resnet8": Group(
+        wanted={
+            f"cifar10-resnet8, pack of 32, batch {size}, {kind} engine, bfloat16": (
+                "the faster engine ≥ 0.8 M images/s, ≥ 15×"
+            )
+            for size in (64, 256, 1024)
+            for kind in ("stacked", "module")
+        },
+        measure=resnet8,
+    ),
+    "resnet18": Group(
+        wanted={"cifar10-resnet18, one model, batch 512, bfloat16": "≥ 0.97×"}, measure=resnet18
+    ),
+    "sweep": Group(
+        wanted={
+            "ResNet-8 on CIFAR-10, sgd and nesterov, batch 64 to 1024": "≤ 27 min",
+            "the sweep: recording steps, of its time": "≤ 10 %",
+        },
+        measure=sweep,
+    ),
+}
+
+
+def rows(measured: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+    """All rows of all groups, those that were measured with their numbers."""
+    known = measured or {}
+    return [
+        row
+        for name, group in GROUPS.items()
+        for row in group.rows(known.get(name, {}).get("rows", {}))
+    ]
+
+
+def section(measured: dict[str, Any]) -> str:
+    """The text of a section: each machine's groups, and a table of all rows."""
+    machines: dict[str, list[str]] = {}
+    for name, group in measured.items():
+        machines.setdefault(group["machine"], []).append(name)
+    lines = [f"{machine} ({', '.join(names)})" for machine, names in machines.items()]
+    return "\n".join([*lines, "", table(rows(measured))]).strip()
+
+
+def merge(file: Path, order: Sequence[str], page: Path = PAGE) -> None:
+    """Put what a call has measured into the section ``gpu`` of the page; ``order``: its sections.
+
+    Raises:
+        ValueError: it was measured in small.
+    """
+    measured = json.loads(file.read_text())
+    small = [name for name, group in measured.items() if group["small"]]
+    if small:
+        raise ValueError(f"{file}: {', '.join(small)} ran with --small, whose numbers mean nothing")
+    write(order, {"gpu": section(measured)}, page)
+
+
+def _unpacked(data: Path, out: Path) -> Path:
+    """The data root: ``data`` itself, or what its program ``unpack`` writes."""
+    program = data / "unpack"
+    if not program.is_file():
+        return data
+    root = out / "data"
+    command = [sys.executable, str(program.resolve()), str(root), "cifar10"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return root
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Measure the groups that are named, all of them if none is."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
+    parser.add_argument("groups", nargs="*", metavar="GROUP", help=", ".join(GROUPS))
+    parser.add_argument("--data", type=Path, help="data root, packed or not; $BATCHSCALE_DATA")
+    parser.add_argument("--out", type=Path, default=Path("gpu"), help="folder of the results")
+    parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
+    parser.add_argument("--small", action="store_true", help="a few steps of everything")
+    parser.add_argument("--again", action="store_true", help="measure what has been, too")
+    parser.add_argument("--minutes", type=float, default=MINUTES, help="of a call of sweep")
+    given = parser.parse_args(arguments)
+    unknown = set(given.groups) - set(GROUPS)
+    if unknown:
+        parser.error(f"unknown group {unknown.pop()!r}; known: {', '.join(GROUPS)}")
+    if given.device == "cuda" and not torch.cuda.is_available():
+        print(NOT_MEASURED)
+        return
+    given.out.mkdir(parents=True, exist_ok=True)
+    if given.data is not None:
+        os.environ["BATCHSCALE_DATA"] = str(_unpacked(given.data, given.out).resolve())
+    torch.set_num_threads(1)
+    device = torch.device(given.device)
+    settings = Settings(device=device, out=given.out, small=given.small, minutes=given.minutes)
+    gpu = torch.cuda.get_device_name() if device.type == "cuda" else "no GPU"
+    machine = (
+        f"{datetime.now(UTC):%Y-%m-%d}, {gpu}, {os.cpu_count()} cores, Python "
+        f"{platform.python_version()}, torch {torch.__version__}."
+    )
+    file = given.out / "gpu.json"
+    measured: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+    for name in given.groups or GROUPS:
+        if name in measured and not given.again and name != "sweep":
+            continue
+        measured[name] = {"machine": machine, "small": given.small, "rows": {}}
+        try:
+            for what, value in GROUPS[name].measure(settings):
+                measured[name]["rows"][what] = value
+                print(f"{what}: {value}", flush=True)
+                file.write_text(json.dumps(measured, indent=1))
+        except (WorkloadError, torch.OutOfMemoryError) as error:
+            print(f"{name}: {error}", flush=True)
+            missing = [what for what in GROUPS[name].wanted if what not in measured[name]["rows"]]
+            measured[name]["rows"] |= dict.fromkeys(missing, f"not measured: {error}")
+            file.write_text(json.dumps(measured, indent=1))
+    (given.out / "gpu.md").write_text(section(measured) + "\n")
+    print(f"wrote {file}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
