@@ -20,17 +20,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
-_REFUSED_TAGS = {
-    torch.Tag.data_dependent_output: "reads a number on the host",
-    torch.Tag.dynamic_output_shape: "its shape depends on numbers",
-    torch.Tag.nondeterministic_seeded: "draws random numbers",
-}
-_FROM_PYTHON = ("aten::lift_fresh", "aten::lift_fresh_copy")
-_INDEXED = ("aten::index", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_")
-
-
-class CaptureError(RuntimeError):
-    """What is to be recorded breaks a rule."""
+from experiments.engines.capture.rules import check
 
 
 class RecordedGraph:
@@ -84,15 +74,9 @@ class _Recorder(TorchDispatchMode):
         """What memory from outside held, by its address."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs, name = kwargs or {}, func._schema.name
-        for tag, reason in _REFUSED_TAGS.items():
-            if tag in func.tags:
-                raise CaptureError(f"{name} {reason}")
-        if name in _FROM_PYTHON:
-            raise CaptureError(f"{name} is a tensor made of Python's numbers")
+        kwargs = kwargs or {}
+        check(func, args, kwargs)
         given = [x for x in tree_flatten((args, kwargs))[0] if isinstance(x, Tensor)]
-        if name in _INDEXED and any(x.dtype == torch.bool for x in given[1:]):
-            raise CaptureError(f"{name} with a mask reads how many are true")
         for tensor in given:
             storage = tensor.untyped_storage()
             if storage.data_ptr() not in self.graph.fresh:

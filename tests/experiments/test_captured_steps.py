@@ -294,7 +294,7 @@ def test_batch_norm_is_captured_too(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     ("name", "reason"),
     [
         ("Reads", "_local_scalar_dense reads a number"),
-        ("Makes", "is a tensor made of Python's numbers"),
+        ("Makes", "makes a tensor of Python's numbers"),
         ("Counts", "its modules change numbers of their own"),
     ],
 )

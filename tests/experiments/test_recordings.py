@@ -10,7 +10,8 @@ from torch import Tensor
 
 from experiments.engines.capture import captured_step
 from experiments.engines.capture.captured_step import CapturedStep, Program, StepInputs
-from tests.experiments.recorded_graph import CaptureError, RecordedGraph
+from experiments.engines.capture.rules import CaptureError
+from tests.experiments.recorded_graph import RecordedGraph
 
 pytestmark = pytest.mark.usefixtures("recorded")
 CPU = torch.device("cpu")
@@ -50,10 +51,10 @@ def test_what_is_made_in_a_step_is_rubbish_after_it() -> None:
     [
         (lambda x: x.sum().item(), "reads a number"),
         (lambda x: bool((x > 0).all()), "reads a number"),
-        (lambda x: x.nonzero(), "its shape depends on numbers"),
-        (lambda x: x[x > 0], "its shape depends on numbers"),
+        (lambda x: x.nonzero(), "has a shape that depends on numbers"),
+        (lambda x: x[x > 0], "has a shape that depends on numbers"),
         (lambda x: x.index_put_((x > 0,), x.sum()), "with a mask"),
-        (lambda x: x.add_(torch.tensor(3.0)), "Python's numbers"),
+        (lambda x: x.add_(torch.tensor(3.0)), "of Python's numbers"),
         (lambda x: x.uniform_(), "random numbers"),
     ],
 )
@@ -68,6 +69,35 @@ def test_the_recorder_refuses_what_a_gpu_does(work: Any, reason: str) -> None:
     with pytest.raises(CaptureError, match=reason):
         graph.record(both)
     assert x.tolist() == [1, 1, 1]  # nothing was executed
+
+
+def test_after_a_recording_that_fails_there_are_no_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its first error is named, not what follows from it; and no step is lost or taken twice."""
+
+    class Failing(RecordedGraph):
+        def record(self, work: Any) -> None:
+            del work
+            try:
+                raise RuntimeError("the first error\nand more of it")
+            finally:
+                raise RuntimeError("the recording is invalid")
+
+    monkeypatch.setitem(captured_step.RECORDERS, "cpu", Failing)
+    total = torch.zeros(1)
+
+    def step(inputs: StepInputs) -> None:
+        total.add_(inputs["x"])
+
+    program = Program(step, CPU, "this model", state=[total], settings=[], steps=8)
+    mine, inputs = torch.full((1,), 5.0), [(6, {"x": torch.arange(6.0)})]
+    with pytest.warns(UserWarning, match="^this model is trained without .*: the first error$"):
+        assert not program.advance([mine], [], inputs)
+    assert mine == 5
+    later = _captured(lambda: None)
+    assert not later.run(9)
+    assert (later.refusal, later.taken) == ("an earlier recording failed", 0)
 
 
 def test_inputs_are_read_step_by_step() -> None:

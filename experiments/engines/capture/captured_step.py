@@ -18,15 +18,18 @@ import time
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
-_WARM_UP = 2
-"""Steps that are taken before one is recorded: libraries choose kernels and take memory there."""
+from experiments.engines.capture.rules import CaptureError, Checked
+
+_WARM_UP = 10
+"""Steps that are taken before one is recorded: libraries choose kernels and take memory there. To
+record a step takes longer than a few of them. The last one is checked (``rules``)."""
 _OFTEN = 64
 """Steps after which many of them are recorded as one."""
 _MANY = 16
@@ -94,6 +97,9 @@ class CapturedStep:
 
     seconds: ClassVar[float] = 0.0
     """Seconds that all recordings of this process took."""
+    broken: ClassVar[bool] = False
+    """Whether a recording of this process failed: then there are no others, since torch's allocator
+    may not be as before."""
 
     def __init__(
         self,
@@ -109,7 +115,7 @@ class CapturedStep:
                 recorded.
         """
         self.step, self.device, self.name, self._outside = step, device, name, outside
-        self.refusal: str | None = None
+        self.refusal = "an earlier recording failed" if CapturedStep.broken else None
         """Why it cannot be recorded."""
         self.taken = 0
         self._graphs: dict[int, Graph] = {}
@@ -125,8 +131,12 @@ class CapturedStep:
 
     def _advance(self, steps: int) -> int:
         if self.taken < _WARM_UP:
-            before = self._outside()
-            self.step()
+            before, last = self._outside(), self.taken == _WARM_UP - 1
+            try:
+                with Checked() if last else nullcontext():
+                    self.step()
+            except CaptureError as error:
+                self._refuse(str(error))
             if self._outside() != before:
                 self._refuse("its modules change numbers of their own")
             return 1
@@ -147,6 +157,9 @@ class CapturedStep:
             graph.record(work)
         # What a user's model does that cannot be recorded fails in any way; it is reported.
         except Exception as error:
+            CapturedStep.broken = True
+            while isinstance(error.__context__, Exception):  # the first, which broke the recording
+                error = error.__context__
             self._refuse(str(error).splitlines()[0] if str(error) else type(error).__name__)
         else:
             self._graphs[steps] = graph
