@@ -12,7 +12,8 @@ HEAD = """# Benchmarks
 
 Made by `make bench`, or part by part by `python -m benchmarks PART`; a section is one run on one
 machine, and every ratio in it is of two things timed in turn in that run, its range in brackets.
-Machines are noisy: read ratios before seconds.
+Machines are noisy: read ratios before seconds. What needs a GPU is measured where there is one, by
+`python -m benchmarks.gpu`; `python -m benchmarks merge gpu.json` puts its results here.
 """
 
 

@@ -270,6 +270,18 @@ class Making(Net):
     def forward(self, x):
         return super().forward(x) * torch.tensor([0.5] * 10, device=x.device)
 
+class Holds(Images):
+    def model(self):
+        return Holding()
+
+class Holding(Net):
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.rand(10)
+
+    def forward(self, x):
+        return super().forward(x) * self.scale
+
 class Draws(Images):
     def model(self):
         return Drawing()
@@ -324,11 +336,30 @@ def test_random_numbers_of_no_example_are_left_to_eager_steps(tmp_path: Path) ->
     assert not captured_step._programs
 
 
-def test_a_module_of_several_types_keeps_torchs_optimizer() -> None:
+@pytest.mark.parametrize(
+    ("model", "is_flat"),
+    [
+        (nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double()), False),
+        (nn.LSTM(2, 2), False),
+        (nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)), True),
+    ],
+)
+def test_which_models_lie_flat(model: nn.Module, is_flat: bool) -> None:
     of = study(workload="digits-mlp")
     context = engine("module", of, trials(of, 1)).context
-    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double())
-    assert FlatOptimizer.of(context, trials(of, 1)[0], model) is None
+    optimizer = FlatOptimizer.of(context, trials(of, 1)[0], model)
+    assert (optimizer is not None) == is_flat
+
+
+def test_tensors_that_a_recording_would_not_copy_rule_it_out(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(MODELS)
+    ref = WorkloadRef(spec="own.py:Holds", base=str(tmp_path))
+    of = study(workload=ref, batch_size=32)
+    one = engine("module", of, trials(of, 2))
+    one.advance(8)
+    assert isinstance(one, ModuleEngine)
+    assert not isinstance(one.runs[0].optimizer, FlatOptimizer)
+    assert RecordedGraph.made == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -57,6 +57,8 @@ class FlatOptimizer(torch.optim.Optimizer):
             return None
         if len({p.dtype for p in model.parameters()}) > 1 or context.optimizer.averages:
             return None
+        if any(isinstance(module, nn.RNNBase) for module in model.modules()):
+            return None  # cuDNN wants their weights in an order of its own
         stack = Stack.of([model], 1)
         update = make_update(context, [trial], stack)
         if not isinstance(update, FusedUpdate):

@@ -25,7 +25,7 @@ from workloads.ghost import finish_step, has_batch_norm
 def flatten(run: ModuleRun) -> ModuleRun:
     """Give a run that takes no step yet an optimizer that can be captured, where it can."""
     context = run.context
-    if capturable(context):
+    if capturable(context) and not _has_own_tensors(run):
         optimizer = FlatOptimizer.of(context, run.trial, run.model)
         if optimizer is not None:
             run.optimizer = optimizer
@@ -78,7 +78,7 @@ def _program_of(
         ],
         sort_keys=True,
     )
-    key = ("module", text, run.techniques.prepared, context.splits["train"])
+    key = ("module", text, context.techniques.prepared, context.splits["train"])
 
     def make() -> Program:
         own = another()
@@ -136,6 +136,14 @@ def _inputs(
         batches,
         inputs_of(context, [trial], [steps.start], random=bool(run.draws)),
     )
+
+
+def _has_own_tensors(run: ModuleRun) -> bool:
+    """Whether a trial's model or techniques have what a recording for another trial would not see:
+    tensors that are neither parameters nor buffers, or the trial's seed."""
+    values = [value for module in run.model.modules() for value in vars(module).values()]
+    seeded = any(part.uses_seed and not part.defines("augment") for part in run.techniques)
+    return seeded or any(isinstance(value, Tensor) for value in values)
 
 
 def _numbers_of_modules(model: nn.Module) -> list[dict[str, Any]]:
