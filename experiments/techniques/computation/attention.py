@@ -7,7 +7,7 @@ from typing import Any, Literal
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from experiments.errors import ExperimentError
+from experiments.errors import DeviceError
 from experiments.techniques.base import Compute, Technique
 from workloads import Batch
 
@@ -42,7 +42,7 @@ class Attention(Technique):
             except RuntimeError as error:
                 if not any(message in str(error) for message in _UNAVAILABLE):
                     raise
-                raise ExperimentError(
+                raise DeviceError(
                     f"technique {self.label}: the kernel {self.kernel} cannot be used on "
                     f"{batch[0].device.type} with these shapes and this precision",
                     hint="math works everywhere",
