@@ -68,8 +68,8 @@ def data_files(combinations: Sequence[Combination], base: str | None = None) -> 
     """
     paths = {path for each in combinations for path in listed(each.workload.data_files())}
     for each in combinations:
-        for found in techniques.data_files(each.technique, base).values():
-            paths.update(path for path, file in found.items() if _PACKAGE not in file.parents)
+        for files in techniques.data_files(each.technique, base).values():
+            paths.update(path for path, file in files.items() if _PACKAGE not in file.parents)
     return sorted(paths)
 
 

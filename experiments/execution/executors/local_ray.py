@@ -30,8 +30,8 @@ class LocalCluster(Cluster):
     @classmethod
     def device(cls) -> str | None:
         """Not known where a Ray may run already: other machines of it may have GPUs."""
-        found = "RAY_ADDRESS" in os.environ or any(each.exists() for each in _ADDRESSES)
-        return None if found or torch.cuda.is_available() else "cpu"
+        may_run = "RAY_ADDRESS" in os.environ or any(each.exists() for each in _ADDRESSES)
+        return None if may_run or torch.cuda.is_available() else "cpu"
 
     def __enter__(self) -> Self:
         self.local = LocalRay(self.context.num_cpus)
