@@ -205,6 +205,11 @@ def _angles_and_radii(places: Tensor, keys: Tensor, dtype: torch.dtype) -> tuple
     return angles, radii
 
 
+@torch.library.register_fake("batchscale::normal")
+def _(keys: Tensor, first: int, count: int, dtype: torch.dtype) -> Tensor:  # noqa: ARG001
+    return torch.empty((*keys.shape, count), dtype=dtype, device=keys.device)
+
+
 @torch.library.register_vmap("batchscale::normal")
 def _(info: Any, dims: Sequence[int | None], keys: Tensor, *others: Any) -> tuple[Tensor, int]:  # noqa: ARG001
     assert dims[0] is not None, "each model has its key"

@@ -195,7 +195,8 @@ def check_device(
             Precision.of(combination.technique, device)
             path, kind = _path(file, combination, kinds), _described(combination)
             loaded = techniques.load(combination.technique, file.base)
-            if device == "cpu" and kind not in checked and loaded.define("forward"):
+            of_device = any(part.of_device for part in loaded)
+            if device == "cpu" and kind not in checked and of_device:
                 checked.add(kind)
                 workload = combination.workload
                 data = check_splits(workload.data(), workload)

@@ -32,6 +32,7 @@ class Attention(Technique):
     stacks = False
     why_not_stacked = "a stack of models has attention of its own"
     in_evaluation = True
+    of_device = True
 
     kernel: Literal["math", "flash", "efficient", "cudnn"]
 
