@@ -181,7 +181,7 @@ class _Sweep:
         """
         self.report("planning the studies")
         plans = planned(self.experiment)
-        check_device(self.experiment, self.experiment.combinations, executor.device())
+        check_device(self.experiment, self.experiment.combinations, executor.expected_device())
         layouts = [study.layout for study in plans.studies]
         self.report(f"reading {self.location.root}")
         if not self.location.files("studies", ".parquet"):

@@ -185,10 +185,10 @@ def test_where_the_device_is_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setattr(local_ray, "_ADDRESSES", [tmp_path / "ray_current_cluster"])
-    known = {name: find(name).device() for name in ("none", "auto", "10.0.0.1:6379")}
+    known = {name: find(name).expected_device() for name in ("none", "auto", "10.0.0.1:6379")}
     assert known == {"none": "cpu", "auto": "cpu", "10.0.0.1:6379": None}
     (tmp_path / "ray_current_cluster").touch()
-    assert find("auto").device() is None
+    assert find("auto").expected_device() is None
 
 
 def test_smoothing_of_several_labels(command: Command, files: Path) -> None:

@@ -87,7 +87,7 @@ class Executor:
         """
 
     @classmethod
-    def device(cls) -> str | None:
+    def expected_device(cls) -> str | None:
         """``cpu`` or ``cuda``, where it is known beforehand on which its workers train."""
         return None
 

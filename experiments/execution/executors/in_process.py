@@ -36,7 +36,7 @@ class InProcess(Executor):
             _check(layout)
 
     @classmethod
-    def device(cls) -> str:
+    def expected_device(cls) -> str:
         return "cuda" if torch.cuda.is_available() else "cpu"
 
     def pool(self, layout: Layout) -> InProcessPool:
@@ -54,7 +54,7 @@ class InProcessPool:
             ExperimentError: several workers, or a GPU where there is none.
         """
         _check(layout)
-        self.device = InProcess.device()
+        self.device = InProcess.expected_device()
         driver = {**processes.identify(), "role": "driver"}
         self._ledger = Ledger(context.location, [driver])
         self._trainer, self._pace = context.trainer, context.pace

@@ -28,7 +28,7 @@ class LocalCluster(Cluster):
     name = "auto"
 
     @classmethod
-    def device(cls) -> str | None:
+    def expected_device(cls) -> str | None:
         """Not known where a Ray may run already: other machines of it may have GPUs."""
         may_run = "RAY_ADDRESS" in os.environ or any(each.exists() for each in _ADDRESSES)
         return None if may_run or torch.cuda.is_available() else "cpu"
