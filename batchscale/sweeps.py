@@ -61,12 +61,14 @@ def plan(
     import pandas as pd
     import torch
 
+    from experiments.config.technique_checks import check_device
     from experiments.execution.forecast import forecast
     from experiments.records.planned import planned
 
     experiment = load(source, {}, overrides)
     studies = planned(experiment)
     device = "cuda" if torch.cuda.is_available() else "cpu"
+    check_device(experiment, experiment.combinations, device)
     costs = forecast(studies.plans, device)
     trials = recorded(results or default_results(), studies.plans)
     choices = _layout_choices(studies.plans, device)

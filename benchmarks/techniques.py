@@ -16,6 +16,7 @@ import torch
 
 from benchmarks.engines import study, trial
 from experiments.engines import Engine, make_engine
+from experiments.engines.tracing.hooks import CALLS
 from experiments.training.study_context import StudyContext
 
 MODELS = 64
@@ -40,6 +41,7 @@ CASES: dict[str, dict[str, object]] = {
     "prune, by gradient": {"prune": {"sparsity": 0.9, "by": "gradient"}},
     "prune, gradually": {"prune": {"sparsity": 0.9, "until": 0.8}},
     "quantize": {"quantize": 8},
+    "distill": {"distill": "mnist8-fc"},
 }
 """What is measured, and its technique."""
 
@@ -63,7 +65,7 @@ def rows() -> list[dict[str, object]]:
     torch.set_num_threads(1)
     stacks = {name: engine(technique) for name, technique in {"": {}, **CASES}.items()}
     for stack in stacks.values():
-        stack.advance(STEPS)
+        stack.advance(STEPS + CALLS)  # from there on hooks are traced
     rounds = [{name: seconds(stack) for name, stack in stacks.items()} for _ in range(ROUNDS)]
     table: list[dict[str, object]] = []
     for name in CASES:

@@ -14,9 +14,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from analysis.figure_data import Query
+from analysis.fit.comparisons import ratio_text
+from analysis.fit.interval import Interval
+from analysis.techniques.table import RATIOS, p_text
 from batchscale import answers
 from batchscale.output.technique_table import techniques
 from results.errors import ResultsError
@@ -31,8 +34,14 @@ PLAIN = "technique LIKE '{_precision_:_float32_}'"
 
 INTRODUCTION = """Made by `python docs/measured.py` from packaged data: each table and each sentence
 is that of the command beneath it. Ratios are to the plain curve, with 90 % intervals; p is
-corrected for all ratios of its table, by Holm's method or for the false discovery rate. What cannot
-be distinguished from 1 is called so.
+corrected for all ratios of its section, by Holm's method or for the false discovery rate: a section
+on a published claim, which was there before the data, has fewer of them, so that one ratio may have
+two. What cannot be distinguished from 1 is called so; *open*: neither end of the interval is known.
+
+Of each published claim it is said what ours say. *Agrees* and *disagrees*: the corrected p is at
+most 0.1, on the claim's side of 1 or on the other. *Compatible*, of a claim that something does not
+change or does not grow: ours do not contradict it, and the interval says how large a change they
+leave possible. *Undecided*: neither.
 """
 
 SCREENED = (
@@ -41,6 +50,48 @@ SCREENED = (
     "that are claimed, one in ten may be none."
 )
 """Of an experiment that asks which of many techniques matter."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """What a published claim says of a ratio."""
+
+    says: str
+    """In words: the beginning of a sentence."""
+    quantity: str
+    side: Literal["above 1", "1", "not above 1"]
+    rows: str = ""
+    """How the names of the rows begin that it is about."""
+
+    def verdict(self, ratio: dict[str, float | None]) -> str:
+        """What a measured ratio says of it (``analysis.techniques.table.Ratio``)."""
+        low, high, p = ratio["low"], ratio["high"], ratio["p_corrected"]
+        above, below = low is not None and low > 1, high is not None and high < 1
+        if p is not None and p <= _LEVEL and (above or below):
+            holds = {"above 1": above, "1": False, "not above 1": below}[self.side]
+            return "agrees" if holds else "disagrees"
+        if self.side == "above 1" or high is None or above:
+            return "undecided"
+        return "undecided" if self.side == "1" and (low is None or below) else "compatible"
+
+    def sentence(self, rows: Sequence[dict[str, Any]]) -> str:
+        """With each row's ratio, its interval and the verdict."""
+        answers = []
+        for row in rows:
+            if row["name"].startswith(self.rows) and self.quantity in row["ratios"]:
+                ratio = row["ratios"][self.quantity]
+                interval = Interval(**{end: ratio[end] for end in ("value", "low", "high")})
+                p = "" if ratio["p_corrected"] is None else f", p {p_text(ratio['p_corrected'])}"
+                known = ratio_text(interval)
+                answers.append(f"{row['name']} {known}{p}: *{self.verdict(ratio)}*")
+        if not answers:
+            raise ValueError(f"no row begins with {self.rows!r}: {self.says}")
+        expected = f"{RATIOS[self.quantity]}, expected {self.side}"
+        return f"{self.says} ({expected}): {'; '.join(answers)}"
+
+
+_LEVEL = 0.1
+"""Largest corrected p of what is called different."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +109,46 @@ class Claim:
     """Whether it has the whole table, corrected for the false discovery rate."""
     picture: str | None = None
     """What ``plot techniques`` draws of it; it corrects by Holm's method."""
+    expected: tuple[Expected, ...] = ()
+
+
+MOMENTUM = (
+    Expected(
+        says="Momentum extends perfect scaling to larger batch sizes",
+        quantity="critical_batch_size",
+        side="above 1",
+    ),
+    Expected(
+        says="It needs no more examples at small batch sizes",
+        quantity="min_examples",
+        side="not above 1",
+    ),
+)
+SPARSITY = (
+    Expected(
+        says="The scaling trend stays, here: an equal critical batch size",
+        quantity="critical_batch_size",
+        side="1",
+    ),
+    Expected(says="Training is harder at large batch sizes", quantity="min_steps", side="above 1"),
+    Expected(
+        says="Training is harder at small batch sizes", quantity="min_examples", side="above 1"
+    ),
+)
+AVERAGES = (
+    Expected(
+        says="An average of the weights extends the critical batch size",
+        quantity="critical_batch_size",
+        side="above 1",
+        rows="ema",
+    ),
+    Expected(
+        says="So do warmup and decay",
+        quantity="critical_batch_size",
+        side="above 1",
+        rows="wsd",
+    ),
+)
 
 
 def _screen(title: str, what: str, experiment: str, picture: str | None = None) -> Claim:
@@ -70,6 +161,13 @@ def _screen(title: str, what: str, experiment: str, picture: str | None = None) 
         picture=picture,
     )
 
+
+SWEPT = (
+    ("digits", "techniques-digits", "sgd"),
+    ("MNIST", "techniques-mnist", "sgd"),
+    ("text", "techniques-text", "adamw"),
+)
+"""The packaged sweeps of techniques: the data, the experiment, and the plain optimizer."""
 
 CLAIMS = (
     _screen(
@@ -101,49 +199,54 @@ CLAIMS = (
     Claim(
         title="Momentum × batch size",
         claim="Shallue et al. 2019 (arXiv:1811.03600): momentum extends perfect scaling to larger "
-        "batch sizes, and needs no more examples at small ones. Their published curves:",
+        "batch sizes, and needs no more examples at small ones. Their published curves, whose "
+        "momentum was tuned:",
         source="published",
         where="workload = 'mnist-simple-cnn' AND source = 'shallue_2019_digitized'",
         baseline="sgd",
+        expected=MOMENTUM,
     ),
-    Claim(
-        title="Momentum 0.9 and 0.99",
-        claim="The same claim at fixed momenta: `techniques-digits` has 0 (sgd), 0.9 and 0.99.",
-        source="own",
-        where="experiment = 'techniques-digits' AND schedule = 'constant' "
-        f"AND optimizer IN ('sgd', 'momentum', 'momentum-99') AND {PLAIN}",
+    *(
+        Claim(
+            title=f"Momentum 0.9 and 0.99, on {data}",
+            claim=f"The same claim at fixed momenta: `{experiment}` has 0 (sgd), 0.9 and 0.99.",
+            source="own",
+            where=f"experiment = '{experiment}' AND schedule = 'constant' "
+            f"AND optimizer IN ('sgd', 'momentum', 'momentum-99') AND {PLAIN}",
+            expected=MOMENTUM,
+        )
+        for data, experiment in (("digits", "techniques-digits"), ("MNIST", "techniques-mnist"))
     ),
     *(
         Claim(
             title=f"Sparsity × batch size, on {data}",
             claim="Lee et al. 2021 (arXiv:2003.11316): pruned networks have the same scaling "
-            "trend, and training them is harder: the plateau has more steps. Ours agree if the "
-            "ratio of critical batch sizes of `prune` holds 1 and that of the steps at the plateau "
-            "lies above 1.",
+            "trend, and training them is harder: it takes more steps. `prune` removes the smallest "
+            "weights before training.",
             source="own",
-            where=f"experiment = '{experiment}' AND optimizer = 'sgd' AND schedule = 'constant' "
-            f"AND (technique LIKE '%prune%' OR {PLAIN})",
-            quantities=("critical_batch_size", "min_steps"),
+            where=f"experiment = '{experiment}' AND optimizer = '{optimizer}' "
+            f"AND schedule = 'constant' AND (technique LIKE '%prune%' OR {PLAIN})",
+            quantities=("critical_batch_size", "min_steps", "min_examples"),
+            expected=SPARSITY,
         )
-        for data, experiment in (("digits", "techniques-digits"), ("MNIST", "techniques-mnist"))
+        for data, experiment, optimizer in SWEPT
     ),
     *(
         Claim(
             title=f"EMA and warmup, on {data}",
             claim="Zhang et al. 2024 (arXiv:2410.21676): an average of the weights at a constant "
             "rate does what a decay does, and extends the critical batch size; warmup matters at "
-            "large batch sizes. Ours agree if the ratio of critical batch sizes of `ema`, or of "
-            "`wsd`, which has warmup and decay, lies above 1.",
+            "large batch sizes. Theirs are language models of 85 million parameters and more, in "
+            "long runs. Ours are small, their targets are reached early, and the decay of an "
+            "average is the same at all batch sizes. `wsd` has warmup and decay: nothing is "
+            "measured of warmup alone.",
             source="own",
             where=f"experiment = '{experiment}' AND optimizer = '{optimizer}' "
             f"AND (technique LIKE '%ema%' OR {PLAIN})",
             quantities=("critical_batch_size",),
+            expected=AVERAGES,
         )
-        for data, experiment, optimizer in (
-            ("digits", "techniques-digits", "sgd"),
-            ("MNIST", "techniques-mnist", "sgd"),
-            ("text", "techniques-text", "adamw"),
-        )
+        for data, experiment, optimizer in SWEPT
     ),
 )
 
@@ -190,6 +293,9 @@ def section(claim: Claim) -> Iterator[str]:
             yield f"- {_sentence(row['sentence'])}"
     for baseline, names in same.items():
         yield f"- {_sentence(f'{_listed(names)} {_NOTHING} {baseline}')}"
+    if claim.expected:
+        yield "\nOf the claim:\n"
+        yield from (f"- {each.sentence(rows)}." for each in claim.expected)
     yield f"\nCorrected for {rows[0]['compared']} ratios. What limits them:\n"
     yield from (f"- {_sentence(note)}" for note in limits(rows, together=claim.screens))
     where = shlex.quote(claim.where) if '"' in claim.where else f'"{claim.where}"'

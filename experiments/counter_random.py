@@ -8,7 +8,7 @@ of models, after a pause, and on any number of workers.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -109,22 +109,31 @@ def _kept_by_blocks(
     each = np.float64 if dtype == torch.float64 else np.float32
     of_row, of_rows = (x.reshape(-1).numpy().view(np.uint64) for x in (places, keys))
     result = np.empty((of_rows.size, of_row.size), each)
-    rows, columns = max(1, _BLOCK // max(of_row.size, 1)), max(1, min(_BLOCK, of_row.size))
-    buffers = [np.empty((min(rows, of_rows.size), columns), kind) for kind in ("u8", "u8", "?")]
     least = np.uint64(threshold << (64 - _BITS))
+    above = np.empty(_BLOCK, "?")
+    # The last step of the hash leaves the upper bits as they are.
+    for place, z, _ in _blocks(of_row, of_rows):
+        is_kept = above[: z.size].reshape(z.shape)
+        np.greater_equal(z, least, out=is_kept)
+        np.multiply(is_kept, each(scale), out=result[place])
+    return torch.from_numpy(result).view(*keys.shape, *places.shape).to(dtype)
+
+
+def _blocks(of_row: Any, of_rows: Any) -> Iterator[tuple[tuple[slice, slice], Any, Any]]:
+    """Each block of the sums of ``of_rows`` and ``of_row``, uint64: its place, its hashes but for
+    their last step, and as much memory to use. The next block overwrites both."""
+    rows, columns = max(1, _BLOCK // max(of_row.size, 1)), max(1, min(_BLOCK, of_row.size))
+    buffers = [np.empty((min(rows, of_rows.size), columns), np.uint64) for _ in range(2)]
     for low in range(0, of_rows.size, rows):
         for left in range(0, of_row.size, columns):
-            into = result[low : low + rows, left : left + columns]
-            z, shifted, kept = (x[: into.shape[0], : into.shape[1]] for x in buffers)
-            np.add(of_row[left : left + columns], of_rows[low : low + rows, None], out=z)
+            keys, places = of_rows[low : low + rows, None], of_row[left : left + columns]
+            z, shifted = (x[: keys.size, : places.size] for x in buffers)
+            np.add(places, keys, out=z)
             for shift, factor in zip((30, 27), _MIX, strict=True):
                 np.right_shift(z, np.uint64(shift), out=shifted)
                 np.bitwise_xor(z, shifted, out=z)
                 np.multiply(z, np.uint64(factor % 2**64), out=z)
-            # The last step of the hash leaves the upper bits as they are.
-            np.greater_equal(z, least, out=kept)
-            np.multiply(kept, each(scale), out=into)
-    return torch.from_numpy(result).view(*keys.shape, *places.shape).to(dtype)
+            yield (slice(low, low + rows), slice(left, left + columns)), z, shifted
 
 
 def hashes(key: Tensor, first: int, shape: Sequence[int]) -> Tensor:
@@ -148,9 +157,60 @@ def normal(key: Tensor, first: int, like: Tensor) -> Tensor:
 
     By Box and Muller (1958) from one hash: 24 bits for the radius, 24 others for the angle.
     """
-    z = hashes(key, first, like.shape)
+    numbers: Tensor = torch.ops.batchscale.normal(key, first, like.numel(), like.dtype)
+    return numbers.view(like.shape)
+
+
+torch.library.define(
+    "batchscale::normal", "(Tensor keys, int first, int count, ScalarType dtype) -> Tensor"
+)
+
+
+@torch.library.impl("batchscale::normal", "CompositeExplicitAutograd")
+def _normal(keys: Tensor, first: int, count: int, dtype: torch.dtype) -> Tensor:
+    """``(*keys.shape, count)``."""
+    places = torch.arange(first, first + count, device=keys.device) * PLACE
+    if keys.device.type == "cpu" and dtype in _OF_NUMPY:
+        angle, radius = _angles_and_radii(places, keys, dtype)
+    else:
+        z = mixed(places + keys[..., None])
+        angle = (z & _LOWER).to(dtype)
+        radius = (z >> (64 - _BITS)).bitwise_and_(_LOWER).to(dtype)
     # In place: a new tensor of the size of a stack costs more than what is computed in it.
-    angle = (z & (2**_BITS - 1)).to(like.dtype).mul_(2 * math.pi * 2.0**-_BITS).cos_()
-    z >>= 64 - _BITS
-    radius = z.bitwise_and_(2**_BITS - 1).to(like.dtype).add_(0.5)
-    return radius.mul_(2.0**-_BITS).log_().mul_(-2).sqrt_().mul_(angle)
+    angle.mul_(2 * math.pi * 2.0**-_BITS).cos_()
+    return radius.add_(0.5).mul_(2.0**-_BITS).log_().mul_(-2).sqrt_().mul_(angle)
+
+
+_LOWER = 2**_BITS - 1
+_OF_NUMPY = (torch.float32, torch.float64)
+"""Types of numbers that NumPy has too."""
+
+
+def _angles_and_radii(places: Tensor, keys: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """The lower and the upper 24 bits of each hash, as numbers; block by block, as in ``kept``."""
+    of_row, of_rows = (x.reshape(-1).numpy().view(np.uint64) for x in (places, keys))
+    # Of torch, whose memory begins where vector registers load it fastest.
+    shape = (of_rows.size, of_row.size)
+    parts = [torch.empty(shape, dtype=dtype) for _ in range(2)]
+    lower, upper = (part.numpy() for part in parts)
+    for place, z, shifted in _blocks(of_row, of_rows):
+        np.right_shift(z, np.uint64(31), out=shifted)
+        np.bitwise_xor(z, shifted, out=z)
+        np.bitwise_and(z, np.uint64(_LOWER), out=shifted)
+        # As signed numbers, which processors convert faster; these are small.
+        np.copyto(lower[place], shifted.view(np.int64), casting="unsafe")
+        np.right_shift(z, np.uint64(64 - _BITS), out=z)
+        np.copyto(upper[place], z.view(np.int64), casting="unsafe")
+    angles, radii = (part.view(*keys.shape, *places.shape) for part in parts)
+    return angles, radii
+
+
+@torch.library.register_fake("batchscale::normal")
+def _(keys: Tensor, first: int, count: int, dtype: torch.dtype) -> Tensor:  # noqa: ARG001
+    return torch.empty((*keys.shape, count), dtype=dtype, device=keys.device)
+
+
+@torch.library.register_vmap("batchscale::normal")
+def _(info: Any, dims: Sequence[int | None], keys: Tensor, *others: Any) -> tuple[Tensor, int]:  # noqa: ARG001
+    assert dims[0] is not None, "each model has its key"
+    return torch.ops.batchscale.normal(keys.movedim(dims[0], 0), *others), 0

@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from experiments.errors import ExperimentError, nearest
+from experiments.errors import DeviceError, ExperimentError, nearest
 
 _WEIGHTS = {
     "float32": torch.float32,
@@ -48,7 +48,8 @@ class Precision:
         """The precision of ``Study.technique``.
 
         Raises:
-            ExperimentError: there is none of that name, or the device does not have it.
+            ExperimentError: there is none of that name.
+            DeviceError: the device does not have it.
         """
         name = str(technique.get("precision", "float32"))
         if name not in _WEIGHTS:
@@ -59,12 +60,12 @@ class Precision:
 
     def _check(self) -> None:
         if self.name == "tf32" and self.device.type != "cuda":
-            raise ExperimentError(
+            raise DeviceError(
                 f"precision tf32 is of Nvidia's GPUs, and this device is {self.device.type}",
                 hint="precision: float32",
             )
         if self.name == "float16" and not _multiplies(torch.float16, self.device):
-            raise ExperimentError(
+            raise DeviceError(
                 f"precision float16: torch cannot multiply matrices of float16 on this "
                 f"{self.device.type}",
                 hint="precision: bfloat16",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from experiments import search, techniques
@@ -56,14 +57,19 @@ class Combination:
         return {**self.fixed, **{name: space.value(u) for name, space in self.space.items()}}
 
 
+_PACKAGE = Path(techniques.__file__).parent
+
+
 def data_files(combinations: Sequence[Combination], base: str | None = None) -> list[str]:
-    """Paths of the data files that workloads and techniques name as theirs (``data_files``).
+    """Paths of the data files that workloads and techniques name as theirs (``data_files``), but
+    for those that every worker has with this package.
 
     ``base``: the folder that relative ones start from.
     """
     paths = {path for each in combinations for path in listed(each.workload.data_files())}
     for each in combinations:
-        paths.update(*techniques.data_files(each.technique, base).values())
+        for files in techniques.data_files(each.technique, base).values():
+            paths.update(path for path, file in files.items() if _PACKAGE not in file.parents)
     return sorted(paths)
 
 

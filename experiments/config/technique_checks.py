@@ -15,8 +15,9 @@ from experiments import parallel, techniques
 from experiments.config.combinations import Combination
 from experiments.config.schema import ExperimentFile
 from experiments.config.yaml_lines import Path
-from experiments.errors import ExperimentError, nearest
+from experiments.errors import DeviceError, ExperimentError, nearest
 from experiments.identity import canonical
+from experiments.optimizers.trial_run import OptimizerRun
 from experiments.parallel import SOLO
 from experiments.plan import Study, Trial
 from experiments.precision import Precision
@@ -26,10 +27,18 @@ from experiments.training.splits import Split
 from experiments.training.streams import check_stream
 from experiments.training.study_context import StudyContext
 from workloads import Batch, Workload
-from workloads.checks import check_metrics, check_outputs, length_of, target_metric
+from workloads.checks import (
+    check_metrics,
+    check_outputs,
+    check_splits,
+    length_of,
+    target_metric,
+)
 from workloads.ghost import GHOST_BATCH, has_batch_norm
 
-_CHECKED_HOOKS = ("prepare", "model", "augment", "batch", "forward", "criterion", "loss", "check")
+_CHECKED_HOOKS = (
+    "prepare", "model", "augment", "batch", "forward", "criterion", "loss", "check", "optimizer"
+)  # fmt: skip
 """Hooks that a workload may not suit."""
 _CPU = torch.device("cpu")
 _EXAMPLES = 64
@@ -146,20 +155,64 @@ def _check_techniques(
     kinds = list(dict.fromkeys(_described(c) for c in combinations))
     checked: set[str] = set()
     for place, combination in enumerate(combinations):
-        path: Path = file.path_of("technique")
-        if file.design == "product" and isinstance(file.grid.get("technique"), list | tuple):
-            path = (*path, kinds.index(_described(combination)))
+        path = _path(file, combination, kinds)
         try:
             loaded = techniques.load(combination.technique, file.base)
             ghost = combination.technique.get("ghost_batch")
             for size in sizes[place]:
                 equal_parts(loaded.micro_batches, size, None if ghost is None else int(ghost))
             key = canonical(dict(combination.technique))
+            if loaded.define("optimizer"):
+                key += combination.optimizer.name
             if key not in checked and loaded.define(*_CHECKED_HOOKS):
                 checked.add(key)
                 _check_with_workload(file, combination, loaded, min(sizes[place]), data)
+        except DeviceError:
+            continue  # it is trained elsewhere, perhaps
         except ExperimentError as error:
             raise file.error(path, str(error), error.hint) from None
+
+
+def check_device(
+    file: ExperimentFile, combinations: Sequence[Combination], device: str | None
+) -> None:
+    """The device on which the experiment is trained must have its precisions, and the kernels that
+    techniques choose.
+
+    Args:
+        device: ``cpu`` or ``cuda``; nothing is checked where it is not known.
+
+    Raises:
+        ExperimentError: it does not; with the place in the file.
+    """
+    if device is None:
+        return
+    kinds = list(dict.fromkeys(_described(c) for c in combinations))
+    checked: set[str] = set()
+    for combination in combinations:
+        path = file.path_of("precision")
+        try:
+            Precision.of(combination.technique, device)
+            path, kind = _path(file, combination, kinds), _described(combination)
+            loaded = techniques.load(combination.technique, file.base)
+            of_device = any(part.of_device for part in loaded)
+            if device == "cpu" and kind not in checked and of_device:
+                checked.add(kind)
+                workload = combination.workload
+                data = check_splits(workload.data(), workload)
+                _check_with_workload(file, combination, loaded, 1, data)
+        except DeviceError as error:
+            raise file.error(path, str(error), error.hint) from None
+        except ExperimentError:
+            continue  # ``check_workload`` says so, where the experiment's own batch size has it
+
+
+def _path(file: ExperimentFile, combination: Combination, kinds: Sequence[str]) -> Path:
+    """The place of a combination's techniques. ``kinds``: those of all combinations."""
+    path: Path = file.path_of("technique")
+    if file.design == "product" and isinstance(file.grid.get("technique"), list | tuple):
+        return (*path, kinds.index(_described(combination)))
+    return path
 
 
 def _check_ghost_batches(file: ExperimentFile, workload: Workload, sizes: Sequence[int]) -> None:
@@ -203,10 +256,24 @@ def _check_with_workload(
     context = _context(file, combination, loaded, batch_size, data)
     try:
         check_contract(context, _trial(combination))
+        if loaded.define("optimizer"):
+            _check_optimizer(context, _trial(combination))
     except ExperimentError:
         raise
     except Exception:
         return  # a user's code may fail in any way
+
+
+def _check_optimizer(context: StudyContext, trial: Trial) -> None:
+    """
+    Raises:
+        ExperimentError: a technique cannot do with the optimizer what it does.
+    """
+    with torch.random.fork_rng(devices=[]):
+        named = [(n, p) for n, p in context.model(trial).named_parameters() if p.requires_grad]
+    values = context.optimizer.arguments_in(trial.metaparameters)
+    made = OptimizerRun(context.optimizer, values, named, context.workload)
+    context.techniques.optimizer(made.torch)
 
 
 def _trial(combination: Combination) -> Trial:

@@ -211,9 +211,12 @@ def _refusal(context: StudyContext, trials: Sequence[Trial]) -> str | None:
     try:
         engine = StackedEngine(context, trials)
         engine.advance(1)
-        few = sampled(context.splits, context.evaluated[0])
+        name = context.evaluated[0]
+        few = sampled(context.splits, name)
+        # One chunk: its trace serves the trials' evaluations, whose other chunks cost no less here.
+        few[name] = few[name].head(engine.chunk)
         engine.context = replace(context, splits=few)
-        engine.evaluate(context.evaluated[0])
+        engine.evaluate(name)
     # What the user's model does under vmap can fail in any way; the reason is reported.
     except Exception as error:
         return f"torch.func: {str(error).splitlines()[0] if str(error) else type(error).__name__}"

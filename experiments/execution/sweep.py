@@ -17,6 +17,7 @@ from typing import Any
 
 from experiments.config.combinations import data_files
 from experiments.config.compile import Experiment
+from experiments.config.technique_checks import check_device
 from experiments.execution import executors
 from experiments.execution.executors.base import ExecutorContext, WorkerPool
 from experiments.execution.failures import reproduce_command
@@ -175,11 +176,12 @@ class _Sweep:
         """Plan the studies, and take in what the results folder holds of them.
 
         Raises:
-            ExperimentError: a new study is of a layout that the executor can never have; nothing
-                has been written then.
+            ExperimentError: the executor can never have a new study's layout, precision or
+                techniques; nothing has been written then.
         """
         self.report("planning the studies")
         plans = planned(self.experiment)
+        check_device(self.experiment, self.experiment.combinations, executor.expected_device())
         layouts = [study.layout for study in plans.studies]
         self.report(f"reading {self.location.root}")
         if not self.location.files("studies", ".parquet"):

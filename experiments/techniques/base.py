@@ -135,6 +135,8 @@ class Technique:
     workload's ``transform``; otherwise after it."""
     in_evaluation: ClassVar[bool] = False
     """Whether ``forward`` is in the place of the forward passes of evaluations too."""
+    of_device: ClassVar[bool] = False
+    """Whether a device may lack what the hooks compute with: then they raise ``DeviceError``."""
     uses_budget: ClassVar[bool] = False
     """Whether ``budget_steps`` matters: then the budget is part of a trial's identity."""
     budget_steps: ClassVar[int | None] = None

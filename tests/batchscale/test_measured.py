@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -69,6 +70,63 @@ def test_a_screen_has_its_table_and_names_together_what_does_not_differ(
     assert "- Ema 0.9, ema 0.99 and dropout 0.1 cannot be distinguished from sgd.\n" in text
     assert "- The ratio of perfect_scaling_until is open above.\n" in text
     assert 'batchscale techniques own --where "known" --correction fdr\n' in text
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "p", "above", "same", "not_above"),
+    [
+        (1.4, 2.0, 0.02, "agrees", "disagrees", "disagrees"),
+        (1.4, None, 0.02, "agrees", "disagrees", "disagrees"),
+        (0.4, 0.7, 0.02, "disagrees", "disagrees", "agrees"),
+        (0.8, 1.3, 1.0, "undecided", "compatible", "compatible"),
+        (1.1, 1.9, 0.3, "undecided", "undecided", "undecided"),  # only before the correction
+        (0.5, 0.9, 0.3, "undecided", "undecided", "compatible"),
+        (None, 1.3, 0.6, "undecided", "undecided", "compatible"),
+        (0.8, None, 0.6, "undecided", "undecided", "undecided"),
+        (None, None, None, "undecided", "undecided", "undecided"),
+    ],
+)
+def test_what_a_ratio_says_of_a_claim(
+    page: ModuleType,
+    low: float | None,
+    high: float | None,
+    p: float | None,
+    above: str,
+    same: str,
+    not_above: str,
+) -> None:
+    ratio = {"value": 1.0, "low": low, "high": high, "p_corrected": p}
+    for side, verdict in (("above 1", above), ("1", same), ("not above 1", not_above)):
+        expected = page.Expected(says="So", quantity="min_steps", side=side)
+        assert expected.verdict(ratio) == verdict
+
+
+def test_a_published_claim_has_each_ratio_with_its_interval_and_a_verdict(
+    page: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ratios = [
+        {"value": 2.0, "low": 1.5, "high": 2.7, "p_corrected": 0.012},
+        {"value": 0.93, "low": 0.62, "high": 1.4, "p_corrected": 1.0},
+    ]
+    rows = [
+        {**SAME[0], "name": name, "ratios": {"min_steps": ratio}}
+        for name, ratio in zip(("prune 0.5", "prune 0.8"), ratios, strict=True)
+    ]
+    rows.append({**SAME[0], "name": "clip 1", "ratios": {"min_steps": ratios[0]}})
+    monkeypatch.setattr(page, "measured", lambda _: (rows, ""))
+    expected = page.Expected(
+        says="It is harder", quantity="min_steps", side="above 1", rows="prune"
+    )
+    claim = page.Claim(
+        title="Harder", claim="A claim.", source="own", where="known", expected=(expected,)
+    )
+    assert (
+        "\nOf the claim:\n\n- It is harder (steps at the plateau, expected above 1): "
+        "prune 0.5 2.0 [1.5, 2.7], p 0.012: *agrees*; prune 0.8 0.93 [0.62, 1.4], p 1: "
+        "*undecided*.\n"
+    ) in page.renewed("# Techniques\n", [claim])
+    with pytest.raises(ValueError, match="no row begins with 'ema'"):
+        replace(expected, rows="ema").sentence(rows)
 
 
 def test_how_the_best_trials_repeat_is_one_note_of_a_screen(page: ModuleType) -> None:

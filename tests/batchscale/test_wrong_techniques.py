@@ -7,8 +7,12 @@ from pathlib import Path
 
 import pytest
 import safetensors.torch
+import torch
 
 import workloads
+from experiments import precision
+from experiments.config.compile import load
+from experiments.execution.executors import find, local_ray
 from tests.batchscale.conftest import Command
 from tests.batchscale.test_bad_input import clear, sweep
 
@@ -25,6 +29,11 @@ target: validation_error < 0.01
 LOSS = ("validation_error < 0.01", "validation_loss < 0.01")
 CROSS_ENTROPY = ("validation_error < 0.01", "validation_cross_entropy < 0.01")
 QUADRATIC = ("digits-mlp", "quadratic")
+TRANSFORMER = [
+    ("digits-mlp", "lm-transformer"),
+    ("batch_size: 64", "batch_size: 4\n  text: stdlib\n  context: 8\n  layers: 1\n  width: 8"),
+    CROSS_ENTROPY,
+]
 NORMED = """\
 import torch
 from torch import nn
@@ -101,6 +110,8 @@ def _of(technique: str) -> tuple[str, str]:
         ([_of("{rand_augment: 5}")], ["mine.yaml:5", "rand_augment needs images"], "mnist-fc"),
         ([_of("{resize: 0.5}")], ["mine.yaml:5", "resize needs images"], "mnist-fc"),
         ([_of("{channels_last: true}")], ["mine.yaml:5", "is for convolutions"], "leave it out"),
+        ([_of("{fused: true}"), ("sgd", "[sgd, lion]")],
+         ["mine.yaml:5", "torch has no fused form of", "Lion"], "adamw"),
         ([_of("{compile: eager, dropout: 0.1}")],
          ["mine.yaml:5", "compile cannot be used with dropout"], "without dropout"),
         ([QUADRATIC, LOSS, _of("{label_smoothing: 0.1}")],
@@ -137,6 +148,47 @@ def test_techniques(
     clear(sweep(command, files, text, "--dry-run"), *parts, hint=hint)
     clear(sweep(command, files, text), *parts, hint=hint)
     assert not (files / "results").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "parts", "hint"),
+    [
+        ([("trials: 1", "trials: 1\nprecision: tf32")],
+         ["mine.yaml:7", "tf32 is of Nvidia's GPUs", "cpu"], "float32"),
+        ([("technique: none", "technique: none\n  precision: [float32, float16]")],
+         ["mine.yaml:6", "cannot multiply matrices of float16 on this cpu"], "bfloat16"),
+        ([*TRANSFORMER, _of("{attention: cudnn}")],
+         ["mine.yaml:9", "kernel cudnn cannot be used on cpu"], "math works everywhere"),
+    ],
+)  # fmt: skip
+def test_what_the_device_lacks(
+    command: Command,
+    files: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    changes: list[tuple[str, str]],
+    parts: list[str],
+    hint: str,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(precision, "_multiplies", lambda *_: False)
+    text = FILE
+    for old, new in changes:
+        text = text.replace(old, new)
+    clear(sweep(command, files, text, "--dry-run"), *parts, hint=hint)
+    clear(sweep(command, files, text), *parts, hint=hint)
+    assert not (files / "results").exists()
+    assert load(files / "mine.yaml").plans()  # on another device it can be trained
+
+
+def test_where_the_device_is_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A Ray that runs already may have other machines."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(local_ray, "_ADDRESSES", [tmp_path / "ray_current_cluster"])
+    known = {name: find(name).expected_device() for name in ("none", "auto", "10.0.0.1:6379")}
+    assert known == {"none": "cpu", "auto": "cpu", "10.0.0.1:6379": None}
+    (tmp_path / "ray_current_cluster").touch()
+    assert find("auto").expected_device() is None
 
 
 def test_smoothing_of_several_labels(command: Command, files: Path) -> None:

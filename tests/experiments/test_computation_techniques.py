@@ -14,6 +14,7 @@ from experiments.engines import choose, stackable
 from experiments.engines.module import ModuleEngine
 from experiments.errors import ExperimentError
 from experiments.plan import Study, WorkloadRef
+from experiments.precision import Precision
 from experiments.training.study_context import StudyContext
 from tests.experiments.test_data_techniques import IMAGES
 from tests.marks import quick
@@ -247,6 +248,20 @@ def test_float16_skips_a_step_that_overflows_and_says_so(models: WorkloadRef) ->
     ended = outcomes(train(of, trials(of, 2))).values()
     assert {outcome.skipped_steps for outcome in ended} == {0}
     assert "scaled by itself" in str(stackable(StudyContext.load(of), trials(of, 4)))
+
+
+def test_tf32_is_of_the_products_within_alone() -> None:
+    """On Nvidia's GPUs; the switches can be seen without one."""
+
+    def switches() -> tuple[bool, bool]:
+        return torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+
+    before = switches()
+    for name, within in (("tf32", (True, True)), ("float32", before)):
+        with Precision(name=name, device=torch.device("cuda")).products():
+            assert switches() == within
+        assert switches() == before
+    assert Precision(name="tf32", device=torch.device("cuda")).dtype == torch.float32
 
 
 @pytest.mark.parametrize("precision", ["float16", "bfloat16", "bfloat16_weights"])

@@ -181,7 +181,7 @@ def without_a_download(name: str) -> bool:
     return not of_files and not any(s in name for s in ("mnist", "cifar", "imagenet", "-images"))
 
 
-LARGE = ("techniques-digits", "techniques-text")
+LARGE = tuple(f"techniques-{of}" for of in ("digits", "text", "transfer", "compression"))
 """Thousands of trials."""
 
 

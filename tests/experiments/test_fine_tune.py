@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from experiments.config.compile import load
 from experiments.engines import choose
 from experiments.errors import ExperimentError
 from experiments.execution.staging import staged
-from experiments.techniques.transfer.weights_file import load_weights
+from experiments.techniques.transfer.weights_file import load_weights, packaged_weights
 from experiments.training.study_context import StudyContext
 from tests.experiments.transfer_cases import KINDS, experiment, file_weights, of_folder, twins
 from tests.problems import engine, largest_difference, trials
@@ -149,6 +150,22 @@ def test_identity_is_of_the_contents_of_a_file(trained: Path) -> None:
     changed = {n: v + 1 for n, v in file_weights(trained, "elsewhere/second.safetensors").items()}
     save_file(changed, trained / "elsewhere/second.safetensors")
     assert study_id(moved) != first
+
+
+def test_packaged_weights_have_a_name(trained: Path) -> None:
+    """They are on every worker with the package; identity is of their contents as well."""
+    technique = {"fine_tune": "mnist8-fc", "distill": "mnist8-fc"}
+    packaged = packaged_weights()["mnist8-fc"]
+    of = of_folder(trained, technique=technique, precision="float32")
+    for name, value in engine("module", of, trials(of, 1)).weights(0).items():
+        assert torch.equal(value, file_weights(packaged.parent, packaged.name)[name])
+    ids = []
+    shutil.copy(packaged, trained / "copy.safetensors")
+    for path, files in (("mnist8-fc", []), ("copy.safetensors", ["copy.safetensors"])):
+        written = load(experiment(trained, f"{{fine_tune: {path}, distill: {path}}}"))
+        assert data_files(written.combinations, written.base) == files
+        ids += [plan.study.id for plan in written.plans()]
+    assert len(set(ids)) == 1
 
 
 def test_workers_get_the_file(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> None:

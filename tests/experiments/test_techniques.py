@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 
 import batchscale as bs
 from experiments import techniques
+from experiments.config import sources
 from experiments.engines import choose, stackable
 from experiments.engines.module import ModuleEngine
 from experiments.errors import ExperimentError
@@ -48,6 +50,18 @@ def test_every_packaged_technique_is_tested_here_and_listed() -> None:
         loaded = techniques.load({name: EXAMPLES[name]}, None).parts[name]
         assert (loaded.written, loaded.label) == (EXAMPLES[name], name)
         assert loaded.stacks
+
+
+def test_an_experiment_sweeps_each_technique_on_and_off() -> None:
+    """But for ``compress``, which needs several workers."""
+    swept: set[str] = set()
+    for name in sources.names():
+        if name.startswith("techniques-"):
+            listed = yaml.safe_load(sources.packaged_text(name))["grid"].get("technique", [])
+            assert not listed or "none" in listed
+            for entry in listed:
+                swept |= {entry} if isinstance(entry, str) else set(entry)
+    assert swept - {"none"} == set(techniques.names()) - {"compress"}
 
 
 def test_the_order_is_fixed_and_documented(user_techniques: WorkloadRef) -> None:

@@ -86,6 +86,11 @@ class Executor:
             ExperimentError: it can have no workers of one of the layouts, wherever it runs.
         """
 
+    @classmethod
+    def expected_device(cls) -> str | None:
+        """``cpu`` or ``cuda``, where it is known beforehand on which its workers train."""
+        return None
+
     def __enter__(self) -> Self:
         return self
 

@@ -35,6 +35,10 @@ class InProcess(Executor):
         for layout in layouts:
             _check(layout)
 
+    @classmethod
+    def expected_device(cls) -> str:
+        return "cuda" if torch.cuda.is_available() else "cpu"
+
     def pool(self, layout: Layout) -> InProcessPool:
         return InProcessPool(self.context, layout)
 
@@ -50,7 +54,7 @@ class InProcessPool:
             ExperimentError: several workers, or a GPU where there is none.
         """
         _check(layout)
-        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.device = InProcess.expected_device()
         driver = {**processes.identify(), "role": "driver"}
         self._ledger = Ledger(context.location, [driver])
         self._trainer, self._pace = context.trainer, context.pace

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Self
 
 import torch
@@ -13,11 +15,23 @@ from experiments.execution.executors.in_process import InProcessPool
 from experiments.execution.ray.start import LocalRay
 from experiments.plan import Layout
 
+_ADDRESSES = [
+    Path(folder, "ray_current_cluster")
+    for folder in (os.environ.get("RAY_TMPDIR", "/tmp/ray"), "/tmp/ray")
+]
+"""Where a Ray that runs on this machine writes its address."""
+
 
 class LocalCluster(Cluster):
     """The Ray that runs on this machine, or a new one."""
 
     name = "auto"
+
+    @classmethod
+    def expected_device(cls) -> str | None:
+        """Not known where a Ray may run already: other machines of it may have GPUs."""
+        may_run = "RAY_ADDRESS" in os.environ or any(each.exists() for each in _ADDRESSES)
+        return None if may_run or torch.cuda.is_available() else "cpu"
 
     def __enter__(self) -> Self:
         self.local = LocalRay(self.context.num_cpus)

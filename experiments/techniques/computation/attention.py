@@ -7,7 +7,7 @@ from typing import Any, Literal
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from experiments.errors import ExperimentError
+from experiments.errors import DeviceError
 from experiments.techniques.base import Compute, Technique
 from workloads import Batch
 
@@ -32,6 +32,7 @@ class Attention(Technique):
     stacks = False
     why_not_stacked = "a stack of models has attention of its own"
     in_evaluation = True
+    of_device = True
 
     kernel: Literal["math", "flash", "efficient", "cudnn"]
 
@@ -42,7 +43,7 @@ class Attention(Technique):
             except RuntimeError as error:
                 if not any(message in str(error) for message in _UNAVAILABLE):
                     raise
-                raise ExperimentError(
+                raise DeviceError(
                     f"technique {self.label}: the kernel {self.kernel} cannot be used on "
                     f"{batch[0].device.type} with these shapes and this precision",
                     hint="math works everywhere",

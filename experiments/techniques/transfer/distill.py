@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import torch
@@ -17,7 +18,11 @@ from experiments.errors import ExperimentError
 from experiments.plan import Layout
 from experiments.techniques.base import Compute, Preparation, Technique
 from experiments.techniques.transfer.fine_tune import WeightsPath
-from experiments.techniques.transfer.weights_file import load_weights, read_weights
+from experiments.techniques.transfer.weights_file import (
+    load_weights,
+    packaged_weights,
+    read_weights,
+)
 from workloads import Batch
 
 _CHUNK = 512
@@ -38,7 +43,7 @@ class Distill(Technique):
     order = 450
 
     teacher: WeightsPath
-    """The file, relative to the experiment file."""
+    """The file, relative to the experiment file; or the name of packaged weights."""
     workload: str | None = None
     """The teacher's workload, as an experiment file names it; what the file says unless given."""
     temperature: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 2.0
@@ -57,6 +62,9 @@ class Distill(Technique):
                 hint="data parallelism alone: workers: N",
             )
         return self
+
+    def located(self, path: str, base: str | None) -> Path:
+        return packaged_weights().get(path) or super().located(path, base)
 
     def prepare(self, context: Preparation) -> Technique:
         outputs = self._outputs_of(context)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 import torch
@@ -13,6 +14,7 @@ from experiments.techniques.base import Preparation, Technique
 from experiments.techniques.transfer.weights_file import (
     WeightsFile,
     load_weights,
+    packaged_weights,
     read_weights,
     refuse_pickled,
 )
@@ -33,7 +35,7 @@ class FineTune(Technique):
     order = 100
 
     weights: WeightsPath
-    """The file, relative to the experiment file."""
+    """The file, relative to the experiment file; or the name of packaged weights."""
     head: Literal["new"] | None = None
     """``new``: parameters with another number of outputs than the file's begin as without it."""
     partial: bool = False
@@ -44,6 +46,9 @@ class FineTune(Technique):
 
     def data_files(self) -> tuple[str, ...]:
         return (self.weights,)
+
+    def located(self, path: str, base: str | None) -> Path:
+        return packaged_weights().get(path) or super().located(path, base)
 
     def prepare(self, context: Preparation) -> Technique:
         file = self.local_file(self.weights, context)

@@ -16,6 +16,14 @@ _MOST = 4
 """Names that a message lists."""
 
 
+_PACKAGED = Path(__file__).with_name("weights")
+
+
+def packaged_weights() -> dict[str, Path]:
+    """The files that come with the package, by their names in an experiment."""
+    return {file.stem: file for file in sorted(_PACKAGED.glob("*.safetensors"))}
+
+
 class WeightsFile(NamedTuple):
     """The contents of a file."""
 
@@ -25,12 +33,14 @@ class WeightsFile(NamedTuple):
 
 
 def refuse_pickled(path: str) -> None:
-    """Refuse what is not a safetensors file, by its name.
+    """Refuse what is not a safetensors file, by its name, nor packaged weights.
 
     Raises:
         ValueError: it is not called so; with how to convert it.
     """
     suffix = Path(path).suffix
+    if path in packaged_weights():
+        return
     if suffix in _PICKLED:
         raise ValueError(
             f"a {suffix} file holds pickled objects, which are not loaded; convert it once: "
@@ -38,7 +48,10 @@ def refuse_pickled(path: str) -> None:
             f"{Path(path).name}', weights_only=True), '{Path(path).stem}.safetensors')\""
         )
     if suffix != ".safetensors":
-        raise ValueError("weights are read from a .safetensors file")
+        known = ", ".join(packaged_weights())
+        raise ValueError(
+            f"weights are read from a .safetensors file, or are packaged ones: {known}"
+        )
 
 
 def read_weights(file: Path, owner: str) -> WeightsFile:
