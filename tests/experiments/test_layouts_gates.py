@@ -30,14 +30,22 @@ DATA: Dimensions = ()
 SHARD: Dimensions = (("shard", 2),)
 TENSOR: Dimensions = (("tensor", 2),)
 SEQUENCE: Dimensions = (("tensor", 2), ("sequence", 1))
-TWO = {"data": DATA, "shard": SHARD, "tensor": TENSOR, "sequence": SEQUENCE}
+CONTEXT: Dimensions = (("context", 2),)
+TWO = {
+    "data": DATA, "shard": SHARD, "tensor": TENSOR, "sequence": SEQUENCE, "context": CONTEXT,
+}  # fmt: skip
 FOUR: dict[str, Dimensions] = {
     "data": DATA,
     "data × tensor": (("data", 2), ("tensor", 2)),
     "shard × tensor": (("shard", 2), ("tensor", 2)),
     "data × shard": (("data", 2), ("shard", 2)),
     "shard × sequence": (("shard", 2), ("tensor", 2), ("sequence", 1)),
+    "data × context": (("data", 2), ("context", 2)),
+    "shard × context": (("shard", 2), ("context", 2)),
+    "context": (("context", 4),),
 }
+OF_TOKENS = ("sequence", "context")
+"""Words in the names of layouts that share the tokens of a sequence."""
 TRANSFORMER = {
     "layers": 2, "width": 8, "heads": 2, "context": 4, "dropout": 0.1, "validation_tokens": 90,
 }  # fmt: skip
@@ -111,6 +119,7 @@ def test_layouts_give_what_a_single_worker_gives(user: str, tmp_path: Path) -> N
         (image, SHARD, 4),
         (image, TENSOR, 4),
         (text, SEQUENCE, 4),
+        (text, CONTEXT, 4),
         (replace(cut, optimizer="muon"), TENSOR, 4),
         (replace(cut, optimizer="muon"), SHARD, 4),
     ]
@@ -129,8 +138,9 @@ def test_two_ranks_after_200_steps(user: str, tmp_path: Path) -> None:
             gates.append((replace(of_user(user, "Cut"), layout=layout), dimensions, 200))
     gates += [(of_user(user, "Image"), dimensions, 200) for dimensions in (SHARD, TENSOR)]
     rotary = {"positions": "rotary", "tied": False, "layers": 1, "width": 12, "heads": 6}
-    gates += [(of_text(), dimensions, 200) for dimensions in (SHARD, TENSOR, SEQUENCE)]
-    gates += [(of_text(rotary, micro_batch=5), dimensions, 60) for dimensions in (TENSOR, SEQUENCE)]
+    gates += [(of_text(), dimensions, 200) for dimensions in (SHARD, TENSOR, SEQUENCE, CONTEXT)]
+    of = of_text(rotary, micro_batch=5)
+    gates += [(of, dimensions, 60) for dimensions in (TENSOR, SEQUENCE, CONTEXT)]
     check(2, gates, tmp_path)
 
 
@@ -145,7 +155,9 @@ def test_two_ranks_in_single_precision(user: str, tmp_path: Path) -> None:
 def test_four_ranks(user: str, tmp_path: Path) -> None:
     cut = of_user(user, "Cut", micro_batch=8)
     gates: list[Gate] = [
-        (cut, dimensions, 200) for name, dimensions in FOUR.items() if "sequence" not in name
+        (cut, dimensions, 200)
+        for name, dimensions in FOUR.items()
+        if not any(word in name for word in OF_TOKENS)
     ]
     gates += [(of_text(), dimensions, 40) for dimensions in FOUR.values()]
     gates += [(of_text(precision="float32"), FOUR["data × tensor"], 20)]
@@ -189,6 +201,6 @@ def test_optimizers_of_parts_and_of_whole_parameters(user: str, tmp_path: Path) 
     gates += [
         (of_text(optimizer=name), dimensions, 6)
         for name in ("muon", "lamb", "schedule-free-sgd")
-        for dimensions in (SHARD, SEQUENCE)
+        for dimensions in (SHARD, SEQUENCE, CONTEXT)
     ]
     check(2, gates, tmp_path)
