@@ -91,6 +91,17 @@ def test_the_candidates_are_the_products_that_the_workload_allows() -> None:
     assert all(each.workers == 4 for each in candidates(4, ALL, data_alone=False))
 
 
+def test_tokens_are_shared_where_the_workload_names_its_attention() -> None:
+    of = replace(ALL, attention=("0",))
+    made = [dict(each.dimensions) for each in candidates(4, of, data_alone=False)]
+    others = [dict(each.dimensions) for each in candidates(4, ALL, data_alone=False)]
+    assert [each for each in made if each not in others] == [
+        {"data": 2, "context": 2},
+        {"shard": 2, "context": 2},
+        {"context": 4},
+    ]
+
+
 def test_what_cannot_be_cut_gets_data_and_shard() -> None:
     made = [dict(each.dimensions) for each in candidates(4, None, data_alone=False)]
     assert made == [{}, {"data": 2, "shard": 2}, {"shard": 4}]

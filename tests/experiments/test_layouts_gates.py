@@ -30,6 +30,7 @@ DATA: Dimensions = ()
 SHARD: Dimensions = (("shard", 2),)
 TENSOR: Dimensions = (("tensor", 2),)
 SEQUENCE: Dimensions = (("tensor", 2), ("sequence", 1))
+PIPELINE: Dimensions = (("pipeline", 2),)
 CONTEXT: Dimensions = (("context", 2),)
 TWO = {
     "data": DATA, "shard": SHARD, "tensor": TENSOR, "sequence": SEQUENCE, "context": CONTEXT,
@@ -181,12 +182,17 @@ def steps_to_target(ranks: Ranks, of: Study, dimensions: Dimensions) -> list[int
 def test_steps_to_target_have_the_distribution_of_a_single_worker(tmp_path: Path) -> None:
     """In float32, over whole runs: rounding may move a crossing by an evaluation."""
     of = study(workload="digits-mlp", budget_steps=150, target="validation_error < 0.2", keep=None)
-    (together, *_) = on_ranks(4, steps_to_target, [(of, FOUR["data × tensor"])], tmp_path)
-    alone = steps_to_target(SOLO, of, ())
-    hits, plain = ([step for step in steps if step] for steps in (together[0], alone))
-    assert len(hits) == len(plain) == 20
+    plain = [step for step in steps_to_target(SOLO, of, ()) if step]
+    assert len(plain) == 20
     assert len(set(plain)) > 5
-    assert stats.ks_2samp(hits, plain).pvalue > 0.5
+    two = {name: TWO[name] for name in ("data", "shard", "tensor")} | {"pipeline": PIPELINE}
+    for size, layouts in {2: two, 4: {"data × tensor": FOUR["data × tensor"]}}.items():
+        jobs = [(of, dimensions) for dimensions in layouts.values()]
+        (together, *_) = on_ranks(size, steps_to_target, jobs, tmp_path / str(size))
+        for name, steps in zip(layouts, together, strict=True):
+            hits = [step for step in steps if step]
+            assert len(hits) == 20, name
+            assert stats.ks_2samp(hits, plain).pvalue > 0.5, name
 
 
 @pytest.mark.slow
