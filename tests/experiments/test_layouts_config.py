@@ -69,6 +69,7 @@ def test_the_resolved_file_gives_the_same_layout(tmp_path: Path) -> None:
         ("{tensor: 2, sequence: 2}", "3: layout: sequence must be true or false, not 2", ""),
         ("{shard: 2, sequence: true}", "sequence uses the ranks of tensor", "tensor: 2"),
         ("{tensor: 2, sequence: true}", "names no part whose activations", "leave sequence out"),
+        ("{data: 2, zero2: true}", "zero2 is about the parameters that shard", "shard: 2, zero2"),
         ("{context: 2}", "names no attention over tokens that ranks may share", "fit any model"),
         ("{tensor: 3}", "3 tensor ranks do not divide hidden features, 64", "another tensor"),
         ("{data: 2, tensor: 2}\nworkers: 3", "2 × 2 = 4 ranks, and workers is 3", "the product"),

@@ -28,12 +28,14 @@ from tests.problems import largest_difference, outcomes, study, trials
 Dimensions = tuple[tuple[str, int], ...]
 DATA: Dimensions = ()
 SHARD: Dimensions = (("shard", 2),)
+ZERO2: Dimensions = (("shard", 2), ("zero2", 1))
 TENSOR: Dimensions = (("tensor", 2),)
 SEQUENCE: Dimensions = (("tensor", 2), ("sequence", 1))
 PIPELINE: Dimensions = (("pipeline", 2),)
 CONTEXT: Dimensions = (("context", 2),)
 TWO = {
-    "data": DATA, "shard": SHARD, "tensor": TENSOR, "sequence": SEQUENCE, "context": CONTEXT,
+    "data": DATA, "shard": SHARD, "zero2": ZERO2, "tensor": TENSOR, "sequence": SEQUENCE,
+    "context": CONTEXT,
 }  # fmt: skip
 FOUR: dict[str, Dimensions] = {
     "data": DATA,
@@ -116,6 +118,7 @@ def test_layouts_give_what_a_single_worker_gives(user: str, tmp_path: Path) -> N
     gates = [
         (cut, DATA, 10),
         (cut, SHARD, 10),
+        (cut, ZERO2, 10),
         (cut, TENSOR, 10),
         (image, SHARD, 4),
         (image, TENSOR, 4),
@@ -133,13 +136,13 @@ def test_layouts_give_what_a_single_worker_gives(user: str, tmp_path: Path) -> N
 @pytest.mark.slow
 def test_two_ranks_after_200_steps(user: str, tmp_path: Path) -> None:
     gates: list[Gate] = []
-    for dimensions in (DATA, SHARD, TENSOR):
+    for dimensions in (DATA, SHARD, ZERO2, TENSOR):
         for micro_batch in (None, 12, 4):  # of 24: passes accumulate 1, 2 or more times
             layout = replace(study().layout, micro_batch=micro_batch)
             gates.append((replace(of_user(user, "Cut"), layout=layout), dimensions, 200))
     gates += [(of_user(user, "Image"), dimensions, 200) for dimensions in (SHARD, TENSOR)]
     rotary = {"positions": "rotary", "tied": False, "layers": 1, "width": 12, "heads": 6}
-    gates += [(of_text(), dimensions, 200) for dimensions in (SHARD, TENSOR, SEQUENCE, CONTEXT)]
+    gates += [(of_text(), each, 200) for each in (SHARD, ZERO2, TENSOR, SEQUENCE, CONTEXT)]
     of = of_text(rotary, micro_batch=5)
     gates += [(of, dimensions, 60) for dimensions in (TENSOR, SEQUENCE, CONTEXT)]
     check(2, gates, tmp_path)
@@ -148,7 +151,7 @@ def test_two_ranks_after_200_steps(user: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_two_ranks_in_single_precision(user: str, tmp_path: Path) -> None:
     cut, text = of_user(user, "Cut", precision="float32"), of_text(precision="float32")
-    gates = [(cut, TWO[name], 20) for name in ("data", "shard", "tensor")]
+    gates = [(cut, TWO[name], 20) for name in ("data", "shard", "zero2", "tensor")]
     check(2, gates + [(text, TWO[name], 20) for name in TWO], tmp_path)
 
 
