@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from workloads import LanguageModel as LanguageModel
     from workloads import LayoutPlan as LayoutPlan
     from workloads import SequencePlan as SequencePlan
+    from workloads import TokenShare as TokenShare
     from workloads import TokenStream as TokenStream
     from workloads import Workload as Workload
     from workloads.errors import WorkloadError as WorkloadError
@@ -73,6 +74,7 @@ _HOMES = {
     "LanguageModel": "workloads:LanguageModel",
     "LayoutPlan": "workloads:LayoutPlan",
     "SequencePlan": "workloads:SequencePlan",
+    "TokenShare": "workloads:TokenShare",
     "TokenStream": "workloads:TokenStream",
     "Workload": "workloads:Workload",
     "Target": "results.targets.target:Target",
@@ -94,6 +96,7 @@ __all__ = [
     "SequencePlan",
     "Target",
     "Technique",
+    "TokenShare",
     "TokenStream",
     "Workload",
     "WorkloadError",

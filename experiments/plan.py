@@ -43,7 +43,7 @@ class Layout:
     ``file.py:Class``; ``None``: data parallelism."""
     dimensions: tuple[tuple[str, int], ...] = ()
     """Dimensions of the workers' mesh with their numbers of ranks, in the order in which they are
-    documented (``experiments.parallel.composed``); ``sequence``, a switch, has 1."""
+    documented (``experiments.parallel.composed``); a switch, as ``sequence`` is one, has 1."""
     pipeline: tuple[tuple[str, Any], ...] = ()
     """Its ``schedule`` and ``micro_batches``, where pipeline is one of the dimensions."""
     auto: Literal[True] | None = None

@@ -1,8 +1,9 @@
 """Layouts of several dimensions on one mesh of ranks: ``layout: {data: 2, shard: 2, tensor: 2}``.
 
 Ranks that are close to one another communicate most, so that the mesh has, from the dimension whose
-ranks are farthest apart: data, shard, pipeline, tensor. A model is cut in the order tensor,
-sequence, pipeline, shard (``Dimension.order``); what is left is copied over the data ranks.
+ranks are farthest apart: data, shard, pipeline, context, tensor. A model is cut in the order
+tensor, sequence, context, pipeline, shard (``Dimension.order``); what is left is copied over the
+data ranks.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from experiments.parallel.stages.merged_state import MergedState
 from experiments.parallel.stages.stages import Stages
 from workloads import LayoutPlan
 
-MESH = ("data", "shard", "pipeline", "tensor")
+MESH = ("data", "shard", "pipeline", "context", "tensor")
 """Dimensions of the mesh, from the outermost."""
 
 
@@ -47,6 +48,9 @@ class Composed(ParallelLayout):
         self._pieces: WeakKeyDictionary[nn.Module, Pieces] = WeakKeyDictionary()
         self._cut: WeakKeyDictionary[torch.optim.Optimizer, CutParameters] = WeakKeyDictionary()
         self._merged: WeakKeyDictionary[torch.optim.Optimizer, MergedState] = WeakKeyDictionary()
+
+    context_ranks = 1
+    """Ranks that share the tokens of each sequence."""
 
     def join(self, ranks: Ranks) -> Composed:
         """Make the mesh; on a single rank a model is whole.
@@ -79,9 +83,12 @@ class Composed(ParallelLayout):
             return TorchRanks(str(device), mesh.get_group())
 
         self._copies, self._shard, self._tensor = of("data", "shard"), of("shard"), of("tensor")
-        self._data = DataParallel().join(of("data"))
+        self._data = DataParallel().join(of("data", "context"))
+        context = of("context")
+        self.context_ranks = context.size
         self.model_ranks = ranks.size // self._copies.size
-        self.activation_part = (self._tensor.rank, self._tensor.size)
+        parts = context if context.size > 1 else self._tensor
+        self.activation_part = (parts.rank, parts.size)
         self.passes_together = any(each.passes_together for each in self.dimensions)
         self.staged = self.sizes.get("pipeline", 1) > 1
         return self
@@ -97,7 +104,7 @@ class Composed(ParallelLayout):
         if not self.dimensions:
             return model
         pieces = Pieces(model, self._tensor, self._shard)
-        if plan is not None and "sequence" not in self.sizes:
+        if plan is not None and not self.sizes.keys() & {"sequence", "context"}:
             plan = replace(plan, sequence=None)
         for dimension in self.dimensions:
             model = dimension.apply(model, plan, self.mesh, pieces)
@@ -113,9 +120,15 @@ class Composed(ParallelLayout):
     def accumulate(self, model: nn.Module, passes: Iterable[ForwardPass], losses: Tensor) -> None:
         stages = self._stages(model)
         if stages is None:
-            super().accumulate(model, passes, losses)
+            parts = map(self._of_context, passes) if self.context_ranks > 1 else passes
+            super().accumulate(model, parts, losses)
         else:
             stages.accumulate(list(passes), losses)
+
+    def _of_context(self, each: ForwardPass) -> ForwardPass:
+        """A pass whose gradient is one part of the sum over the context ranks, each of which
+        computes the whole loss."""
+        return replace(each, weights=lambda dtype: each.weights(dtype) / self.context_ranks)
 
     def _stages(self, model: nn.Module) -> Stages | None:
         return self._pieces[model].stages if self.dimensions else None

@@ -28,9 +28,10 @@ _KINDS = {
     "_allgather_base_": "all_gather",
     "all_gather_into_tensor": "all_gather",
     "_reduce_scatter_base_": "reduce_scatter",
+    "reduce_scatter_": "reduce_scatter",
     "reduce_scatter_tensor": "reduce_scatter",
 }
-_SECOND = {"_reduce_scatter_base_"}
+_SECOND = {"_reduce_scatter_base_", "reduce_scatter_"}
 """Collectives whose first argument is what a rank receives of the whole."""
 _SILENT = {"wait_tensor", "_wrap_tensor_autograd", "barrier", "monitored_barrier_"}
 

@@ -78,12 +78,15 @@ def test_the_candidates_are_the_products_that_the_workload_allows() -> None:
     assert made == [
         {},
         {"data": 2, "shard": 2},
+        {"data": 2, "shard": 2, "zero2": 1},
         {"data": 2, "pipeline": 2},
         {"data": 2, "tensor": 2},
         {"data": 2, "tensor": 2, "sequence": 1},
         {"shard": 4},
+        {"shard": 4, "zero2": 1},
         {"shard": 2, "tensor": 2},
         {"shard": 2, "tensor": 2, "sequence": 1},
+        {"shard": 2, "tensor": 2, "zero2": 1},
         {"pipeline": 4},
         {"tensor": 4},
         {"tensor": 4, "sequence": 1},
@@ -91,9 +94,27 @@ def test_the_candidates_are_the_products_that_the_workload_allows() -> None:
     assert all(each.workers == 4 for each in candidates(4, ALL, data_alone=False))
 
 
+def test_tokens_are_shared_where_the_workload_names_its_attention() -> None:
+    of = replace(ALL, attention=("0",))
+    made = [dict(each.dimensions) for each in candidates(4, of, data_alone=False)]
+    others = [dict(each.dimensions) for each in candidates(4, ALL, data_alone=False)]
+    assert [each for each in made if each not in others] == [
+        {"data": 2, "context": 2},
+        {"shard": 2, "context": 2},
+        {"shard": 2, "context": 2, "zero2": 1},
+        {"context": 4},
+    ]
+
+
 def test_what_cannot_be_cut_gets_data_and_shard() -> None:
     made = [dict(each.dimensions) for each in candidates(4, None, data_alone=False)]
-    assert made == [{}, {"data": 2, "shard": 2}, {"shard": 4}]
+    assert made == [
+        {},
+        {"data": 2, "shard": 2},
+        {"data": 2, "shard": 2, "zero2": 1},
+        {"shard": 4},
+        {"shard": 4, "zero2": 1},
+    ]
     assert candidates(4, ALL, data_alone=True) == [Layout(workers=4)]
     assert candidates(1, ALL, data_alone=False) == [Layout(workers=1)]
 

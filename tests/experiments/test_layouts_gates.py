@@ -28,16 +28,27 @@ from tests.problems import largest_difference, outcomes, study, trials
 Dimensions = tuple[tuple[str, int], ...]
 DATA: Dimensions = ()
 SHARD: Dimensions = (("shard", 2),)
+ZERO2: Dimensions = (("shard", 2), ("zero2", 1))
 TENSOR: Dimensions = (("tensor", 2),)
 SEQUENCE: Dimensions = (("tensor", 2), ("sequence", 1))
-TWO = {"data": DATA, "shard": SHARD, "tensor": TENSOR, "sequence": SEQUENCE}
+PIPELINE: Dimensions = (("pipeline", 2),)
+CONTEXT: Dimensions = (("context", 2),)
+TWO = {
+    "data": DATA, "shard": SHARD, "zero2": ZERO2, "tensor": TENSOR, "sequence": SEQUENCE,
+    "context": CONTEXT,
+}  # fmt: skip
 FOUR: dict[str, Dimensions] = {
     "data": DATA,
     "data × tensor": (("data", 2), ("tensor", 2)),
     "shard × tensor": (("shard", 2), ("tensor", 2)),
     "data × shard": (("data", 2), ("shard", 2)),
     "shard × sequence": (("shard", 2), ("tensor", 2), ("sequence", 1)),
+    "data × context": (("data", 2), ("context", 2)),
+    "shard × context": (("shard", 2), ("context", 2)),
+    "context": (("context", 4),),
 }
+OF_TOKENS = ("sequence", "context")
+"""Words in the names of layouts that share the tokens of a sequence."""
 TRANSFORMER = {
     "layers": 2, "width": 8, "heads": 2, "context": 4, "dropout": 0.1, "validation_tokens": 90,
 }  # fmt: skip
@@ -107,10 +118,12 @@ def test_layouts_give_what_a_single_worker_gives(user: str, tmp_path: Path) -> N
     gates = [
         (cut, DATA, 10),
         (cut, SHARD, 10),
+        (cut, ZERO2, 10),
         (cut, TENSOR, 10),
         (image, SHARD, 4),
         (image, TENSOR, 4),
         (text, SEQUENCE, 4),
+        (text, CONTEXT, 4),
         (replace(cut, optimizer="muon"), TENSOR, 4),
         (replace(cut, optimizer="muon"), SHARD, 4),
     ]
@@ -123,21 +136,22 @@ def test_layouts_give_what_a_single_worker_gives(user: str, tmp_path: Path) -> N
 @pytest.mark.slow
 def test_two_ranks_after_200_steps(user: str, tmp_path: Path) -> None:
     gates: list[Gate] = []
-    for dimensions in (DATA, SHARD, TENSOR):
+    for dimensions in (DATA, SHARD, ZERO2, TENSOR):
         for micro_batch in (None, 12, 4):  # of 24: passes accumulate 1, 2 or more times
             layout = replace(study().layout, micro_batch=micro_batch)
             gates.append((replace(of_user(user, "Cut"), layout=layout), dimensions, 200))
     gates += [(of_user(user, "Image"), dimensions, 200) for dimensions in (SHARD, TENSOR)]
     rotary = {"positions": "rotary", "tied": False, "layers": 1, "width": 12, "heads": 6}
-    gates += [(of_text(), dimensions, 200) for dimensions in (SHARD, TENSOR, SEQUENCE)]
-    gates += [(of_text(rotary, micro_batch=5), dimensions, 60) for dimensions in (TENSOR, SEQUENCE)]
+    gates += [(of_text(), each, 200) for each in (SHARD, ZERO2, TENSOR, SEQUENCE, CONTEXT)]
+    of = of_text(rotary, micro_batch=5)
+    gates += [(of, dimensions, 60) for dimensions in (TENSOR, SEQUENCE, CONTEXT)]
     check(2, gates, tmp_path)
 
 
 @pytest.mark.slow
 def test_two_ranks_in_single_precision(user: str, tmp_path: Path) -> None:
     cut, text = of_user(user, "Cut", precision="float32"), of_text(precision="float32")
-    gates = [(cut, TWO[name], 20) for name in ("data", "shard", "tensor")]
+    gates = [(cut, TWO[name], 20) for name in ("data", "shard", "zero2", "tensor")]
     check(2, gates + [(text, TWO[name], 20) for name in TWO], tmp_path)
 
 
@@ -145,7 +159,9 @@ def test_two_ranks_in_single_precision(user: str, tmp_path: Path) -> None:
 def test_four_ranks(user: str, tmp_path: Path) -> None:
     cut = of_user(user, "Cut", micro_batch=8)
     gates: list[Gate] = [
-        (cut, dimensions, 200) for name, dimensions in FOUR.items() if "sequence" not in name
+        (cut, dimensions, 200)
+        for name, dimensions in FOUR.items()
+        if not any(word in name for word in OF_TOKENS)
     ]
     gates += [(of_text(), dimensions, 40) for dimensions in FOUR.values()]
     gates += [(of_text(precision="float32"), FOUR["data × tensor"], 20)]
@@ -169,12 +185,17 @@ def steps_to_target(ranks: Ranks, of: Study, dimensions: Dimensions) -> list[int
 def test_steps_to_target_have_the_distribution_of_a_single_worker(tmp_path: Path) -> None:
     """In float32, over whole runs: rounding may move a crossing by an evaluation."""
     of = study(workload="digits-mlp", budget_steps=150, target="validation_error < 0.2", keep=None)
-    (together, *_) = on_ranks(4, steps_to_target, [(of, FOUR["data × tensor"])], tmp_path)
-    alone = steps_to_target(SOLO, of, ())
-    hits, plain = ([step for step in steps if step] for steps in (together[0], alone))
-    assert len(hits) == len(plain) == 20
+    plain = [step for step in steps_to_target(SOLO, of, ()) if step]
+    assert len(plain) == 20
     assert len(set(plain)) > 5
-    assert stats.ks_2samp(hits, plain).pvalue > 0.5
+    two = {name: TWO[name] for name in ("data", "shard", "tensor")} | {"pipeline": PIPELINE}
+    for size, layouts in {2: two, 4: {"data × tensor": FOUR["data × tensor"]}}.items():
+        jobs = [(of, dimensions) for dimensions in layouts.values()]
+        (together, *_) = on_ranks(size, steps_to_target, jobs, tmp_path / str(size))
+        for name, steps in zip(layouts, together, strict=True):
+            hits = [step for step in steps if step]
+            assert len(hits) == 20, name
+            assert stats.ks_2samp(hits, plain).pvalue > 0.5, name
 
 
 @pytest.mark.slow
@@ -189,6 +210,6 @@ def test_optimizers_of_parts_and_of_whole_parameters(user: str, tmp_path: Path) 
     gates += [
         (of_text(optimizer=name), dimensions, 6)
         for name in ("muon", "lamb", "schedule-free-sgd")
-        for dimensions in (SHARD, SEQUENCE)
+        for dimensions in (SHARD, SEQUENCE, CONTEXT)
     ]
     check(2, gates, tmp_path)

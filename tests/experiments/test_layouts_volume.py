@@ -15,7 +15,16 @@ from experiments.plan import Study, WorkloadRef
 from experiments.training.study_context import StudyContext
 from tests.experiments.communication import Communication
 from tests.experiments.rank_groups import on_ranks
-from tests.experiments.test_layouts_gates import DATA, FOUR, SEQUENCE, SHARD, TENSOR, Dimensions
+from tests.experiments.test_layouts_gates import (
+    CONTEXT,
+    DATA,
+    FOUR,
+    SEQUENCE,
+    SHARD,
+    TENSOR,
+    ZERO2,
+    Dimensions,
+)
 from tests.problems import study, trials
 
 PAGE = Path(__file__).parents[2] / "docs" / "layouts.md"
@@ -54,11 +63,18 @@ class Sizes:
 FORMULAS: dict[str, tuple[Dimensions, int, Callable[[Sizes], float]]] = {
     "`{data: 2}`": (DATA, 2, lambda s: 2 * (s.P + s.F) / 2),
     "`{shard: 2}`": (SHARD, 2, lambda s: 3 * s.P / 2),
+    "`{shard: 2, zero2: true}`": (ZERO2, 2, lambda s: 2 * s.P / 2),
     "`{tensor: 2}`": (TENSOR, 2, lambda s: 8 * s.L * s.A / 2),
     "`{tensor: 2, sequence: true}`": (
         SEQUENCE,
         2,
         lambda s: (8 * s.L + 2) * s.A / 2 + 2 * s.N / 2,
+    ),
+    "`{context: 2}`": (CONTEXT, 2, lambda s: (4 * s.L + 1) * s.A / 2 + 2 * s.P / 2),
+    "`{data: 2, context: 2}`": (
+        FOUR["data × context"],
+        4,
+        lambda s: (4 * s.L + 1) * s.A / 2 + 2 * s.P * 3 / 4,
     ),
     "`{data: 2, tensor: 2}`": (
         FOUR["data × tensor"],
@@ -76,8 +92,9 @@ FORMULAS: dict[str, tuple[Dimensions, int, Callable[[Sizes], float]]] = {
 
 def expected(name: str) -> float:
     dimensions, ranks, formula = FORMULAS[name]
-    tensor = dict(dimensions).get("tensor", 1)
-    return formula(Sizes(FIELDS, BATCH, data=ranks // tensor, tensor=tensor))
+    tensor, context = (dict(dimensions).get(name, 1) for name in ("tensor", "context"))
+    copies = ranks // (tensor * context)
+    return formula(Sizes(FIELDS, BATCH, data=copies, tensor=tensor))
 
 
 def sent_in_a_step(ranks: Ranks, of: Study, dimensions: Dimensions, steps: int) -> float:

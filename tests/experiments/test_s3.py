@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -60,7 +61,11 @@ def assert_whole(uri: str, expected: pd.DataFrame) -> None:
 
 
 def test_four_drivers_divide_the_work(port: int, tmp_path: Path) -> None:
-    """None dies, and none trains what another has trained."""
+    """None dies, and each trial is committed by one of them, once.
+
+    What a driver has trained counts when it is committed: a pack whose claim is lost, as after two
+    minutes in which the machine gave its process no time, is trained by another one too.
+    """
     expected = undisturbed(tmp_path / "alone", "500")
     uri = s3_server.address(port, "four")
     logs = [tmp_path / f"{n}.log" for n in range(4)]
@@ -69,9 +74,9 @@ def test_four_drivers_divide_the_work(port: int, tmp_path: Path) -> None:
         process.join(PATIENCE)
         assert process.exitcode == 0, log.read_text()
     assert_whole(uri, expected)
-    ended = [log.read_text().count("committed=True") for log in logs]
-    trained = [log.read_text().count("TrialFinished(") for log in logs]
-    assert sum(trained) == len(expected), (trained, ended)
+    trained = [int(re.findall(r"\btrained=(\d+)", log.read_text())[-1]) for log in logs]
+    assert sum(trained) == len(expected), trained
+    assert sum(count > 0 for count in trained) > 1, trained
 
 
 def test_a_store_that_is_away_for_ten_seconds_stops_nothing(port: int, tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 from experiments.plan import Layout
 
 OUT_OF_MEMORY = "out of memory"
+_SWITCHES = ("sequence", "zero2")
+"""Dimensions without a number."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +62,7 @@ def describe(columns: Mapping[str, Any]) -> str:
 
 def _text(attempt: Mapping[str, Any]) -> str:
     sizes = attempt["layout"].items()
-    name = " × ".join(name if name == "sequence" else f"{name} {size}" for name, size in sizes)
+    name = " × ".join(name if name in _SWITCHES else f"{name} {size}" for name, size in sizes)
     result = attempt.get("failure") or f"{_seconds(attempt['seconds'])} a step"
     return f"{name} at micro-batch {attempt['micro_batch']}: {result}"
 
