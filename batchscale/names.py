@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from typing import Any
 
 _NAMES = {
     "workloads": "workloads",
@@ -23,10 +24,15 @@ def listed(kind: str) -> dict[str, str]:
 def _optimizers() -> dict[str, str]:
     from experiments.optimizers import get, names
 
-    no_gain = "; trains by the module engine: no gain from stacking"
+    def engine(optimizer: Any) -> str:
+        if optimizer.stacks:
+            return ""
+        hessian = optimizer.hessian_period(optimizer.defaults) is not None
+        why = "Hessian-vector products" if hessian else "no gain from stacking"
+        return f"; trains by the module engine: {why}"
+
     return {
-        name: f"{_sentence(type(optimizer))}; tuned: {_space(optimizer.space)}"
-        + ("" if optimizer.stacks else no_gain)
+        name: f"{_sentence(type(optimizer))}; tuned: {_space(optimizer.space)}{engine(optimizer)}"
         for name, optimizer in ((name, get(name)) for name in names())
     }
 

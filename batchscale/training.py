@@ -66,6 +66,10 @@ def trial(
     """
     from experiments.config import compile as config
 
+    if "trials" in metaparameters:
+        raise CommandError(
+            "a trial is one of its kind: trials is a key of experiments", hint="sweep"
+        )
     optional = {"budget": budget, "target": target, "technique": technique}
     given = {name: value for name, value in optional.items() if value is not None}
     experiment = config.from_keywords(

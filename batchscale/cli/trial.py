@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -99,6 +100,12 @@ def trial(
             hint="batchscale trial digits-mlp --optimizer sgd --batch-size 64 "
             "--param learning_rate=0.1",
         )
+    given = assignments(param or [], "--param")
+    for name in given.keys() & inspect.signature(training.trial).parameters.keys():
+        raise CommandError(
+            f"--param {name}={given[name]}: {name} is neither a metaparameter nor a field",
+            hint=f"--{name.replace('_', '-')}",
+        )
     run = training.trial(
         workload,
         optimizer=optimizer,
@@ -112,7 +119,7 @@ def trial(
         device=device,
         save=save,
         on_measure=output,
-        **assignments(param or [], "--param"),
+        **given,
     )
     return output.end(run)
 

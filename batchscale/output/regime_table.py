@@ -105,8 +105,9 @@ def _pair(name: str, value: Any) -> str:
 def _row(curve: Curve, columns: Sequence[str], unit: str, penalized: bool) -> dict[str, str]:
     """``penalized``: whether any curve of the table has a small-batch penalty."""
     sizes = curve["batch_sizes"]
+    # Step Law's models have a field N, their size.
     row = {
-        **{name: _cell(curve, name) for name in columns},
+        **{f"field {n}" if n == "N" else n: _cell(curve, n) for n in columns},
         "batch_sizes": f"{text(min(sizes))}–{text(max(sizes))} ({len(sizes)})" if sizes else "",
         "N": text(curve["trials"]),
     }

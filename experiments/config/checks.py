@@ -15,6 +15,7 @@ from experiments import schedules, techniques
 from experiments.batch_sizes import BatchSizes
 from experiments.config.amounts import LARGEST_BUDGET, TOKENS, AmountError, SizeInUnit, in_examples
 from experiments.config.combinations import Combination
+from experiments.config.grid import written_layout
 from experiments.config.schema import ExperimentFile
 from experiments.config.yaml_lines import Path, dotted
 from experiments.errors import ExperimentError
@@ -90,13 +91,15 @@ def check_training_algorithms(file: ExperimentFile, combinations: Sequence[Combi
 
     An optimizer takes three steps on a new model, with metaparameters from the middle of its space:
     it must take the parameters of the workload's model, and go on from its saved state as if it had
-    not been stopped. A schedule must have its arguments and give a factor at every step, with
-    metaparameters from the middle and from both ends of its space.
+    not been stopped. One that estimates the Hessian needs the whole model, and the loss unscaled. A
+    schedule must have its arguments and give a factor at every step, with metaparameters from the
+    middle and from both ends of its space.
 
     Raises:
         ExperimentError: it does not. What a user's own code raises passes unchanged.
     """
     _check_averages(file, combinations)
+    _check_hessian(file, combinations)
     for key, check in (("optimizer", _check_optimizer), ("schedule", _check_schedule)):
         names = list(dict.fromkeys(getattr(c, key).name for c in combinations))
         checked: set[tuple[str, str]] = set()
@@ -135,6 +138,27 @@ def _check_averages(file: ExperimentFile, combinations: Sequence[Combination]) -
                 f"leave {averaging[0]} out, or choose an optimizer that averages nothing, such as "
                 "adamw",
             )
+
+
+def _check_hessian(file: ExperimentFile, combinations: Sequence[Combination]) -> None:
+    """Hessian-vector products need the whole model on each rank, and the loss as it is.
+
+    Raises:
+        ExperimentError: a layout cuts the model, or may, or losses are scaled.
+    """
+    layout = written_layout(file)
+    cut = layout.dimensions or layout.name is not None or file.layout == AUTO
+    for combination in combinations:
+        optimizer = combination.optimizer
+        if optimizer.hessian_period(combination.values(0.5)) is None:
+            continue
+        needs = f"optimizer {optimizer.label} needs Hessian-vector products"
+        if cut:
+            message = f"{needs}, which take the whole model on each rank"
+            raise file.error(("layout",), message, "workers: N alone divides batches among ranks")
+        if combination.technique.get("precision") == "float16":
+            message = f"{needs}, and precision float16 scales the loss"
+            raise file.error(file.path_of("precision"), message, "precision: bfloat16")
 
 
 def _needs_check(owner: Optimizer | Schedule, workload: Workload) -> bool:

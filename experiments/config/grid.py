@@ -319,7 +319,7 @@ def _factors(
     return factors
 
 
-def _layout(file: ExperimentFile) -> Layout:
+def written_layout(file: ExperimentFile) -> Layout:
     """The layout as far as techniques depend on it: its data ranks, and whether there are others.
 
     What it says is checked elsewhere, once the workloads are known.
@@ -351,7 +351,7 @@ def _technique(file: ExperimentFile, path: Path, value: Any) -> dict[str, Any]:
         loaded = techniques.load(described, file.base)
         for name, technique in loaded.parts.items():
             here = (*path, name) if isinstance(value, Mapping) else path
-            loaded.parts[name] = technique.in_layout(_layout(file))
+            loaded.parts[name] = technique.in_layout(written_layout(file))
             for data_file in technique.data_files():
                 technique.located(data_file, file.base)
     except (ExperimentError, WorkloadError) as error:

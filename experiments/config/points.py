@@ -7,7 +7,7 @@ from typing import Any
 
 from experiments.config.grid import Grid
 from experiments.config.schema import ExperimentFile
-from experiments.config.tuning import Entries, check_value
+from experiments.config.tuning import Entries, check_value, refuse_two_lengths
 from experiments.config.yaml_lines import Path, dotted
 from experiments.errors import nearest
 from experiments.identity import canonical
@@ -110,6 +110,7 @@ class HandPicked:
                 raise file.error(here, f"{dotted(here)}: {point!r} is not a point", _EXAMPLE)
             for name, value in point.items():
                 self._check(name, value, (*here, name), legal)
+            refuse_two_lengths(point, self._grid.schedules, here, file.places)
             first = positions.setdefault(canonical(point), i)
             if first != i:
                 message = f"{dotted(here)} is the same as {dotted((*path, first))}"

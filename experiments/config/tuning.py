@@ -107,6 +107,7 @@ class Search:
             if name not in everywhere:
                 raise places.error(("search", name), *_unknown(name, everywhere))
             check_value(name, entry, grid, grid.schedules, ("search", name), places)
+        refuse_two_lengths(self.general, grid.schedules, ("search",), places)
         owners = [*grid.owners, *grid.parts]
         by_key = {key: owner for owner in owners for key in _keys(owner)}
         for owner in owners:
@@ -129,6 +130,7 @@ class Search:
                     message = f"search.{section}.{name}: {section} has no argument {name!r}"
                     raise places.error(path, message, hint)
                 check_value(name, entry, grid, checked, path, places)
+            refuse_two_lengths(entries, checked, ("search", section), places)
 
     def written(
         self, in_grid: Sequence[Optimizer], plans: Sequence[Schedule], fields: Iterable[str]
@@ -282,6 +284,26 @@ def _unknown(name: str, everywhere: Iterable[str]) -> tuple[str, str]:
         f"search.{name}: neither an optimizer's argument, nor a schedule's, nor a workload's field",
         nearest(name, sorted(everywhere)),
     )
+
+
+def refuse_two_lengths(
+    given: Iterable[str], plans: Iterable[Schedule], path: Path, places: Places
+) -> None:
+    """A length is given as a share or in steps, examples or tokens.
+
+    Raises:
+        ExperimentError: two of these, one of which would be ignored.
+    """
+    names = list(given)
+    for schedule in plans:
+        for i, name in enumerate(names):
+            for earlier in set(names[:i]).intersection(schedule.other_forms(name)):
+                raise places.error(
+                    (*path, name),
+                    f"{dotted((*path, earlier))} and {name} are one length of schedule "
+                    f"{schedule.label}",
+                    "keep one of the two",
+                )
 
 
 def check_value(

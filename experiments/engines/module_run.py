@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from experiments.engines.base import gather
+from experiments.engines.hessian import HessianDiagonal
 from experiments.engines.metric_sums import MetricSums, chunks
 from experiments.engines.module_gradient import ModuleGradient, ModuleTechniques
 from experiments.engines.passes import ForwardPasses
@@ -66,7 +67,11 @@ class ModuleRun:
         self.order = context.order(trial)
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=context.device)
         """Running sum of all losses: once it is not finite, it never is again."""
-        self.gradient = ModuleGradient(self.hooks, passes, self.loss_sum)
+        period = context.optimizer.hessian_period(values)
+        hessian = None
+        if period is not None:
+            hessian = HessianDiagonal(context, trial, self.model, self.optimizer, period)
+        self.gradient = ModuleGradient(self.hooks, passes, self.loss_sum, hessian)
         self.step = 0
 
     @property

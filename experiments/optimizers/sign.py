@@ -42,9 +42,9 @@ class _StackedLion(_StackedSign):
 
     def update_row(self, row: Row) -> None:
         mean, values = row.state["mean"], row.values
-        direction = torch.lerp(mean, row.gradient, values["1-beta1"]).sign_()
-        row.weights.add_(direction, alpha=-values["learning_rate"])
-        mean.lerp_(row.gradient, values["1-beta2"])
+        direction = torch.lerp(mean, row.gradient, values["1-beta1"])
+        mean.lerp_(row.gradient, values["1-beta2"])  # while both are in the cache
+        row.weights.sub_(direction.sign_(), alpha=values["learning_rate"])
 
 
 class _StackedSignum(_StackedSign):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -42,7 +43,8 @@ class OptimizerRun:
         self.start = {name: value.detach().clone() for name, value in named}
         self.parameters = {n: torch.nn.Parameter(v.clone()) for n, v in self.start.items()}
         options = parameter_options(optimizer, workload, self.start)
-        self.torch = optimizer.module(self.parameters.items(), values, options)
+        self.torch: Any = optimizer.module(self.parameters.items(), values, options)
+        self.period = optimizer.hessian_period(values)
         self.steps = 0
         self.change = 0.0
         """The largest change of a parameter after any of the steps."""
@@ -51,7 +53,12 @@ class OptimizerRun:
         """The next step."""
         for name, parameter in self.parameters.items():
             parameter.grad = self.start[name] * GRADIENTS[self.steps]
-        self.torch.step()
+        if self.period is None or self.steps % self.period:
+            self.torch.step()
+        else:
+            groups = self.torch.param_groups
+            diagonal = [p.grad.abs() for group in groups for p in group["params"]]
+            self.torch.step(hessian=diagonal)
         self.steps += 1
         change = (_distance(v, self.start[n]) for n, v in self.parameters.items())
         self.change = max([self.change, *change])

@@ -47,6 +47,8 @@ DOMAINS = {
     "precondition_frequency": Domain(low=1, whole=True),
     "preconditioning_compute_steps": Domain(low=1, whole=True),
     "matrix_eps": Domain(low=0),
+    "update_period": Domain(low=1, whole=True),
+    "rho": Domain(low=0, above=True),
     "momentum_decay": Domain(low=0),
     "trust_coefficient": Domain(low=0),
     "label_smoothing": _UNIT_INTERVAL,

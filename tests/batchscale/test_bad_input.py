@@ -119,6 +119,9 @@ def test_names_of_a_trial(command: Command, here: Path) -> None:
     clear(command("trial", "digits-mlp", *given, "--engine", "stack"), "'stack'", hint="stacked")
     clear(command("trial", "digits-mlp", *given, "--device", "gpu9"), "'gpu9'", hint="cuda")
     clear(command("trial", "digits-mlp", *given, "--param", "label=3"), "'label'", hint="label_")
+    for key, flag in (("technique", "--technique"), ("batch_size", "--batch-size")):
+        clear(command("trial", "digits-mlp", *given, "--param", f"{key}=x"), f"{key}=x", hint=flag)
+    clear(command("trial", "digits-mlp", *given, "--param", "trials=3"), "trials", hint="sweep")
     clear(command("trial", "digits-mlp", *given, "--save", "a.pt"), "a.pt", hint=None)
     clear(command("trial", "digits-mlp", *given, "--save", "no/a.safetensors"), "no folder no")
     bare = ("--batch-size", "64", "--optimizer", "momentum")

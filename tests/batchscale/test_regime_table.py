@@ -164,3 +164,19 @@ def test_a_note_names_no_more_than_tells_its_curve() -> None:
     assert "\n- workload a, a: of a\n- workload b, b: of b\n" in regimes(both, "table")
     sources = [curve("sgd", f"of {name}", source=name) for name in ("x", "y")]
     assert "\n- sgd, source x: of x\n" in regimes(sources, "table")
+
+
+def test_a_field_called_n_is_a_column_beside_the_number_of_trials() -> None:
+    curves = [curve("adamw", "a note", N=10**8), curve("adamw", N=2 * 10**8)]
+    head, _, first, second = regimes(curves, "table").splitlines()[3:7]
+    names = head.split()
+    assert names[:3] == ["optimizer", "field", "N"]
+    assert names.count("N") == 2
+    assert [row.split()[:2] for row in (first, second)] == [
+        ["adamw", "100000000"],
+        ["adamw", "200000000"],
+    ]
+    assert all("64" in row.split() for row in (first, second)), "the trials"
+    assert "adamw, N 100000000: a note" in regimes(curves, "table")
+    rows = list(csv.DictReader(io.StringIO(regimes(curves, "csv"))))
+    assert [(row["N"], row["trials"]) for row in rows] == [("100000000", "64"), ("200000000", "64")]

@@ -250,6 +250,32 @@ def test_keys_that_contradict_each_other(tmp_path, more, message):
     assert message in complaint(tmp_path, f"{EXPERIMENT}{more}\n")[0]
 
 
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (
+            "search: {decay: 0.5, decay_examples: 100}",
+            "my.yaml:6: search.decay and decay_examples are one length of schedule linear",
+        ),
+        (
+            "search: {linear: {warmup_steps: 5, warmup: {linear: [0, 0.1]}}}",
+            "my.yaml:6: search.linear.warmup_steps and warmup are one length of schedule linear",
+        ),
+        (
+            "method: points\npoints: [{learning_rate: 1, momentum: 0.9, decay: 1, decay_steps: 2}]",
+            "my.yaml:7: points[0].decay and decay_steps are one length of schedule linear",
+        ),
+    ],
+)
+def test_two_forms_of_one_length(tmp_path, more, message):
+    said, hint = complaint(tmp_path, DIGITS + f"schedule: linear\n{more}\n")
+    assert said == message
+    assert hint == "keep one of the two"
+    other = "search: {decay_examples: 100, linear: {decay: 0.5}}"  # the section goes before
+    file = folder(tmp_path, DIGITS + f"schedule: linear\n{other}\n")
+    assert {plan.fixed["decay"] for plan in load(file).plans()} == {0.5}
+
+
 def test_places_of_what_the_command_line_says(tmp_path):
     said, _ = complaint(tmp_path, DIGITS, "grid.batch_size=0")
     assert said == "--set grid.batch_size=0: grid.batch_size: batch size 0 is below 1"

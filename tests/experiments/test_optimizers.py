@@ -35,13 +35,16 @@ def test_decoupled_decay_shrinks_the_weights(name: str) -> None:
         weights = torch.nn.Parameter(torch.randn(4, 4, dtype=torch.float64))
         start = weights.detach().clone()
         values = {"learning_rate": rate, "weight_decay": given, "momentum": 0.9, "epsilon": 1e-3}
-        run = optimizer.module(
+        run: Any = optimizer.module(
             [("weight", weights)], {n: v for n, v in values.items() if n in optimizer.arguments}
         )
         path = [start]
-        for _ in range(steps):
+        for step in range(steps):
             weights.grad = torch.randn(4, 4, dtype=torch.float64)
-            run.step()
+            if step == 0 and optimizer.hessian_period(optimizer.defaults):
+                run.step(hessian=[torch.rand(4, 4, dtype=torch.float64)])
+            else:
+                run.step()
             path.append(weights.detach().clone())
         paths.append(path)
     without, with_decay = paths

@@ -8,7 +8,7 @@ from experiments import optimizers
 from experiments.engines.selection import Kind
 from experiments.plan import Pack
 from experiments.training.pack_training import Training
-from tests.problems import OPTIMIZERS, engine, outcomes, study, train, trials
+from tests.problems import OPTIMIZERS, STACKABLE, engine, outcomes, study, train, trials
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -21,9 +21,10 @@ def _fingerprint(one, row: int) -> list[bytes]:
 # model has an optimizer of its own, whichever it is.
 MODULE = ["adam", "muon"]
 STACKED = ["sgd", "adam", "lamb", "muon", "schedule-free-adamw"]
+NAMES = {"module": optimizers.names(), "stacked": STACKABLE}
 CASES = [
     (kind, o, b) for kind in ("module", "stacked") for o in OPTIMIZERS for b in (1, 300, 1297)
-] + [(k, o, 300) for k in ("module", "stacked") for o in optimizers.names() if o not in OPTIMIZERS]
+] + [(k, o, 300) for k, names in NAMES.items() for o in names if o not in OPTIMIZERS]
 
 
 def _quick(kind: str, optimizer: str, batch_size: int) -> bool:
@@ -56,8 +57,8 @@ def test_any_pack_gives_the_same_bits(kind: Kind, batch_size: int, optimizer: st
     ("kind", "optimizer"),
     [
         pytest.param(kind, name, marks=[] if _quick(kind, name, 300) else pytest.mark.slow)
-        for kind in ("module", "stacked")
-        for name in [*optimizers.names(), "RMSprop"]
+        for kind, names in NAMES.items()
+        for name in [*names, "RMSprop"]
     ],
 )
 def test_leaving_a_pack_changes_nothing_for_the_others(kind: Kind, optimizer: str) -> None:

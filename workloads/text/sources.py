@@ -95,7 +95,7 @@ def _usable(text: str, names: Sequence[str]) -> str:
     """A hint: what to write in the place of a name that no source has."""
     if "/" in text or "." in text:
         return f"a file is {FILE}{text}"
-    return f"{nearest(text, names)} a file is {FILE}PATH"
+    return f"a file is {FILE}PATH; {nearest(text, names)}"
 
 
 def read_text(text: str, vocabulary: int | None = None, folder: Path | None = None) -> Text:
