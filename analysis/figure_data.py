@@ -127,7 +127,8 @@ class FigureData:
         # As their experiments list the studies, not as the trials happened to end.
         places: dict[Any, int] = {study: i for i, study in enumerate(self.studies["study"])}
         order = trials["study"].map(places).fillna(len(places))
-        trials = trials.loc[order.sort_values(kind="stable").index].reset_index(drop=True)
+        if not order.is_monotonic_increasing:
+            trials = trials.loc[order.sort_values(kind="stable").index].reset_index(drop=True)
         return in_unit(trials, self.query.unit)
 
     @cached_property
