@@ -23,7 +23,7 @@ from analysis.curves.iso_loss import iso_loss_curves
 from analysis.curves.limits import Limit, check_limits, within
 from analysis.curves.samples import PRESENT, sample
 from analysis.curves.units import TOKENS, check_unit, in_unit, known_in_unit, tokens_of
-from analysis.fit.regimes import Regimes, TooFewBatchSizesError, regimes
+from analysis.fit.regimes import Regimes, TooFewBatchSizesError, regimes_of
 from results.errors import ResultsError, nearest
 from results.reader import Results
 from results.reader import open as open_results
@@ -127,7 +127,8 @@ class FigureData:
         # As their experiments list the studies, not as the trials happened to end.
         places: dict[Any, int] = {study: i for i, study in enumerate(self.studies["study"])}
         order = trials["study"].map(places).fillna(len(places))
-        trials = trials.loc[order.sort_values(kind="stable").index].reset_index(drop=True)
+        if not order.is_monotonic_increasing:
+            trials = trials.loc[order.sort_values(kind="stable").index].reset_index(drop=True)
         return in_unit(trials, self.query.unit)
 
     @cached_property
@@ -238,15 +239,8 @@ class FigureData:
     def fits(self) -> list[Regimes | TooFewBatchSizesError]:
         """The regimes of each curve, or why it has none."""
         query = self.query
-        fits: list[Regimes | TooFewBatchSizesError] = []
-        for curve in self.each(self.curves, "curves fitted"):
-            try:
-                fit = regimes(curve, tolerance=query.tolerance, definition=query.definition)
-            except TooFewBatchSizesError as error:
-                fits.append(error)
-            else:
-                fits.append(fit)
-        return fits
+        fits = regimes_of(self.curves, tolerance=query.tolerance, definition=query.definition)
+        return list(self.each(fits, "curves fitted"))
 
     @cached_property
     def regimes(self) -> list[Regimes | None]:

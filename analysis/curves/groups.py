@@ -133,7 +133,8 @@ def widen(trials: pd.DataFrame, *, apart: Sequence[str] = ()) -> Wide:
     columns = ["source", "trial", *_TARGET[:2], *apart]
     in_order = trials.loc[interrupted.sort_values(kind="stable").index, columns]
     repeated = in_order.duplicated() & in_order["trial"].notna()
-    trials = trials.drop(index=repeated[repeated].index).reset_index(drop=True)
+    if repeated.any():
+        trials = trials.drop(index=repeated[repeated].index).reset_index(drop=True)
     names: dict[str, list[str]] = {}
     taken = {*TRIALS.names, *STUDIES.names} & {*trials.columns}
     for column in ("fields", "technique"):

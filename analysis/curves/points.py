@@ -244,21 +244,21 @@ def of_searches(
 def _of_best(runs: Runs, sample: OrderStatistics, over: Sequence[str]) -> dict[str, Any]:
     """The fields of a point that describe its best trial, whatever the estimator."""
     best = sample.hit[0]
-    row = {name: cells[best] for name, cells in runs.rows.items()}
-    algorithm = {name: row[name] for name in over if isinstance(row[name], str)}
+    rows = runs.rows
+    algorithm = {name: rows[name][best] for name in over if isinstance(rows[name][best], str)}
     fields = {
         "minimum": float(sample.steps[0]),
         "last_miss": number(runs.last_miss[best]),
         "fourth": order_statistic(sample.steps[: sample.known], BAR),
         "hits": sample.known,
-        "best": {**algorithm, **parameters(row["metaparameters"])},
-        "trial": row["trial"],
-        "study": row["study"] if isinstance(row["study"], str) else None,
-        "learning_rate": number(row["learning_rate"]),
-        "effective_learning_rate": number(row["effective_learning_rate"]),
-        "phases": BatchPhases.of(row.get("batch_sizes")),
+        "best": {**algorithm, **parameters(rows["metaparameters"][best])},
+        "trial": rows["trial"][best],
+        "study": study if isinstance(study := rows["study"][best], str) else None,
+        "learning_rate": number(rows["learning_rate"][best]),
+        "effective_learning_rate": number(rows["effective_learning_rate"][best]),
+        "phases": BatchPhases.of(rows["batch_sizes"][best] if "batch_sizes" in rows else None),
     }
-    plain, effective = runs.rows["learning_rate"], runs.rows["effective_learning_rate"]
+    plain, effective = rows["learning_rate"], rows["effective_learning_rate"]
     rates = [
         number(plain[i]) if (rate := number(effective[i])) is None else rate
         for i in sample.hit[:BAR]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import inf, isfinite
@@ -45,6 +45,26 @@ class TrialOutcome:
         return self.learning_rate / (1 - self.momentum)
 
 
+class Columns(Mapping[str, np.ndarray]):
+    """The columns of a frame as objects, (n,) each; made when they are asked for, since most never
+    are, and text takes its memory again."""
+
+    def __init__(self, frame: pd.DataFrame) -> None:
+        self._frame = frame
+        self._made: dict[str, np.ndarray] = {}
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        if name not in self._made:
+            self._made[name] = self._frame[name].to_numpy(object)
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._frame.columns)
+
+    def __len__(self) -> int:
+        return len(self._frame.columns)
+
+
 @dataclass(frozen=True)
 class Runs:
     """Rows of trials as plain columns: a curve is made of hundreds of small groups of them."""
@@ -76,7 +96,7 @@ class Runs:
         diverged = status == "INFEASIBLE"
         dominated = (status == "INCOMPLETE") & (reason == "dominated")
         return cls(
-            rows={name: trials[name].to_numpy(object) for name in trials.columns},
+            rows=Columns(trials),
             steps=numbers("steps_to_target"),
             last_miss=numbers("last_miss"),
             refined=numbers("refined_steps"),

@@ -20,7 +20,7 @@ the fitted curves meet. It assumes that the two curves' errors are independent.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import Any
@@ -39,6 +39,8 @@ from results.errors import ResultsError
 REPLICATES = 400
 SEED = 2026
 _PLACES = 193
+_KEPT = 200
+"""Curves whose replicates' steps are kept for the next pairs: 0.6 MB each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +107,30 @@ def crossovers(
     Raises:
         ResultsError: there is no such pair.
     """
+    return _crossovers(curves, regimes, level, None)
+
+
+def crossings(
+    curves: Sequence[Curve], regimes: Sequence[Regimes | None], *, level: float = 0.9
+) -> list[tuple[int, int, Crossover]]:
+    """Those of the ``crossovers`` in which there is one; sooner, since of most pairs it is plain
+    that there is none.
+
+    Raises:
+        ResultsError: as there.
+    """
+    found = _crossovers(curves, regimes, level, lambda drawn: _may_cross(drawn, level))
+    return [each for each in found if each[2].at]
+
+
+def _crossovers(
+    curves: Sequence[Curve],
+    regimes: Sequence[Regimes | None],
+    level: float,
+    wanted: Callable[[Array], bool] | None,
+) -> list[tuple[int, int, Crossover]]:
+    """The crossovers of all pairs, or of those whose difference of log steps, in all replicates
+    (r, n), is ``wanted``."""
     pairs = []
     for i, j in combinations(range(len(curves)), 2):
         fit, other = regimes[i], regimes[j]
@@ -113,7 +139,7 @@ def crossovers(
         first = max(fit.fitted_over[0], other.fitted_over[0])
         last = min(fit.fitted_over[1], other.fitted_over[1])
         if first < last:
-            pairs.append((i, j, np.linspace(np.log(first), np.log(last), _PLACES)))
+            pairs.append((i, j, (first, last)))
     if not pairs:
         raise ResultsError(
             "no two fitted curves have the same workload, data set and target, and batch sizes in "
@@ -122,18 +148,39 @@ def crossovers(
         )
     answers = []
     drawn: dict[tuple[int, int], tuple[Array, Array]] = {}
-    for i, j, x in pairs:
+    steps: dict[tuple[int, int, tuple[int, int]], tuple[Array, Array]] = {}
+    for i, j, over in pairs:
+        x = np.linspace(np.log(over[0]), np.log(over[1]), _PLACES)
         sides = []
         for seed, row in enumerate((i, j)):
             each = regimes[row]
             assert each is not None
             if (row, seed) not in drawn:
                 drawn[row, seed] = _drawn(curves[row], each, seed)
-            params, many = drawn[row, seed]
-            sides.append((log_steps(x, params), log_steps(np.tile(x, (len(many), 1)), many)))
-        changes = sign_changes(x, *sides[0], *sides[1], level=level)
-        answers.append((i, j, _named(changes, curves[i].label, curves[j].label, level)))
+            if (row, seed, over) not in steps:
+                params, many = drawn[row, seed]
+                every = log_steps(x, params), log_steps(np.tile(x, (len(many), 1)), many)
+                steps[row, seed, over] = every
+            sides.append(steps[row, seed, over])
+        while len(steps) > _KEPT:
+            del steps[next(iter(steps))]
+        if wanted is None or wanted(sides[0][1] - sides[1][1]):
+            changes = sign_changes(x, *sides[0], *sides[1], level=level)
+            answers.append((i, j, _named(changes, curves[i].label, curves[j].label, level)))
     return answers
+
+
+def _may_cross(drawn: Array, level: float) -> bool:
+    """False where the band of each batch size alone is not above 0 at one and below 0 at another.
+
+    The lower end of a band, a quantile of r replicates between the order statistics k and k + 1,
+    is above 0 only if all but the k + 1 least of them are; one more is let through, for rounding.
+    """
+    most = int((1 - level) / 2 * (len(drawn) - 1)) + 2
+    return bool(
+        (np.count_nonzero(drawn <= 0, axis=0) <= most).any()
+        and (np.count_nonzero(drawn >= 0, axis=0) <= most).any()
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,9 +204,8 @@ def sign_changes(
     middle, drawn = first - second, firsts - seconds
     low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2], axis=0)
     half = np.maximum((high - low) / 2, 1e-12)
-    below, above = (
-        np.quantile((side * (drawn - middle) / half).max(1), (1 + level) / 2) for side in (-1, 1)
-    )
+    away = (drawn - middle) / half
+    below, above = (np.quantile(most, (1 + level) / 2) for most in (-away.min(1), away.max(1)))
     sure = _signs(np.minimum(low, middle - below * half), np.maximum(high, middle + above * half))
     sign = _signs(low, high)
     places = np.flatnonzero(sure)

@@ -68,6 +68,13 @@ class Estimate:
     low: dict[str, Array]
     high: dict[str, Array]
 
+    def take(self, rows: Rows) -> Estimate:
+        value, low, high = (
+            {name: each[rows] for name, each in side.items()}
+            for side in (self.value, self.low, self.high)
+        )
+        return Estimate(fitted=self.fitted.take(rows), value=value, low=low, high=high)
+
 
 def fitted(
     x: Array,

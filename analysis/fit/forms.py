@@ -34,6 +34,12 @@ at most (Shallue et al. 2019's plateaus)."""
 SURE = 0.5
 """Akaike weight from which another form than a knee is worth a note."""
 
+KNEES = ((SINGLE, False, False), (BENT, True, False), (SLOPED, True, True))
+"""The forms that are knees, and whether k and a are free in each."""
+Knees = tuple[tuple[Array, float] | None, ...]
+"""Of each of ``KNEES`` its best parameters (4,) and sum of squares; None where a curve has no more
+points than it has parameters."""
+
 _CELLS = 24
 _ROUNDS = 4
 
@@ -98,7 +104,7 @@ def sentence(compared: Sequence[Form]) -> str | None:
     return f"{best.name} fit {better}: {meet}"
 
 
-def forms(data: Data, *, level: float = 0.9) -> tuple[Form, ...]:
+def forms(data: Data, *, fits: Knees | None = None, level: float = 0.9) -> tuple[Form, ...]:
     """The forms of one curve (a ``Data`` of one row, as it was fitted), best first; in no order
     where the points are too few for the criterion of the fitted knee.
 
@@ -106,12 +112,15 @@ def forms(data: Data, *, level: float = 0.9) -> tuple[Form, ...]:
     AICc = n log(SSE / n) + 2 p + 2 p (p + 1) / (n - p - 1) (Hurvich & Tsai 1989).
 
     Args:
+        fits: those of its knees (``knee_fits``), where there are some already.
         level: coverage of the fit's intervals (``analysis.fit.least_squares.limit``).
     """
     used = data.weight[0] > 0
     x, y = data.x[0][used], data.y[0][used]
-    kinds = ((SINGLE, False, False), (BENT, True, False), (SLOPED, True, True))
-    knees = [_knee(data, *kind) for kind in kinds]
+    knees = [
+        _knee(data, *kind, each)
+        for kind, each in zip(KNEES, fits or knee_fits(data)[0], strict=True)
+    ]
     fitted = knees[int(data.bent[0]) + int(data.sloped[0])]
     lines = [_line(PERFECT, "min_examples", x + y), _line(PLATEAU, "min_steps", y)]
     spare = data.points - data.parameters
@@ -147,6 +156,21 @@ def forms(data: Data, *, level: float = 0.9) -> tuple[Form, ...]:
     return tuple(sorted(ranked, key=lambda form: form.criterion))
 
 
+def knee_fits(data: Data) -> list[Knees]:
+    """The fits of each curve, one a row."""
+    found: list[list[tuple[Array, float] | None]] = [[] for _ in data.x]
+    for _, bent, sloped in KNEES:
+        for each in found:
+            each.append(None)
+        rows = np.flatnonzero(data.points > 2 + bent + sloped)
+        if len(rows):
+            bends, slopes = np.full(len(rows), bent), np.full(len(rows), sloped)
+            fits = fit(replace(data.take(rows), bent=bends, sloped=slopes))
+            for row, params, sse in zip(rows, *fits, strict=True):
+                found[row][-1] = params, float(sse)
+    return [tuple(each) for each in found]
+
+
 def _form(name: str, parameters: int, points: int, sse: float, where: Mapping[str, float]) -> Form:
     spare, counted = points - parameters, parameters + 1
     sse = max(sse, points * 1e-12)  # an exact curve
@@ -169,19 +193,20 @@ def _line(name: str, quantity: str, logs: Array) -> Form:
     return _form(name, 1, len(logs), sse, {quantity: float(np.exp(mean))})
 
 
-def _knee(data: Data, name: str, bent: bool, sloped: bool) -> Form:
-    points = int(data.points[0])
-    parameters = 2 + bent + sloped
-    if points <= parameters:
+def _knee(
+    data: Data, name: str, bent: bool, sloped: bool, fitted: tuple[Array, float] | None
+) -> Form:
+    points, parameters = int(data.points[0]), 2 + bent + sloped
+    if fitted is None:
         return _form(name, parameters, points, np.inf, {})
-    params, sse = fit(replace(data, bent=np.array([bent]), sloped=np.array([sloped])))
+    params, sse = fitted
     where = {
-        "min_steps": float(np.exp(params[0, STEPS])),
-        "critical_batch_size": float(np.exp(params[0, BATCH])),
-        "k": float(np.exp(params[0, BEND])),
-        "a": float(params[0, SLOPE]),
+        "min_steps": float(np.exp(params[STEPS])),
+        "critical_batch_size": float(np.exp(params[BATCH])),
+        "k": float(np.exp(params[BEND])),
+        "a": float(params[SLOPE]),
     }
-    return _form(name, parameters, points, float(sse[0]), where)
+    return _form(name, parameters, points, sse, where)
 
 
 def _segments(x: Array, y: Array) -> Form:

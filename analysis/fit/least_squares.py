@@ -172,43 +172,46 @@ def _solve(data: Data, kind: Rows, at: Array, start: Array) -> tuple[Array, Arra
     free[:, BEND] &= data.bent
     free[:, SLOPE] &= data.sloped
     low, high = np.where(given, -np.inf, low), np.where(given, np.inf, high)
-    params, by = hold(kind, at, np.clip(start, low, high), tested, data.sloped)
-    sse = np.square(residuals(data, params)).sum(1)
-    damping = np.full(len(sse), 1e-3)
-    live = np.arange(len(sse))
+    now, by = hold(kind, at, np.clip(start, low, high), tested, data.sloped)
+    sums = np.square(residuals(data, now)).sum(1)
+    damping = np.full(len(sums), 1e-3)
+    params, sse = now.copy(), sums.copy()
+    # The rows that still move, in arrays of their own; those that have come to rest leave them.
+    place, each = given.argmax(1), np.arange(len(sums))
+    live = each
     for _ in range(_ITERATIONS):
-        now, here = params[live], data.take(live)
-        fitted, slopes = jacobian(here.x, now)
-        off = (here.y - fitted) * here.weight
-        if given[live].any():
-            place = given[live].argmax(1)
-            through = np.take_along_axis(slopes, place[:, None, None], axis=2)
-            slopes = slopes + through * by[live][:, None, :]
-        slopes = slopes * here.weight[..., None]
+        fitted, slopes = jacobian(data.x, now)
+        off = (data.y - fitted) * data.weight
+        if given.any():
+            slopes = slopes + slopes[each, :, place][..., None] * by[:, None, :]
+        slopes = slopes * data.weight[..., None]
         across = slopes.transpose(0, 2, 1)
         downhill = (across @ off[..., None])[..., 0]
-        moving = free[live] & ~(
-            ((now <= low[live]) & (downhill < 0)) | ((now >= high[live]) & (downhill > 0))
-        )
+        moving = free & ~(((now <= low) & (downhill < 0)) | ((now >= high) & (downhill > 0)))
         normal = across @ slopes
         normal *= moving[:, :, None] & moving[:, None, :]
         scale = np.einsum("rpp->rp", normal)
-        np.einsum("rpp->rp", normal)[:] += np.where(
-            moving, damping[live][:, None] * scale + 1e-12, 1.0
-        )
+        np.einsum("rpp->rp", normal)[:] += np.where(moving, damping[:, None] * scale + 1e-12, 1.0)
         step = np.linalg.solve(normal, np.where(moving, downhill, 0.0)[..., None])[..., 0]
-        trial = np.clip(now + np.clip(step, -3.0, 3.0), low[live], high[live])
-        trial, by_trial = hold(kind[live], at[live], trial, tested.take(live), data.sloped[live])
-        new = np.square(residuals(here, trial)).sum(1)
-        better = new < sse[live]
-        gain = np.where(better, sse[live] - new, 0.0)
-        done = better & (gain <= 1e-7 * sse[live] + 1e-18)
-        improved = live[better]
-        params[improved], by[improved], sse[improved] = trial[better], by_trial[better], new[better]
-        damping[live] = np.clip(np.where(better, damping[live] / 9, damping[live] * 7), 1e-9, 1e9)
-        live = live[~(done | (damping[live] >= 1e4))]
-        if not len(live):
-            break
+        trial = np.clip(now + np.clip(step, -3.0, 3.0), low, high)
+        trial, by_trial = hold(kind, at, trial, tested, data.sloped)
+        new = np.square(residuals(data, trial)).sum(1)
+        better = new < sums
+        done = better & (sums - new <= 1e-7 * sums + 1e-18)
+        sums = np.where(better, new, sums)
+        now, by = np.where(better[:, None], trial, now), np.where(better[:, None], by_trial, by)
+        damping = np.clip(np.where(better, damping / 9, damping * 7), 1e-9, 1e9)
+        rests = done | (damping >= 1e4)
+        if rests.any():
+            params[live[rests]], sse[live[rests]] = now[rests], sums[rests]
+            go = np.flatnonzero(~rests)
+            if not len(go):
+                return params, sse
+            data, tested, live, each = data.take(go), tested.take(go), live[go], each[: len(go)]
+            kind, at, place, given = kind[go], at[go], place[go], given[go]
+            low, high, free = low[go], high[go], free[go]
+            now, by, sums, damping = now[go], by[go], sums[go], damping[go]
+    params[live], sse[live] = now, sums
     return params, sse
 
 

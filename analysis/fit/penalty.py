@@ -43,6 +43,7 @@ from analysis.fit.knee import (
     UNTIL,
     Array,
     Mask,
+    Rows,
     log_steps,
     value,
 )
@@ -84,6 +85,20 @@ class Penalty:
     factor: Array
     """Fitted E at the smallest batch size over the least E; 1 where no monotone E is rejected;
     (R,)."""
+
+    def take(self, rows: Rows) -> Penalty:
+        best, until, critical = (
+            (value[rows], low[rows], high[rows])
+            for value, low, high in (self.best, self.until, self.critical)
+        )
+        return Penalty(
+            flagged=self.flagged[rows],
+            level=self.level[rows],
+            best=best,
+            until=until,
+            critical=critical,
+            factor=self.factor[rows],
+        )
 
 
 def penalty(data: Data, *, level: float = 0.9) -> Penalty:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,26 +10,21 @@ import numpy as np
 
 from analysis.curves.curve import Curve
 from analysis.fit import definitions
-from analysis.fit.estimate import BENT_FROM, Fitted, estimate, fitted
+from analysis.fit.estimate import BENT_FROM, Fitted
 from analysis.fit.forms import Form, forms, sentence
 from analysis.fit.interval import Interval
 from analysis.fit.knee import (
     BATCH,
     BEND,
-    BEND_ITSELF,
     BY_EXAMPLES,
     GROWS,
     QUANTITIES,
     SLOPE,
-    SLOPE_ITSELF,
-    SLOPES,
     STEPS,
     log_steps,
     sharp,
 )
-from analysis.fit.lack_of_fit import LACK_OF_FIT, lack_of_fit
-from analysis.fit.least_squares import constrained, ends, limit
-from analysis.fit.penalty import penalty
+from analysis.fit.located import LACK_OF_FIT, Located, Points, located, slope
 from analysis.formatting import interval as text_of
 from analysis.formatting import units
 from results.counts import count
@@ -158,26 +153,59 @@ def regimes(
         TooFewBatchSizesError: fewer than three distinct batch sizes reached the target.
         ResultsError: a tolerance or a level that cannot be, or no such definition.
     """
-    other = None if definition is None else definitions.named(definition)
+    (found,) = regimes_of([curve], tolerance=tolerance, level=level, definition=definition)
+    if isinstance(found, TooFewBatchSizesError):
+        raise found
+    return found
+
+
+def regimes_of(
+    curves: Sequence[Curve],
+    *,
+    tolerance: float = 0.2,
+    level: float = 0.9,
+    definition: str | None = None,
+) -> list[Regimes | TooFewBatchSizesError]:
+    """``regimes`` of each of many curves, sooner, or why it has none. The same to the last bit.
+
+    Raises:
+        ResultsError: as there.
+    """
+    if definition is not None:
+        definitions.named(definition)  # raises
     if not (np.isfinite(tolerance) and 0 < tolerance <= 10):
         raise ResultsError(f"tolerance {tolerance:g} is not above 0 and at most 10", hint="try 0.2")
     if not 0 < level < 1:
         raise ResultsError(f"level {level:g} is not between 0 and 1", hint="try 0.9")
-    points = _logs(curve)
-    answer = estimate(*points, tolerance=tolerance, level=level)
-    lack = lack_of_fit(answer.fitted)
-    if lack is not None and lack < LACK_OF_FIT:
-        # What runs of a batch size share would count as often as there are runs: one point a batch
-        # size, the mean log steps of its runs.
-        x, which, counts = np.unique(points[0][0], return_inverse=True, return_counts=True)
-        means = np.bincount(which, points[1][0]) / counts
-        points = x[None], means[None], np.ones((1, len(x)))
-        answer = estimate(*points, tolerance=tolerance, level=level)
-    tested = penalty(answer.fitted.data, level=level)
-    penalized = bool(tested.flagged[0]) and not curve.grows
-    if penalized and not answer.fitted.data.sloped[0]:
-        answer = estimate(*points, tolerance=tolerance, level=level, steep=tested.flagged)
-    best = _best(answer.fitted, level)
+    points = [_logs(curve) for curve in curves]
+    able = [
+        (curve, logs)
+        for curve, logs in zip(curves, points, strict=True)
+        if not isinstance(logs, TooFewBatchSizesError)
+    ]
+    coarse = [None if curve.coarse is None else _logs(curve.coarse) for curve, _ in able]
+    fits = iter(
+        located(
+            [logs for _, logs in able],
+            [None if isinstance(each, TooFewBatchSizesError) else each for each in coarse],
+            [curve.grows for curve, _ in able],
+            tolerance=tolerance,
+            level=level,
+        )
+    )
+    return [
+        logs
+        if isinstance(logs, TooFewBatchSizesError)
+        else _regimes(curve, next(fits), tolerance, level, definition)
+        for curve, logs in zip(curves, points, strict=True)
+    ]
+
+
+def _regimes(
+    curve: Curve, fit: Located, tolerance: float, level: float, definition: str | None
+) -> Regimes:
+    answer, lack, tested, penalized = fit.answer, fit.lack, fit.penalty, fit.penalized
+    best = _best(answer.fitted, straight=fit.straight)
     logs = answer.value, answer.low, answer.high
     intervals = {name: Interval.of_logs(*(each[name][0] for each in logs)) for name in QUANTITIES}
     if curve.grows:
@@ -190,7 +218,7 @@ def regimes(
         )
         intervals |= {"perfect_scaling_until": until, "critical_batch_size": critical}
         factor = float(tested.factor[0])
-    compared = forms(answer.fitted.data, level=level)
+    compared = forms(answer.fitted.data, fits=fit.knees, level=level)
     notes = _notes(curve, answer.fitted, intervals, lack)
     if best_size is not None and factor is not None:
         notes = [_penalty_note(curve, answer.fitted, best_size, factor), *notes]
@@ -201,11 +229,12 @@ def regimes(
     if curve.grows:
         notes.append(GROWS)
     notes += curve.notes
-    if curve.coarse is not None:
-        notes += _coarse_notes(curve.coarse, intervals, tolerance, level)
+    if fit.thinned is not None:
+        notes += _coarse_notes(fit.thinned, intervals)
     by_other = None
-    if other is not None and not curve.grows:  # both definitions count examples as B·S
-        sizes, steps = np.rint(np.exp(points[0][0])), np.exp(points[1][0])
+    if definition is not None and not curve.grows:  # both definitions count examples as B·S
+        other = definitions.named(definition)
+        sizes, steps = np.rint(np.exp(fit.points[0])), np.exp(fit.points[1])
         value, low, high = definitions.critical_batch_size(other, sizes, steps, level=level)
         by_other = Interval(value=value, low=low, high=high)
         notes += definitions.notes(other, sizes, best["form"])
@@ -241,17 +270,17 @@ def too_few(batch_sizes: int) -> str:
     return f"{sizes} reached the target, and the regimes need three"
 
 
-def _logs(curve: Curve) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The curve as one row of log batch sizes, log steps and weights, (1, n) each."""
+def _logs(curve: Curve) -> Points | TooFewBatchSizesError:
+    """Log batch sizes and log steps of the curve."""
     sizes, steps = curve.to_fit()
     distinct = len(np.unique(sizes))
     if distinct < 3:
         where = f"{curve.label}: " if curve.label else ""
-        raise TooFewBatchSizesError(
+        return TooFewBatchSizesError(
             f"{where}{too_few(distinct)}",
             hint="add batch sizes, raise the budget, or take an easier --target",
         )
-    return np.log(sizes)[None], np.log(steps)[None], np.ones((1, len(sizes)))
+    return np.log(sizes), np.log(steps)
 
 
 def _left_out(curve: Fitted) -> tuple[int, ...]:
@@ -259,15 +288,13 @@ def _left_out(curve: Fitted) -> tuple[int, ...]:
     return tuple(int(size) for size in np.unique(np.round(sizes)))
 
 
-def _best(curve: Fitted, level: float) -> dict[str, Any]:
+def _best(curve: Fitted, *, straight: bool) -> dict[str, Any]:
     data, params = curve.data, curve.params
     if data.sloped[0]:
         form = "knee with a slope of its own"
     elif not data.bent[0]:
         form = "knee of fixed bend"
     else:
-        _, sse = constrained(data, np.array([BEND_ITSELF]), np.zeros(1), params[:, None])
-        straight = sse[0] <= limit(data, curve.sse, level)[0]
         form = "McCandlish's knee" if straight else "bent knee"
     return {
         "form": form,
@@ -323,7 +350,7 @@ def _notes(
 
 
 def _slope_note(answer: Fitted, level: float) -> str:
-    low, high = _slope(answer, level)
+    low, high = slope(answer, level)
     return (
         f"no perfect scaling at small batches: steps fall as B^-{answer.params[0, SLOPE]:.2f} "
         f"[{low:.2f}, {high:.2f}]"
@@ -356,25 +383,7 @@ def _few_beyond(answer: Fitted, intervals: Mapping[str, Interval]) -> str | None
     return f"sharp knee: only {lie} beyond it; maximal parallelism and min_steps rest on {it}"
 
 
-def _slope(answer: Fitted, level: float) -> tuple[float, float]:
-    """The interval of a, within its bounds."""
-    data, params, sse = answer.data, answer.params, answer.sse
-    kind, top = np.array([SLOPE_ITSELF]), limit(data, sse, level)
-
-    def end(bound: float) -> float:
-        at, _ = ends(data, kind, params[:, SLOPE], params, sse, top, np.array([bound]))
-        return bound if np.isnan(at[0]) else float(at[0])
-
-    return end(SLOPES[0]), end(SLOPES[1])
-
-
-def _coarse_notes(
-    coarse: Curve, intervals: Mapping[str, Interval], tolerance: float, level: float
-) -> list[str]:
-    try:
-        thinned = fitted(*_logs(coarse), tolerance=tolerance, level=level)
-    except TooFewBatchSizesError:
-        return []
+def _coarse_notes(thinned: Fitted, intervals: Mapping[str, Interval]) -> list[str]:
     values = {name: float(np.exp(thinned.value(name)[0])) for name in intervals}
     return [
         f"with every second evaluation dropped, {name} moves to {values[name]:.4g}, out of its "

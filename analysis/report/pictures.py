@@ -40,8 +40,10 @@ def picture(view: View, style_numbers: Sequence[int]) -> str:
             styles = [curve_style(i) for i in style_numbers[:MOST_DRAWN]]
             axes = steps.draw_panels([view.pairs[:MOST_DRAWN]], [styles], page)
             figure: Any = axes.get_figure(root=True)
-            figure.set_layout_engine("none")  # it is laid out already
-            figure.savefig(image_bytes, format="png", transparent=True, dpi=_DPI)
+            figure.set_layout_engine(None)  # it is laid out already, and drawn once
+            # Not compressed: that takes as long as drawing it, and comes last.
+            plain: Any = {"compress_level": 0}
+            figure.savefig(image_bytes, transparent=True, dpi=_DPI, format="png", pil_kwargs=plain)
             plt.close(figure)
     small = io.BytesIO()
     Image.open(image_bytes).quantize(256).save(small, "png", optimize=True)

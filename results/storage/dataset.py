@@ -17,6 +17,7 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
+from pyarrow.fs import LocalFileSystem
 
 from results.errors import ResultsError
 from results.schema import REPLACES_KEY, SCHEMA_VERSION, SCHEMAS, TABLE_KEY, VERSION_KEY
@@ -157,6 +158,18 @@ def retrying(read: Callable[[], T]) -> T:
         except FileNotFoundError:
             continue
     return read()
+
+
+def in_batches(files: ds.Dataset, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of ``files``, one file at a time where they lie on this machine: Arrow reads further
+    ahead than they are worked on, which takes half a gigabyte and twice the processor time."""
+    if isinstance(getattr(files, "filesystem", None), LocalFileSystem):
+        for fragment in files.get_fragments():
+            yield from fragment.to_batches(
+                columns=list(columns), schema=files.schema, batch_readahead=2
+            )
+    else:
+        yield from files.to_batches(columns=list(columns))
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from results.storage.location import Location
 from results.storage.rows import KEYS, latest
 from results.storage.values import check
 
-_KEYS = ("trial", "run", "experiment", "time")
+IDENTIFYING = ("trial", "run", "experiment", "time")
 
 
 class Source(Protocol):
@@ -51,7 +51,7 @@ class Folder:
     def table(self, name: str) -> pa.Table:
         if name == "trials" and self._newer is None:
             present = frozenset(names(self.location, name))
-            self._newer = Polled(self.location, name, None, _KEYS, but=present)
+            self._newer = Polled(self.location, name, None, IDENTIFYING, but=present)
 
         def read() -> pa.Table:
             files = dataset(self.location, name)
@@ -76,13 +76,13 @@ class Folder:
     def later(self, trials: pa.Table) -> dict[str, tuple[str, str]]:
         if self._newer is None:
             return {}
-        after, before = self._newer.rows(), trials.select(_KEYS)
+        after, before = self._newer.rows(), trials.select(IDENTIFYING)
         after = after.filter(pc.is_in(after["trial"], before["trial"].combine_chunks()))
         if not len(after):
             return {}
         last = latest(pa.concat_tables([before.cast(after.schema), after]), KEYS["trials"])
         runs = dict(zip(before["trial"].to_pylist(), before["run"].to_pylist(), strict=True))
-        rows = zip(*(last[name].to_pylist() for name in _KEYS[:3]), strict=True)
+        rows = zip(*(last[name].to_pylist() for name in IDENTIFYING[:3]), strict=True)
         return {trial: (run, place) for trial, run, place in rows if run != runs[trial]}
 
 

@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from results.schema import METRIC_COLUMNS
-from results.storage.dataset import reading
+from results.storage.dataset import in_batches, reading
+from results.storage.source import IDENTIFYING
 from results.storage.tables import Tables
 
 _TEXTS_READ = 256
@@ -94,14 +95,14 @@ class Evaluations:
         wanted = pa.array(trials, pa.string())
         columns = ["trial", "run", "step", *([column_of(metric)] if metric else [])]
         for source in self._sources:
-            rows = source.trial_rows
+            rows = source.trial_rows.select(IDENTIFYING)  # all columns would be copied
             rows = rows.filter(pc.is_in(rows["trial"], wanted))
             if not len(rows):
                 continue
             files, commits = source.with_trials(rows).measured(coded=["trial", "run"])
             runs = dict(zip(rows["trial"].to_pylist(), commits.to_pylist(), strict=True))
             with reading(f"{source.root}/measurements"):
-                batches = files.to_batches(columns=columns)
+                batches = in_batches(files, columns)
                 yield from live(batches, trials, [runs.get(name) for name in trials], metric)
 
 

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from results.counts import agreeing, count
 from results.errors import ResultsError, nearest
 from results.schema import METRIC_COLUMNS
-from results.storage.dataset import reading, retrying
+from results.storage.dataset import in_batches, reading, retrying
 from results.storage.tables import Tables
 from results.targets.evaluations import column_of, measured_metrics
 from results.targets.first_hits import FirstHits, first_hits
@@ -180,7 +180,7 @@ def _first_hits(results: Tables, target: Target) -> FirstHits:
     def search() -> FirstHits:
         files, runs = results.measured(coded=["trial", "run"])
         with reading(f"{results.root}/measurements"):
-            batches = files.to_batches(columns=["trial", "run", "step", column])
+            batches = in_batches(files, ["trial", "run", "step", column])
             return first_hits(batches, trials, runs.to_pylist(), target)
 
     def metrics() -> list[str]:

@@ -10,7 +10,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.markers import CARETUPBASE, MarkerStyle
+from matplotlib.markers import MarkerStyle
 from matplotlib.patches import Patch
 from matplotlib.path import Path
 from matplotlib.patheffects import withStroke
@@ -19,6 +19,7 @@ from analysis.curves.curve import Curve
 from analysis.curves.edges import Edge
 from analysis.curves.estimators import MEDIAN
 from analysis.curves.points import Point, Repeats
+from analysis.figures.drawing import error_bars
 from analysis.figures.drawing.colours import faint, grey, ground, ink, tint
 from analysis.figures.drawing.legends import entry
 from analysis.figures.drawing.page import mark, scaled, stroke, unit
@@ -36,7 +37,6 @@ _RINGS: dict[str, dict[str, Any]] = {
     "near": {"marker": _DOTS, "markeredgewidth": 0.8},
 }
 _RING_LABELS = {"edge": "optimum on edge of space", "near": "near-best on edge of space"}
-_CARET: Any = CARETUPBASE
 
 
 def points(
@@ -47,50 +47,39 @@ def points(
     medians of the best configurations' repeats, further to the right for curves of a later
     ``place``."""
     left_out = set(fit.left_out) if fit else set()
-    for point in curve.points:
-        size = point.batch_size
-        if point.steps is None:
-            continue
-        hollow = size in left_out
-        if point.bar is not None:
-            error_bar(ax, size, point.steps, point.bar, style.colour)
-        for steps in point.runs or (point.steps,):
+    reached = [point for point in curve.points if point.steps is not None]
+    barred = [point for point in reached if point.bar is not None]
+    error_bars.draw(
+        ax,
+        [point.batch_size for point in barred],
+        [(point.steps or 0.0, *(point.bar or (0.0, 0.0))) for point in barred],
+        style.colour,
+    )
+    for hollow in (False, True):
+        of_kind = [point for point in reached if (point.batch_size in left_out) == hollow]
+        at = [(p.batch_size, y) for p in of_kind for y in p.runs or (p.steps,)]
+        if at:
+            x, y = zip(*at, strict=True)
             ax.plot(
-                [size], [steps], marker=style.marker, color=style.colour, zorder=5,
+                x, y, linestyle="none", marker=style.marker, color=style.colour, zorder=5,
                 markerfacecolor=ground() if hollow else style.colour,
                 markeredgewidth=stroke(0.9) if hollow else 0.5,
                 markeredgecolor=style.colour if hollow else ground(),
             )  # fmt: skip
-        ring(ax, size, point.steps, point.edges)
+    for point in reached:
+        ring(ax, point.batch_size, point.steps or 0.0, point.edges)
         if point.repeats is not None:
-            _repeats(ax, size * 2 ** (_BESIDE * (1 + 0.6 * place)), point.repeats, style)
-
-
-def error_bar(
-    ax: Axes,
-    x: float,
-    value: float,
-    ends: tuple[float, float],
-    colour: str,
-    *,
-    width: float = 0.9,
-    caret: float = 3,
-) -> None:
-    """Under all points, and paler: bars of several curves meet at a batch size. One that is open
-    above ends in a caret."""
-    low, high = ends
-    top = high if np.isfinite(high) else value * 1.25
-    pale = tint(colour, 0.55)
-    ax.plot([x, x], [low, top], color=pale, linewidth=stroke(width), zorder=2)
-    if not np.isfinite(high):
-        ax.plot([x], [top], marker=_CARET, markersize=mark(caret), color=pale, zorder=2)
+            beside = point.batch_size * 2 ** (_BESIDE * (1 + 0.6 * place))
+            _repeats(ax, beside, point.repeats, style)
 
 
 def _repeats(ax: Axes, x: float, repeats: Repeats, style: CurveStyle) -> None:
     """Their median as a dash, with its interval."""
     if repeats.median is None:
         return
-    error_bar(ax, x, repeats.median, repeats.interval, style.colour, width=0.7, caret=2.5)
+    error_bars.draw(
+        ax, [x], [(repeats.median, *repeats.interval)], style.colour, width=0.7, caret=2.5
+    )
     ax.plot([x], [repeats.median], marker="_", markersize=mark(4.5), markeredgewidth=stroke(1.1),
             color=style.colour, zorder=4)  # fmt: skip
 
@@ -127,7 +116,7 @@ def why_open(point: Point) -> str | None:
 def open_above(reasons: Iterable[str | None]) -> list[Artist]:
     """Legend entries for the bars that are open above, one for each reason."""
     return [
-        entry(reason, marker=_CARET, color=faint(), markersize=3.5)
+        entry(reason, marker=error_bars.CARET, color=faint(), markersize=3.5)
         for reason in dict.fromkeys(filter(None, reasons))
     ]
 

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.text import Annotation
 from matplotlib.ticker import MaxNLocator
 
-from analysis.figures.drawing import marks
+from analysis.figures.drawing import error_bars, marks
 from analysis.figures.drawing.colours import faint, ground, ink, tint
 from analysis.figures.drawing.legends import COMPACT, entry, place_legends
 from analysis.figures.drawing.page import (
@@ -230,7 +230,7 @@ def _draw_line(ax: Axes, line: Line, style: CurveStyle) -> None:
         if dot.value is None:
             continue
         if dot.bar is not None:
-            marks.error_bar(ax, dot.batch_size, dot.value, dot.bar, style.colour)
+            error_bars.draw(ax, [dot.batch_size], [(dot.value, *dot.bar)], style.colour)
         ax.plot([dot.batch_size], [dot.value], zorder=order + 1, **scaled(_marker(line, style)))
         marks.ring(ax, dot.batch_size, dot.value, dot.edges)
 

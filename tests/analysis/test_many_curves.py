@@ -1,0 +1,96 @@
+"""Many curves are fitted, and compared, in few calls: to the last bit as one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from analysis import Curve, TooFewBatchSizesError, crossovers, regimes
+from analysis.fit import crossovers as pairs
+from analysis.fit import located
+from analysis.fit.knee import log_steps, theta
+from analysis.fit.regimes import Regimes, regimes_of
+
+Plain = Callable[..., Curve]
+SIZES = [2**i for i in range(1, 13)]
+RUNS = (-0.01, 0.0, 0.01)
+"""Log steps of the runs of a batch size, about their mean."""
+
+
+def noisy(plain: Plain, name: str, sizes: Sequence[int], *knee: float, noise: float = 0.1) -> Curve:
+    rng = np.random.default_rng(sum(map(ord, name)))
+    steps = log_steps(np.log(sizes), theta(*knee)) + rng.normal(0, noise, len(sizes))
+    return plain(list(sizes), np.exp(steps), label=name, group={"optimizer": name})
+
+
+@pytest.fixture
+def many(plain_curve: Plain) -> list[Curve]:
+    """Of every kind: bends free and fixed, slopes, a rise off the plateau, a small-batch penalty,
+    repeated runs that do not fit, thinned grids, too few batch sizes."""
+    made = [
+        noisy(plain_curve, "knee", SIZES, 60, 100),
+        noisy(plain_curve, "sharp", SIZES, 60, 100, 6.0),
+        noisy(plain_curve, "short", SIZES[2:9], 60, 50),
+        noisy(plain_curve, "shallow", SIZES, 60, 200, 1.0, 0.7, noise=0.02),
+        noisy(plain_curve, "steep", SIZES, 60, 300, 1.0, 1.6, noise=0.02),
+        noisy(plain_curve, "few", SIZES[::3], 60, 60),
+        noisy(plain_curve, "fewer", SIZES[:2], 60, 60),
+        noisy(plain_curve, "other", SIZES, 40, 400, 0.7),
+    ]
+    risen = np.exp(log_steps(np.log(SIZES), theta(60, 30)))
+    risen[-1] *= 2.5
+    made.append(plain_curve(SIZES, risen, label="risen", group={"optimizer": "risen"}))
+    three = [np.exp(np.log(point.steps or 1.0) + off) for point in made[0].points for off in RUNS]
+    repeated = {"label": "repeated", "group": {"optimizer": "repeated"}}
+    made.append(plain_curve(sorted([*SIZES] * len(RUNS)), three, **repeated))
+    thin = noisy(plain_curve, "thin", SIZES[:9], 60, 20)
+    return [replace(made[0], coarse=thin), replace(made[1], coarse=made[6]), *made[2:]]
+
+
+def plain_values(found: Sequence[Regimes | TooFewBatchSizesError]) -> list[Any]:
+    return [repr(each.to_dict()) if isinstance(each, Regimes) else str(each) for each in found]
+
+
+@pytest.mark.parametrize(
+    "together", [64, *(pytest.param(few, marks=pytest.mark.slow) for few in (1, 3))]
+)
+def test_curves_fitted_together_are_those_fitted_alone(
+    many: list[Curve], together: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(located, "_TOGETHER", together)
+    alone: list[Regimes | TooFewBatchSizesError] = []
+    for curve in many:
+        try:
+            alone.append(regimes(curve))
+        except TooFewBatchSizesError as error:
+            alone.append(error)
+    found = regimes_of(many)
+    assert plain_values(found) == plain_values(alone)
+    kinds = [each for each in found if isinstance(each, Regimes)]
+    assert len(kinds) == len(many) - 1
+    assert {each.best["form"] for each in kinds} >= {"bent knee", "knee of fixed bend"}
+    assert any(each.left_out for each in kinds)
+    assert any(each.small_batch_penalty for each in kinds)
+    assert any("the knee does not fit" in note for each in kinds for note in each.notes)
+
+
+def test_the_pairs_that_cross_are_those_among_all(many: list[Curve]) -> None:
+    fits = [each if isinstance(each, Regimes) else None for each in regimes_of(many)]
+    every = crossovers(many, fits)
+    found = pairs.crossings(many, fits)
+    crossing = [(i, j, pair.to_dict()) for i, j, pair in every if pair.at]
+    assert [(i, j, pair.to_dict()) for i, j, pair in found] == crossing
+    assert 0 < len(crossing) < len(every)
+
+
+def test_few_replicates_kept_change_nothing(
+    many: list[Curve], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fits = [each if isinstance(each, Regimes) else None for each in regimes_of(many)]
+    before = [pair.to_dict() for _, _, pair in crossovers(many, fits)]
+    monkeypatch.setattr(pairs, "_KEPT", 0)
+    assert [pair.to_dict() for _, _, pair in crossovers(many, fits)] == before
