@@ -21,6 +21,7 @@ from experiments.engines.stack import Stack, StackedStep, width_of
 from experiments.engines.stacked_techniques import StackedTechniques
 from experiments.engines.updates import Update, make_update
 from experiments.plan import Trial
+from experiments.training.batch_order import BatchOrder
 from experiments.training.micro_batch import chunk_size, micro_batch
 from experiments.training.splits import Order, Split
 from experiments.training.streams import ExampleStream
@@ -216,6 +217,12 @@ class StackedEngine(Engine):
                 # Rows behind the active trials are unread: a stream is not read for them.
                 drawn += drawn[-1:] * (width - len(drawn))
                 yield done, tuple(torch.stack(x) for x in zip(*drawn, strict=True))
+            return
+        if size == len(split) and all(isinstance(o, BatchOrder) and o.repeat for o in orders):
+            # The full training set, in the same order: one copy for all models.
+            whole = split.fetch(torch.arange(size), training=True)
+            shared = tuple(x.expand(width, *x.shape) for x in whole)
+            yield from ((done, shared) for done in range(steps))
             return
         done = 0
         while done < steps:
