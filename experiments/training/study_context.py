@@ -122,8 +122,7 @@ class StudyContext:
 
     def model(self, trial: Trial) -> nn.Module:
         """The trial's freshly initialized model, from its own stream."""
-        # Torch's function for all devices notes the call stack for those that are not in use yet.
-        on_cpu = self.device.type == "cpu"
+        on_cpu = self.device.type == "cpu"  # to seed all devices, torch notes the stack for each
         seed = torch.default_generator.manual_seed if on_cpu else torch.manual_seed
         with torch.random.fork_rng(devices=[]):
             seed(derive(trial.seed, "init"))
