@@ -73,10 +73,9 @@ class MetricSums:
     def means(self, all_reduce: Callable[[Tensor], Tensor]) -> list[dict[str, float]]:
         """Each model's means over all chunks of all ranks, which ``all_reduce`` sums over."""
         names = sorted(self.sums)
-        table = torch.stack(
-            [torch.cat([self.sums[n], self.sums[n].new_tensor([self.counts[n]])]) for n in names]
-        )
-        table = all_reduce(table.contiguous())
+        sums = torch.stack([self.sums[name] for name in names])
+        counts = sums.new_tensor([[self.counts[name]] for name in names])
+        table = all_reduce(torch.cat([sums, counts], dim=1))
         means = (table[:, :-1] / table[:, -1:]).T.tolist()
         whole = self._of_the_split(all_reduce)
         return [

@@ -300,9 +300,7 @@ class StackedStep:
             and the models' outputs, where the workload has metrics of a whole split.
         """
         views = self._views()[0] if views is None else views
-        self.base.eval()
         graph, counts = self._graph("metrics", self._metrics, views, batch)
-        self.base.train()
         values = graph(*views.values(), *batch)
         return {
             name: value if count is None else (value, count)
@@ -327,7 +325,10 @@ class StackedStep:
             plain = (v[0] if isinstance(v, tuple) else v for v in metrics.values())
             return [torch.as_tensor(v) for v in plain]
 
-        return list(vmap(of_model)(*flat[:number]))
+        self.base.eval()
+        metrics = list(vmap(of_model)(*flat[:number]))
+        self.base.train()
+        return metrics
 
     @cached_property
     def identity(self) -> tuple[Any, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -31,6 +31,8 @@ from workloads.checks import check_splits, length_of
 from workloads.generated.split import ENDLESS, GeneratedSplit
 
 _PREFETCH_BYTES = 2**20
+_KEPT_BYTES = 2**22
+"""Bytes of a split that is kept as evaluations read it."""
 _SAMPLE = 1024
 """Examples of a streamed split that a probe reads."""
 
@@ -83,6 +85,7 @@ class Split:
         """What errors call it."""
         self._beside: tuple[Tensor, ...] = ()
         self._first: list[Any] = []
+        self._kept: dict[Hashable, list[tuple[Tensor, Batch]]] = {}
         streamed = not self.on_device and not self.iterable
         self._reader = Reader(data, device, self.name) if streamed else None
 
@@ -100,7 +103,7 @@ class Split:
     def head(self, examples: int) -> Split:
         """The first ``examples`` of it, or all."""
         part = copy.copy(self)
-        part._size = min(examples, self._size)
+        part._size, part._kept = min(examples, self._size), {}
         return part
 
     def order(self, seed: int, batch_size: int | BatchSizes, *, repeat: bool = True) -> Order:
@@ -149,9 +152,19 @@ class Split:
         where = indices.to(self.device)
         return (*batch, *(tensor.index_select(0, where) for tensor in self._beside))
 
-    def fetch_parts(self, parts: Iterable[Tensor]) -> Iterator[tuple[Tensor, Batch]]:
+    def fetch_parts(
+        self, parts: Iterable[Tensor], kept_as: Hashable | None = None
+    ) -> Iterator[tuple[Tensor, Batch]]:
         """Each of ``parts`` (indices) with its examples, for evaluation; a streamed split is read
-        ahead."""
+        ahead.
+
+        ``kept_as``: a name of these parts, under which a small split keeps what is read.
+        """
+        if kept_as is not None and self.resident and self.nbytes <= _KEPT_BYTES:
+            if kept_as not in self._kept:
+                self._kept[kept_as] = list(self.fetch_parts(parts))
+            yield from self._kept[kept_as]
+            return
         if self._reader is None:
             yield from ((indices, self.fetch(indices, training=False)) for indices in parts)
             return

@@ -122,8 +122,10 @@ class StudyContext:
 
     def model(self, trial: Trial) -> nn.Module:
         """The trial's freshly initialized model, from its own stream."""
+        on_cpu = self.device.type == "cpu"  # to seed all devices, torch notes the stack for each
+        seed = torch.default_generator.manual_seed if on_cpu else torch.manual_seed
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(derive(trial.seed, "init"))
+            seed(derive(trial.seed, "init"))
             model = self.techniques_of(trial).model(self.workload_of(trial).model())
         if has_batch_norm(model):
             ghost = self.ghost_batch or GHOST_BATCH

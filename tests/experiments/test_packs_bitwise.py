@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from experiments import optimizers
+from experiments.engines import stacked
 from experiments.engines.selection import Kind
 from experiments.plan import Pack
+from experiments.training.batch_order import SequentialOrder
 from experiments.training.pack_training import Training
 from tests.problems import OPTIMIZERS, STACKABLE, engine, outcomes, study, train, trials
 
@@ -51,6 +53,18 @@ def test_any_pack_gives_the_same_bits(kind: Kind, batch_size: int, optimizer: st
         found = part.evaluate("validation")
         for i, trial in enumerate(part.trials):
             assert (_fingerprint(part, i), found[i]) == expected[trial.id]
+
+
+def test_the_full_training_set_is_read_once_as_it_is_for_each_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    of = study(workload="digits-mlp", optimizer="momentum", batch_size=1297)
+    shared, gathered = (engine("stacked", of, trials(of, 5)) for _ in range(2))
+    shared.advance(4)
+    monkeypatch.setattr(stacked, "BatchOrder", SequentialOrder)  # no order is known to be the same
+    gathered.advance(4)
+    for row in range(5):
+        assert _fingerprint(shared, row) == _fingerprint(gathered, row)
 
 
 @pytest.mark.parametrize(

@@ -210,6 +210,24 @@ def test_what_is_returned_shares_no_memory_with_an_input_or_another_call() -> No
     assert len({t.data_ptr() for t in first[1:]}) == 4
 
 
+def test_a_view_back_to_a_result_is_returned_as_the_result() -> None:
+    def function(x: Tensor) -> list[Tensor]:
+        product = x @ x
+        return [product.T.T, (x + 1).T, x.T.T]
+
+    x = torch.randn(3, 3)
+    traced = graph_of(function, x)
+    expected = traced(x)
+    simplify.simplify(traced)
+    found = simplify.compiled(traced)(x)
+    for one, other in zip(found, expected, strict=True):
+        assert torch.equal(one, other)
+        assert one.stride() == other.stride()
+    assert found[2] is not x  # who writes into a result must not change what was given
+    views = [node for node in traced.graph.nodes if node.target in simplify.VIEWS]
+    assert len(views) == 3  # of the sum one, of the input, which is not ours, both
+
+
 def test_a_graph_without_operations_is_a_function_too() -> None:
     x = torch.randn(3)
     assert simplify.simplified(graph_of(lambda t: (t, [t]), x))(x) == (x, [x])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from experiments.engines.capture import captured_step
-from experiments.engines.capture.batches import capturable, fetched, most_steps
+from experiments.engines.capture.batches import capturable, fetched, most_steps, step_inputs
 from experiments.engines.capture.captured_step import Program, StepInputs
 from experiments.engines.randomness import key_of
 from experiments.engines.stack import StackedStep
@@ -20,12 +20,41 @@ from experiments.identity import optimizer_identity
 from experiments.optimizers.stacked_update import StackedUpdate
 from experiments.plan import Trial
 from experiments.training.study_context import StudyContext
+from workloads import Batch
 
 _KNOWN = ("parameters", "state", "values", "parts", "batches", "_scratch")
 """Attributes of an update that are tensors, or the same for one shape and one optimizer."""
 
 
-def program_of(
+def advance_captured(
+    stepper: StackedStep,
+    update: Update,
+    loss_sum: Tensor,
+    micro: int,
+    rows: tuple[Sequence[Trial], Sequence[int], int],
+    steps: int,
+    indices: Callable[[int, int], Tensor],
+    batches: Callable[[], Iterator[tuple[int, Batch]]],
+) -> bool:
+    """Take so many steps as captured ones, if they can be: whether they are taken.
+
+    Args:
+        stepper, update, loss_sum: the stack's.
+        micro: examples of one model in a forward pass.
+        rows: trials and the steps they have taken, and the step that tells the batch size.
+        indices, batches: as ``step_inputs`` has them.
+    """
+    trials, taken, first = rows
+    program = _program_of(stepper, update, loss_sum, micro, first)
+    if program is None or not isinstance(update, FusedUpdate):
+        return False
+    reads = inputs_of(stepper.context, trials, taken, random=bool(stepper.draws))
+    most = program.inputs.steps
+    inputs = step_inputs(stepper.context, steps, most, indices, batches, reads)
+    return program.advance(state_of(update, loss_sum), settings_of(update), inputs)
+
+
+def _program_of(
     stepper: StackedStep, update: Update, loss_sum: Tensor, micro: int, step: int
 ) -> Program | None:
     """The program for steps of the batch size at ``step``; ``None``: they cannot be captured.

@@ -164,7 +164,8 @@ def _shorten_views(graph: fx.Graph, changed: set[fx.Node]) -> None:
             continue
         base = source
         if (same := _same_as(node, source)) is not None:
-            if not _is_returned(node):
+            of_its_own = same.op == "call_function" and source_of(same) is None
+            if not _is_returned(node) or (of_its_own and not _is_returned(same)):
                 node.replace_all_uses_with(same)
             continue
         while base.target in VIEWS:
