@@ -40,7 +40,10 @@ PROBE_SECONDS = 6.0
 _TIMED = 0.12
 """Least seconds that a probe's steps are timed for."""
 _EXAMPLES = 1000
-"""Examples of a split in one probe of an evaluation."""
+"""Most examples of a split in one probe of an evaluation."""
+_FEWEST_EXAMPLES = 64
+_EVALUATED = 0.1
+"""Seconds that such a probe may take, about, before there are fewer examples."""
 _RATE = 2e10
 """Assumed multiply-adds per second, to keep the first step short."""
 
@@ -178,7 +181,8 @@ class _Part:
                 break
             size = self._affordable(costs, batch_size, models, work, max(left, 0.5) / 3)
             if place == 0 or (size, models) not in {probe[:2] for probe in costs.steps}:
-                self._probe(costs, size, models)
+                affordable = int(_EVALUATED * _RATE / max(work * models, 1.0))
+                self._probe(costs, size, models, affordable)
         return costs
 
     def _places(self) -> Iterator[tuple[int, int]]:
@@ -213,7 +217,8 @@ class _Part:
             return costs.step(batch_size, models)
         return costs.step(max(timed_sizes), models) * batch_size / max(timed_sizes)
 
-    def _probe(self, costs: _Costs, batch_size: int, models: int) -> None:
+    def _probe(self, costs: _Costs, batch_size: int, models: int, evaluated: int) -> None:
+        """``evaluated``: examples of an evaluation that take little time."""
         plan = next(p for p in self.plans if p.study.batch_size >= batch_size)
         # Alone here, whatever group will train it: its layout's communication is not in it.
         study = replace(
@@ -222,7 +227,8 @@ class _Part:
             ramp=None,
             layout=replace(plan.study.layout, workers=1),
         )
-        parts = {name: split.head(_EXAMPLES) for name, split in self.context.splits.items()}
+        examples = min(_EXAMPLES, max(_FEWEST_EXAMPLES, evaluated))
+        parts = {name: split.head(examples) for name, split in self.context.splits.items()}
         parts["train"] = self.context.train
         context = replace(self.context, study=study, splits=parts)
         if not costs.steps:

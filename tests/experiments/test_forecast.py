@@ -30,7 +30,7 @@ class Machine:
         together = self.pack if engine == "stacked" else 0.0
         return together + models * (self.model + self.example * batch_size)
 
-    def probe(self, part: Any, costs: Any, batch_size: int, models: int) -> None:
+    def probe(self, part: Any, costs: Any, batch_size: int, models: int, *_: int) -> None:
         self.probes.append((batch_size, models))
         step = self.step(part.engine, batch_size, models)
         costs.steps.append((batch_size, models, step))
