@@ -23,7 +23,9 @@ from benchmarks import (
     evaluation,
     gpu,
     groups,
+    growth,
     kernels,
+    peers,
     profile,
     published,
     reader,
@@ -48,9 +50,11 @@ PARTS: dict[str, Callable[[], list[dict[str, object]]]] = {
     "kernels": kernels.rows,
     "evaluation": evaluation.rows,
     "sweeps": sweeps.rows,
+    "peers": peers.rows,
     "search": search.rows,
     "tuners": tuners.rows,
     "groups": groups.rows,
+    "growth": growth.rows,
     "scale": scale.rows,
     "driver": driver.rows,
     "cluster": cluster.rows,
@@ -59,6 +63,13 @@ PARTS: dict[str, Callable[[], list[dict[str, object]]]] = {
     "report": report.rows,
     "gpu": gpu.rows,
 }
+
+
+PICTURES = {
+    "growth": "![Processor seconds against the trials that a sweep trains, and against the "
+    "measurements that an analysis reads, both in logs](img/benchmarks-growth.png)"
+}
+"""The picture of a part."""
 
 
 def main(names: list[str]) -> None:
@@ -79,7 +90,8 @@ def main(names: list[str]) -> None:
     for name in names or PARTS:
         text = table(PARTS[name]())
         print(f"\n{name}\n{text}", flush=True)
-        write(list(PARTS), {name: f"{machine}\n\n{text}".rstrip()})
+        parts = [machine, text, PICTURES.get(name, "")]
+        write(list(PARTS), {name: "\n\n".join(each.rstrip() for each in parts if each)})
     print(f"wrote {PAGE}")
 
 
