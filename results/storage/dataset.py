@@ -163,6 +163,8 @@ def retrying(read: Callable[[], T]) -> T:
 def in_batches(files: ds.Dataset, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The rows of ``files``, one file at a time where they lie on this machine: Arrow reads further
     ahead than they are worked on, which takes half a gigabyte and twice the processor time."""
+    if isinstance(files, ds.FileSystemDataset) and not files.files:
+        return  # without files, pyarrow 26 crashes when it is asked for its file system
     if isinstance(getattr(files, "filesystem", None), LocalFileSystem):
         for fragment in files.get_fragments():
             yield from fragment.to_batches(
