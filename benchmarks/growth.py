@@ -88,12 +88,12 @@ def fill(root: str, count: int) -> None:
         of = [studies[number % len(SIZES)] for number in numbers]
         luck = rng.exponential(0.3, len(of)) + rng.normal(0, 0.02, len(of))
         best = np.array([200 * (1 + 64 / row["batch_size"]) for row in of]) * np.exp(luck)
-        looks = max(1, count // trials)
+        evaluations = max(1, count // trials)
         # The trials of a study are evaluated at the same steps, as a sweep's are.
         least = np.array([200 * (1 + 64 / row["batch_size"]) for row in of])
-        steps = np.rint(least[:, None] * np.linspace(0.05, 4.0, looks)).astype(np.int64)
+        steps = np.rint(least[:, None] * np.linspace(0.05, 4.0, evaluations)).astype(np.int64)
         error = 0.1 * 2.0 ** (1 - steps / best[:, None])
-        codes = pa.array(np.repeat(np.arange(len(of), dtype=np.int32), looks))
+        codes = pa.array(np.repeat(np.arange(len(of), dtype=np.int32), evaluations))
         columns = {
             "trial": pa.DictionaryArray.from_arrays(codes, [f"t{number}" for number in numbers]),
             "study": pa.DictionaryArray.from_arrays(codes, [row["study"] for row in of]),

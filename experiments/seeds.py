@@ -9,6 +9,10 @@ from __future__ import annotations
 
 from hashlib import blake2b
 from operator import index
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
 
 
 def derive(*parts: int | str) -> int:
@@ -23,3 +27,15 @@ def derive(*parts: int | str) -> int:
     # ascii() of a tuple of plain integers and words is unambiguous, and the same everywhere.
     text = ascii([part if part.__class__ is str else index(part) for part in parts])  # type: ignore[arg-type]
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
+
+
+def seed_torch(seed: int, device: torch.device) -> None:
+    """Seed torch's generator of the CPU and, for another ``device``, those of all devices.
+
+    ``torch.manual_seed`` formats the call stack for each kind of device that is not in use, which
+    takes longer than making a small model.
+    """
+    import torch
+
+    on_cpu = device.type == "cpu"
+    (torch.default_generator.manual_seed if on_cpu else torch.manual_seed)(seed)

@@ -53,6 +53,15 @@ class HessianDiagonal:
                 hint="precision: bfloat16",
             )
 
+    @classmethod
+    def of_trial(
+        cls, context: StudyContext, trial: Trial, model: nn.Module, optimizer: torch.optim.Optimizer
+    ) -> HessianDiagonal | None:
+        """What the trial's optimizer needs; ``None``: it takes no estimates."""
+        values = context.optimizer.arguments_in(trial.metaparameters)
+        period = context.optimizer.hessian_period(values)
+        return None if period is None else cls(context, trial, model, optimizer, period)
+
     def of(self, step: int, passes: Callable[[], Iterable[ForwardPass]]) -> list[Tensor] | None:
         """The estimate at the model's weights: a tensor a parameter, in the order of the
         optimizer's groups; ``None`` where no estimate is due.

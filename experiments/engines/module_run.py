@@ -67,10 +67,7 @@ class ModuleRun:
         self.order = context.order(trial)
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=context.device)
         """Running sum of all losses: once it is not finite, it never is again."""
-        period = context.optimizer.hessian_period(values)
-        hessian = None
-        if period is not None:
-            hessian = HessianDiagonal(context, trial, self.model, self.optimizer, period)
+        hessian = HessianDiagonal.of_trial(context, trial, self.model, self.optimizer)
         self.gradient = ModuleGradient(self.hooks, passes, self.loss_sum, hessian)
         self.step = 0
 

@@ -16,7 +16,7 @@ from experiments.factors.ramp import ramped
 from experiments.parallel import SOLO, ParallelLayout, Ranks
 from experiments.plan import Study, Trial, Value
 from experiments.precision import Precision
-from experiments.seeds import derive
+from experiments.seeds import derive, seed_torch
 from experiments.techniques import Techniques
 from experiments.techniques import load as load_techniques
 from experiments.techniques.preparation import prepared
@@ -122,10 +122,8 @@ class StudyContext:
 
     def model(self, trial: Trial) -> nn.Module:
         """The trial's freshly initialized model, from its own stream."""
-        on_cpu = self.device.type == "cpu"  # to seed all devices, torch notes the stack for each
-        seed = torch.default_generator.manual_seed if on_cpu else torch.manual_seed
         with torch.random.fork_rng(devices=[]):
-            seed(derive(trial.seed, "init"))
+            seed_torch(derive(trial.seed, "init"), self.device)
             model = self.techniques_of(trial).model(self.workload_of(trial).model())
         if has_batch_norm(model):
             ghost = self.ghost_batch or GHOST_BATCH

@@ -48,7 +48,7 @@ class _Attention(nn.Module):
         return self.out(mixed.transpose(1, 2).reshape(examples, length, size // 3))
 
 
-def _rotated(x: Tensor, start: int) -> Tensor:
+def _rotated(x: Tensor, start: int = 0) -> Tensor:
     """Pairs (i, i + d/2) of entries, turned by an angle that grows with the position: (…, T, d).
 
     Rotary positions (Su et al. 2021, arXiv:2104.09864): the angle at position t is t·10000^(-2i/d).
