@@ -153,10 +153,10 @@ def regimes(
         TooFewBatchSizesError: fewer than three distinct batch sizes reached the target.
         ResultsError: a tolerance or a level that cannot be, or no such definition.
     """
-    (found,) = regimes_of([curve], tolerance=tolerance, level=level, definition=definition)
-    if isinstance(found, TooFewBatchSizesError):
-        raise found
-    return found
+    (answer,) = regimes_of([curve], tolerance=tolerance, level=level, definition=definition)
+    if isinstance(answer, TooFewBatchSizesError):
+        raise answer
+    return answer
 
 
 def regimes_of(

@@ -58,8 +58,8 @@ def run(name: str) -> Ran:
     if file.endswith(".py"):
         command = [sys.executable, "-m", f"{__name__}.{file.removesuffix('.py')}", *arguments]
         seconds, processor, text = timed(command)
-        found = json.loads(text.strip().splitlines()[-1])
-        return Ran(seconds, processor, found["steps"], found["minima"])
+        printed = json.loads(text.strip().splitlines()[-1])
+        return Ran(seconds, processor, printed["steps"], printed["minima"])
     from results import open as open_results
 
     with tempfile.TemporaryDirectory() as folder:
@@ -93,13 +93,13 @@ def timed(command: list[str]) -> tuple[float, float, str]:
 
 def _ticks(mark: bytes) -> dict[str, int]:
     """Clock ticks of every process that has ``mark`` in its environment."""
-    found = {}
+    ticks = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended, or is another user's
             if mark in (folder / "environ").read_bytes().split(b"\0"):
                 fields = (folder / "stat").read_text().rpartition(")")[2].split()
-                found[f"{folder.name} {fields[19]}"] = int(fields[11]) + int(fields[12])
-    return found
+                ticks[f"{folder.name} {fields[19]}"] = int(fields[11]) + int(fields[12])
+    return ticks
 
 
 def lines(file: Path) -> int:

@@ -21,13 +21,13 @@ def train(config: dict[str, Any]) -> None:
     x, y, test_x, test_y = problem.data()
     net = problem.model(trial)
     optimizer = torch.optim.SGD(net.parameters(), lr=trial.learning_rate, momentum=trial.momentum)
-    looks = problem.evaluated(trial.budget)
+    evaluated = problem.evaluated(trial.budget)
     for step, rows in enumerate(problem.batches(trial, len(x)), start=1):
         optimizer.zero_grad()
         loss = cross_entropy(net(x[rows]), y[rows])
         loss.backward()
         optimizer.step()
-        if step in looks:
+        if step in evaluated:
             with torch.no_grad():
                 errors = (net(test_x).argmax(1) != test_y).sum().item()
             hit = errors / len(test_y) < problem.TARGET
@@ -47,9 +47,9 @@ def main() -> None:
         )
         grid = tuner.fit()
     results = [grid[place] for place in range(len(grid))]
-    found = [(TRIALS[(each.config or {})["trial"]], each.metrics or {}) for each in results]
-    hits = ((trial.batch_size, each["steps"] if each["hit"] else None) for trial, each in found)
-    problem.report(sum(each["steps"] for _, each in found), problem.by_size(hits))
+    pairs = [(TRIALS[(each.config or {})["trial"]], each.metrics or {}) for each in results]
+    hits = ((trial.batch_size, each["steps"] if each["hit"] else None) for trial, each in pairs)
+    problem.report(sum(each["steps"] for _, each in pairs), problem.by_size(hits))
 
 
 if __name__ == "__main__":
