@@ -9,8 +9,8 @@ the slopes are of, since another process that shares the machine does not change
 
     python -m benchmarks growth
 
-writes docs/img/benchmarks-growth.png too. The slope of a line is that of least squares in logs
-through its last three sizes: below, what costs the same at any size hides the growth.
+writes docs/img/benchmarks-growth.png too. The slope is that of the last decade in logs:
+below, what costs the same at any size hides the growth.
 """
 
 from __future__ import annotations
@@ -135,10 +135,10 @@ def measure(what: str, count: int, *arguments: str) -> Cost:
 
 
 def slope(costs: Sequence[Cost]) -> float:
-    """Of processor seconds against size, both in logs, through the last three sizes."""
-    last = costs[-3:]
-    sizes, seconds = ([np.log(each[i]) for each in last] for i in (0, 2))
-    return float(np.polyfit(sizes, seconds, 1)[0])
+    """Of processor seconds against size, both in logs, between the last two sizes."""
+    before, last = costs[-2:]
+    grown = np.log(last.processor / before.processor)
+    return float(grown / np.log(last.size / before.size))
 
 
 def draw(trained: Sequence[Cost], analysed: Sequence[Cost], file: Path = PICTURE) -> None:
@@ -161,13 +161,13 @@ def draw(trained: Sequence[Cost], analysed: Sequence[Cost], file: Path = PICTURE
             ax.set_yscale("log")
             grid(ax)
             ax.plot(sizes, spent, marker="o", color=PALETTE[0].colour, linestyle="none", zorder=3)
-            rate, last = slope(costs), sizes[-3:]
-            level = np.exp(np.log(spent[-3:]).mean() - rate * np.log(last).mean())
-            label = f"slope {rate:.2f}"
-            ax.plot(last, level * last**rate, color=PALETTE[0].colour, label=label, zorder=2)
+            label = f"slope {slope(costs):.2f}"
+            ax.plot(sizes[-2:], spent[-2:], color=PALETTE[0].colour, label=label, zorder=2)
             ax.set_xlabel(name)
             ax.set_ylabel("processor seconds")
             ax.set_xticks(sizes)
+            decades = np.log10([spent.min(), spent.max()])
+            ax.set_ylim(10 ** np.floor(decades[0]), 10 ** np.ceil(decades[1]))
             ax.minorticks_off()
             ax.legend(loc="upper left")
         figure.savefig(file, dpi=200)
@@ -199,7 +199,7 @@ def table(trained: Sequence[Cost], analysed: Sequence[Cost]) -> list[dict[str, o
             }
             for each in costs
         ]
-        over = f"{costs[-3].size:,} to {costs[-1].size:,}"
+        over = f"{costs[-2].size:,} to {costs[-1].size:,}"
         made.append(
             {
                 "what": f"slope of processor seconds in logs, {over} {name}",

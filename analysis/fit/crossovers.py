@@ -110,7 +110,7 @@ def crossovers(
     return _crossovers(curves, regimes, level, None)
 
 
-def certain_crossovers(
+def with_crossovers(
     curves: Sequence[Curve], regimes: Sequence[Regimes | None], *, level: float = 0.9
 ) -> list[tuple[int, int, Crossover]]:
     """Those of the ``crossovers`` in which there is one; sooner, since of most pairs it is plain
@@ -119,8 +119,8 @@ def certain_crossovers(
     Raises:
         ResultsError: as there.
     """
-    pairs = _crossovers(curves, regimes, level, lambda drawn: _may_cross(drawn, level))
-    return [pair for pair in pairs if pair[2].at]
+    candidates = _crossovers(curves, regimes, level, lambda drawn: _may_cross(drawn, level))
+    return [each for each in candidates if each[2].at]
 
 
 def _crossovers(

@@ -158,17 +158,17 @@ def forms(data: Data, *, fits: Knees | None = None, level: float = 0.9) -> tuple
 
 def knee_fits(data: Data) -> list[Knees]:
     """The fits of each curve, one a row."""
-    fits_of: list[list[tuple[Array, float] | None]] = [[] for _ in data.x]
+    by_curve: list[list[tuple[Array, float] | None]] = [[] for _ in data.x]
     for _, bent, sloped in KNEES:
-        for each in fits_of:
+        for each in by_curve:
             each.append(None)
         rows = np.flatnonzero(data.points > 2 + bent + sloped)
         if len(rows):
             bends, slopes = np.full(len(rows), bent), np.full(len(rows), sloped)
             fits = fit(replace(data.take(rows), bent=bends, sloped=slopes))
             for row, params, sse in zip(rows, *fits, strict=True):
-                fits_of[row][-1] = params, float(sse)
-    return [tuple(each) for each in fits_of]
+                by_curve[row][-1] = params, float(sse)
+    return [tuple(each) for each in by_curve]
 
 
 def _form(name: str, parameters: int, points: int, sse: float, where: Mapping[str, float]) -> Form:

@@ -167,13 +167,13 @@ def _straight(answers: Sequence[Estimate], level: float) -> list[bool]:
         params = np.concatenate([curves[bent[place]].params for place in places])
         sse = np.concatenate([curves[bent[place]].sse for place in places])
         kind = np.full(len(places), BEND_ITSELF)
-        _, sse_unbent = constrained(data, kind, np.zeros(len(places)), params[:, None])
-        within: list[bool] = (sse_unbent <= limit(data, sse, level)).tolist()
+        _, sums = constrained(data, kind, np.zeros(len(places)), params[:, None])
+        within: list[bool] = (sums <= limit(data, sse, level)).tolist()
         return within
 
-    unbent = _together([curves[i].data.x.shape[1] for i in bent], work)
+    within_interval = _together([curves[i].data.x.shape[1] for i in bent], work)
     straight = [False] * len(answers)
-    for i, each in zip(bent, unbent, strict=True):
+    for i, each in zip(bent, within_interval, strict=True):
         straight[i] = each
     return straight
 
@@ -190,12 +190,12 @@ def _together(keys: Sequence[Hashable], work: Callable[[list[int]], Sequence[T]]
     groups: dict[Hashable, list[int]] = {}
     for place, key in enumerate(keys):
         groups.setdefault(key, []).append(place)
-    items: dict[int, T] = {}
+    by_place: dict[int, T] = {}
     for places in groups.values():
         for start in range(0, len(places), _TOGETHER):
             part = places[start : start + _TOGETHER]
-            items |= zip(part, work(part), strict=True)
-    return [items[place] for place in range(len(keys))]
+            by_place |= zip(part, work(part), strict=True)
+    return [by_place[place] for place in range(len(keys))]
 
 
 def _shape(points: Points) -> tuple[int, bool]:

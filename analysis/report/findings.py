@@ -7,7 +7,7 @@ from typing import Any
 
 from analysis.curves.curve import Curve
 from analysis.fit.comparisons import Comparison, compare
-from analysis.fit.crossovers import Crossover, certain_crossovers
+from analysis.fit.crossovers import Crossover, with_crossovers
 from analysis.fit.interval import Interval
 from analysis.fit.regimes import Regimes, too_few
 from analysis.formatting import interval, units
@@ -87,7 +87,7 @@ def penalties(view: View) -> list[str]:
 def crossover_pairs(view: View) -> list[Crossover]:
     """The pairs of curves that cross."""
     try:
-        pairs = certain_crossovers(view.curves, view.regimes)
+        pairs = with_crossovers(view.curves, view.regimes)
     except ResultsError:  # no two curves can be compared
         return []
     return [pair for _, _, pair in pairs]

@@ -58,8 +58,8 @@ def run(name: str) -> Ran:
     if file.endswith(".py"):
         command = [sys.executable, "-m", f"{__name__}.{file.removesuffix('.py')}", *arguments]
         seconds, processor, text = timed(command)
-        report = json.loads(text.strip().splitlines()[-1])
-        return Ran(seconds, processor, report["steps"], report["minima"])
+        printed = json.loads(text.strip().splitlines()[-1])
+        return Ran(seconds, processor, printed["steps"], printed["minima"])
     from results import open as open_results
 
     with tempfile.TemporaryDirectory() as folder:

@@ -14,13 +14,13 @@ def train(trial: problem.Trial) -> tuple[int, int | None]:
     x, y, test_x, test_y = problem.data()
     net = problem.model(trial)
     optimizer = torch.optim.SGD(net.parameters(), lr=trial.learning_rate, momentum=trial.momentum)
-    evaluated = problem.evaluated(trial.budget)
+    grid = problem.evaluated(trial.budget)
     for step, rows in enumerate(problem.batches(trial, len(x)), start=1):
         optimizer.zero_grad()
         loss = cross_entropy(net(x[rows]), y[rows])
         loss.backward()
         optimizer.step()
-        if step in evaluated:
+        if step in grid:
             if not loss.isfinite():
                 return step, None
             with torch.no_grad():

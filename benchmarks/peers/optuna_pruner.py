@@ -14,7 +14,7 @@ def search(trials: list[problem.Trial]) -> tuple[int, list[int | None]]:
     torch.set_num_threads(1)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     x, y, test_x, test_y = problem.data()
-    evaluated, budget = problem.evaluated(trials[0].budget), trials[0].budget
+    grid, budget = problem.evaluated(trials[0].budget), trials[0].budget
     trained, reached = 0, list[int | None]()
 
     def objective(suggested: optuna.Trial) -> float:
@@ -30,7 +30,7 @@ def search(trials: list[problem.Trial]) -> tuple[int, list[int | None]]:
             loss = cross_entropy(net(x[rows]), y[rows])
             loss.backward()
             optimizer.step()
-            if step in evaluated:
+            if step in grid:
                 if not loss.isfinite():
                     raise optuna.TrialPruned
                 with torch.no_grad():

@@ -35,16 +35,16 @@ def studies() -> dict[int, list[Trial]]:
     """The trials of each batch size."""
     from experiments.config.compile import load
 
-    trials = {}
+    by_batch_size = {}
     for plan in load("digits", SETTINGS).plans():
         size, budget = plan.study.batch_size, plan.study.budget_steps
         rows = plan.trials(0, 12)
         given = [(each.metaparameters, each.seed) for each in rows]
-        trials[size] = [
+        by_batch_size[size] = [
             Trial(size, float(point["learning_rate"]), float(point["momentum"]), seed, budget)
             for point, seed in given
         ]
-    return trials
+    return by_batch_size
 
 
 def data() -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -95,7 +95,7 @@ def report(trained: int, reached: Mapping[int, list[int | None]]) -> None:
 
 def by_size(pairs: Iterator[tuple[int, int | None]]) -> dict[int, list[int | None]]:
     """Steps to target by batch size, from pairs of both."""
-    steps_of: dict[int, list[int | None]] = defaultdict(list)
+    steps_by_size: dict[int, list[int | None]] = defaultdict(list)
     for size, steps in pairs:
-        steps_of[size].append(steps)
-    return steps_of
+        steps_by_size[size].append(steps)
+    return steps_by_size

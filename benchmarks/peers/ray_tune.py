@@ -47,9 +47,9 @@ def main() -> None:
         )
         grid = tuner.fit()
     results = [grid[place] for place in range(len(grid))]
-    outcomes = [(TRIALS[(each.config or {})["trial"]], each.metrics or {}) for each in results]
-    hits = ((trial.batch_size, each["steps"] if each["hit"] else None) for trial, each in outcomes)
-    problem.report(sum(each["steps"] for _, each in outcomes), problem.by_size(hits))
+    pairs = [(TRIALS[(each.config or {})["trial"]], each.metrics or {}) for each in results]
+    hits = ((trial.batch_size, each["steps"] if each["hit"] else None) for trial, each in pairs)
+    problem.report(sum(each["steps"] for _, each in pairs), problem.by_size(hits))
 
 
 if __name__ == "__main__":

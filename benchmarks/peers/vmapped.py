@@ -35,13 +35,13 @@ def sweep(trials: list[problem.Trial]) -> tuple[int, list[int | None]]:
     def wrong(weights: dict[str, Tensor]) -> Tensor:
         return (functional_call(net, weights, (test_x,)).argmax(1) != test_y).sum()
 
-    evaluated = problem.evaluated(trials[0].budget)
+    grid = problem.evaluated(trials[0].budget)
     orders = [problem.batches(trial, len(x)) for trial in trials]
     reached: list[int | None] = [None] * len(trials)
     for step in range(1, trials[0].budget + 1):
         rows = torch.stack([next(order) for order in orders])
         weights, moved = vmap(update)(weights, moved, rates, momenta, x[rows], y[rows])
-        if step in evaluated:
+        if step in grid:
             for i, errors in enumerate(vmap(wrong)(weights).tolist()):
                 if reached[i] is None and errors / len(test_y) < problem.TARGET:
                     reached[i] = step

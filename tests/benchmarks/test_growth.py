@@ -29,7 +29,7 @@ def test_a_table_and_a_figure_of_both_lines(tmp_path: Path) -> None:
         assert image.size == (1400, 540)
     rows = growth.table(costs(1.0), costs(0.5))
     assert len(rows) == 10
-    assert rows[4]["what"] == "slope of processor seconds in logs, 10 to 1,000 trials trained"
+    assert rows[4]["what"] == "slope of processor seconds in logs, 100 to 1,000 trials trained"
     assert (rows[4]["measured"], rows[9]["measured"]) == ("1.00", "0.50")
 
 
