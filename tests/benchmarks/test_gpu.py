@@ -13,6 +13,7 @@ from benchmarks.page import sections, write
 from workloads.data import present
 
 
+@pytest.mark.slow
 def test_groups_run_in_small_and_are_not_measured_twice(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
