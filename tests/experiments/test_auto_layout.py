@@ -237,6 +237,9 @@ def test_ranks_go_on_in_a_new_group_after_a_failure(tmp_path: Path) -> None:
         ({"shard": 2}, 12, OUT_OF_MEMORY),
         ({"shard": 2}, 6, OUT_OF_MEMORY),
         ({"shard": 2}, 3, None),
+        ({"shard": 2, "zero2": 1}, 12, OUT_OF_MEMORY),
+        ({"shard": 2, "zero2": 1}, 6, OUT_OF_MEMORY),
+        ({"shard": 2, "zero2": 1}, 3, None),
         ({"tensor": 2}, 24, OUT_OF_MEMORY),
         ({"tensor": 2}, 12, OUT_OF_MEMORY),
         ({"tensor": 2}, 6, OUT_OF_MEMORY),
@@ -298,7 +301,7 @@ def test_a_dry_run_of_two_workers_starts_them(tmp_path: Path) -> None:
     choices = local_choices([pack(replace(of_user(tmp_path, holds=6), layout=layout))], "cpu")
     assert choices is not None
     names = {tuple(each["layout"]) for each in choices[0]["from"]}
-    assert names == {("data",), ("shard",), ("tensor",)}
+    assert names == {("data",), ("shard",), ("shard", "zero2"), ("tensor",)}
     none_fits = pack(replace(of_user(tmp_path, holds=0), layout=layout))
     with pytest.raises(ExperimentError, match="2 workers, not even a micro-batch of 1"):
         local_choices([none_fits], "cpu")

@@ -132,7 +132,8 @@ def test_a_flat_optimizer_is_torchs(optimizer: str, monkeypatch: pytest.MonkeyPa
     plain = engine("module", of, some)
     plain.advance(15)
     assert isinstance(flat, ModuleEngine)
-    has_form = not optimizers.get(optimizer).averages and optimizer not in ("shampoo", "soap")
+    kind = optimizers.get(optimizer)
+    has_form = kind.stacks and not kind.averages
     assert isinstance(flat.runs[0].optimizer, FlatOptimizer) == has_form
     assert (RecordedGraph.replays > 0) == has_form
     for row in range(2):
