@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,21 @@ class Heard:
         )
 
 
+@contextmanager
+def _sweep(folder: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A sweep into ``folder`` in a process of its own."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "batchscale", "sweep", "digits-small", "--address", "none",
+         "--results", str(folder), *options],
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        process.kill()
+
+
 def test_the_page_follows_a_sweep(served: tuple[str, Path], browser: Any) -> None:
     url, folder = served
     page = browser.new_page(viewport={"width": 1280, "height": 900})
@@ -59,21 +75,16 @@ def test_the_page_follows_a_sweep(served: tuple[str, Path], browser: Any) -> Non
     page.goto(url)
     page.get_by_text("Waiting for a sweep").wait_for()
     page.evaluate("window.mark = 'never loaded again'")
-    sweep = subprocess.Popen(
-        [sys.executable, "-m", "batchscale", "sweep", "digits-small", "--address", "none",
-         "--results", str(folder)],
-        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
+    with _sweep(folder, "--set", "trials=4") as sweep:
         page.get_by_text("train now").or_(page.get_by_text("trains now")).wait_for()
         page.get_by_role("heading", name="How digits-mlp scales with batch size").wait_for()
-        first = page.inner_text("main")
         assert sweep.wait(PATIENCE) == 0
-        page.get_by_text("The search has all of its 64 trials.").wait_for()
-        page.get_by_text("64 trials of 8 studies").wait_for()
-    finally:
-        sweep.kill()
+    page.get_by_text("The search has all of its 32 trials.").wait_for()
+    first = page.inner_text("main")
+    with _sweep(folder) as sweep:
+        assert sweep.wait(PATIENCE) == 0
+    page.get_by_text("The search has all of its 64 trials.").wait_for()
+    page.get_by_text("64 trials of 8 studies").wait_for()
     assert page.inner_text("main") != first
     assert "critical batch size" in page.inner_text("main")
     assert page.evaluate("window.mark") == "never loaded again"
