@@ -1,10 +1,4 @@
-"""Where the demo's seconds go, beside what its arithmetic needs on this machine.
-
-The floor of a part is its floating-point operations over the measured rate of matrix products, or
-its bytes over that of memory, whichever takes longer, divided by the cores. Operations are counted
-by torch in the model of one trial; bytes are those of the weights, the gradient and the optimizer's
-state in an update, and of the examples of a batch, each read or written once.
-"""
+"""Where the demo's seconds go, beside what its arithmetic needs on this machine (``floor``)."""
 
 from __future__ import annotations
 
@@ -13,54 +7,16 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
-import torch
-from torch.utils.flop_counter import FlopCounterMode
 
+from benchmarks.floor import NUMBER, Rates, operations_of_example, update_bytes
 from experiments.config.compile import Experiment, load
 from experiments.execution.sweep import sweep
 from experiments.scheduling.events import PackStarted, Stage, TrialFinished
 from experiments.training.study_context import StudyContext
-from experiments.training.threads import single_thread
 from results import open as open_results
-
-STATES = {"sgd": 0, "momentum": 1, "adam": 2}
-"""Tensors as large as the weights that an optimizer keeps."""
-NUMBER = 4
-"""Bytes of a float32."""
-
-
-def median_rate(work: float, run: Callable[[], object], times: int = 15) -> float:
-    """``work`` over the median seconds of ``run()``."""
-    seconds = []
-    for _ in range(times):
-        began = time.perf_counter()
-        run()
-        seconds.append(time.perf_counter() - began)
-    return work / sorted(seconds)[times // 2]
-
-
-def machine() -> tuple[float, float]:
-    """Operations and bytes a second of one core: products of 512 × 512 matrices, and copies."""
-    with single_thread():
-        a = torch.randn(512, 512)
-        large, copy = torch.ones(2**25), torch.ones(2**25)
-        operations = median_rate(2 * 512**3, lambda: a @ a)
-        return operations, median_rate(2 * NUMBER * large.numel(), lambda: copy.copy_(large))
-
-
-def operations_of_example(context: StudyContext) -> tuple[float, float]:
-    """Floating-point operations of an example: in training, and in an evaluation."""
-    batch = context.small_batch()
-    model, count = context.workload.model(), len(batch[0])
-    with FlopCounterMode(display=False) as training:
-        context.workload.loss(context.workload.forward(model, batch), batch).sum().backward()
-    with FlopCounterMode(display=False) as evaluation, torch.no_grad():
-        context.workload.forward(model, batch)
-    return training.get_total_flops() / count, evaluation.get_total_flops() / count
 
 
 class Timeline:
@@ -94,7 +50,7 @@ def worked(experiment: Experiment, folder: str) -> tuple[Timeline, float, float]
 
 
 def needed(
-    experiment: Experiment, trials: pd.DataFrame, evaluated: int, rates: tuple[float, float]
+    experiment: Experiment, trials: pd.DataFrame, evaluated: int, rates: Rates
 ) -> dict[str, tuple[float, float, float]]:
     """Operations, bytes and least seconds of one core, by part."""
     study = experiment.plans()[0].study
@@ -104,13 +60,13 @@ def needed(
     example_bytes = sum(x[0].nbytes for x in context.small_batch())
     split = sum(len(data) for name, data in context.splits.items() if name != "train")
     examples = trials.steps_run * trials.batch_size
-    # An update reads and writes the weights and each state, and reads the gradient.
-    tensors = 3 + 2 * trials.optimizer.map(STATES)
+    update = trials.optimizer.map(
+        {name: update_bytes(name, size) for name in set(trials.optimizer)}
+    )
     parts = {
         "steps": (
             float(examples.sum()) * training,
-            float((trials.steps_run * tensors).sum()) * size * NUMBER
-            + float(examples.sum()) * example_bytes,
+            float((trials.steps_run * update).sum()) + float(examples.sum()) * example_bytes,
         ),
         "evaluations": (
             evaluated * split * evaluation,
@@ -118,14 +74,14 @@ def needed(
         ),
     }
     return {
-        part: (operations, moved, max(operations / rates[0], moved / rates[1]))
+        part: (operations, moved, rates.seconds(operations, moved))
         for part, (operations, moved) in parts.items()
     }
 
 
 def rows() -> list[dict[str, object]]:
     """One row a part, for the table in docs/."""
-    cores, rates = os.cpu_count() or 1, machine()
+    cores, rates = os.cpu_count() or 1, Rates.measured()
     experiment = load("digits")
     with tempfile.TemporaryDirectory() as folder:
         timeline, seconds, driver = worked(experiment, folder)
@@ -150,7 +106,7 @@ def rows() -> list[dict[str, object]]:
     table: list[dict[str, object]] = [
         {
             "what": f"{cores} cores, one each: matrix products, memory",
-            "measured": f"{rates[0] / 1e9:.0f} GFLOP/s, {rates[1] / 1e9:.1f} GB/s",
+            "measured": f"{rates.operations / 1e9:.0f} GFLOP/s, {rates.memory / 1e9:.1f} GB/s",
             "wanted": "",
         },
         {

@@ -1,4 +1,4 @@
-"""Peers: one search of 36 trials of the demo, each as a program that its own users would write.
+"""Peers: a search of 36 and of 192 trials of the demo, as programs that their users would write.
 
 A program is a file of this folder, timed from its command to its end, with the processor seconds of
 all its processes; ours is an experiment file and the command ``batchscale sweep``. All train the
@@ -23,7 +23,10 @@ import tokenize
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
+
+from benchmarks.peers.problem import EACH
 
 FOLDER = Path(__file__).parent
 PROGRAMS: Mapping[str, tuple[str, ...]] = {
@@ -35,6 +38,11 @@ PROGRAMS: Mapping[str, tuple[str, ...]] = {
     "Ray Tune as it comes": ("ray_tune.py",),
 }
 """File and arguments."""
+SEARCHES: Mapping[int, tuple[str, ...]] = {
+    12: tuple(PROGRAMS),
+    64: tuple(name for name in PROGRAMS if name != "Ray Tune as it comes"),
+}
+"""Trials of each of the three batch sizes, and who trains so many: a process a trial takes long."""
 
 _MARK = "BATCHSCALE_PEER"
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -52,33 +60,38 @@ class Ran(NamedTuple):
     """The least steps to the target at each batch size."""
 
 
-def run(name: str) -> Ran:
-    """Time a program."""
+def run(name: str, each: int) -> Ran:
+    """Time a program; ``each``: trials of a batch size."""
     file, *arguments = PROGRAMS[name]
     if file.endswith(".py"):
         command = [sys.executable, "-m", f"{__name__}.{file.removesuffix('.py')}", *arguments]
-        seconds, processor, text = timed(command)
+        seconds, processor, text = timed(command, {EACH: str(each)})
         printed = json.loads(text.strip().splitlines()[-1])
         return Ran(seconds, processor, printed["steps"], printed["minima"])
     from results import open as open_results
 
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "batchscale", "sweep", str(FOLDER / file)]
-        seconds, processor, _ = timed([*command, "--results", folder])
+        seconds, processor, _ = timed([*command, "--set", f"trials={each}", "--results", folder])
         trials = open_results(folder).trials
     least = trials.groupby("batch_size").steps_to_target.min().dropna()
     minima = {str(size): int(steps) for size, steps in least.items()}
     return Ran(seconds, processor, int(trials["steps_run"].sum()), minima)
 
 
-def timed(command: list[str]) -> tuple[float, float, str]:
+def timed(
+    command: list[str], environment: Mapping[str, str] = MappingProxyType({})
+) -> tuple[float, float, str]:
     """Wall seconds, processor seconds of all processes that it started, and what it printed."""
     mark = f"{_MARK}={uuid.uuid4()}"
     name, _, value = mark.partition("=")
     with tempfile.TemporaryFile("w+") as out:
         began = time.perf_counter()
         process = subprocess.Popen(
-            command, stdout=out, stderr=subprocess.DEVNULL, env={**os.environ, name: value}
+            command,
+            stdout=out,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **environment, name: value},
         )
         ticks: dict[str, int] = {}
         while process.poll() is None:
@@ -124,21 +137,24 @@ def lines(file: Path) -> int:
     return len(code - said)
 
 
-def rows(measure: Callable[[str], Ran] = run) -> list[dict[str, object]]:
+def rows(measure: Callable[[str, int], Ran] = run) -> list[dict[str, object]]:
     """One row a program, for the table in docs/."""
-    ran: dict[str, Ran] = {}
-    for name in PROGRAMS:
-        ran[name] = measure(name)
-        print(f"{name}: {ran[name]}", flush=True)
-    return [row(name, each, ran["ours"]) for name, each in ran.items()]
+    table = []
+    for each, names in SEARCHES.items():
+        ran: dict[str, Ran] = {}
+        for name in names:
+            ran[name] = measure(name, each)
+            table.append(row(name, 3 * each, ran[name], ran["ours"]))
+            print(table[-1], flush=True)
+    return table
 
 
-def row(name: str, ran: Ran, ours: Ran) -> dict[str, object]:
+def row(name: str, trials: int, ran: Ran, ours: Ran) -> dict[str, object]:
     """What is said of a program."""
     count = lines(FOLDER / PROGRAMS[name][0])
     same = "the same minima" if ran.minima == ours.minima else f"other minima, {ran.minima}"
     return {
-        "what": f"{name}, 36 trials of the demo: {count} lines",
+        "what": f"{name}, {trials} trials of the demo: {count} lines",
         "measured": f"{ran.seconds:.1f} s, {ran.seconds / ours.seconds:.2f}× ours; "
         f"{ran.processor:.0f} s of processors; {ran.steps:,} steps trained, "
         f"{ran.steps / ran.seconds:,.0f} models · steps/s; {'—' if ran is ours else same}",

@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -14,8 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-SETTINGS = ["grid.batch_size=[8, 64, 512]", "grid.optimizer=[momentum]", "trials=12"]
-"""The demo's changes: 36 trials of two metaparameters."""
+EACH = "BATCHSCALE_PEER_TRIALS"
+"""The environment variable of the trials of each batch size: 12 unless set."""
+TRIALS = int(os.environ.get(EACH, "12"))
+SETTINGS = ["grid.batch_size=[8, 64, 512]", "grid.optimizer=[momentum]", f"trials={TRIALS}"]
+"""The demo's changes: two metaparameters."""
 TARGET = 0.04
 """Of the validation error, strictly below."""
 
@@ -38,7 +42,7 @@ def studies() -> dict[int, list[Trial]]:
     by_batch_size = {}
     for plan in load("digits", SETTINGS).plans():
         size, budget = plan.study.batch_size, plan.study.budget_steps
-        rows = plan.trials(0, 12)
+        rows = plan.trials(0, TRIALS)
         given = [(each.metaparameters, each.seed) for each in rows]
         by_batch_size[size] = [
             Trial(size, float(point["learning_rate"]), float(point["momentum"]), seed, budget)

@@ -68,8 +68,12 @@ def test_lines_of_code(tmp_path: Path) -> None:
 def test_a_row_a_program() -> None:
     ours = peers.Ran(10.0, 15.0, 1000, {"8": 100})
     found = {"ours": ours, "a bare PyTorch loop": ours._replace(seconds=25.0, steps=5000)}
-    rows = peers.rows(lambda name: found.get(name, ours._replace(minima={"8": 120})))
-    assert len(rows) == len(peers.PROGRAMS)
+    rows = peers.rows(lambda name, _: found.get(name, ours._replace(minima={"8": 120})))
+    assert len(rows) == sum(map(len, peers.SEARCHES.values()))
+    assert [str(row["what"]).split(", ")[-1] for row in rows if "ours" in str(row["what"])] == [
+        "36 trials of the demo: 7 lines",
+        "192 trials of the demo: 7 lines",
+    ]
     loops = next(row for row in rows if "bare" in str(row["what"]))
     assert "25.0 s, 2.50× ours" in str(loops["measured"])
     assert "200 models · steps/s" in str(loops["measured"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from benchmarks import profile
+from benchmarks import floor, profile
 from experiments.config.compile import load
 from experiments.training.study_context import StudyContext
 
@@ -14,13 +14,15 @@ def test_operations_of_an_example() -> None:
     layer in training but that for the gradient of the data."""
     context = StudyContext.load(load("digits").plans()[0].study)
     forward = 2 * (64 * 64 + 64 * 10)
-    assert profile.operations_of_example(context) == (2 * forward + 2 * 64 * 10, forward)
+    assert floor.operations_of_example(context) == (2 * forward + 2 * 64 * 10, forward)
 
 
 def test_a_part_takes_as_long_as_the_slower_of_arithmetic_and_memory() -> None:
     trials = pd.DataFrame({"steps_run": [10, 100], "batch_size": [8, 2], "optimizer": "momentum"})
     operations, moved = 280 * 20_224, 110 * 5 * 4_810 * 4 + 280 * (64 * 4 + 8)
-    for rates, seconds in (((1.0, 1e30), operations), ((1e30, 1.0), moved)):
+    slow_products = floor.Rates(operations=1.0, memory=1e30)
+    slow_memory = floor.Rates(operations=1e30, memory=1.0)
+    for rates, seconds in ((slow_products, operations), (slow_memory, moved)):
         least = profile.needed(load("digits"), trials, 3, rates)
         assert least["steps"] == (operations, moved, seconds)
         assert least["evaluations"][0] == 3 * 500 * 9_472
