@@ -189,6 +189,19 @@ CLAIMS = (
         "techniques-text",
         "img/techniques-text.png",
     ),
+    _screen(
+        "Weights that were trained before, on digits",
+        "Fine-tuning in six forms and distillation, from a network that knows MNIST at 8×8 pixels, "
+        "on scikit-learn's digits",
+        "techniques-transfer",
+        "img/techniques-transfer.png",
+    ),
+    _screen(
+        "Pruning and quantization on digits",
+        "Forms of pruning and quantization on scikit-learn's digits, a network of 4,810 parameters",
+        "techniques-compression",
+        "img/techniques-compression.png",
+    ),
     Claim(
         title="Optimizers on digits",
         claim="No claim of others: SGD, momentum and Adam, each tuned by 64 trials at each batch "

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from results.counts import count
 from results.errors import ResultsError
@@ -77,10 +78,12 @@ def make(folders: Sequence[str | Path], folder: Path) -> int:
     """Write the experiments of ``folders`` under ``folder``; the number of their trials.
 
     Raises:
-        ResultsError: as ``tables``, or a folder that cannot be written.
+        ResultsError: as ``tables``, a folder that cannot be written, or trials that an experiment
+            packaged before has too.
     """
     made = tables(folders)
     location = Location(folder)
+    _each_trial_once(made, folder)
     for experiment, by_name in made.items():
         for name in SCHEMAS:
             for file in location.files(f"{name}/{experiment}", ".parquet"):
@@ -88,6 +91,25 @@ def make(folders: Sequence[str | Path], folder: Path) -> int:
         for name, rows in by_name.items():
             location.write(f"{name}/{experiment}/{experiment}.parquet", encode(rows))
     return sum(by_name["trials"].num_rows for by_name in made.values())
+
+
+def _each_trial_once(made: dict[str, dict[str, pa.Table]], folder: Path) -> None:
+    """A dataset counts a trial once: of two experiments with it, one would lose it unseen."""
+    owners: dict[str, str] = {}
+    for file in sorted(folder.glob("trials/*/*.parquet")):
+        if file.parent.name not in made:
+            names = pq.read_table(file, columns=["trial"])["trial"].to_pylist()
+            owners |= dict.fromkeys(names, file.parent.name)
+    for experiment, by_name in made.items():
+        names = by_name["trials"]["trial"].to_pylist()
+        shared = [owners[name] for name in names if name in owners]
+        if shared:
+            raise ResultsError(
+                f"{experiment} has {count(len(shared), 'trial')} of {shared[0]}, and a dataset "
+                "counts a trial once",
+                hint="give one of the two experiments another seed",
+            )
+        owners |= dict.fromkeys(names, experiment)
 
 
 def _tables(opened: Results, experiment: str) -> dict[str, pa.Table]:

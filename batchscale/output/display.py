@@ -149,6 +149,13 @@ class Tally:
         return sum(min(study.feasible, study.planned.trials) for study in self.studies.values())
 
     @property
+    def counted(self) -> str:
+        """Both in words, with the trials beyond them: repeats, and those of enlarged spaces."""
+        finished = sum(study.feasible for study in self.studies.values())
+        more = f" and {finished - self.feasible:,} more" if finished > self.feasible else ""
+        return f"{self.feasible:,} of {count(self.wanted, 'trial')}{more}"
+
+    @property
     def rate(self) -> float:
         """Trials that this run finishes a second."""
         return self.finished / self.seconds if self.seconds > 0 else 0.0
@@ -285,7 +292,7 @@ class Display:
     def line(self) -> str:
         """The sweep's progress, in one line."""
         tally = self.tally
-        parts = [f"{clock(tally.seconds)}  {tally.feasible:,} of {count(tally.wanted, 'trial')}"]
+        parts = [f"{clock(tally.seconds)}  {tally.counted}"]
         parts += [f"{_LABELS[key]} {tally.stops[key]:,}" for key in _ORDER if tally.stops[key]]
         if tally.finished:
             parts.append(f"{tally.rate:.1f} trials/s")
@@ -311,7 +318,7 @@ class Display:
         tally = self.tally
         top = Table.grid(padding=(0, 2))
         top.add_row(
-            Text(f"{tally.feasible:,} of {count(tally.wanted, 'trial')}"),
+            Text(tally.counted),
             ProgressBar(total=max(tally.wanted, 1), completed=tally.feasible, width=30),
             Text(f"{tally.rate:.1f} trials/s" if tally.finished else ""),
             Text(f"{clock(tally.seconds)} gone"),

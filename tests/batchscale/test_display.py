@@ -53,6 +53,15 @@ def test_counts_feasible_trials_only_towards_what_is_wanted() -> None:
     assert dict(tally.stops)["diverged"] == 1
 
 
+def test_repeats_are_counted_beside_what_is_wanted() -> None:
+    tally = Tally(clock=Clock())
+    for study in ("8", "64"):
+        tally.take(planned(study))
+    for _ in range(6):
+        tally.take(ended("8"))
+    assert (tally.feasible, tally.counted) == (4, "4 of 8 trials and 2 more")
+
+
 def test_what_earlier_runs_did_counts_but_not_in_the_rate() -> None:
     clock = Clock()
     tally = Tally(clock=clock)

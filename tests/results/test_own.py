@@ -24,6 +24,11 @@ from validation.package_own import LEFT_OUT, SOURCE, main, make, tables
 
 ROOT = Path(__file__).resolve().parents[2]
 
+TECHNIQUES = [
+    f"techniques-{name}" for name in ("digits", "mnist", "text", "transfer", "compression")
+]
+"""The packaged experiments of techniques, whose files are in the library."""
+
 
 def files(folder: Path) -> dict[str, bytes]:
     return {
@@ -135,13 +140,31 @@ def test_twice_it_is_the_same_to_the_byte_and_others_stay(folder: Path, tmp_path
     store = Store(tmp_path / "other")
     study = synthetic.study_row("mnist-fc", "adam", 16, experiment="later", trials_wanted=1)
     store.add_studies([study])
-    store.commit("later", measurements=[], trials=[{**row, "experiment": "later"}])
+    with_other_seed = {**row, "experiment": "later", "trial": "another"}
+    store.commit("later", measurements=[], trials=[with_other_seed])
     assert make([tmp_path / "other"], own) == 1
     after = files(own)
     assert before.items() <= after.items()
     assert len(after) == len(before) + 3
     make([folder, tmp_path / "other"], own)
     assert files(own) == after
+
+
+def test_trials_of_another_experiment_are_refused(folder: Path, tmp_path: Path) -> None:
+    store = Store(tmp_path / "other")
+    study = synthetic.study_row("mnist-fc", "adam", 16, experiment="later", trials_wanted=1)
+    store.add_studies([study])
+    row = {**synthetic.trial_row("mnist-fc", "adam", 16, 1), "experiment": "later"}
+    store.commit("later", measurements=[], trials=[row])
+    message = "later has 1 trial of synthetic, and a dataset counts a trial once"
+    with pytest.raises(ResultsError, match=message):
+        make([folder, tmp_path / "other"], tmp_path / "together")
+    own = tmp_path / "own"
+    make([folder], own)
+    before = files(own)
+    with pytest.raises(ResultsError, match=message):
+        make([tmp_path / "other"], own)
+    assert files(own) == before
 
 
 @pytest.mark.parametrize(
@@ -229,13 +252,12 @@ RECIPES = ROOT / "results" / "own" / "experiments"
 
 def test_the_file_of_every_packaged_experiment_is_there(own: results.Results) -> None:
     files = {path.stem for path in RECIPES.glob("*.yaml")}
-    of_library = {"digits", "techniques-digits", "techniques-mnist", "techniques-text"}
-    assert set(own.studies["experiment"]) == files | of_library
-    assert of_library <= set(sources.names())
+    assert set(own.studies["experiment"]) == {*files, "digits", *TECHNIQUES}
+    assert {"digits", *TECHNIQUES} <= set(sources.names())
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["techniques-digits", "techniques-mnist", "techniques-text"])
+@pytest.mark.parametrize("name", TECHNIQUES)
 def test_the_packaged_techniques_are_those_of_the_experiment(
     own: results.Results, name: str
 ) -> None:
