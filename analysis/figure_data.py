@@ -123,7 +123,10 @@ class FigureData:
         """
         trials = _concatenate(source.trials for source in self.opened)
         if trials.empty and self.query.where is not None:
-            raise ResultsError(f"no trial of {self.sources[0].root} has {self.query.where}")
+            raise ResultsError(
+                f"no trial of {self.sources[0].root} has {self.query.where}",
+                hint=_recorded_elsewhere(self.sources, self.query.where),
+            )
         # As their experiments list the studies, not as the trials happened to end.
         places: dict[Any, int] = {study: i for i, study in enumerate(self.studies["study"])}
         order = trials["study"].map(places).fillna(len(places))
@@ -344,6 +347,22 @@ def _select(source: Results, query: Query) -> Results:
         source = source.where(where)
     source = source.at_goals() if target is None else source.with_target(target)
     return source if first or where is None else source.where(where)
+
+
+def _recorded_elsewhere(sources: Sequence[Results], where: str) -> str | None:
+    """A hint where ``where`` names an experiment without trials, since another one had trained them
+    all before."""
+    for source in sources:
+        owners = source.trials.drop_duplicates("study").set_index("study")["experiment"]
+        without = source.studies[~source.studies["experiment"].isin(owners)]
+        for experiment, studies in without.groupby("experiment")["study"]:
+            having = sorted(owners.reindex(studies).dropna().unique())
+            if having and experiment in where:
+                return (
+                    f"the trials of {experiment} were trained by {having[0]} before, and are "
+                    f"recorded once: experiment = '{having[0]}'"
+                )
+    return None
 
 
 def _concatenate(frames: Iterable[pd.DataFrame]) -> pd.DataFrame:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pytest
 
 from analysis import curves
+from analysis.figure_data import FigureData, Query
+from results.errors import ResultsError
+from results.store import Store
+from tests.results import synthetic
 
 Make = Callable[..., pd.DataFrame]
 LOW, HIGH = (1, 2, 4, 8, 16), (32, 64, 128, 256)
@@ -50,3 +56,22 @@ def test_only_the_newest_code_of_a_workload_counts(search: Make) -> None:
     )
     each = curves(pd.concat([new, old]), by=["optimizer", "workload_version"])
     assert {curve.group["workload_version"] for curve in each} == {"old", "new"}
+
+
+def test_an_experiment_whose_trials_another_has_trained_is_told_so(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    study = synthetic.study_row("mnist-fc", "adam", 16)
+    store.add_studies([study, {**study, "experiment": "later"}])
+    row = synthetic.trial_row("mnist-fc", "adam", 16, 1)
+    store.commit("synthetic", measurements=[], trials=[row])
+
+    def error(where: str) -> ResultsError:
+        with pytest.raises(ResultsError, match="no trial of") as caught:
+            _ = FigureData(Query(sources=(tmp_path,), where=where)).recorded
+        return caught.value
+
+    assert error("experiment = 'later'").hint == (
+        "the trials of later were trained by synthetic before, and are recorded once: "
+        "experiment = 'synthetic'"
+    )
+    assert error("batch_size = 3").hint is None
