@@ -200,8 +200,6 @@ def start(folder: Path, *words: str) -> tuple[subprocess.Popen[str], str]:
         [sys.executable, "-m", "batchscale", "serve", str(folder), *words],
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-        # In the background of a shell SIGINT is ignored, and children inherit that.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     assert program.stdout is not None
     ready, _, _ = select.select([program.stdout], [], [], PATIENCE)

@@ -289,7 +289,7 @@ def play(history: list[Any]) -> None:
 
 
 few = settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow])
-many = settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+many = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.mark.slow
