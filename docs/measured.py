@@ -151,14 +151,14 @@ AVERAGES = (
 )
 
 
-def _screen(title: str, what: str, experiment: str, picture: str | None = None) -> Claim:
+def _screen(title: str, what: str, experiment: str) -> Claim:
     return Claim(
         title=title,
         claim=SCREENED.format(what=what),
         source="own",
         where=f"experiment = '{experiment}'",
         screens=True,
-        picture=picture,
+        picture=f"img/{experiment}.png",
     )
 
 
@@ -174,33 +174,28 @@ CLAIMS = (
         "Techniques on digits",
         "Techniques and optimizers on scikit-learn's digits, a network of 4,810 parameters",
         "techniques-digits",
-        "img/techniques-digits.png",
     ),
     _screen(
         "Techniques on MNIST",
         "Techniques and optimizers on a tenth of MNIST, a network of 50,890 parameters",
         "techniques-mnist",
-        "img/techniques-mnist.png",
     ),
     _screen(
         "Techniques on text",
         "Techniques and optimizers on the sources of Python's standard library as bytes, a "
         "Transformer of about 28,000 parameters",
         "techniques-text",
-        "img/techniques-text.png",
     ),
     _screen(
         "Weights that were trained before, on digits",
         "Fine-tuning in six forms and distillation, from a network that knows MNIST at 8×8 pixels, "
         "on scikit-learn's digits",
         "techniques-transfer",
-        "img/techniques-transfer.png",
     ),
     _screen(
         "Pruning and quantization on digits",
         "Forms of pruning and quantization on scikit-learn's digits, a network of 4,810 parameters",
         "techniques-compression",
-        "img/techniques-compression.png",
     ),
     Claim(
         title="Optimizers on digits",
@@ -243,6 +238,15 @@ CLAIMS = (
             expected=SPARSITY,
         )
         for data, experiment, optimizer in SWEPT
+    ),
+    Claim(
+        title="Sparsity × batch size, pruned in other ways, on digits",
+        claim="The same claim, for weights pruned by their gradient (SNIP, as Lee et al. do), at "
+        "random, by units, and gradually (`until`).",
+        source="own",
+        where=f"experiment = 'techniques-compression' AND (technique LIKE '%prune%' OR {PLAIN})",
+        quantities=("critical_batch_size", "min_steps", "min_examples"),
+        expected=SPARSITY,
     ),
     *(
         Claim(

@@ -22,8 +22,8 @@ from analysis.fit.interval import Interval
 from analysis.formatting import units
 from analysis.techniques.table import RATIOS, Ratio, Row, Table, table
 
-_ROW = 0.17
-"""Inches of a row."""
+_ROW, _TALL_ROW = 0.17, 0.27
+"""Inches of a row, and of one where names take two lines."""
 _NAMES = 0.24
 """The part of the figure's width that the names of rows may take."""
 _PANEL = 1.15
@@ -57,10 +57,12 @@ def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) 
     lines, unit = _lines(made), units(row.curve.example_unit for row in made.rows)
     usable = page.usable(TWO_COLUMNS)
     count = 1 if ax is not None else min(len(RATIOS), max(1, int(usable * (1 - _NAMES) / _PANEL)))
-    axes = [ax] if ax is not None else _new_axes(len(lines), page, count)
+    names = _names(lines, page.width(TWO_COLUMNS))
+    row = _TALL_ROW if any("\n" in name for name in names) else _ROW
+    axes = [ax] if ax is not None else _new_axes(row * (len(lines) + 1.2), page, count)
     for panel_ax, name in zip(axes, RATIOS, strict=False):
         _draw_quantity(panel_ax, lines, name, unit)
-    _name_rows(axes[0], lines, page.width(TWO_COLUMNS), len(axes))
+    _name_rows(axes[0], lines, names, (1 - _NAMES) * page.width(TWO_COLUMNS) / len(axes))
     shared_legend(
         axes, _handles(made),
         None if ax is None else {"loc": "lower left", "bbox_to_anchor": (0, 1.0)}, ncols=1,
@@ -123,11 +125,10 @@ def _order(row: Row) -> float:
     return -1.0 if nearest is None else -nearest
 
 
-def _new_axes(lines: int, page: Page, count: int) -> list[Axes]:
-    height = _ROW * (lines + 1.2) + 1.05
+def _new_axes(height: float, page: Page, count: int) -> list[Axes]:
     _, axes = plt.subplots(
         1, count, sharey=True, squeeze=False, layout="constrained",
-        figsize=page.size(TWO_COLUMNS, height),
+        figsize=page.size(TWO_COLUMNS, height + 1.05),
     )  # fmt: skip
     return list(axes[0])
 
@@ -185,17 +186,22 @@ def _heights(lines: Sequence[_Line]) -> list[tuple[float, _Line]]:
     return [(float(len(lines) - 1 - i), line) for i, line in enumerate(lines)]
 
 
-def _name_rows(ax: Axes, lines: Sequence[_Line], width: float, panels: int) -> None:
+def _names(lines: Sequence[_Line], width: float) -> list[str]:
+    """The names of the rows beneath headings, on two lines where they are long."""
+    texts = [line.text for line in lines if line.row is not None]
+    return distinct(texts, within(_NAMES * width), lines=2)
+
+
+def _name_rows(ax: Axes, lines: Sequence[_Line], names: Sequence[str], panel: float) -> None:
+    """Write the names, and headings as wide as a ``panel`` at most, in inches."""
     heights = _heights(lines)
     ax.set_ylim(-0.7, heights[0][0] + 0.6)
-    rows = [(height, line.text) for height, line in heights if line.row is not None]
-    names = distinct([text for _, text in rows], within(_NAMES * width))
-    ax.set_yticks([height for height, _ in rows], names)
+    ax.set_yticks([height for height, line in heights if line.row is not None], list(names))
     for height, line in heights:
         if line.row is None:
-            text = fitted(line.text, within((1 - _NAMES) * width / panels, "small"))
             heading = ax.annotate(
-                text, (0, height - 0.08), xycoords=ax.get_yaxis_transform(), fontsize="small",
+                fitted(line.text, within(panel, "small")), (0, height - 0.08),
+                xycoords=ax.get_yaxis_transform(), fontsize="small",
                 va="center", ha="left", color=tint(ink(), 0.8), annotation_clip=False,
                 bbox={"facecolor": ground(), "edgecolor": "none", "pad": 0.5}, zorder=6,
             )  # fmt: skip
