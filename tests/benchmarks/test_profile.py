@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pandas as pd
+import torch
 
 from benchmarks import floor, profile
 from experiments.config.compile import load
@@ -26,3 +27,17 @@ def test_a_part_takes_as_long_as_the_slower_of_arithmetic_and_memory() -> None:
         least = profile.needed(load("digits"), trials, 3, rates)
         assert least["steps"] == (operations, moved, seconds)
         assert least["evaluations"][0] == 3 * 500 * 9_472
+
+
+def test_products_of_a_step_are_found_and_run_again() -> None:
+    weights = torch.zeros(3, 4, requires_grad=True)
+
+    def step(count: int) -> None:
+        assert count == 1
+        (torch.ones(5, 3) @ weights).relu().sum().backward()
+
+    products = floor._Products()
+    with products:
+        step(1)
+    assert [tuple(call().shape) for call in products.calls] == [(5, 4), (3, 4)]  # type: ignore[attr-defined]
+    assert floor.product_seconds(step) > 0
