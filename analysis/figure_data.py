@@ -357,7 +357,7 @@ def _recorded_elsewhere(sources: Sequence[Results], where: str) -> str | None:
         without = source.studies[~source.studies["experiment"].isin(owners)]
         for experiment, studies in without.groupby("experiment")["study"]:
             having = sorted(owners.reindex(studies).dropna().unique())
-            if having and experiment in where:
+            if having and str(experiment) in where:
                 return (
                     f"the trials of {experiment} were trained by {having[0]} before, and are "
                     f"recorded once: experiment = '{having[0]}'"
