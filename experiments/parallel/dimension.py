@@ -74,3 +74,20 @@ class Dimension(abc.ABC):
             mesh: the whole mesh, whose dimensions have the names of dimensions.
             pieces: takes which part of each parameter this rank then holds.
         """
+
+
+def undivided_tokens(plan: LayoutPlan, name: str, ranks: int) -> tuple[str, str] | None:
+    """Why ranks cannot have equal shares of the tokens of a sequence, and what to do; ``None``:
+    they can.
+
+    Args:
+        plan: one that says where tokens are shared.
+        name: the dimension that has the ranks.
+    """
+    assert plan.sequence is not None
+    if plan.sequence.length % ranks == 0:
+        return None
+    return (
+        f"{ranks} {name} ranks do not divide sequences of {plan.sequence.length} tokens",
+        f"choose another {name}, or sequences of another length",
+    )
