@@ -29,6 +29,7 @@ from experiments.execution.ray.tune import RayTune
 from experiments.execution.staging import staged
 from experiments.plan import Layout, Outcome
 from experiments.scheduling.jobs import Ended, PackEnd, Started, Step
+from results.counts import count
 
 SLOTS = (16, 256)
 SECONDS = 60.0
@@ -164,8 +165,11 @@ class Run:
     out."""
     first: float
     """Seconds from the sweep's beginning to its first pack: Tune's and one worker's start."""
-    full: float
-    """Seconds from then until as many packs ran at once as ever."""
+    full: float | None
+    """Seconds from then until every worker had a pack at once; ``None``: they never had."""
+    lost: int
+    """Processes that Ray started and that never reported to it, which it finds out after a minute
+    (``worker_register_timeout_seconds``) and replaces."""
     gap: float
     """Mean seconds that a worker is without a pack, for each pack."""
     driver: float
@@ -215,12 +219,13 @@ def simulate(slots: int, packs_each: int) -> Run:
         spent = time.process_time() - spent
         times, memory = SleepingTune.last.measured()
         ray.shutdown()
+        lost = lost_workers(Path(folder, "session_latest", "logs", "raylet.out"))
     intervals = sorted((start, end) for start, end in times.values())
     starts, ends = sorted(s for s, _ in intervals), sorted(e for _, e in intervals)
-    most = max(_running(intervals, start) for start in starts)
-    full = next(start for start in starts if _running(intervals, start) == most)
-    until = starts[-slots] if starts[-slots] > full else ends[-1]  # then packs run out
-    busy = busy_share(intervals, slots=slots, since=full, until=until)
+    full = full_at(intervals, slots=slots)
+    since = starts[0] if full is None else full
+    until = starts[-slots] if starts[-slots] > since else ends[-1]  # then packs run out
+    busy = busy_share(intervals, slots=slots, since=since, until=until)
     return Run(
         slots=slots,
         seconds=_seconds(),
@@ -228,7 +233,8 @@ def simulate(slots: int, packs_each: int) -> Run:
         trials=did.trained,
         busy=busy,
         first=starts[0] - began,
-        full=full - starts[0],
+        full=None if full is None else full - starts[0],
+        lost=lost,
         gap=(1 / busy - 1) * _seconds(),
         driver=spent,
         memory=statistics.median(_megabytes(m, "Pss") for m in memory.values()),
@@ -238,6 +244,16 @@ def simulate(slots: int, packs_each: int) -> Run:
         available=min(_megabytes(m, "available") for m in memory.values()),
         complete=did.complete,
     )
+
+
+def full_at(intervals: list[tuple[float, float]], *, slots: int) -> float | None:
+    """When so many packs first ran at once, each from a time to another; ``None``: never."""
+    return next((s for s, _ in sorted(intervals) if _running(intervals, s) >= slots), None)
+
+
+def lost_workers(log: Path) -> int:
+    """Processes that a raylet has given up, by its log."""
+    return log.read_text(errors="replace").count("have not registered within the timeout")
 
 
 def busy_share(
@@ -268,6 +284,13 @@ def measure(slots: int, packs_each: int = 4, seconds: float = SECONDS) -> Run:
     return Run(**json.loads(done.stdout.strip().splitlines()[-1]))
 
 
+def until_full(run: Run) -> str:
+    """How long it took, and why it took long."""
+    full = "never" if run.full is None else f"{run.full:.0f} s"
+    lost = f"; {count(run.lost, 'worker process')} did not start" if run.lost else ""
+    return f"{full}; the first after {run.first:.0f} s{lost}"
+
+
 def rows() -> list[dict[str, object]]:
     """One row a figure, for the table in docs/."""
     table: list[dict[str, object]] = []
@@ -278,7 +301,7 @@ def rows() -> list[dict[str, object]]:
             ("busy in steady state", f"{run.busy:.1%}", "≥ 95 %" if slots <= 16 else "≥ 90 %"),
             (
                 "until all have a pack, after the first one has",
-                f"{run.full:.0f} s; the first after {run.first:.0f} s",
+                until_full(run),
                 "≤ 1.5 × one start + 10 s" if slots <= 16 else "",
             ),
             (

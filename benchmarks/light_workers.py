@@ -37,13 +37,20 @@ with socket.socket(socket.AF_UNIX) as server:
 """
 """What a raylet starts in the place of a worker."""
 
-_MODULES = (
+MODULES = (
     "ray._private.workers.default_worker",
     "ray.tune.trainable.function_trainable",
     "experiments.execution.ray.mailbox",
     "pydantic.v1",
 )
 """What workers import, by themselves and with what is sent to them."""
+SINGLE_THREAD = {
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+}
+"""Of the server: another thread of it, as these libraries start them when they are imported, may
+hold a lock in the moment of a fork, and the new process then waits for it for good."""
 _OF_ITS_START = ("--language", "--serialized-runtime-env-context")
 
 
@@ -54,7 +61,10 @@ def light_workers(folder: Path) -> Iterator[None]:
 
     address, program = str(folder / "fork.socket"), folder / "worker.py"
     program.write_text(_ASK.format(address=address))
-    server = subprocess.Popen([sys.executable, "-m", "benchmarks.light_workers", address])
+    server = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.light_workers", address],
+        env={**os.environ, **SINGLE_THREAD},
+    )
     while not os.path.exists(address):
         assert server.poll() is None
         time.sleep(0.1)
@@ -104,7 +114,7 @@ def serve(address: str) -> None:
 def _import_ray(environment: dict[str, str]) -> None:
     """Ray's C++ part reads the environment once: job and raylet are those of all workers."""
     os.environ.update(environment)
-    for name in _MODULES:
+    for name in MODULES:
         importlib.import_module(name)
     gc.collect()
     gc.freeze()  # a collection would write to every object, and copy its page

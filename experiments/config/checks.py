@@ -22,6 +22,7 @@ from experiments.errors import ExperimentError
 from experiments.optimizers import Optimizer
 from experiments.optimizers.routed import Routed
 from experiments.optimizers.trial_run import OptimizerRun, is_users
+from experiments.parallel.zero1 import refuse_joint_updates
 from experiments.plan import AUTO, Layout
 from experiments.schedules import Schedule
 from experiments.training import evaluation_grid
@@ -91,15 +92,21 @@ def check_training_algorithms(file: ExperimentFile, combinations: Sequence[Combi
 
     An optimizer takes three steps on a new model, with metaparameters from the middle of its space:
     it must take the parameters of the workload's model, and go on from its saved state as if it had
-    not been stopped. One that estimates the Hessian needs the whole model, and the loss unscaled. A
-    schedule must have its arguments and give a factor at every step, with metaparameters from the
-    middle and from both ends of its space.
+    not been stopped. One that estimates the Hessian needs the whole model, and the loss unscaled;
+    one that may need all parameters at once, a layout that does not divide them. A schedule must
+    have its arguments and give a factor at every step, with metaparameters from the middle and from
+    both ends of its space.
 
     Raises:
         ExperimentError: it does not. What a user's own code raises passes unchanged.
     """
     _check_averages(file, combinations)
     _check_hessian(file, combinations)
+    for combination in combinations:
+        try:
+            refuse_joint_updates(written_layout(file), combination.optimizer)
+        except ExperimentError as error:
+            raise file.error(("layout",), str(error), error.hint) from None
     for key, check in (("optimizer", _check_optimizer), ("schedule", _check_schedule)):
         names = list(dict.fromkeys(getattr(c, key).name for c in combinations))
         checked: set[tuple[str, str]] = set()

@@ -328,8 +328,10 @@ def written_layout(file: ExperimentFile) -> Layout:
         name = None if file.layout in (None, AUTO, "data") else str(file.layout)
         return Layout(name=name, workers=file.workers)
     data = file.layout.get("data", 1)
-    others = tuple(
-        (str(k), 1) for k, v in file.layout.items() if k != "data" and v not in (1, False)
+    others = tuple(  # True, of a switch, equals 1
+        (str(k), 1)
+        for k, v in file.layout.items()
+        if k != "data" and (v is True or v not in (1, False))
     )
     return Layout(workers=data if isinstance(data, int) and data > 0 else 1, dimensions=others)
 

@@ -17,6 +17,7 @@ from experiments.engines.base import Engine, gather
 from experiments.engines.capture import module_program
 from experiments.engines.module_run import ModuleRun
 from experiments.engines.randomness import RandomDraws
+from experiments.parallel.zero1 import refuse_joint_updates
 from experiments.plan import Trial
 from experiments.training.micro_batch import chunk_size, micro_batch
 from experiments.training.study_context import StudyContext
@@ -29,6 +30,7 @@ class ModuleEngine(Engine):
 
     def __init__(self, context: StudyContext, trials: Sequence[Trial]) -> None:
         super().__init__(context, trials)
+        refuse_joint_updates(context.study.layout, context.optimizer)
         first = context.model(trials[0])
         self.micro = micro_batch(context, first, models=1)
         self.chunk = chunk_size(context, first, models=1)

@@ -63,6 +63,9 @@ class Optimizer(abc.ABC):
     elementwise = False
     """Whether each entry of a parameter moves by itself, so that ranks which hold parts of it need
     no other: no norm, no product of matrices, no choice among entries."""
+    per_parameter = False
+    """Whether each parameter moves by its own gradient alone, so that ranks may each update some of
+    them. What is ``elementwise`` does."""
     scope = "any parameter"
     """What it can train, in words."""
 
@@ -186,6 +189,7 @@ class PackagedOptimizer(Optimizer):
     form: ClassVar[type[StackedUpdate] | None] = None
     """The fused form, if there is one."""
     decoupled_decay = False
+    per_parameter = True
 
     def __init__(self) -> None:
         self.arguments = frozenset(self.defaults)

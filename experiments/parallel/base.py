@@ -23,6 +23,8 @@ from experiments.techniques.communication import Communication
 from workloads import Batch, LayoutPlan
 
 Named = Sequence[tuple[str, nn.Parameter]]
+MakeOptimizer = Callable[[Named], torch.optim.Optimizer]
+"""Makes an optimizer over parameters with their names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +122,7 @@ class ParallelLayout(abc.ABC):
     def optimizer(
         self,
         model: nn.Module,
-        make: Callable[[Named], torch.optim.Optimizer],
+        make: MakeOptimizer,
         whole: Collection[str],  # noqa: ARG002 - a hook
     ) -> torch.optim.Optimizer:
         """The optimizer of this rank, which is stepped when the gradient is in ``.grad``.

@@ -3,14 +3,14 @@
 Ranks that are close to one another communicate most, so that the mesh has, from the dimension whose
 ranks are farthest apart: data, shard, pipeline, context, tensor. A model is cut in the order
 tensor, sequence, context, pipeline, shard (``Dimension.order``); what is left is copied over the
-data ranks.
+data ranks. A model that nothing cuts trains as in data parallelism.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -20,14 +20,14 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from experiments.errors import ExperimentError
-from experiments.parallel.base import ForwardPass, Named, ParallelLayout
-from experiments.parallel.cut_optimizer import CutParameters
+from experiments.parallel.base import ForwardPass, MakeOptimizer, ParallelLayout
 from experiments.parallel.data import DataParallel
 from experiments.parallel.dimension import Dimension
 from experiments.parallel.pieces import Pieces, is_distributed, local
 from experiments.parallel.ranks import SOLO, Ranks, TorchRanks
 from experiments.parallel.stages.merged_state import MergedState
 from experiments.parallel.stages.stages import Stages
+from experiments.parallel.updates.cut_optimizer import CutParameters
 from workloads import LayoutPlan
 
 MESH = ("data", "shard", "pipeline", "context", "tensor")
@@ -51,6 +51,8 @@ class Composed(ParallelLayout):
 
     context_ranks = 1
     """Ranks that share the tokens of each sequence."""
+    whole_models = False
+    """Whether each rank computes with a whole model, as in data parallelism."""
 
     def join(self, ranks: Ranks) -> Composed:
         """Make the mesh; on a single rank a model is whole.
@@ -91,6 +93,7 @@ class Composed(ParallelLayout):
         self.activation_part = (parts.rank, parts.size)
         self.passes_together = any(each.passes_together for each in self.dimensions)
         self.staged = self.sizes.get("pipeline", 1) > 1
+        self.whole_models = not any(each.cuts for each in self.dimensions)
         return self
 
     @property
@@ -119,7 +122,9 @@ class Composed(ParallelLayout):
 
     def accumulate(self, model: nn.Module, passes: Iterable[ForwardPass], losses: Tensor) -> None:
         stages = self._stages(model)
-        if stages is None:
+        if self.whole_models:
+            self._data.accumulate(model, passes, losses)
+        elif stages is None:
             parts = map(self._of_context, passes) if self.context_ranks > 1 else passes
             super().accumulate(model, parts, losses)
         else:
@@ -136,13 +141,16 @@ class Composed(ParallelLayout):
     def optimizer(
         self,
         model: nn.Module,
-        make: Callable[[Named], torch.optim.Optimizer],
+        make: MakeOptimizer,
         whole: Collection[str],
     ) -> torch.optim.Optimizer:
         if not self.dimensions:
             return super().optimizer(model, make, whole)
         cut = CutParameters(model, self._pieces[model], whole)
-        optimizer = make(cut.named())
+        of_rank = make
+        for dimension in self.dimensions:
+            of_rank = dimension.optimizer(of_rank, self._data.ranks)
+        optimizer = of_rank(cut.named())
         optimizer.register_step_pre_hook(lambda *_: cut.take_gradients())
         optimizer.register_step_post_hook(lambda *_: cut.publish())
         self._cut[optimizer] = cut
@@ -153,6 +161,9 @@ class Composed(ParallelLayout):
 
     def finish_gradient(self, model: nn.Module) -> None:
         if not self.dimensions:
+            return
+        if self.whole_models:
+            self._data.finish_gradient(model)
             return
         pieces = self._pieces[model]
         gradients: dict[str, Tensor] = {}

@@ -59,7 +59,7 @@ def parse(
             "leave workers out: it is the product",
         )
     for workload in workloads:
-        for name in sizes.keys() - {"data"}:
+        for name in (each for each in sizes if each != "data"):
             refusal = dimensions[name].refusal(sizes, workload.layout_plan())
             if refusal is not None:
                 message = f"layout: {name} cannot cut the model of {workload.name}: {refusal[0]}"

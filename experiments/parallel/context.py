@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from experiments.errors import ExperimentError
-from experiments.parallel.dimension import Dimension
+from experiments.parallel.dimension import Dimension, undivided_tokens
 from experiments.parallel.pieces import Pieces
 from experiments.parallel.shard import modules_named
 from workloads import LayoutPlan, TokenShare
@@ -35,7 +35,6 @@ class Context(Dimension):
 
     @classmethod
     def refusal(cls, sizes: Mapping[str, int], plan: LayoutPlan | None) -> tuple[str, str] | None:
-        ranks = sizes[cls.name]
         if plan is None or plan.sequence is None or not plan.attention:
             return (
                 "its layout_plan names no attention over tokens that ranks may share",
@@ -47,12 +46,7 @@ class Context(Dimension):
                     f"context cannot be combined with {other}",
                     "layout: {data: 2, context: 2}, or {shard: 2, context: 2}",
                 )
-        if plan.sequence.length % ranks:
-            return (
-                f"{ranks} context ranks do not divide sequences of {plan.sequence.length} tokens",
-                "choose another context",
-            )
-        return None
+        return undivided_tokens(plan, cls.name, sizes[cls.name])
 
     def apply(
         self,

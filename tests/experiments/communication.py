@@ -3,7 +3,8 @@
 A collective over n ranks of a tensor of M bytes (all ranks' entries of one that is gathered or
 scattered) has each rank send, by the usual algorithms (Thakur, Rabenseifner & Gropp 2005,
 doi:10.1177/1094342005051521): M (n - 1) / n where it is gathered, or reduced and scattered, and
-twice as much where all ranks get the sum of it. docs/layouts.md has the formula of each layout.
+twice as much where all ranks get the sum of it. One that is broadcast reaches n - 1 ranks, each of
+which sends M (n - 1) / n in the mean. docs/layouts.md has the formula of each layout.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from torch import Tensor
 from torch.distributed.distributed_c10d import GroupName, _resolve_process_group
 from torch.utils._python_dispatch import TorchDispatchMode
 
-_TRIPS = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}
+_TRIPS = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "broadcast": 1}
 """How often the whole tensor passes, but for a rank's own share."""
 _KINDS = {
     "allreduce_": "all_reduce",
     "all_reduce": "all_reduce",
     "all_reduce_": "all_reduce",
+    "broadcast_": "broadcast",
     "allgather_": "all_gather",
     "_allgather_base_": "all_gather",
     "all_gather_into_tensor": "all_gather",

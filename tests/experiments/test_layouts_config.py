@@ -25,7 +25,7 @@ from experiments.records.rows import layout_columns
 from experiments.training.study_context import StudyContext
 from tests.experiments import cut_workloads
 from tests.problems import engine, largest_difference, study, trials
-from workloads import LayoutPlan, TokenShare
+from workloads import LayoutPlan, SequencePlan, TokenShare
 
 SMALL = {"layers": 1, "width": 8, "heads": 2, "context": 6, "validation_tokens": 90}
 
@@ -70,6 +70,10 @@ def test_the_resolved_file_gives_the_same_layout(tmp_path: Path) -> None:
         ("{shard: 2, sequence: true}", "sequence uses the ranks of tensor", "tensor: 2"),
         ("{tensor: 2, sequence: true}", "names no part whose activations", "leave sequence out"),
         ("{data: 2, zero2: true}", "zero2 is about the parameters that shard", "shard: 2, zero2"),
+        ("{zero1: true}", "ranks of data, and there is no data", "{data: 2, zero1: true}"),
+        ("{tensor: 2, zero1: true}", "ranks of data, and there is no data", "zero1: true"),
+        ("{data: 2, shard: 2, zero1: true}", "shard and zero2 divide", "leave zero1 out"),
+        ("{shard: 2, zero2: true, zero1: true}", "shard and zero2 divide", "leave zero1 out"),
         ("{context: 2}", "names no attention over tokens that ranks may share", "fit any model"),
         ("{tensor: 3}", "3 tensor ranks do not divide hidden features, 64", "another tensor"),
         ("{data: 2, tensor: 2}\nworkers: 3", "2 × 2 = 4 ranks, and workers is 3", "the product"),
@@ -118,6 +122,23 @@ def test_tokens_that_cannot_be_shared(tmp_path: Path, layout: str, message: str)
         plan(tmp_path, layout, "lm-transformer", ", context: [4]")
     fits = plan(tmp_path, "{shard: 2, context: 2}", "lm-transformer", ", context: [4]").layout
     assert fits.dimensions == (("shard", 2), ("context", 2))
+
+
+@pytest.mark.parametrize(
+    ("dimension", "name", "others"),
+    [("context", "context", {}), ("sequence", "tensor", {"sequence": 1})],
+)
+def test_tokens_are_checked_alike_whoever_shares_them(
+    dimension: str, name: str, others: dict[str, int]
+) -> None:
+    shared = SequencePlan(first="0", after="2", norms=(), length=4)
+    of = LayoutPlan(sequence=shared, attention=("1",))
+    refusal = parallel.DIMENSIONS.packaged[dimension].refusal
+    assert refusal({name: 2, **others}, of) is None
+    assert refusal({name: 3, **others}, of) == (
+        f"3 {name} ranks do not divide sequences of 4 tokens",
+        f"choose another {name}, or sequences of another length",
+    )
 
 
 def test_attention_that_takes_no_tokens_is_refused() -> None:

@@ -29,13 +29,14 @@ Dimensions = tuple[tuple[str, int], ...]
 DATA: Dimensions = ()
 SHARD: Dimensions = (("shard", 2),)
 ZERO2: Dimensions = (("shard", 2), ("zero2", 1))
+ZERO1: Dimensions = (("data", 2), ("zero1", 1))
 TENSOR: Dimensions = (("tensor", 2),)
 SEQUENCE: Dimensions = (("tensor", 2), ("sequence", 1))
 PIPELINE: Dimensions = (("pipeline", 2),)
 CONTEXT: Dimensions = (("context", 2),)
 TWO = {
-    "data": DATA, "shard": SHARD, "zero2": ZERO2, "tensor": TENSOR, "sequence": SEQUENCE,
-    "context": CONTEXT,
+    "data": DATA, "shard": SHARD, "zero2": ZERO2, "zero1": ZERO1, "tensor": TENSOR,
+    "sequence": SEQUENCE, "context": CONTEXT,
 }  # fmt: skip
 FOUR: dict[str, Dimensions] = {
     "data": DATA,
@@ -46,6 +47,8 @@ FOUR: dict[str, Dimensions] = {
     "data × context": (("data", 2), ("context", 2)),
     "shard × context": (("shard", 2), ("context", 2)),
     "context": (("context", 4),),
+    "zero1 × tensor": (("data", 2), ("tensor", 2), ("zero1", 1)),
+    "zero1 × context": (("data", 2), ("context", 2), ("zero1", 1)),
 }
 OF_TOKENS = ("sequence", "context")
 """Words in the names of layouts that share the tokens of a sequence."""
@@ -119,6 +122,7 @@ def test_layouts_give_what_a_single_worker_gives(user: str, tmp_path: Path) -> N
         (cut, DATA, 10),
         (cut, SHARD, 10),
         (cut, ZERO2, 10),
+        (cut, ZERO1, 10),
         (cut, TENSOR, 10),
         (image, SHARD, 4),
         (image, TENSOR, 4),
@@ -136,13 +140,13 @@ def test_layouts_give_what_a_single_worker_gives(user: str, tmp_path: Path) -> N
 @pytest.mark.slow
 def test_two_ranks_after_200_steps(user: str, tmp_path: Path) -> None:
     gates: list[Gate] = []
-    for dimensions in (DATA, SHARD, ZERO2, TENSOR):
+    for dimensions in (DATA, SHARD, ZERO2, ZERO1, TENSOR):
         for micro_batch in (None, 12, 4):  # of 24: passes accumulate 1, 2 or more times
             layout = replace(study().layout, micro_batch=micro_batch)
             gates.append((replace(of_user(user, "Cut"), layout=layout), dimensions, 200))
-    gates += [(of_user(user, "Image"), dimensions, 200) for dimensions in (SHARD, TENSOR)]
+    gates += [(of_user(user, "Image"), dimensions, 200) for dimensions in (SHARD, ZERO1, TENSOR)]
     rotary = {"positions": "rotary", "tied": False, "layers": 1, "width": 12, "heads": 6}
-    gates += [(of_text(), each, 200) for each in (SHARD, ZERO2, TENSOR, SEQUENCE, CONTEXT)]
+    gates += [(of_text(), TWO[name], 200) for name in TWO if name != "data"]
     of = of_text(rotary, micro_batch=5)
     gates += [(of, dimensions, 60) for dimensions in (TENSOR, SEQUENCE, CONTEXT)]
     check(2, gates, tmp_path)
@@ -151,7 +155,7 @@ def test_two_ranks_after_200_steps(user: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_two_ranks_in_single_precision(user: str, tmp_path: Path) -> None:
     cut, text = of_user(user, "Cut", precision="float32"), of_text(precision="float32")
-    gates = [(cut, TWO[name], 20) for name in ("data", "shard", "zero2", "tensor")]
+    gates = [(cut, TWO[name], 20) for name in ("data", "shard", "zero2", "zero1", "tensor")]
     check(2, gates + [(text, TWO[name], 20) for name in TWO], tmp_path)
 
 
@@ -206,7 +210,7 @@ def test_optimizers_of_parts_and_of_whole_parameters(user: str, tmp_path: Path) 
     for name in STACKABLE:  # those that take a Hessian need whole models
         workload = "Square" if name == "soap" else "Cut"
         of = of_user(user, workload, optimizer=name, technique={"clip": 0.5, "ema": 0.5})
-        gates += [(of, SHARD, 12), (of, TENSOR, 12)]
+        gates += [(of, SHARD, 12), (of, ZERO1, 12), (of, TENSOR, 12)]
     gates += [
         (of_text(optimizer=name), dimensions, 6)
         for name in ("muon", "lamb", "schedule-free-sgd")

@@ -22,6 +22,7 @@ from tests.experiments.test_layouts_gates import (
     SEQUENCE,
     SHARD,
     TENSOR,
+    ZERO1,
     ZERO2,
     Dimensions,
 )
@@ -64,6 +65,7 @@ FORMULAS: dict[str, tuple[Dimensions, int, Callable[[Sizes], float]]] = {
     "`{data: 2}`": (DATA, 2, lambda s: 2 * (s.P + s.F) / 2),
     "`{shard: 2}`": (SHARD, 2, lambda s: 3 * s.P / 2),
     "`{shard: 2, zero2: true}`": (ZERO2, 2, lambda s: 2 * s.P / 2),
+    "`{data: 2, zero1: true}`": (ZERO1, 2, lambda s: (2 * (s.P + s.F) + s.P) / 2),
     "`{tensor: 2}`": (TENSOR, 2, lambda s: 8 * s.L * s.A / 2),
     "`{tensor: 2, sequence: true}`": (
         SEQUENCE,

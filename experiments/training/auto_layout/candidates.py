@@ -27,11 +27,10 @@ def candidates(workers: int, plan: LayoutPlan | None, *, data_alone: bool) -> li
     switches = [name for name, kind in dimensions.items() if kind.switch]
     for sizes in _products(workers, len(MESH)):
         mesh = {name: size for name, size in zip(MESH, sizes, strict=True) if size > 1}
-        if not mesh.keys() - {"data"}:
-            continue
         for switched in ({}, *({name: 1} for name in switches)):
             of = {**mesh, **switched}
-            if not any(dimensions[name].refusal(of, plan) for name in of.keys() - {"data"}):
+            others = of.keys() - {"data"}
+            if others and not any(dimensions[name].refusal(of, plan) for name in others):
                 made.append(Layout(workers=workers, dimensions=tuple(of.items())))
     return made
 
