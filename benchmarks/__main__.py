@@ -35,6 +35,7 @@ from benchmarks import (
     selection,
     sweeps,
     techniques,
+    threads,
     transformer,
     tuners,
 )
@@ -48,6 +49,7 @@ PARTS: dict[str, Callable[[], list[dict[str, object]]]] = {
     "transformer": transformer.rows,
     "techniques": techniques.rows,
     "kernels": kernels.rows,
+    "threads": threads.rows,
     "evaluation": evaluation.rows,
     "sweeps": sweeps.rows,
     "peers": peers.rows,

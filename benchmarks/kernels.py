@@ -39,6 +39,15 @@ CASES: dict[str, tuple[str, dict[str, Any], int, str, dict[str, Any]]] = {
     "compile: inductor, lm-transformer": (
         "lm-transformer", TRANSFORMER, 16, "adamw", {"compile": True},
     ),
+    "compile: inductor, mnist-simple-cnn": (
+        "mnist-simple-cnn", {}, 16, "sgd", {"compile": True},
+    ),
+    "compile: inductor, cifar10-resnet8": (
+        "cifar10-resnet8", {}, 32, "sgd", {"compile": True},
+    ),
+    "channels_last, mnist-simple-cnn": (
+        "mnist-simple-cnn", {}, 16, "sgd", {"channels_last": True},
+    ),
     "checkpoint, lm-transformer": (
         "lm-transformer", TRANSFORMER, 16, "adamw", {"checkpoint": True},
     ),
