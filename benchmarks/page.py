@@ -15,8 +15,8 @@ machine, and every ratio in it is of two things timed in turn in that run, its r
 Machines are noisy: read ratios before seconds. *At most … by its arithmetic* is what a ratio would
 be if the step took no longer than its matrix products at this machine's best rate, or than reading
 and writing its weights at that of memory, whichever is longer; *by its products*: no longer than
-torch's products of its shapes take alone. What needs a GPU is measured where there is one, by
-`python -m benchmarks.gpu`; `python -m benchmarks merge gpu.json` puts its results here.
+torch's products, convolutions and attention take in it. What needs a GPU is measured where there is
+one, by `python -m benchmarks.gpu`; `python -m benchmarks merge gpu.json` puts its results here.
 """
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pandas as pd
-import torch
 
 from benchmarks import floor, profile
 from experiments.config.compile import load
@@ -29,15 +28,17 @@ def test_a_part_takes_as_long_as_the_slower_of_arithmetic_and_memory() -> None:
         assert least["evaluations"][0] == 3 * 500 * 9_472
 
 
-def test_products_of_a_step_are_found_and_run_again() -> None:
-    weights = torch.zeros(3, 4, requires_grad=True)
+def test_the_products_of_a_step_are_a_part_of_it() -> None:
+    context = StudyContext.load(load("digits").plans()[0].study)
+    model = context.workload.model()
+    batch = tuple(x[:2].repeat(500, *[1] * (x.dim() - 1)) for x in context.small_batch())
 
     def step(count: int) -> None:
         assert count == 1
-        (torch.ones(5, 3) @ weights).relu().sum().backward()
+        context.workload.loss(context.workload.forward(model, batch), batch).sum().backward()
 
-    products = floor._Products()
-    with products:
-        step(1)
-    assert [tuple(call().shape) for call in products.calls] == [(5, 4), (3, 4)]  # type: ignore[attr-defined]
     assert floor.product_seconds(step) > 0
+    assert floor.product_seconds(lambda _: batch[0].exp().sum()) == 0
+    names = ("aten::addmm", "aten::mkldnn_convolution", "aten::_scaled_dot_product_attention")
+    assert all(floor._PRODUCT.search(name) for name in names)
+    assert not floor._PRODUCT.search("aten::sum")
