@@ -109,13 +109,13 @@ def step_seconds(context: StudyContext, rates: Rates) -> float:
     )
 
 
-def product_seconds(step: Callable[[int], None]) -> float:
+def product_seconds(step: Callable[[int], object]) -> float:
     """The seconds of torch's matrix products, convolutions and attention in one ``step``, as they
     run in it: what no other order or fusion of the rest can save."""
     return min(_product_seconds(step) for _ in range(7))
 
 
-def _product_seconds(step: Callable[[int], None]) -> float:
+def _product_seconds(step: Callable[[int], object]) -> float:
     with profile(activities=[ProfilerActivity.CPU]) as profiled:
         step(1)
     kernels = profiled.key_averages()
