@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.memory import peak_gigabytes
 from experiments.execution.executors.base import Executor
 from experiments.execution.signals import Stop
 from experiments.plan import Layout, Outcome, Trial
@@ -139,7 +139,7 @@ def cost(trials: int, studies: int = STUDIES) -> Cost:
         )
     if not did.complete:
         raise SystemExit(f"the sweep is not complete: {did}")
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+    peak = peak_gigabytes()
     return Cost(trials=did.trained, seconds=time.process_time() - began, gigabytes=peak)
 
 

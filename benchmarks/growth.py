@@ -16,7 +16,6 @@ below, what costs the same at any size hides the growth.
 from __future__ import annotations
 
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -26,6 +25,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from benchmarks.memory import peak_gigabytes
 
 PICTURE = Path(__file__).parent.parent / "docs" / "img" / "benchmarks-growth.png"
 
@@ -221,7 +222,7 @@ def main(what: str, *arguments: str) -> None:
     measures: dict[str, Any] = {"train": train, "fill": fill, "analyse": analyse}
     measures[what](*(int(each) if each.isdigit() else each for each in arguments))
     seconds, processor = time.perf_counter() - began, time.process_time() - before
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+    peak = peak_gigabytes()
     print(json.dumps([seconds, processor, peak]))
 
 

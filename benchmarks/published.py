@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -26,6 +25,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.memory import peak_gigabytes
 from results.targets.target import Target
 from tests.results import release
 
@@ -207,7 +207,7 @@ def main(what: str, *arguments: str) -> None:
         result = measures[what](*arguments)  # type: ignore[operator]
         count = result if isinstance(result, int) else 0
     seconds = time.perf_counter() - began
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+    peak = peak_gigabytes()
     print(json.dumps([seconds, peak, count]))
 
 

@@ -7,13 +7,14 @@ files of a pack each, and then compacted as a complete sweep's are; nothing is t
 from __future__ import annotations
 
 import json
-import resource
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from typing import Any
+
+from benchmarks.memory import peak_gigabytes
 
 EXPERIMENT = {
     "name": "scale",
@@ -154,7 +155,7 @@ def main(what: str, *arguments: str) -> None:
     measures = {"table": table, "fill": fill, "compact": compact, "resume": resume}
     result = measures[what](*arguments)  # type: ignore[operator]
     seconds = time.perf_counter() - began if result is None else result
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+    peak = peak_gigabytes()
     print(json.dumps([seconds, peak]))
 
 

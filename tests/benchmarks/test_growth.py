@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from PIL import Image
 import results
 from benchmarks import growth
 from benchmarks.growth import Cost
+from benchmarks.memory import peak_gigabytes
 
 
 def costs(power: float) -> list[Cost]:
@@ -47,3 +50,12 @@ def test_the_measurements_that_are_made_up_have_regimes(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_as_many_trials_are_trained_as_are_asked_for() -> None:
     growth.train(3)
+
+
+def test_the_peak_of_a_process_is_its_own() -> None:
+    """Not that of the one that starts it, which is what getrusage says."""
+    code = "from benchmarks.memory import peak_gigabytes; print(peak_gigabytes())"
+    held = bytearray(2**29)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert 0.001 < float(done.stdout) < 0.4
+    assert peak_gigabytes() > len(held) / 1e9
