@@ -42,9 +42,9 @@ cluster-demo: $(STAMP)
 test: $(STAMP)
 	$(BIN)/python -m pytest --numprocesses=2 --dist=worksteal
 
-# Four processes for two cores: tests that start a Ray or kill a worker wait for most of their time.
+# Three processes for two cores: tests that start a Ray or kill a worker wait for most of their time.
 test-all: $(STAMP)
-	$(BIN)/python -m pytest --numprocesses=4 --dist=worksteal -m "not browser"
+	$(BIN)/python -m pytest --numprocesses=3 --dist=worksteal -m "not browser"
 
 browser: $(STAMP)
 	$(BIN)/python -m pytest -m browser

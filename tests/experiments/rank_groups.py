@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
+import tempfile
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -46,17 +49,29 @@ def on_ranks(
 ) -> list[list[Any]]:
     """What ``job(ranks, *arguments)`` returns for each of ``jobs``, on each rank."""
     folder.mkdir(parents=True, exist_ok=True)
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    arguments = (size, port, job, jobs, str(folder))
-    processes = mp.start_processes(_rank, arguments, nprocs=size, join=False, start_method=METHOD)
-    deadline = time.monotonic() + _TIMEOUT
-    try:
-        while not processes.join(timeout=1):
-            assert time.monotonic() < deadline, f"the {size} ranks hang"
-    finally:
-        for process in processes.processes:
-            if process.is_alive():
-                process.kill()
+    with _one_group():
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            port = s.getsockname()[1]
+        arguments = (size, port, job, jobs, str(folder))
+        processes = mp.start_processes(
+            _rank, arguments, nprocs=size, join=False, start_method=METHOD
+        )
+        deadline = time.monotonic() + _TIMEOUT
+        try:
+            while not processes.join(timeout=1):
+                assert time.monotonic() < deadline, f"the {size} ranks hang"
+        finally:
+            for process in processes.processes:
+                if process.is_alive():
+                    process.kill()
     return [torch.load(folder / f"{rank}.pt", weights_only=False) for rank in range(size)]
+
+
+@contextmanager
+def _one_group() -> Iterator[None]:
+    """One group at a time, whichever processes share the tests: its ranks wait for each other in
+    every step, and with another group on the same few cores for most of the time."""
+    with Path(tempfile.gettempdir(), f"batchscale-tests-ranks-{os.getuid()}").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
