@@ -28,17 +28,17 @@ CASES = (
 TURNS = 7
 
 
-def _train(workload: str, batch_size: int, models: int, asked: Connection) -> None:
+def _train(workload: str, batch_size: int, models: int, channel: Connection) -> None:
     """In a process: train the pack on so many threads whenever asked, and answer with its rate."""
     torch.set_flush_denormal(True)  # as the training loop does
     context = StudyContext.load(study(workload, batch_size, models))
     engine = make_engine("auto", context, tuple(trial(i) for i in range(models)))
     torch.set_num_threads(1)
     steps = calibrate(engine.advance)
-    asked.send(None)
-    while threads := asked.recv():
+    channel.send(None)
+    while threads := channel.recv():
         torch.set_num_threads(threads)
-        asked.send(rate(engine.advance, steps) * models)
+        channel.send(rate(engine.advance, steps) * models)
 
 
 def measured(workload: str, batch_size: int, models: int) -> tuple[float, float]:
@@ -67,8 +67,8 @@ def measured(workload: str, batch_size: int, models: int) -> tuple[float, float]
     for process in processes:
         process.join()
     return (
-        statistics.median(threads / one for one, threads, _ in turns),
-        statistics.median(packs / one for one, _, packs in turns),
+        statistics.median(threads / single for single, threads, _ in turns),
+        statistics.median(packs / single for single, _, packs in turns),
     )
 
 

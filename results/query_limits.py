@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -93,7 +93,8 @@ def limited(session: duckdb.DuckDBPyConnection, limits: Limits, read: Callable[[
     finally:  # after Ctrl-C too
         until = time.monotonic() + _GRACE
         while not outcome.done() and time.monotonic() < until:
-            session.interrupt()  # again: a statement that begins forgets an earlier one
+            with suppress(duckdb.ConnectionException):  # ``read`` has closed it meanwhile
+                session.interrupt()  # again: a statement that begins forgets an earlier one
             _wait(outcome, 0.05)
     if not outcome.done():
         raise limits.too_long()

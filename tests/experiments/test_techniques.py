@@ -53,7 +53,6 @@ def test_every_packaged_technique_is_tested_here_and_listed() -> None:
 
 
 def test_an_experiment_sweeps_each_technique_on_and_off() -> None:
-    """But for ``compress``, which needs several workers."""
     swept: set[str] = set()
     for name in sources.names():
         if name.startswith("techniques-"):
@@ -61,7 +60,7 @@ def test_an_experiment_sweeps_each_technique_on_and_off() -> None:
             assert not listed or "none" in listed
             for entry in listed:
                 swept |= {entry} if isinstance(entry, str) else set(entry)
-    assert swept - {"none"} == set(techniques.names()) - {"compress"}
+    assert swept - {"none"} == set(techniques.names())
 
 
 def test_the_order_is_fixed_and_documented(user_techniques: WorkloadRef) -> None:

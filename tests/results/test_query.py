@@ -6,9 +6,11 @@ import os
 import resource
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import duckdb
 import pandas as pd
 import pytest
 
@@ -255,6 +257,18 @@ _HUGE = {
     "a group": "SELECT length(list(range)) FROM range(3000000000)",
     "an answer": "SELECT a.range, b.range FROM range(1000000) a, range(1000000) b",
 }
+
+
+def test_a_query_that_closes_while_it_is_interrupted_keeps_its_answer() -> None:
+    session = duckdb.connect()
+
+    def read() -> int:
+        session.close()
+        time.sleep(0.2)
+        return 7
+
+    limits = query_limits.Limits(seconds=0.01, bytes=10**10)
+    assert query_limits.limited(session, limits, read) == 7
 
 
 @pytest.mark.parametrize("sql", _ENDLESS.values(), ids=_ENDLESS)
