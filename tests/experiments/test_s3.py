@@ -61,8 +61,8 @@ def assert_whole(uri: str, expected: pd.DataFrame) -> None:
 
 
 def test_four_drivers_divide_the_work(port: int, tmp_path: Path) -> None:
-    """None dies, and each trial is committed by one of them, once. No trial ends before each driver
-    has a pack.
+    """None dies, and each trial is committed by one of them, once. No trial ends before two drivers
+    have a pack.
 
     What a driver has trained counts when it is committed: a pack whose claim is lost, as after two
     minutes in which the machine gave its process no time, is trained by another one too.
@@ -73,7 +73,7 @@ def test_four_drivers_divide_the_work(port: int, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     processes = [start(uri, log, "500", FAKE_GATE=str(gate)) for log in logs]
     end = time.monotonic() + PATIENCE
-    while not all("PackStarted(" in log.read_text() for log in logs):
+    while sum("PackStarted(" in log.read_text() for log in logs) < 2:
         assert all(process.is_alive() for process in processes), [log.read_text() for log in logs]
         assert time.monotonic() < end
         time.sleep(0.05)
