@@ -218,7 +218,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if left.name not in kept:
                 left.unlink()
                 print(f"removed {left.name}: no entry has its name")
-    if PAGE.read_text(encoding="utf-8") != (text := page(listed)):  # others may be reading it
+    text = page(listed)
+    if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text:  # others may be reading it
         PAGE.write_text(text, encoding="utf-8")
     if chosen:
         print(f"{len(chosen) - failed} in {FIGURES}, {time.monotonic() - began:.0f} s")
