@@ -8,8 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 Result = TypeVar("Result")
+_KERNELS = (SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH)
 
 
 class ThreadRanks:
@@ -44,6 +46,10 @@ def ranks(size: int) -> list[ThreadRanks]:
 
 
 def together(calls: Sequence[Callable[[], Result]]) -> list[Result]:
-    """What each rank's call returns; they run at the same time."""
-    with ThreadPoolExecutor(len(calls)) as pool:
+    """What each rank's call returns; they run at the same time.
+
+    Which attention kernels torch may use is a setting of the process, which ranks in threads set
+    back in any order: it is as before when all have ended.
+    """
+    with sdpa_kernel([*_KERNELS]), ThreadPoolExecutor(len(calls)) as pool:
         return [future.result() for future in [pool.submit(call) for call in calls]]
