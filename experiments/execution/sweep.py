@@ -127,6 +127,7 @@ def sweep(
             trainer=trainer,
             pace=pace,
             num_cpus=num_cpus,
+            missing=sum(state.remaining().trials for state in run.states),
             data_files=data_files(experiment.combinations, experiment.base),
             grows_to=grows_to,
             largest=lambda layout: largest(run.states, layout, pack_size or LARGEST_PACK),
@@ -262,9 +263,8 @@ class _Sweep:
         if trials:
             self.note(
                 f"{count(trials, 'recorded trial')} of {count(studies, 'study')} "
-                f"{agreeing(trials, 'belong')} to another search (another space, method or seed) "
-                f"and {agreeing(trials, 'are')} not counted; --search all of regimes, plot and "
-                "report counts them."
+                f"{agreeing(trials, 'are')} of another search (another space, method or seed), and "
+                "not counted; --search all of regimes, plot and report counts them."
             )
 
     def incomplete(self) -> bool:
@@ -328,15 +328,15 @@ class _Sweep:
 
     def specs_of_files(self) -> list[str]:
         """Workloads, optimizers, schedules and layouts that are named by their files."""
-        specs = [
+        return [
             spec
             for study in (state.study for state in self.states)
             for spec in (
                 *(study.workload.spec, study.schedule, study.layout.name),
                 *(*routed.specs(study.optimizer), *study.technique),
             )
+            if spec and ".py" in spec
         ]
-        return [spec for spec in specs if spec and ".py" in spec]
 
     def _claims(self) -> list[Mapping[str, Any]]:
         """Packs that a driver trains, this one or another."""

@@ -289,6 +289,7 @@ def _measured_pool(folder: Path) -> None:
         trainer=FakeTraining,
         pace=None,
         num_cpus=None,
+        missing=2,
         measure=_four_packs,
         largest=lambda _: packs,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,10 @@ import pytest
 from batchscale.api import listing
 from experiments.errors import ExperimentError
 from experiments.execution import executors
+from experiments.execution.executors import local_ray
 from experiments.execution.executors.base import Executor, ExecutorContext
+from experiments.execution.executors.local_ray import LocalCluster
+from experiments.execution.ray import start
 from experiments.execution.signals import Stop
 from experiments.execution.sweep import sweep
 from experiments.plan import Layout
@@ -71,6 +76,7 @@ def context(root: Path) -> ExecutorContext:
         trainer=FakeTraining,
         pace=PACE,
         num_cpus=1,
+        missing=1,
     )
 
 
@@ -124,6 +130,44 @@ def test_a_stop_before_the_first_pack_trains_nothing(
         (pool,) = pools.values()
         pool.run(dispatcher, Stop(seconds=0), lambda: None)
     assert dispatcher.trained == 0
+
+
+@pytest.mark.parametrize(
+    ("missing", "workers", "alone"), [(100, 1, True), (10_000, 1, False), (100, 2, False)]
+)
+def test_few_trials_do_not_start_a_ray(
+    missing: int, workers: int, alone: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless they take longer than its start, or cannot be trained in this process."""
+    tried = threading.Event()
+    monkeypatch.setattr(start, "_start", lambda *_: tried.set())
+    monkeypatch.setattr(start, "_find", lambda: None)
+    layouts = [Layout(), Layout(workers=workers)]
+    given = replace(context(tmp_path), missing=missing, layouts=layouts)
+    with LocalCluster("auto", given) as executor:
+        if not alone:
+            assert tried.wait(60)
+    assert executor.local is not None
+    executor.local.end()
+    assert tried.is_set() == (not alone)
+    assert executor.ready
+
+
+def test_whoever_needs_a_ray_does_not_wait_for_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(start, "_start", lambda *_: None)
+    monkeypatch.setattr(start, "_find", lambda: None)
+    local = start.LocalRay(after=3600)
+    assert not local.decided
+    local.wait()
+    assert local.ours
+    local.end()
+
+
+def test_a_small_sweep_needs_no_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(start.LocalRay, "_find_or_start", pytest.fail)
+    monkeypatch.setattr(local_ray, "_ALONE_SECONDS", 3600)
+    did = sweep(fake(), results=tmp_path / "runs", address="auto", trainer=FakeTraining, pace=PACE)
+    assert did.complete
 
 
 def test_a_users_executor_runs_a_sweep(tmp_path: Path, threads: str) -> None:

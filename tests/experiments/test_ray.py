@@ -245,6 +245,7 @@ def _without_ray(folder: Path) -> None:
     sys.modules["ray"] = None  # type: ignore[assignment]
     of = experiment(grid={"batch_size": 64, "optimizer": ["sgd"]}, trials=2, engine="module")
     assert sweep(of, results=folder, address="none").complete
+    of = experiment(grid={"batch_size": 64, "optimizer": ["sgd"]}, workers=2)
     with pytest.raises(ExperimentError, match="Ray cannot be imported") as caught:
         sweep(of, results=folder / "other", address="auto")
     assert "--address none" in str(caught.value.hint)

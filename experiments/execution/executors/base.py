@@ -55,6 +55,8 @@ class ExecutorContext:
     pace: Pace | None
     num_cpus: int | None
     """Cores of a cluster that is started here; all cores unless given."""
+    missing: int
+    """Trials that are still to be trained."""
     data_files: Sequence[str] = ()
     """Data files of workloads and techniques (``data_files``)."""
     grows_to: int | None = None

@@ -21,9 +21,14 @@ _ADDRESSES = [
 ]
 """Where a Ray that runs on this machine writes its address."""
 
+_FEW = 256
+"""Trials that may all end before a worker of a new Ray would train."""
+_ALONE_SECONDS = 8.0
+"""How long so few train without Ray: as long as its start, which takes a core, would take."""
+
 
 class LocalCluster(Cluster):
-    """The Ray that runs on this machine, or a new one."""
+    """The Ray that runs on this machine, or a new one; few small trials need neither."""
 
     name = "auto"
 
@@ -34,7 +39,9 @@ class LocalCluster(Cluster):
         return None if may_run or torch.cuda.is_available() else "cpu"
 
     def __enter__(self) -> Self:
-        self.local = LocalRay(self.context.num_cpus)
+        context, layouts = self.context, set(self.until_ready())
+        alone = context.missing <= _FEW and layouts.issuperset(context.layouts)
+        self.local = LocalRay(context.num_cpus, after=_ALONE_SECONDS if alone else 0.0)
         return self
 
     def __exit__(self, *error: Any) -> None:

@@ -76,13 +76,15 @@ class LocalRay:
     die with the thread that has started them (``PR_SET_PDEATHSIG``): that stays until the end.
     """
 
-    def __init__(self, num_cpus: int | None = None) -> None:
-        self.num_cpus = num_cpus
+    def __init__(self, num_cpus: int | None = None, *, after: float = 0.0) -> None:
+        """``after``: seconds before it starts, unless somebody waits for it sooner."""
+        self.num_cpus, self._after = num_cpus, after
         self.address: str | None = None
         """Address of a running Ray that is to be shared."""
         self.ours = False
         self._error: Exception | None = None
         self._decided, self._over = threading.Event(), threading.Event()
+        self._needed = threading.Event()
         self._thread = threading.Thread(target=self._hold, name="ray")
         self._thread.start()
 
@@ -104,6 +106,7 @@ class LocalRay:
         Raises:
             ExperimentError: it cannot be.
         """
+        self._needed.set()
         self._decided.wait()
         if self._error is not None:
             raise self._error
@@ -111,10 +114,15 @@ class LocalRay:
     def end(self, *, wait: bool = True) -> None:
         """End what was started. Without ``wait`` that goes on in the background."""
         self._over.set()
+        self._needed.set()
         if wait:
             self._thread.join()
 
     def _hold(self) -> None:
+        self._needed.wait(self._after)
+        if self._over.is_set():  # all has been trained, or an error came
+            self._decided.set()
+            return
         with _ray_lock:
             self._find_or_start()
             if self.ours:
