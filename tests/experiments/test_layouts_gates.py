@@ -165,7 +165,7 @@ def test_two_ranks_in_single_precision(user: str, tmp_path: Path) -> None:
 def test_four_ranks(user: str, tmp_path: Path) -> None:
     cut = of_user(user, "Cut", micro_batch=8)
     gates: list[Gate] = [
-        (cut, dimensions, 200)
+        (cut, dimensions, 200 if "×" in name else 40)
         for name, dimensions in FOUR.items()
         if not any(word in name for word in OF_TOKENS)
     ]
