@@ -133,13 +133,25 @@ def test_a_stop_before_the_first_pack_trains_nothing(
 
 
 @pytest.mark.parametrize(
-    ("missing", "workers", "alone"), [(100, 1, True), (10_000, 1, False), (100, 2, False)]
+    ("missing", "workers", "device", "alone"),
+    [
+        (100, 1, "cpu", True),
+        (10_000, 1, "cpu", False),
+        (100, 2, "cpu", False),
+        (100, 1, None, False),
+    ],
 )
 def test_few_trials_do_not_start_a_ray(
-    missing: int, workers: int, alone: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    missing: int,
+    workers: int,
+    device: str | None,
+    alone: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Unless they take longer than its start, or cannot be trained in this process."""
+    """Unless they take longer than its start, cannot be trained in this process, or one runs."""
     tried = threading.Event()
+    monkeypatch.setattr(LocalCluster, "expected_device", lambda *_: device)
     monkeypatch.setattr(start, "_start", lambda *_: tried.set())
     monkeypatch.setattr(start, "_find", lambda: None)
     layouts = [Layout(), Layout(workers=workers)]
@@ -166,6 +178,7 @@ def test_whoever_needs_a_ray_does_not_wait_for_its_time(monkeypatch: pytest.Monk
 def test_a_small_sweep_needs_no_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(start.LocalRay, "_find_or_start", pytest.fail)
     monkeypatch.setattr(local_ray, "_ALONE_SECONDS", 3600)
+    monkeypatch.setattr(LocalCluster, "expected_device", lambda *_: "cpu")
     did = sweep(fake(), results=tmp_path / "runs", address="auto", trainer=FakeTraining, pace=PACE)
     assert did.complete
 

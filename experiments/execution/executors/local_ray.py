@@ -40,7 +40,8 @@ class LocalCluster(Cluster):
 
     def __enter__(self) -> Self:
         context, layouts = self.context, set(self.until_ready())
-        alone = context.missing <= _FEW and layouts.issuperset(context.layouts)
+        few = context.missing <= _FEW and layouts.issuperset(context.layouts)
+        alone = few and self.expected_device() == "cpu"  # no Ray runs here that is to be used
         self.local = LocalRay(context.num_cpus, after=_ALONE_SECONDS if alone else 0.0)
         return self
 
