@@ -13,6 +13,7 @@ from typing import Any
 
 from batchscale.output.errors import report
 from experiments.config.compile import Experiment, load
+from experiments.execution.executors import local_ray
 from experiments.execution.signals import Interrupted
 from experiments.execution.sweep import sweep
 from experiments.execution.worker import MakeTrainer, Pace
@@ -98,6 +99,8 @@ def main(root: str, address: str, kind: str) -> None:
         "500": lambda: fake(trials=250),
     }[kind]()
     faulty.break_storage(fault(), root)
+    if address == "auto":  # in a process of its own
+        local_ray._ALONE_SECONDS = 0.0  # a small sweep that is to have a Ray
     seconds = os.environ.get("FAKE_FOR")
     try:
         did = sweep(

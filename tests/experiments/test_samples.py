@@ -57,7 +57,7 @@ def test_a_narrowed_range_is_another_search(tmp_path: Path) -> None:
     seen: list[Event] = []
     did = run(tmp_path, experiment(**SIZES, **NARROW, keep="off"), observer=seen.append)
     (note,) = [event.text for event in seen if isinstance(event, Note)]
-    assert note.startswith(f"{len(wide)} recorded trials of 4 studies belong to another search")
+    assert note.startswith(f"{len(wide)} recorded trials of 4 studies are of another search")
     assert "--search all" in note
     rows = table(tmp_path)
     new = rows[~rows.trial.isin(wide.trial)]
