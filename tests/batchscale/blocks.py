@@ -46,12 +46,8 @@ def blocks(page: str) -> list[Block]:
     return [Block(*match.groups()) for match in _FENCE.finditer(text)]
 
 
-def run_page(
-    page: str, command: Command, here: Path, *where: str, read: str | None = None
-) -> list[str]:
+def run_page(page: str, command: Command, here: Path, *where: str) -> list[str]:
     """Run the page's blocks in order, sweeps at ``where``; the commands that were run.
-
-    Commands that begin with ``read`` are only read: another test runs them.
 
     A block with a file's name is written to that file. ``sh interrupted`` gets a Ctrl-C at its
     first finished trial; ``sh cloud`` is not run here, `parse_cloud` reads it.
@@ -67,8 +63,6 @@ def run_page(
             for line in block.lines:
                 if line.startswith("make "):
                     made_by_make(line)
-                elif read is not None and line.startswith(read):
-                    parse_ours(shlex.split(line))
                 else:
                     _ran(line, block.title, command, where)
                     ran.append(line)

@@ -105,7 +105,7 @@ grid:
   batch_size: [8, 16, 32]
   optimizer: [my_opt.py:Lion, muon.py:MuonAdamW]
 trials: {TRIALS}
-budget: 150 steps
+budget: 300 steps
 stop_at_target: false
 """
 NARROWED = ("--set", "search.Lion.learning_rate={log: [0.001, 0.02]}")

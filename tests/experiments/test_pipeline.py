@@ -62,22 +62,17 @@ def gate(of: Study, steps: int, count: int = 1, **more: Any) -> Gate:
     return Gate(study=of, trials=made, steps=steps, **more)
 
 
-FEW = 40
-"""Steps of gates beside one of 200 with the same stages and the same kind of model."""
-
-
-def two_ranks(user) -> list[Gate]:
-    made, steps = [], 200
+def two_ranks(user, steps: int) -> list[Gate]:
+    made = []
     for schedule in SCHEDULES:
         options = {"schedule": schedule, "micro_batches": 4}
         of = in_layout(deep(user), 2, pipeline=2, options=options)
-        made += [gate(of, steps), gate(of, FEW, count=2)]
-        of_text = in_layout(text(), 2, pipeline=2, options=options)
-        made.append(gate(of_text, steps if schedule == "1f1b" else FEW))
+        made.append(gate(of, steps, count=2))
+        made.append(gate(in_layout(text(), 2, pipeline=2, options=options), steps))
     hooks = {"ghost_batch": 4, "clip": 0.05, "ema": 0.5}
     made.append(gate(in_layout(deep(user, technique=hooks), 2, pipeline=2), steps))
     untied = text(tied=False, positions="rotary")
-    made.append(gate(in_layout(untied, 2, pipeline=2, micro_batch=1), FEW))
+    made.append(gate(in_layout(untied, 2, pipeline=2, micro_batch=1), steps))
     single = deep(user, optimizer="sgd", precision="float32")
     made.append(gate(in_layout(single, 2, pipeline=2), 20, tolerance=1e-6))
     return made
@@ -96,19 +91,20 @@ def test_stages_give_the_plain_run(user, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_stages_give_the_plain_run_after_200_steps(user, tmp_path: Path) -> None:
-    check_against_plain(2, two_ranks(user), tmp_path)
+    check_against_plain(2, two_ranks(user, 200), tmp_path)
 
 
 @pytest.mark.slow
 def test_data_ranks_of_stages_give_the_plain_run(user, tmp_path: Path) -> None:
-    made = []
-    for of, steps in ((deep(user), 200), (text(), FEW)):
-        made += [
-            gate(in_layout(of, 4, data=2, pipeline=2, options={"schedule": schedule}), steps)
-            for schedule in SCHEDULES
-        ]
-        made.append(gate(in_layout(of, 4, data=2, pipeline=2, zero1=1), steps))
+    made = [
+        gate(in_layout(of, 4, data=2, pipeline=2, options={"schedule": schedule}), 200)
+        for of in (deep(user), text())
+        for schedule in SCHEDULES
+    ]
     made.append(gate(in_layout(deep(user), 4, pipeline=4), 200))
+    made += [
+        gate(in_layout(of, 4, data=2, pipeline=2, zero1=1), 200) for of in (deep(user), text())
+    ]
     check_against_plain(4, made, tmp_path)
 
 
