@@ -22,13 +22,13 @@ _ADDRESSES = [
 """Where a Ray that runs on this machine writes its address."""
 
 _FEW = 256
-"""Trials that may all end before a worker of a new Ray would train."""
+"""Most missing trials of a sweep that may end before a worker of a new Ray would train."""
 _ALONE_SECONDS = 8.0
-"""How long so few train without Ray: as long as its start, which takes a core, would take."""
+"""Seconds that such a sweep trains before it starts Ray: about as many as that start takes."""
 
 
 class LocalCluster(Cluster):
-    """The Ray that runs on this machine, or a new one; few small trials need neither."""
+    """The Ray that runs on this machine, or a new one; few trials start none."""
 
     name = "auto"
 
