@@ -9,7 +9,7 @@ learning rate and one weight decay serve both (Liu et al. 2025, arXiv:2502.16982
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,7 +19,11 @@ from torch.optim._muon import DEFAULT_A, DEFAULT_B, DEFAULT_C, EPS
 from experiments.optimizers.adam import AdamW
 from experiments.optimizers.base import PackagedOptimizer
 from experiments.optimizers.routed import Routed
-from experiments.optimizers.stacked_update import ParameterSlice, StackedUpdate
+from experiments.optimizers.stacked_update import (
+    ParameterSlice,
+    ParameterwiseUpdate,
+    StackedUpdate,
+)
 from experiments.plan import Value
 
 _DEFAULTS = {"momentum": 0.95, "weight_decay": 0.1, "nesterov": True, "ns_steps": 5}
@@ -53,7 +57,7 @@ def orthogonalized(matrices: Tensor, steps: Tensor, fewest: int, most: int) -> T
     return x.view(models, each, rows, size)
 
 
-class _StackedMuon(StackedUpdate):
+class _StackedMuon(ParameterwiseUpdate):
     """All matrices of one shape, of all models, in one batched product."""
 
     def initialize(self, values: Mapping[str, Tensor], like: Tensor) -> Mapping[str, Tensor]:
@@ -61,29 +65,47 @@ class _StackedMuon(StackedUpdate):
         self.fewest = int(values["ns_steps"].min())
         self.most = int(values["ns_steps"].max())
         self.all_nesterov = bool(values["nesterov"].all())
-        self.batches: dict[tuple[int, ...], list[ParameterSlice]] = {}
-        for parameter in self.parameters:
-            self.batches.setdefault(tuple(sorted(parameter.shape)), []).append(parameter)
+        self.batches: dict[tuple[int, ...], list[int]] = {}
+        """The parameters of each shape, by their places in ``parameters``."""
+        for i, parameter in enumerate(self.parameters):
+            self.batches.setdefault(tuple(sorted(parameter.shape)), []).append(i)
         return {"1-momentum": 1 - values["momentum"]}
 
-    def step(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
-        values, momentum = self.values, self.state["momentum"]
-        momentum.add_((gradient - momentum).mul_(values["1-momentum"]))
-        update = (momentum - gradient).mul_(values["momentum"]).add_(gradient)
-        if not self.all_nesterov:
-            update = torch.where(values["nesterov"] != 0, update, momentum)
-        if self.decays:
-            weights.mul_(1 - learning_rate * values["weight_decay"])
-        for parameters in self.batches.values():
-            views = [_wide(parameter.view(update)) for parameter in parameters]
-            steps = torch.cat([p.column(values["ns_steps"]) for p in parameters], 1)
-            batch = torch.stack(views, 1).to(ITERATION)
+    def step_each(
+        self,
+        places: Sequence[ParameterSlice],
+        weights: Tensor,
+        gradient: Tensor,
+        learning_rate: Tensor,
+    ) -> None:
+        values = self.values
+        for (rows, columns), which in self.batches.items():
+            batch = weights.new_empty((len(weights), len(which), rows, columns), dtype=ITERATION)
+            for matrices, i in zip(batch.unbind(1), which, strict=True):
+                update = self._direction(self.parameters[i], places[i].of(gradient))
+                matrices.copy_(_wide(update.view(len(weights), *places[i].shape)))
+            steps = torch.cat([self.parameters[i].column(values["ns_steps"]) for i in which], 1)
             made = orthogonalized(batch, steps, self.fewest, self.most)
-            for parameter, moved in zip(parameters, made.unbind(1), strict=True):
-                scale = 0.2 * math.sqrt(max(parameter.shape))
-                size = parameter.column(learning_rate)[..., None] * scale
-                moved = moved.mT if parameter.shape[0] > parameter.shape[1] else moved
-                parameter.view(weights).sub_(moved * size)
+            for moved, i in zip(made.unbind(1), which, strict=True):
+                parameter, place = self.parameters[i], places[i]
+                rate, moving = place.column(learning_rate), place.view(weights)
+                if self.decays:
+                    decay = parameter.column(values["weight_decay"])
+                    moving.mul_((1 - rate * decay)[..., None])
+                scale = 0.2 * math.sqrt(max(place.shape))
+                moved = moved.mT if place.shape[0] > place.shape[1] else moved
+                moving.sub_(moved * (rate * scale)[..., None])
+
+    def _direction(self, parameter: ParameterSlice, gradient: Tensor) -> Tensor:
+        """The momentum with this step's gradient, ``(models, numbers)``; one parameter at a time,
+        since a pass over those of all models at once does not fit into a core's cache."""
+        momentum = parameter.of(self.state["momentum"])
+        rest, kept, nesterov = (
+            parameter.column(self.values[name]) for name in ("1-momentum", "momentum", "nesterov")
+        )
+        momentum.add_((gradient - momentum).mul_(rest))
+        update = (momentum - gradient).mul_(kept).add_(gradient)
+        return update if self.all_nesterov else torch.where(nesterov != 0, update, momentum)
 
     def add(self, other: StackedUpdate) -> None:
         assert isinstance(other, _StackedMuon)

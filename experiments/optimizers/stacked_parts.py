@@ -8,24 +8,30 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from experiments.optimizers.stacked_update import ALIGNMENT, ParameterSlice, StackedUpdate
+from experiments.optimizers.stacked_update import (
+    ALIGNMENT,
+    ParameterSlice,
+    ParameterwiseUpdate,
+    StackedUpdate,
+)
 
 
 class Columns:
     """The numbers of some parameters in a row, as a shorter row.
 
     Args:
-        parameters: where they are in a row, in that order.
+        places: where they are in a row, in that order.
         size: numbers of a row.
     """
 
-    def __init__(self, parameters: Sequence[ParameterSlice], size: int) -> None:
+    def __init__(self, places: Sequence[ParameterSlice], size: int) -> None:
+        self.places = places
         self.parameters: list[ParameterSlice] = []
         """Where they are in the shorter row; they begin at multiples of ``ALIGNMENT`` there too."""
         self.runs: list[tuple[int, int]] = []
         """First number and end of what stands side by side in the row."""
         length = 0
-        for name, start, shape in parameters:
+        for name, start, shape in places:
             self.parameters.append(ParameterSlice(name, length, shape))
             end = min(start + -(-shape.numel() // ALIGNMENT) * ALIGNMENT, size)
             length += end - start
@@ -73,9 +79,11 @@ class StackedParts(StackedUpdate):
 
     def step(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
         for form, columns, name in self.parts:
-            rate = columns.of(learning_rate) if learning_rate.shape[1] > 1 else learning_rate
-            if name is not None:
-                rate = rate * self.values[name]
+            rate = learning_rate if name is None else learning_rate * self.values[name]
+            if isinstance(form, ParameterwiseUpdate):
+                form.step_each(columns.places, weights, gradient, rate)
+                continue
+            rate = columns.of(rate) if rate.shape[1] > 1 else rate
             moved = columns.of(weights)
             form.step(moved, columns.of(gradient), rate)
             if len(columns.runs) > 1:
