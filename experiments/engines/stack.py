@@ -173,8 +173,16 @@ class StackedStep:
     """Gradients and metrics of the models in ``stack``."""
 
     def __init__(
-        self, context: StudyContext, base: nn.Module, stack: Stack, draws: RandomDraws
+        self,
+        context: StudyContext,
+        base: nn.Module,
+        stack: Stack,
+        draws: RandomDraws,
+        *,
+        weighted: bool = False,
     ) -> None:
+        """``weighted``: the examples have weights in the loss, as they do where techniques select
+        them."""
         self.context, self.stack, self.draws = context, stack, draws
         self.loss, self.measured = _Loss(context, base), _Metrics(context, base)
         self.base = base
@@ -183,7 +191,7 @@ class StackedStep:
         self._counts: dict[str, int | None] = {}
         self._owner = object()
         self._batch_size = context.study.batch_size
-        self._weighted = context.techniques.define("select")
+        self._weighted = weighted or context.techniques.define("select")
 
     def _views(self) -> tuple[dict[str, Tensor], list[Tensor]]:
         """Weights by name and the trainable gradients, made again when the stack has moved."""
@@ -213,7 +221,7 @@ class StackedStep:
             random: where the models draw random numbers, their keys ``(models,)`` and the place of
                 the first example in the global batch, int64.
             batch_size: examples of the global batch; the study's unless given.
-            weights: of the examples in the mean loss, where techniques select them.
+            weights: of the examples in the mean loss, where they have some.
 
         Returns:
             Each model's loss sum, ``(models,)``.
@@ -352,7 +360,8 @@ class StackedStep:
         """``function`` traced for these shapes: from this process's store if it has it."""
         shapes = tuple((x.shape, x.dtype) for x in batch)
         size = self._batch_size if what == "gradient" else None
-        local_key = (what, len(next(iter(views.values()))), shapes, size)
+        models = len(next(iter(views.values())))
+        local_key = (what, models, shapes, size, self._weighted)
         if local_key in self._graphs:
             return self._graphs[local_key]
         key = (*local_key, *self.identity)

@@ -9,27 +9,30 @@ pack it is in.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from experiments.engines.base import Engine, gather
-from experiments.engines.capture.stacked_program import advance_captured, rates_of
+from experiments.engines.capture.stacked_program import (
+    StackInTraining,
+    advance_captured,
+    rates_of,
+)
 from experiments.engines.metric_sums import MetricSums, chunks
 from experiments.engines.randomness import RandomDraws, key_of
 from experiments.engines.stack import Stack, StackedStep, width_of
+from experiments.engines.stacked_batches import DrawnRows, StackedBatches
 from experiments.engines.stacked_techniques import StackedTechniques
 from experiments.engines.updates import Update, make_update
 from experiments.plan import Trial
-from experiments.training.batch_order import BatchOrder
 from experiments.training.micro_batch import chunk_size, micro_batch
 from experiments.training.splits import Order
-from experiments.training.streams import ExampleStream
 from experiments.training.study_context import StudyContext
 from workloads import Batch
 
-_PREFETCH_BYTES = 2**22
 _IN_STEPS = ("before_step", "select", "perturbed", "gradient", "after_step")
 """Hooks of techniques that are called in a step, besides those of the forward pass."""
 MODELS = 64
@@ -59,7 +62,7 @@ class StackedEngine(Engine):
         orders = {t.id: context.order(t) for t in trials}
         self._orders: list[Order] = [orders[t.id] for t in self._rows]
         self._steps = [0] * self.stack.width
-        self._ahead = 1
+        self._batches = StackedBatches(context)
         self.update: Update = make_update(context, self._rows, self.stack)
         self.techniques = StackedTechniques(
             [context.techniques_of(t) for t in self._rows], self.stack
@@ -106,23 +109,15 @@ class StackedEngine(Engine):
     def _advance(self, steps: int, sources: Sequence[int]) -> None:
         """Take steps of one batch size; ``sources``: whose examples each row sees."""
         context, first = self.context, self._steps[sources[0]]
-        if advance_captured(
-            self.stepper,
-            self.update,
-            self.loss_sum,
-            self.micro,
-            (self._rows, self._steps, first),
-            steps,
-            lambda done, count: self._indices(done, count, sources),
-            lambda: self._batches(steps, sources),
-        ):
-            self._steps = [step + steps for step in self._steps]
+        captured, drawn = self.in_training(sources), self._drawn(sources)
+        if advance_captured(captured, steps, lambda: self._batches.take(drawn, steps)):
+            self.took(steps)
             return
         constant, factors, rates = rates_of(context, self._rows)
         has_techniques = context.techniques.define(*_IN_STEPS)
         selects, perturbs = (context.techniques.define(h) for h in ("select", "perturbed"))
         weights, rates_there = None, rates.to(context.device)
-        for done, batch in self._batches(steps, sources):
+        for done, batch in self._batches.take(drawn, steps):
             of_step = rates_there
             if has_techniques or not constant:
                 steps_before = [step + done for step in self._steps]
@@ -145,6 +140,24 @@ class StackedEngine(Engine):
             self.update.step(of_step)
             if has_techniques:
                 self.techniques.after_step(steps_made)
+        self.took(steps)
+
+    def in_training(self, sources: Sequence[int] | None = None) -> StackInTraining:
+        """The stack as captured steps need it; ``sources``: whose examples each row sees."""
+        rows = range(self.stack.width) if sources is None else sources
+        return StackInTraining(
+            stepper=self.stepper,
+            update=self.update,
+            loss_sum=self.loss_sum,
+            micro=self.micro,
+            trials=self._rows,
+            taken=self._steps,
+            first=self._steps[rows[0]],
+            indices=partial(self._batches.indices, self._drawn(rows)),
+        )
+
+    def took(self, steps: int) -> None:
+        """Count steps that all rows have taken."""
         self._steps = [step + steps for step in self._steps]
 
     def _gradient(self, batch: Batch, done: int, step: int, weights: Tensor | None) -> None:
@@ -202,58 +215,14 @@ class StackedEngine(Engine):
         device = self.context.device
         return torch.tensor(keys, device=device), torch.tensor(start, device=device)
 
-    def _batches(self, steps: int, sources: Sequence[int]) -> Iterator[tuple[int, Batch]]:
-        """This rank's batches of the next steps, ``(models, share, …)``, counted from 0."""
-        split, part = self.context.train, self.context.part(self._steps[sources[0]])
-        width, orders = self.stack.width, [self._orders[row] for row in sources]
-        rows, first = [self._rows[row] for row in sources], [self._steps[row] for row in sources]
-        size = part.stop - part.start
-        if (
-            split.random
-            or isinstance(orders[0], ExampleStream)
-            or self.context.techniques.define("augment")
-        ):
-            changes = [self.context.techniques_of(t).augmentation(t.seed) for t in rows]
-            for done in range(steps):
-                drawn = [
-                    split.fetch_step(order, part, trial.seed, step + done, change)
-                    for order, trial, step, change in list(
-                        zip(orders, rows, first, changes, strict=True)
-                    )[: len(self.trials)]
-                ]
-                # Rows behind the active trials are unread: a stream is not read for them.
-                drawn += drawn[-1:] * (width - len(drawn))
-                yield done, tuple(torch.stack(x) for x in zip(*drawn, strict=True))
-            return
-        if size == len(split) and all(isinstance(o, BatchOrder) and o.repeat for o in orders):
-            # The full training set, in the same order: one copy for all models.
-            whole = split.fetch(torch.arange(size), training=True)
-            shared = tuple(x.expand(width, *x.shape) for x in whole)
-            yield from ((done, shared) for done in range(steps))
-            return
-        done = 0
-        while done < steps:
-            count = min(self._ahead, steps - done)
-            indices = self._indices(done, count, sources)
-            batch = split.fetch(indices.reshape(-1), training=True)
-            # Many small batches are fetched at once: a gather costs as much as a small step.
-            size_of_step = sum(x.numel() * x.element_size() for x in batch) // count
-            self._ahead = max(1, min(256, _PREFETCH_BYTES // max(size_of_step, 1)))
-            for i, of_step in enumerate(
-                zip(*(x.view(count, width, size, *x.shape[1:]) for x in batch), strict=True)
-            ):
-                yield done + i, of_step
-            done += count
-
-    def _indices(self, done: int, count: int, sources: Sequence[int]) -> Tensor:
-        """The examples of ``count`` steps from ``done`` on, ``(count, models, share)``."""
-        part = self.context.part(self._steps[sources[0]])
-        drawn = [
-            order.batches(self._steps[row] + done, count)[:, part]
-            for row in sources
-            if not isinstance(order := self._orders[row], ExampleStream)
-        ]
-        return torch.stack(drawn, dim=1)
+    def _drawn(self, sources: Sequence[int]) -> DrawnRows:
+        """The rows whose examples each row sees next."""
+        return DrawnRows(
+            orders=[self._orders[row] for row in sources],
+            trials=[self._rows[row] for row in sources],
+            steps=[self._steps[row] for row in sources],
+            active=len(self.trials),
+        )
 
     @torch.no_grad()
     def evaluate(self, split: str, rows: Sequence[int] | None = None) -> list[dict[str, float]]:
@@ -331,7 +300,7 @@ class StackedEngine(Engine):
         self._rows = [self._rows[i] for i in picked]
         self._orders = [self._orders[i] for i in picked]
         self._steps = [self._steps[i] for i in picked]
-        self._ahead = 1
+        self._batches.ahead = 1
 
     @torch.no_grad()
     def copy(self, rows: Sequence[int]) -> list[Any]:

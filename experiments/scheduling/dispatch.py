@@ -115,13 +115,16 @@ class Dispatcher:
 
     # The next pack
 
-    def next(self) -> Answer:
+    def next(self, beside: str | None = None) -> Answer:
         """A pack to train now; ``"wait"``: none until a pack in training ends; ``None``: no
-        more."""
+        more.
+
+        ``beside``: a shape, whose packs alone may train beside those that do.
+        """
         with self._lock:
             if self.stopped:
                 return None
-            job = self._resume() or self._part() or self._pack()
+            job = self._pack(beside) if beside else self._resume() or self._part() or self._pack()
             if job is not None:
                 state = self._by_study[job.pack.study.id]
                 state.busy |= job.wanted
@@ -206,9 +209,9 @@ class Dispatcher:
         part = self._recovery.part(self._may_start, self._elsewhere)
         return self._job(*part) if part is not None else None
 
-    def _pack(self) -> Job | None:
+    def _pack(self, shape: str | None = None) -> Job | None:
         choice = choose(
-            self.states,
+            [state for state in self.states if shape in (None, state.shape)],
             may_start=lambda state, wave: self._may_start(state) and self._watch.fits(wave.round),
             proven=self._failures.proven,
             taken=self._taken(),

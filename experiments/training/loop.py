@@ -56,8 +56,8 @@ class TrainingLoop:
         self, evaluator: Evaluator, hits: StudyHits, clock: Clock, observers: Sequence[Observer]
     ) -> None:
         self.evaluator, self.hits, self.clock, self.observers = evaluator, hits, clock, observers
-        self.engine = evaluator.engine
-        self.context = self.engine.context
+        self.engine, self.context = evaluator.engine, evaluator.engine.context
+        self.advance: Callable[[int], None] = self.engine.advance
         self.study = self.context.study
         self.rules = stopping_rules(self.study, hits)
         self.progress: dict[str, TrialProgress] = {}
@@ -103,7 +103,7 @@ class TrainingLoop:
         torch.set_flush_denormal(True)
         try:
             with self.clock.timed("train", self.context.device):
-                self.engine.advance(steps)
+                self.advance(steps)
         finally:
             torch.set_flush_denormal(False)
         self.step = max(self.engine.steps)

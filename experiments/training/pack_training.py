@@ -9,17 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 
 import torch
 
 from experiments.encoding import MalformedError, UnencodableError
 from experiments.engines import Engine, check_contract, make_engine
 from experiments.engines.base import gather
+from experiments.engines.joint import JointMember
 from experiments.parallel import SOLO, Ranks
 from experiments.plan import Pack, Trial
 from experiments.training.clock import Clock
 from experiments.training.evaluation import Evaluator
 from experiments.training.evaluation.worker import EvaluationWorker
+from experiments.training.joint_training import JointTraining
 from experiments.training.loop import Event, Observer, TrainingLoop
 from experiments.training.refinement import Refinement
 from experiments.training.snapshot import PausedTrial, Snapshot, fitting
@@ -38,10 +41,12 @@ class Training(Observer):
         group: Ranks = SOLO,
         snapshot: bytes | None = None,
         keep_weights: bool = False,
+        beside: JointTraining | None = None,
     ) -> None:
         """Load the workload, make the models; continue from ``snapshot`` if there is one.
 
         ``keep_weights``: ``final`` holds the measured weights of trials that have ended.
+        ``beside``: the packs that other threads train, this one's turn among them.
 
         Raises:
             ExperimentError: the study names something that is not there or cannot be.
@@ -64,6 +69,8 @@ class Training(Observer):
         self._evaluator = EvaluationWorker(engine) if elsewhere and first else Evaluator(engine)
         self._refinement = Refinement(self._evaluator, self._hits)
         self._loop = TrainingLoop(self._evaluator, self._hits, clock, (self, self._refinement))
+        if beside is not None and first:
+            self._loop.advance = partial(beside.advance, JointMember(engine), clock)
         self._keep_weights = keep_weights
         self.final: dict[str, dict[str, torch.Tensor]] = {}
         self.paused: dict[str, bytes] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from experiments import optimizers
-from experiments.engines import stacked
+from experiments.engines import stacked_batches
 from experiments.engines.selection import Kind
 from experiments.plan import Pack
 from experiments.training.batch_order import SequentialOrder
@@ -61,7 +61,9 @@ def test_the_full_training_set_is_read_once_as_it_is_for_each_model(
     of = study(workload="digits-mlp", optimizer="momentum", batch_size=1297)
     shared, gathered = (engine("stacked", of, trials(of, 5)) for _ in range(2))
     shared.advance(4)
-    monkeypatch.setattr(stacked, "BatchOrder", SequentialOrder)  # no order is known to be the same
+    monkeypatch.setattr(
+        stacked_batches, "BatchOrder", SequentialOrder
+    )  # no order is known to be the same
     gathered.advance(4)
     for row in range(5):
         assert _fingerprint(shared, row) == _fingerprint(gathered, row)

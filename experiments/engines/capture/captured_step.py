@@ -208,6 +208,11 @@ class StepInputs:
         self._next.add_(1)
 
 
+Trained = tuple[Sequence[Tensor], Sequence[Tensor]]
+"""What a program's steps change of some trials, and what they read of them: its state and settings,
+whose first dimension is the trials where there are several."""
+
+
 class Program:
     """A captured step with the memory that it works on, for all trials and packs of one shape.
 
@@ -242,28 +247,47 @@ class Program:
         self._state, self._settings = list(state), list(settings)
 
     def advance(
-        self,
-        state: Sequence[Tensor],
-        settings: Sequence[Tensor],
-        inputs: Iterable[tuple[int, Mapping[str, Tensor]]],
+        self, trained: Sequence[Trained], inputs: Iterable[tuple[int, Mapping[str, Tensor]]]
     ) -> bool:
-        """Train what has this ``state``; ``inputs``: those of the next steps, with how many.
+        """Train what is ``trained``, in the first rows if there is less than the program holds.
 
-        Whether that was possible: else ``state`` is as it was, and the caller takes the steps.
+        ``inputs``: those of the next steps, with how many. Whether that was possible: else all is
+        as it was, and the caller takes the steps.
         """
         try:
             with torch.no_grad(), _on_side_stream(self.step.device):
-                _copy(self._state, state)
-                _copy(self._settings, settings)
+                own = _rows(self._state, [state for state, _ in trained])
+                for rows, (state, _) in zip(own, trained, strict=True):
+                    _copy(rows, state)
+                for rows, (_, settings) in zip(
+                    _rows(self._settings, [settings for _, settings in trained]),
+                    trained,
+                    strict=True,
+                ):
+                    _copy(rows, settings)
                 for count, of_steps in inputs:
                     self.inputs.fill(of_steps)
                     if not self.step.run(count):
                         return False
-                _copy(state, self._state)
+                for rows, (state, _) in zip(own, trained, strict=True):
+                    _copy(state, rows)
         except torch.OutOfMemoryError:
             forget()  # a smaller pack will need the memory
             raise
         return True
+
+
+def _rows(own: Sequence[Tensor], values: Sequence[Sequence[Tensor]]) -> list[list[Tensor]]:
+    """The parts of a program's tensors that are those of each of ``values``, one behind the
+    other."""
+    if len(values) == 1 and all(x.shape == y.shape for x, y in zip(own, values[0], strict=True)):
+        return [list(own)]
+    parts, start = [], 0
+    for of_part in values:
+        end = start + (len(of_part[0]) if of_part else 0)
+        parts.append([x[start:end] for x in own])
+        start = end
+    return parts
 
 
 def _copy(into: Sequence[Tensor], values: Sequence[Tensor]) -> None:

@@ -48,7 +48,8 @@ def advance(run: ModuleRun, steps: int, another: Callable[[], ModuleRun]) -> Non
             program is not None
             and isinstance(optimizer, FlatOptimizer)
             and program.advance(
-                _state(run, optimizer), settings_of(optimizer.update), _inputs(run, piece, program)
+                [(_state(run, optimizer), settings_of(optimizer.update))],
+                _inputs(run, piece, program),
             )
         ):
             run.step = piece.stop

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -26,50 +27,62 @@ _KNOWN = ("parameters", "state", "values", "parts", "batches", "_scratch")
 """Attributes of an update that are tensors, or the same for one shape and one optimizer."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class StackInTraining:
+    """A stack of models, each at its own step, as captured steps need it."""
+
+    stepper: StackedStep
+    update: Update
+    loss_sum: Tensor
+    micro: int
+    """Examples of one model in a forward pass."""
+    trials: Sequence[Trial]
+    """Of each row."""
+    taken: Sequence[int]
+    """Steps that each row has taken."""
+    first: int
+    """The step that tells the batch size."""
+    indices: Callable[[int, int], Tensor]
+    """The examples of some steps, ``(steps, models, examples)``, from the number of the first one,
+    counted from the present step, and how many."""
+
+    @property
+    def size(self) -> int:
+        """The global batch size."""
+        return self.stepper.context.study.batches.size(self.first)
+
+    def reads(self) -> Callable[[int, int], dict[str, Tensor]]:
+        """See ``inputs_of``."""
+        context, random = self.stepper.context, bool(self.stepper.draws)
+        return inputs_of(context, self.trials, self.taken, random=random)
+
+
 def advance_captured(
-    stepper: StackedStep,
-    update: Update,
-    loss_sum: Tensor,
-    micro: int,
-    rows: tuple[Sequence[Trial], Sequence[int], int],
-    steps: int,
-    indices: Callable[[int, int], Tensor],
-    batches: Callable[[], Iterator[tuple[int, Batch]]],
+    of: StackInTraining, steps: int, batches: Callable[[], Iterator[tuple[int, Batch]]]
 ) -> bool:
     """Take so many steps as captured ones, if they can be: whether they are taken.
 
-    Args:
-        stepper, update, loss_sum: the stack's.
-        micro: examples of one model in a forward pass.
-        rows: trials and the steps they have taken, and the step that tells the batch size.
-        indices, batches: as ``step_inputs`` has them.
+    ``batches``: as ``step_inputs`` has them.
     """
-    trials, taken, first = rows
-    program = _program_of(stepper, update, loss_sum, micro, first)
-    if program is None or not isinstance(update, FusedUpdate):
+    program = _program_of(of)
+    if program is None or not isinstance(of.update, FusedUpdate):
         return False
-    reads = inputs_of(stepper.context, trials, taken, random=bool(stepper.draws))
-    most = program.inputs.steps
-    inputs = step_inputs(stepper.context, steps, most, indices, batches, reads)
-    return program.advance(state_of(update, loss_sum), settings_of(update), inputs)
+    context, most = of.stepper.context, program.inputs.steps
+    inputs = step_inputs(context, steps, most, of.indices, batches, of.reads())
+    return program.advance([(state_of(of.update, of.loss_sum), settings_of(of.update))], inputs)
 
 
-def _program_of(
-    stepper: StackedStep, update: Update, loss_sum: Tensor, micro: int, step: int
-) -> Program | None:
-    """The program for steps of the batch size at ``step``; ``None``: they cannot be captured.
-
-    Args:
-        stepper, update, loss_sum: the stack's; the program has its own.
-        micro: examples of one model in a forward pass.
-    """
+def _program_of(of: StackInTraining) -> Program | None:
+    """The program for steps of the present batch size, which has a stack of its own; ``None``: they
+    cannot be captured."""
+    stepper, update, loss_sum, micro = of.stepper, of.update, of.loss_sum, of.micro
     context = stepper.context
     if not capturable(context) or not isinstance(update, FusedUpdate):
         return None
     plain = numbers(update.form)
     if plain is None:
         return None
-    size, part = context.study.batches.size(step), context.part(step)
+    size, part = of.size, context.part(of.first)
     optimizer = optimizer_identity(context.optimizer, context.study.workload.base)
     shapes = [x.shape for x in (*state_of(update, loss_sum), *settings_of(update))]
     text = json.dumps([optimizer, plain, shapes, size, part.stop, micro, context.precision.name])

@@ -1,10 +1,12 @@
-"""Trains packs here, one after the other, without Ray: ``--address none``."""
+"""Trains packs here, without Ray: ``--address none``; one after the other, or several on a GPU."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import torch
 
@@ -15,10 +17,12 @@ from experiments.execution.signals import Stop
 from experiments.execution.worker import run_pack
 from experiments.plan import AUTO, Layout
 from experiments.scheduling.dispatch import Dispatcher
-from experiments.scheduling.jobs import Channel, Control, More
+from experiments.scheduling.jobs import Channel, Control, Job, More
 from experiments.training.threads import single_thread
 from results.errors import ResultsError
 from results.run_state import processes
+
+_LOOK_SECONDS = 0.2
 
 
 class InProcess(Executor):
@@ -40,7 +44,8 @@ class InProcess(Executor):
         return "cuda" if torch.cuda.is_available() else "cpu"
 
     def pool(self, layout: Layout) -> InProcessPool:
-        return InProcessPool(self.context, layout)
+        kind = SharedGPUPool if self.expected_device() == "cuda" else InProcessPool
+        return kind(self.context, layout)
 
 
 class InProcessPool:
@@ -60,41 +65,118 @@ class InProcessPool:
         self._trainer, self._pace = context.trainer, context.pace
 
     def run(self, dispatcher: Dispatcher, stop: Stop, poll: Callable[[], None]) -> None:
-        hits: dict[str, tuple[int, ...]] = {}
-        more: dict[str, list[More]] = defaultdict(list)
-        dispatcher.share = hits.__setitem__
-        dispatcher.give = lambda pack, trials: more[pack].append(trials)
-        errors: list[ResultsError] = []
-        polled = time.monotonic()
-
-        def control(pack: str) -> Control:
-            """Polled beside the training, about twice a second."""
-            nonlocal polled
-            if time.monotonic() - polled >= POLL_SECONDS:
-                try:
-                    poll()
-                except ResultsError as error:  # raised below, in the main thread
-                    errors.append(error)
-                    dispatcher.stop()
-                polled = time.monotonic()
-            ends = bool(stop) or dispatcher.stopped
-            return Control(stop=ends, hits=hits.get(pack, ()), more=tuple(more[pack]))
-
-        channel = Channel(send=dispatcher.receive, control=control)
+        queue = _PackQueue(dispatcher, stop, poll)
         while not stop:
-            job = dispatcher.next()
+            job = queue.next()
             if job is None:
                 return
-            if job == "wait":
-                time.sleep(POLL_SECONDS)
-                poll()
-                continue
-            hits.pop(job.pack.id, None)
-            more.pop(job.pack.id, None)
             with single_thread():
-                run_pack(job, self._ledger, channel, trainer=self._trainer, pace=self._pace)
-            if errors:
-                raise errors[0]
+                run_pack(job, self._ledger, queue.channel, trainer=self._trainer, pace=self._pace)
+            queue.check()
+
+
+class SharedGPUPool(InProcessPool):
+    """This process, which trains several packs at once on its GPU: of one shape, with models so
+    small that their steps are taken jointly (``training.joint_training``)."""
+
+    most = 8
+    """Packs at once."""
+
+    def run(self, dispatcher: Dispatcher, stop: Stop, poll: Callable[[], None]) -> None:
+        from experiments.training.joint_training import JointTraining
+
+        queue, joint = _PackQueue(dispatcher, stop, poll), JointTraining()
+        trainer = partial(self._trainer, beside=joint)
+        errors: list[BaseException] = []
+
+        def train(job: Job) -> None:
+            try:
+                with joint.turns(), single_thread():
+                    run_pack(job, self._ledger, queue.channel, trainer=trainer, pace=self._pace)
+            except BaseException as error:  # raised below, in the main thread
+                errors.append(error)
+                dispatcher.stop()
+
+        threads: list[threading.Thread] = []
+        shape: str | None = None
+        while not stop and not errors:
+            job = None
+            if not threads:
+                job = queue.next()
+                if job is None:
+                    break
+                shape = job.pack.study.shape
+            elif joint.has_room and len(threads) < self.most:
+                job = queue.beside(shape)
+            if job is not None:
+                joint.enter()
+                name = f"pack {job.pack.id}"
+                threads.append(threading.Thread(target=train, args=(job,), name=name, daemon=True))
+                threads[-1].start()
+            threads[0].join(_LOOK_SECONDS)
+            threads = [thread for thread in threads if thread.is_alive()]
+        for thread in threads:
+            while thread.is_alive():  # signals come in between
+                thread.join(_LOOK_SECONDS)
+        if errors:
+            raise errors[0]
+        queue.check()
+
+
+class _PackQueue:
+    """The dispatcher, as packs of this process see it."""
+
+    def __init__(self, dispatcher: Dispatcher, stop: Stop, poll: Callable[[], None]) -> None:
+        self._dispatcher, self._stop, self._poll = dispatcher, stop, poll
+        self._hits: dict[str, tuple[int, ...]] = {}
+        self._more: dict[str, list[More]] = defaultdict(list)
+        dispatcher.share = self._hits.__setitem__
+        dispatcher.give = lambda pack, trials: self._more[pack].append(trials)
+        self._errors: list[ResultsError] = []
+        self._polled, self._polling = time.monotonic(), threading.Lock()
+        self.channel = Channel(send=dispatcher.receive, control=self._control)
+
+    def next(self) -> Job | None:
+        """The next pack, once there is one; ``None``: no more, or the sweep is stopped."""
+        while not self._stop:
+            job = self._dispatcher.next()
+            if job != "wait":
+                return self._begun(job)
+            time.sleep(POLL_SECONDS)
+            self._poll()
+        return None
+
+    def beside(self, shape: str | None) -> Job | None:
+        """A pack of a shape to train beside others, if there is one now."""
+        job = self._dispatcher.next(beside=shape)
+        return None if job == "wait" else self._begun(job)
+
+    def _begun(self, job: Job | None) -> Job | None:
+        if job is not None:
+            self._hits.pop(job.pack.id, None)
+            self._more.pop(job.pack.id, None)
+        return job
+
+    def _control(self, pack: str) -> Control:
+        """Polled beside the training, about twice a second."""
+        with self._polling:
+            if time.monotonic() - self._polled >= POLL_SECONDS:
+                try:
+                    self._poll()
+                except ResultsError as error:  # raised in the main thread (``check``)
+                    self._errors.append(error)
+                    self._dispatcher.stop()
+                self._polled = time.monotonic()
+        ends = bool(self._stop) or self._dispatcher.stopped
+        return Control(stop=ends, hits=self._hits.get(pack, ()), more=tuple(self._more[pack]))
+
+    def check(self) -> None:
+        """
+        Raises:
+            ResultsError: what other drivers do could not be read.
+        """
+        if self._errors:
+            raise self._errors[0]
 
 
 def _check(layout: Layout) -> None:
