@@ -30,13 +30,17 @@ import batchscale as bs
 from benchmarks.engines import study, trial
 from benchmarks.gpu_loops import MINUTES, Settings, eager_loop, pack, seconds, steps_for
 from benchmarks.page import PAGE, table, write
-from experiments.engines import make_engine
+from experiments.engines import Engine, make_engine
 from experiments.engines.capture import captured_step
 from experiments.engines.capture.captured_step import CapturedStep
+from experiments.joint import groups as joint
 from experiments.training.study_context import StudyContext
 from workloads import WorkloadError
 
 NOT_MEASURED = "not measured: no GPU"
+SIZES = (8, 16, 32, 64)
+"""Batch sizes of the packs that train at once."""
+_LISTED = ", ".join(map(str, SIZES))
 Row = tuple[str, str]
 """What was measured, and its value in words."""
 
@@ -103,10 +107,59 @@ def digits(settings: Settings) -> Iterator[Row]:
     """Packs of a small model."""
     for models in (64, 256, 1024)[: 1 if settings.small else 3]:
         count = 4 if settings.small else models
-        advance = pack("stacked", "digits-mlp", 8, count, settings)
+        advance = pack("stacked", "digits-mlp", 8, count, settings).advance
         steps = steps_for(advance, settings)
         rate = steps * count / seconds(advance, steps, settings)
         yield f"digits-mlp, pack of {models}, batch 8", f"{rate / 1e6:.3f} M model-steps/s"
+
+
+def mixed(settings: Settings) -> Iterator[Row]:
+    """Packs of several batch sizes at once, against one after the other."""
+    models, precision = (2 if settings.small else 64), {"precision": "float64"}
+    steps = 4 if settings.small else 200
+    twins = [
+        [pack("stacked", "digits-mlp", size, 3, settings, **precision) for size in SIZES]
+        for _ in range(2)
+    ]
+    _together(twins[0])(steps)
+    _apart(twins[1])(steps)
+    difference = max(
+        float((weights - apart.weights(row)[name]).abs().max())
+        for together, apart in zip(*twins, strict=True)
+        for row in range(3)
+        for name, weights in together.weights(row).items()
+    )
+    yield "joint against apart, nesterov, 200 steps in float64", f"differ by {difference:.1e}"
+    engines = [pack("stacked", "digits-mlp", size, models, settings) for size in SIZES]
+    spent = []
+    for advance in (_together(engines), _apart(engines)):
+        steps = steps_for(advance, settings)
+        spent.append(seconds(advance, steps, settings) / steps)
+    yield (
+        f"digits-mlp, packs of 64 at batch {_LISTED}",
+        f"{models * len(SIZES) / spent[0] / 1e6:.3f} M model-steps/s, {spent[1] / spent[0]:.2f}× "
+        "one pack after the other",
+    )
+
+
+def _apart(engines: Sequence[Engine]) -> Callable[[int], None]:
+    def advance(steps: int) -> None:
+        for engine in engines:
+            engine.advance(steps)
+
+    return advance
+
+
+def _together(engines: Sequence[Engine]) -> Callable[[int], None]:
+    """Joint steps, where they can be."""
+    members = [joint.JointMember(engine) for engine in engines]
+
+    def advance(steps: int) -> None:
+        for group in joint.groups(members) or [[member] for member in members]:
+            if len(group) < 2 or not joint.advance(group, steps):
+                _apart([member.engine for member in group])(steps)
+
+    return advance
 
 
 def resnet8(settings: Settings) -> Iterator[Row]:
@@ -119,7 +172,7 @@ def resnet8(settings: Settings) -> Iterator[Row]:
         for kind in ("stacked", "module"):
             advance = pack(
                 kind, "cifar10-resnet8", examples, models, settings, precision="bfloat16"
-            )
+            ).advance
             steps = steps_for(advance, settings)
             ours = steps * examples * models / seconds(advance, steps, settings)
             yield (
@@ -134,7 +187,7 @@ def resnet18(settings: Settings) -> Iterator[Row]:
     """One large model against a loop that is written to be fast."""
     examples = 32 if settings.small else 512
     technique = {"precision": "bfloat16", "channels_last": True, "ghost_batch": 32}
-    advance = pack("module", "cifar10-resnet18", examples, 1, settings, **technique)
+    advance = pack("module", "cifar10-resnet18", examples, 1, settings, **technique).advance
     tuned = eager_loop("cifar10-resnet18", examples, settings, tuned=True)
     rates = []
     for loop in (advance, tuned):
@@ -201,6 +254,13 @@ GROUPS = {
             f"digits-mlp, pack of {n}, batch 8": "≥ 2 M model-steps/s" for n in (64, 256, 1024)
         },
         measure=digits,
+    ),
+    "mixed": Group(
+        wanted={
+            "joint against apart, nesterov, 200 steps in float64": "≤ 1e-8",
+            f"digits-mlp, packs of 64 at batch {_LISTED}": "≥ 1×",
+        },
+        measure=mixed,
     ),
     "resnet8": Group(
         wanted={

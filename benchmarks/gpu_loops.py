@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from benchmarks.engines import study, trial
-from experiments.engines import make_engine
+from experiments.engines import Engine, make_engine
 from experiments.training.study_context import StudyContext
 from workloads import load
 
@@ -61,14 +61,14 @@ def steps_for(advance: Callable[[int], object], settings: Settings) -> int:
 
 def pack(
     kind: str, workload: str, size: int, models: int, settings: Settings, **technique: Any
-) -> Callable[[int], None]:
-    """Takes steps of a pack in one engine."""
+) -> Engine:
+    """A pack in one engine."""
     of = replace(study(workload, size, models), technique=technique, optimizer="nesterov")
     trials = tuple(
         replace(each, metaparameters={"learning_rate": 0.01, "momentum": 0.9})
         for each in (trial(i) for i in range(models))
     )
-    return make_engine(kind, StudyContext.load(of, str(settings.device)), trials).advance
+    return make_engine(kind, StudyContext.load(of, str(settings.device)), trials)
 
 
 def eager_loop(

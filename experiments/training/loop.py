@@ -57,7 +57,7 @@ class TrainingLoop:
     ) -> None:
         self.evaluator, self.hits, self.clock, self.observers = evaluator, hits, clock, observers
         self.engine, self.context = evaluator.engine, evaluator.engine.context
-        self.advance: Callable[[int], None] = self.engine.advance
+        self.advance: Callable[[int], None] = lambda steps: self.engine.advance(steps)
         self.study = self.context.study
         self.rules = stopping_rules(self.study, hits)
         self.progress: dict[str, TrialProgress] = {}

@@ -16,13 +16,13 @@ import torch
 from experiments.encoding import MalformedError, UnencodableError
 from experiments.engines import Engine, check_contract, make_engine
 from experiments.engines.base import gather
-from experiments.engines.joint import JointMember
+from experiments.joint.groups import JointMember
+from experiments.joint.training import JointTraining
 from experiments.parallel import SOLO, Ranks
 from experiments.plan import Pack, Trial
 from experiments.training.clock import Clock
 from experiments.training.evaluation import Evaluator
 from experiments.training.evaluation.worker import EvaluationWorker
-from experiments.training.joint_training import JointTraining
 from experiments.training.loop import Event, Observer, TrainingLoop
 from experiments.training.refinement import Refinement
 from experiments.training.snapshot import PausedTrial, Snapshot, fitting

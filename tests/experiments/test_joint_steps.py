@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 import torch
 
-from experiments.engines import joint
 from experiments.engines.capture import captured_step
-from experiments.engines.joint import JointMember
+from experiments.joint import groups as joint
+from experiments.joint.groups import JointMember
 from experiments.plan import Study, Trial
 from tests.experiments.recorded_graph import RecordedGraph
+from tests.marks import quick
 from tests.problems import engine, largest_difference, study, trials
 
 pytestmark = pytest.mark.usefixtures("one_thread", "recorded")
@@ -43,7 +44,7 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", quick(CASES, 1))
 def test_joint_steps_are_those_of_each_pack(case: str) -> None:
     """Over 200 steps in float64, while trials leave and join."""
     pairs = _pairs(_studies(**CASES[case]))
@@ -129,11 +130,11 @@ def test_what_is_large_or_of_another_kind_stays_apart(monkeypatch: pytest.Monkey
     assert joint.groups([*members(small[0]), module]) == []
 
     a, b, c = members(*small)
-    assert joint.has_room([a, b, c])
-    assert not joint.has_room([a, module])
+    assert joint.can_grow([a, b, c])
+    assert not joint.can_grow([a, module])
     monkeypatch.setattr(joint, "EXAMPLES", 4 * 10)
     assert [[m.size for m in group] for group in joint.groups([a, b, c])] == [[4, 10]]
-    assert not joint.has_room([a, c])
+    assert not joint.can_grow([a, c])
     monkeypatch.setattr(joint, "EXAMPLES", 2**16)
     monkeypatch.setattr(joint, "MULTIPLY_ADDS", a.multiply_adds * 39)
     assert joint.groups([a, b, c]) == []
@@ -143,5 +144,5 @@ def test_without_graphs_no_steps_are_joint(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.delitem(captured_step.RECORDERS, "cpu")
     members = [JointMember(engine("stacked", of, some)) for of, some in _pairs(_studies())]
     assert joint.groups(members) == []
-    assert not joint.has_room(members)
+    assert not joint.can_grow(members)
     assert torch.cuda.is_available() or "cpu" not in captured_step.RECORDERS

@@ -15,18 +15,19 @@ import pytest
 import torch
 
 from experiments.config.compile import Experiment, load
-from experiments.engines import joint
 from experiments.engines.capture import captured_step
-from experiments.engines.joint import JointMember
-from experiments.execution.executors.in_process import InProcess, SharedGPUPool
+from experiments.execution.executors import in_process
 from experiments.execution.signals import Interrupted
 from experiments.execution.sweep import sweep
 from experiments.execution.worker import Pace
-from experiments.plan import Measurement, Outcome, Pack
-from experiments.scheduling.events import Event, PackStarted
-from experiments.training import joint_training
+from experiments.joint import groups as joint
+from experiments.joint import process
+from experiments.joint import training as joint_training
+from experiments.joint.groups import JointMember
+from experiments.joint.training import JointTraining
+from experiments.plan import Measurement, Outcome
+from experiments.scheduling.events import Event, Note, PackStarted
 from experiments.training.clock import Clock
-from experiments.training.joint_training import JointTraining
 from experiments.training.pack_training import Training
 from results.store import Store
 from tests.problems import engine, study, trials
@@ -35,23 +36,17 @@ pytestmark = pytest.mark.usefixtures("one_thread", "recorded")
 COLUMNS = ["trial", "status", "stop_reason", "steps_to_target", "steps_run", "engine"]
 
 
-@pytest.fixture
-def shared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This process trains as with a GPU."""
-    monkeypatch.setattr(InProcess, "pool", lambda self, layout: SharedGPUPool(self.context, layout))
-
-
 def _experiment(**changes: Any) -> Experiment:
     return load(
         {
             "name": "mixed",
             "workload": "digits-mlp",
-            "grid": {"batch_size": "8, 16, 32, 64", "optimizer": ["momentum"]},
+            "grid": {"batch_size": "16, 32, 64", "optimizer": ["momentum"]},
             "search": {"learning_rate": {"log": [0.01, 1.0]}},
             "precision": "float64",
-            "trials": 6,
-            "budget": "12 epochs",
-            "target": "validation_error < 0.08",
+            "trials": 4,
+            "budget": "8 epochs",
+            "target": "validation_error < 0.1",
             "keep": "off",
             "engine": "stacked",
             **changes,
@@ -60,13 +55,20 @@ def _experiment(**changes: Any) -> Experiment:
 
 
 def _run(root: Path, of: Experiment, **options: Any) -> pd.DataFrame:
-    sweep(of, results=root, address="none", **options)
+    pace = Pace(ask=0.05, renew=0.5, commit=0.2, snapshot=0.2)
+    sweep(of, results=root, address="none", **{"pace": pace, **options})
     return _table(root)
 
 
 def _table(root: Path) -> pd.DataFrame:
     columns = [*COLUMNS, "batch_size"]
     return Store(root).trials()[columns].sort_values("trial").reset_index(drop=True)
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packs are so short here that others would come too late."""
+    monkeypatch.setattr(process, "_POLL_SECONDS", 0.02)
 
 
 @pytest.fixture
@@ -85,20 +87,20 @@ def groups(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     return seen
 
 
-@pytest.mark.usefixtures("shared")
+@pytest.mark.slow
 def test_a_sweep_has_the_results_of_packs_one_after_the_other(
     tmp_path: Path, groups: list[list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     together = _run(tmp_path / "together", _experiment())
-    assert [8, 16, 32, 64] in groups
+    assert max(len(group) for group in groups) >= 2
     assert threading.active_count() == 1 or not [
         thread for thread in threading.enumerate() if thread.name.startswith("pack ")
     ]
     groups.clear()
-    monkeypatch.undo()
+    monkeypatch.setattr(in_process, "is_shared", lambda _: False)
     apart = _run(tmp_path / "apart", _experiment())
     assert not groups
-    assert (together.status == "COMPLETE").sum() > 12
+    assert (together.status == "COMPLETE").sum() > 6
     pd.testing.assert_frame_equal(together, apart)
 
 
@@ -119,18 +121,18 @@ class _Interrupted(Training):
                 time.sleep(0.01)
 
 
-@pytest.mark.usefixtures("shared", "groups")
+@pytest.mark.slow
+@pytest.mark.usefixtures("groups")
 def test_it_stops_and_goes_on(tmp_path: Path) -> None:
     """Whatever of the packs had ended is recorded, and the rest goes on from snapshots."""
     whole = _run(tmp_path / "whole", _experiment())
-    pace = Pace(ask=0.05, renew=0.5, commit=0.2, snapshot=0.2)
     started: list[int] = []
-    for evaluations in (30, 60, 90):
+    for evaluations in (20, 40, 60):
         _Interrupted.left = evaluations
         with pytest.raises(Interrupted):
-            _run(tmp_path / "cut", _experiment(), trainer=_Interrupted, pace=pace)
+            _run(tmp_path / "cut", _experiment(), trainer=_Interrupted)
     resumed = _run(
-        tmp_path / "cut", _experiment(), pace=pace,
+        tmp_path / "cut", _experiment(),
         observer=lambda event: started.append(event.step) if isinstance(event, PackStarted) else 0,
     )  # fmt: skip
     assert max(started) > 0
@@ -138,38 +140,39 @@ def test_it_stops_and_goes_on(tmp_path: Path) -> None:
 
 
 class _Breaks(Training):
-    """The pack of batch size 16 raises in its third evaluation."""
+    """The pack of batch size 16 raises in its fortieth evaluation, once."""
 
-    def __init__(self, pack: Pack, **how: Any) -> None:
-        super().__init__(pack, **how)
-        self.breaks = pack.study.batch_size == 16 and len(pack.trials) > 1
-        self.evaluations = 0
+    left = 40
 
     def run(
         self, should_stop: Callable[[], bool] = lambda: False
     ) -> Iterator[list[Measurement | Outcome]]:
         for events in super().run(should_stop):
-            self.evaluations += bool(events)
-            if self.breaks and self.evaluations == 3:
-                raise ValueError("of batch size 16")
+            if self.pack.study.batch_size == 16:
+                _Breaks.left -= bool(events)
+                if events and _Breaks.left == 0:
+                    raise ValueError("of batch size 16")
             yield events
 
 
-@pytest.mark.usefixtures("shared", "groups")
+@pytest.mark.slow
+@pytest.mark.usefixtures("groups")
 def test_a_pack_that_fails_harms_no_other(tmp_path: Path) -> None:
-    """Its trials train one by one after it, as everywhere."""
-    events: list[Event] = []
-    found = _run(tmp_path / "runs", _experiment(), trainer=_Breaks, observer=events.append)
+    """Its trials go on in halves after it, as everywhere."""
+    _Breaks.left = 40
+    notes: list[Event] = []
+    found = _run(tmp_path / "runs", _experiment(), trainer=_Breaks, observer=notes.append)
+    assert any("of batch size 16" in note.text for note in notes if isinstance(note, Note))
     plain = _run(tmp_path / "plain", _experiment())
     pd.testing.assert_frame_equal(found, plain)
 
 
-@pytest.mark.usefixtures("shared")
+@pytest.mark.slow
 def test_a_failed_joint_step_is_taken_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = _run(tmp_path / "plain", _experiment())
-    calls = []
+    calls: list[int] = []
 
     def advance(group: Sequence[JointMember], _: int) -> bool:
         calls.append(len(group))
@@ -181,7 +184,6 @@ def test_a_failed_joint_step_is_taken_apart(
     assert 1 <= len(calls) <= 4  # a pack that has failed so tries it no more
 
 
-@pytest.mark.usefixtures("shared")
 def test_packs_that_are_large_train_one_after_the_other(
     tmp_path: Path, groups: list[list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,15 +14,14 @@ from experiments.errors import ExperimentError
 from experiments.execution.executors.base import POLL_SECONDS, Executor, ExecutorContext
 from experiments.execution.ledger import Ledger
 from experiments.execution.signals import Stop
-from experiments.execution.worker import run_pack
+from experiments.execution.worker import MakeTrainer, run_pack
+from experiments.joint.process import is_shared, train_beside
 from experiments.plan import AUTO, Layout
 from experiments.scheduling.dispatch import Dispatcher
 from experiments.scheduling.jobs import Channel, Control, Job, More
 from experiments.training.threads import single_thread
 from results.errors import ResultsError
 from results.run_state import processes
-
-_LOOK_SECONDS = 0.2
 
 
 class InProcess(Executor):
@@ -44,8 +43,7 @@ class InProcess(Executor):
         return "cuda" if torch.cuda.is_available() else "cpu"
 
     def pool(self, layout: Layout) -> InProcessPool:
-        kind = SharedGPUPool if self.expected_device() == "cuda" else InProcessPool
-        return kind(self.context, layout)
+        return InProcessPool(self.context, layout)
 
 
 class InProcessPool:
@@ -66,61 +64,18 @@ class InProcessPool:
 
     def run(self, dispatcher: Dispatcher, stop: Stop, poll: Callable[[], None]) -> None:
         queue = _PackQueue(dispatcher, stop, poll)
-        while not stop:
-            job = queue.next()
-            if job is None:
-                return
+
+        def train(job: Job, trainer: MakeTrainer) -> None:
+            run_pack(job, self._ledger, queue.channel, trainer=trainer, pace=self._pace)
+
+        while (job := queue.next()) is not None:
             with single_thread():
-                run_pack(job, self._ledger, queue.channel, trainer=self._trainer, pace=self._pace)
+                if is_shared(job):
+                    beside = partial(queue.beside, job.pack.study.shape)
+                    train_beside(job, train, beside, self._trainer)
+                else:
+                    train(job, self._trainer)
             queue.check()
-
-
-class SharedGPUPool(InProcessPool):
-    """This process, which trains several packs at once on its GPU: of one shape, with models so
-    small that their steps are taken jointly (``training.joint_training``)."""
-
-    most = 8
-    """Packs at once."""
-
-    def run(self, dispatcher: Dispatcher, stop: Stop, poll: Callable[[], None]) -> None:
-        from experiments.training.joint_training import JointTraining
-
-        queue, joint = _PackQueue(dispatcher, stop, poll), JointTraining()
-        trainer = partial(self._trainer, beside=joint)
-        errors: list[BaseException] = []
-
-        def train(job: Job) -> None:
-            try:
-                with joint.turns(), single_thread():
-                    run_pack(job, self._ledger, queue.channel, trainer=trainer, pace=self._pace)
-            except BaseException as error:  # raised below, in the main thread
-                errors.append(error)
-                dispatcher.stop()
-
-        threads: list[threading.Thread] = []
-        shape: str | None = None
-        while not stop and not errors:
-            job = None
-            if not threads:
-                job = queue.next()
-                if job is None:
-                    break
-                shape = job.pack.study.shape
-            elif joint.has_room and len(threads) < self.most:
-                job = queue.beside(shape)
-            if job is not None:
-                joint.enter()
-                name = f"pack {job.pack.id}"
-                threads.append(threading.Thread(target=train, args=(job,), name=name, daemon=True))
-                threads[-1].start()
-            threads[0].join(_LOOK_SECONDS)
-            threads = [thread for thread in threads if thread.is_alive()]
-        for thread in threads:
-            while thread.is_alive():  # signals come in between
-                thread.join(_LOOK_SECONDS)
-        if errors:
-            raise errors[0]
-        queue.check()
 
 
 class _PackQueue:
@@ -146,9 +101,9 @@ class _PackQueue:
             self._poll()
         return None
 
-    def beside(self, shape: str | None) -> Job | None:
+    def beside(self, shape: str) -> Job | None:
         """A pack of a shape to train beside others, if there is one now."""
-        job = self._dispatcher.next(beside=shape)
+        job = None if self._stop else self._dispatcher.next(beside=shape)
         return None if job == "wait" else self._begun(job)
 
     def _begun(self, job: Job | None) -> Job | None:

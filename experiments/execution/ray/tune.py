@@ -28,7 +28,7 @@ from experiments.execution.ray.lost_workers import (
     unresponsive,
     worker_log,
 )
-from experiments.execution.ray.mailbox import Mailbox, Writer, beside_driver
+from experiments.execution.ray.mailbox import GuestRequest, Mailbox, Writer, beside_driver
 from experiments.execution.ray.ranks.group import GroupContext, train_group
 from experiments.execution.ray.searcher import PackSearcher
 from experiments.execution.ray.start import RaySession
@@ -39,7 +39,7 @@ from experiments.execution.worker import Pace
 from experiments.plan import AUTO, Layout, Pack
 from experiments.scheduling.dispatch import Dispatcher
 from experiments.scheduling.failures import Failure
-from experiments.scheduling.jobs import PackEnd
+from experiments.scheduling.jobs import Job, PackEnd
 from results.run_state.claims import Claims
 
 _LISTEN_SECONDS = 0.2
@@ -97,6 +97,8 @@ class RayTune:
         self._draining = threading.Lock()
         self._sharing = threading.Lock()
         self._shared: dict[str, tuple[int, ...]] = {}
+        self._guests: dict[str, tuple[str, list[str]]] = {}
+        """By the pack that Tune has given a worker: its shape, and the packs beside it."""
         self._error: Exception | None = None
         self._out: Callable[[], tuple[int, int]] = lambda: (0, 0)
         self._on_this_machine = session.single_machine
@@ -140,13 +142,14 @@ class RayTune:
         searcher = PackSearcher(
             dispatcher,
             stop,
-            send=lambda job: ray.get(self._mailbox.put.remote(job)),
+            send=self._send,
             drain=lambda: self._drain(dispatcher),
             slots=lambda: self._cluster.slots(self.layout),
             limit=_TRIALS_A_TUNER,
             explain=lambda trial, pack: self._explain(
                 progress.error_of(trial), pack, dispatcher.deaths(pack) + 1
             ),
+            guests=self._guests_of,
         )
         self._out = lambda: self._placed(searcher.out, progress)
         worker = self._cluster.capacity().worker(self.layout)
@@ -236,12 +239,34 @@ class RayTune:
             if shared:
                 self._mailbox.share.remote(shared)
             for message in ray.get(self._mailbox.drain.remote()):
+                if isinstance(message, GuestRequest):
+                    self._invite(dispatcher, message)
+                    continue
                 if isinstance(message, PackEnd):  # it may be sent out again, and knows these then
                     with self._sharing:
                         self._shared.pop(message.pack, None)
                     if self.layout.workers > 1 and message.end != "done":
                         self._claims.abandon(message.pack)  # rank 0 may have been ended with it
                 dispatcher.receive(message)
+
+    def _send(self, job: Job) -> None:
+        self._guests[job.pack.id] = job.pack.study.shape, []
+        ray.get(self._mailbox.put.remote(job))
+
+    def _invite(self, dispatcher: Dispatcher, request: GuestRequest) -> None:
+        """Give a worker another pack, if there is one."""
+        shape, guests = self._guests.get(request.worker, (None, []))
+        job = dispatcher.next(beside=shape) if shape else None
+        guest = job if isinstance(job, Job) else None
+        if guest is not None:
+            guests.append(guest.pack.id)
+        ray.get(self._mailbox.invite.remote(request.worker, guest))
+
+    def _guests_of(self, pack: str) -> dict[str, bool]:
+        """Whether each has begun."""
+        _, guests = self._guests.pop(pack)
+        begun = ray.get(self._mailbox.begun.remote()) if guests else ()
+        return {guest: guest in begun for guest in guests}
 
     def _end_silent(self, stopped: float | None) -> None:
         """End the processes that do not answer: for too long, or soon after a request to stop."""

@@ -1,7 +1,7 @@
 """Packs of mixed batch sizes: which engines take their steps jointly, and how they do.
 
 Each pack keeps its own engine, evaluations and snapshots: what is joint is the captured step
-(``capture.joint_program``). It computes as many examples of each model as the largest batch size
+(``joint.program``). It computes as many examples of each model as the largest batch size
 has, which costs nothing while a step is as long as its kernels are many, and much beyond.
 """
 
@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 from experiments.engines.base import Engine
 from experiments.engines.capture import captured_step
-from experiments.engines.capture.joint_program import advance_jointly, kind_of
 from experiments.engines.selection import Arithmetic
 from experiments.engines.stacked import StackedEngine
+from experiments.joint.program import advance_jointly, kind_of
 
 MULTIPLY_ADDS = 2**28
 """Of the forward passes of a joint step, at most. Not measured: an H100 does the products of such a
@@ -58,7 +58,7 @@ class JointMember:
         return self.engine.context.study.batch_size
 
     def kind(self) -> tuple[object, ...] | None:
-        """See ``joint_program.kind_of``."""
+        """See ``joint.program.kind_of``."""
         if self.apart or not self.possible or not self.engine.trials:
             return None
         assert isinstance(self.engine, StackedEngine)
@@ -84,7 +84,7 @@ def groups(members: Sequence[JointMember]) -> list[list[JointMember]]:
     return [group for group in made if len(group) > 1]
 
 
-def has_room(members: Sequence[JointMember]) -> bool:
+def can_grow(members: Sequence[JointMember]) -> bool:
     """Whether another pack as large as the largest of ``members``, of twice its batch size, could
     join them."""
     if not members or any(member.kind() is None for member in members):

@@ -1,7 +1,7 @@
 """Several packs in one process, each in a thread of its own, that take their steps jointly.
 
 One of the threads runs at a time, from the steps that its pack has taken to the next ones that it
-wants; once all of them want steps, those of small models are taken jointly (``engines.joint``), and
+wants; once all of them want steps, those of small models are taken jointly (``joint.groups``), and
 the others one pack after the other. Which pack is with which changes the rounding alone.
 """
 
@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import torch
 
-from experiments.engines import joint
-from experiments.engines.joint import JointMember
+from experiments.joint import groups as joint
+from experiments.joint.groups import JointMember
 from experiments.training.clock import Clock
 
 _WAKE_SECONDS = 0.2
@@ -52,7 +52,7 @@ class JointTraining:
     """The packs of this process."""
 
     def __init__(self) -> None:
-        self.has_room = False
+        self.can_grow = False
         """Whether a further pack of the same shape could take its steps with all others; decided
         whenever all want steps."""
         self._turn = threading.Condition()
@@ -64,7 +64,7 @@ class JointTraining:
         """A thread will train a pack: the others wait until that wants steps too."""
         with self._counting:
             self._packs += 1
-            self.has_room = False
+            self.can_grow = False
 
     @contextmanager
     def turns(self) -> Iterator[None]:
@@ -117,7 +117,7 @@ class JointTraining:
                     requests[id(request.member)] = request
         for request in requests.values():
             request.alone = steps
-        self.has_room = joint.has_room(members)
+        self.can_grow = joint.can_grow(members)
         self._turn.notify_all()
 
 
