@@ -18,6 +18,7 @@ from experiments.execution.departure import end_without_cluster
 from experiments.execution.ray.head import watching_head
 from experiments.execution.ray.token import forget_token, private_token
 from experiments.execution.staging import Staged
+from experiments.training.threads import FROM_THE_SYSTEM, KEPT
 from results.run_state import processes
 
 _PROBE_SECONDS = 3.0
@@ -26,12 +27,10 @@ _OBJECT_STORE_BYTES = 256 * 2**20
 """Jobs and messages are small, and data sets are loaded by each worker itself."""
 
 ENVIRONMENT: Mapping[str, str] = {
-    # Freed activations go back to the system, but for as much as a few operations need: what they
-    # free in a step they ask for in the next, and its pages would have to be fetched again, which
-    # takes a third of an evaluation's time.
+    # As ``training.threads`` has it, from the start of a process and in all of its threads.
     "MALLOC_ARENA_MAX": "1",
-    "MALLOC_MMAP_THRESHOLD_": str(64 * 2**20),
-    "MALLOC_TRIM_THRESHOLD_": str(128 * 2**20),
+    "MALLOC_MMAP_THRESHOLD_": str(FROM_THE_SYSTEM),
+    "MALLOC_TRIM_THRESHOLD_": str(KEPT),
     "OMP_NUM_THREADS": "1",
     "RAY_AIR_NEW_OUTPUT": "0",
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
