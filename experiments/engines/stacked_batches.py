@@ -68,13 +68,13 @@ class StackedBatches:
             yield from ((done, shared) for done in range(steps))
             return
         most = max(1, _PREFETCH_BYTES // max(1, 8 * width * size))
-        done, drawn = 0, torch.empty(0)
+        done, ahead = 0, torch.empty(0)
         while done < steps:
             # An order takes as long for many steps as for one.
-            drawn = drawn if len(drawn) else self.indices(rows, done, min(most, steps - done))
-            count = min(self.ahead, len(drawn))
-            batch = split.fetch(drawn[:count].reshape(-1), training=True)
-            drawn = drawn[count:]
+            ahead = ahead if len(ahead) else self.indices(rows, done, min(most, steps - done))
+            count = min(self.ahead, len(ahead))
+            batch = split.fetch(ahead[:count].reshape(-1), training=True)
+            ahead = ahead[count:]
             # Many small batches are fetched at once: a gather costs as much as a small step.
             size_of_step = sum(x.numel() * x.element_size() for x in batch) // count
             self.ahead = max(1, min(256, _PREFETCH_BYTES // max(size_of_step, 1)))
