@@ -17,7 +17,8 @@ from benchmarks.cluster import Run
 @pytest.mark.ray
 @pytest.mark.slow
 def test_eight_workers_that_sleep() -> None:
-    run = cluster.measure(8, packs_each=2, seconds=1.0)
+    # Long enough that the last worker of a busy machine begins while the others still have packs.
+    run = cluster.measure(8, packs_each=2, seconds=6.0)
     assert run.complete
     assert (run.slots, run.packs, run.trials) == (8, 16, 8 * 32)
     assert 0 < run.busy <= 1
