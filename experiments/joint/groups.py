@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from experiments.engines.base import Engine
 from experiments.engines.capture import captured_step
 from experiments.engines.selection import Arithmetic
+from experiments.engines.stack import width_of
 from experiments.engines.stacked import StackedEngine
 from experiments.joint.program import advance_jointly, kind_of
 
@@ -91,15 +92,17 @@ def can_grow(members: Sequence[JointMember]) -> bool:
         return False
     largest = max(members, key=lambda m: m.size)
     models = sum(m.models for m in members) + largest.models
-    return _fits(models * 2 * largest.size, largest.multiply_adds)
+    return _fits(models, 2 * largest.size, largest.multiply_adds)
 
 
 def _is_small(members: Sequence[JointMember]) -> bool:
-    examples = sum(m.models for m in members) * max(m.size for m in members)
-    return _fits(examples, members[0].multiply_adds)
+    models, size = sum(m.models for m in members), max(m.size for m in members)
+    return _fits(models, size, members[0].multiply_adds)
 
 
-def _fits(examples: int, multiply_adds: float) -> bool:
+def _fits(models: int, size: int, multiply_adds: float) -> bool:
+    """Whether a step of so many models is small, with what its program computes besides."""
+    examples = width_of(models) * width_of(size)
     return examples <= EXAMPLES and examples * multiply_adds <= MULTIPLY_ADDS
 
 
