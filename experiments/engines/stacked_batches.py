@@ -15,7 +15,9 @@ from experiments.training.streams import ExampleStream
 from experiments.training.study_context import StudyContext
 from workloads import Batch
 
-_PREFETCH_BYTES = 2**22
+_PREFETCH_BYTES = 2**21
+"""A batch that has been fetched is read from a core's caches."""
+_INDEX_BYTES = 2**22
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +69,7 @@ class StackedBatches:
             shared = tuple(x.expand(width, *x.shape) for x in whole)
             yield from ((done, shared) for done in range(steps))
             return
-        most = max(1, _PREFETCH_BYTES // max(1, 8 * width * size))
+        most = max(1, _INDEX_BYTES // max(1, 8 * width * size))
         done, ahead = 0, torch.empty(0)
         while done < steps:
             # An order takes as long for many steps as for one.

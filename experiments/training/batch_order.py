@@ -56,7 +56,7 @@ class BatchOrder(_ComputedOrder):
         self.sizes = sizes
         self._phases = _phases(sizes, examples)
         self._epoch = -1
-        self._permutation = torch.empty(0, dtype=torch.int64)
+        self._permutation = np.empty(0, dtype=np.int64)
 
     def batches(self, step: int, count: int) -> Tensor:
         """Indices of the batches of steps ``step`` … ``step + count - 1``, ``(count, batch)``.
@@ -66,7 +66,8 @@ class BatchOrder(_ComputedOrder):
         Raises:
             ExperimentError: a step beyond the first epoch, where there are no others.
         """
-        parts, size = [], self.sizes.size(step)
+        parts: list[NDArray[np.int64]] = []
+        size = self.sizes.size(step)
         assert self.sizes.size(step + count - 1) == size
         if not self.has(step + count - 1):
             raise ExperimentError(
@@ -77,9 +78,10 @@ class BatchOrder(_ComputedOrder):
         while count > 0:
             epoch, first = self._place(step)
             taken = min(count, (self.examples - first) // size)
-            parts.append(self._rows(epoch, first, taken, size))
+            parts.append(self._part(epoch, first, taken, size))
             step, count = step + taken, count - taken
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
+        indices = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return torch.from_numpy(indices).view(-1, size)
 
     def has(self, step: int) -> bool:
         """Whether there are examples for this step: without end, unless one pass is all."""
@@ -90,19 +92,17 @@ class BatchOrder(_ComputedOrder):
         start, size, epoch, seen = next(p for p in reversed(self._phases) if p[0] <= step)
         return _advanced(epoch, seen, step - start, size, self.examples)
 
-    def _rows(self, epoch: int, first: int, count: int, size: int) -> Tensor:
-        """``count`` batches of an epoch, from its example ``first`` on."""
+    def _part(self, epoch: int, first: int, count: int, size: int) -> NDArray[np.int64]:
+        """The indices of ``count`` batches of an epoch, from its example ``first`` on."""
         if size == self.examples:  # the full training set: its order does not matter
-            return torch.arange(self.examples).view(1, -1)
+            return np.arange(self.examples)
         stop = first + count * size
         if self.examples > _DRAWN_WHOLE:
-            indices = Shuffle(self.examples, self.seed, "order", epoch)[np.arange(first, stop)]
-            return torch.from_numpy(indices).view(count, size)
+            return Shuffle(self.examples, self.seed, "order", epoch)[np.arange(first, stop)]
         if epoch != self._epoch:
             draw = np.random.Generator(np.random.SFC64(derive(self.seed, "order", epoch)))
-            self._permutation = torch.from_numpy(draw.permutation(self.examples))
-            self._epoch = epoch
-        return self._permutation[first:stop].view(count, size)
+            self._permutation, self._epoch = draw.permutation(self.examples), epoch
+        return self._permutation[first:stop]
 
 
 def _phases(sizes: BatchSizes, examples: int) -> list[tuple[int, int, int, int]]:

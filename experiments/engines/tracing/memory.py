@@ -143,5 +143,5 @@ def _lies_as(node: fx.Node, argument: fx.Node) -> bool:
         and given is not None
         and (result.shape, result.stride(), result.dtype, result.device)
         == (given.shape, given.stride(), given.dtype, given.device)
-        and given.is_contiguous()
+        and (given.is_contiguous() or (given.dim() > 1 and given.mT.is_contiguous()))
     )

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, fx
 from torch.fx.node import map_arg
 
+from experiments.engines.tracing.columns import compute_by_columns
 from experiments.engines.tracing.memory import (
     RESHAPES,
     VIEWS,
@@ -30,16 +31,13 @@ _LARGEST_CONSTANT = 2**16
 """Numbers of a constant that is kept: a larger one is as fast to fill as to read."""
 _LIKE = (aten.ones_like.default, aten.zeros_like.default, aten.full_like.default)
 """Operations that read nothing of a tensor but its shape and type."""
-_ROWS = 16
-"""Rows that fill the vector registers of every CPU."""
-_MOST_COLUMNS = 16
 
 
 def simplified(traced: fx.GraphModule) -> Callable[..., Any]:
     """A function that computes what a graph of ATen operations does, which is simplified in place.
 
-    Its inputs may lie in memory otherwise than those that the graph was traced with; all other
-    tensors are laid out as they were.
+    Its inputs may lie in memory otherwise than those that the graph was traced with; what it
+    returns is laid out as it was.
     """
     simplify(traced)
     return compiled(traced)
@@ -49,11 +47,11 @@ def simplify(traced: fx.GraphModule) -> None:
     """Simplify a graph in place."""
     traced.graph.eliminate_dead_code()
     changed = changed_in_place(traced.graph)
-    _compute_by_columns(traced.graph)
     _keep_constants(traced, changed)
     _shorten_views(traced.graph, changed)
     _drop_products_with_1(traced.graph, changed)
     _merge_equal(traced.graph, changed)
+    compute_by_columns(traced.graph, changed)
     traced.graph.eliminate_dead_code()
     overwrite(traced.graph, changed)
     traced.recompile()
@@ -214,45 +212,3 @@ def _merge_equal(graph: fx.Graph, changed: set[fx.Node]) -> None:
         first = seen.setdefault(repr((node.target, node.args, node.kwargs)), node)
         if first is not node and not _is_returned(node):
             node.replace_all_uses_with(first)
-
-
-def _compute_by_columns(graph: fx.Graph) -> None:
-    """Softmaxes over few classes: torch's kernel for the last dimension takes a row at a time, that
-    for another dimension as many rows as a vector register holds: five to ten times as fast."""
-    for node in graph.nodes:
-        value, sources = value_of(node), [value_of(each) for each in node.all_input_nodes]
-        if node.target not in _BY_COLUMNS or value is None or value.dim() < 2:
-            continue
-        count = len(sources)
-        dim, (rows, columns) = node.args[count], value.shape[-2:]
-        # In float64, which is for comparisons, numbers stay those of a model alone.
-        plain = all(each is not None and each.dtype == torch.float32 for each in (value, *sources))
-        few = columns <= _MOST_COLUMNS and rows >= _ROWS
-        if plain and few and value.device.type == "cpu" and dim in (-1, value.dim() - 1):
-            node.target, node.args = _BY_COLUMNS[node.target], node.args[:count]
-
-
-def log_softmax(x: Tensor) -> Tensor:
-    """That of the last dimension, ``(…, rows, columns)``, contiguous."""
-    whole = x.shape[-2] // _ROWS * _ROWS
-    top = torch.log_softmax(x[..., :whole, :].mT.contiguous(), -2).mT
-    if whole == x.shape[-2]:
-        return top.contiguous()
-    return torch.cat([top, torch.log_softmax(x[..., whole:, :], -1)], -2)
-
-
-def log_softmax_backward(gradient: Tensor, output: Tensor) -> Tensor:
-    """The gradient of ``log_softmax``'s input, from that of its output, contiguous."""
-    whole, backward = output.shape[-2] // _ROWS * _ROWS, aten._log_softmax_backward_data
-    by_columns = (each[..., :whole, :].mT.contiguous() for each in (gradient, output))
-    top = backward(*by_columns, output.dim() - 2, output.dtype).mT
-    if whole == output.shape[-2]:
-        return top.contiguous()
-    by_rows = (each[..., whole:, :].contiguous() for each in (gradient, output))
-    return torch.cat([top, backward(*by_rows, output.dim() - 1, output.dtype)], -2)
-
-
-_BY_COLUMNS: dict[Any, Callable[..., Tensor]] = {
-    aten._log_softmax.default: log_softmax,
-    aten._log_softmax_backward_data.default: log_softmax_backward,
-}
