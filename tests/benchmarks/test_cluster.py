@@ -18,7 +18,7 @@ from benchmarks.cluster import Run
 @pytest.mark.slow
 def test_eight_workers_that_sleep() -> None:
     # Long enough that the last worker of a busy machine begins while the others still have packs.
-    run = cluster.measure(8, packs_each=2, seconds=6.0)
+    run = cluster.measure(8, packs_each=2, seconds=10.0)
     assert run.complete
     assert (run.slots, run.packs, run.trials) == (8, 16, 8 * 32)
     assert 0 < run.busy <= 1

@@ -125,7 +125,7 @@ def assert_undisturbed(
     pd.testing.assert_series_equal(minima, wanted)
     assert Claims(root).all() == []
     left = [file for file in root.rglob("*") if file.suffix in (".snapshot", ".trial", ".tmp")]
-    assert left == []
+    assert left == [], left
 
 
 def claims_of_workers(sweep: Sweep) -> list[dict[str, Any]]:
