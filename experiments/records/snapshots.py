@@ -17,6 +17,7 @@ from experiments.encoding import MalformedError, decode, encode, from_fields, to
 from experiments.plan import Measurement, Study
 from experiments.scheduling.jobs import SnapshotHeader
 from results.run_state.checkpoints import Checkpoints
+from results.run_state.claims import Claims
 from results.store import Store
 
 FORMAT = 2
@@ -62,9 +63,18 @@ def resumable(store: Store, studies: Sequence[Study]) -> list[SnapshotHeader]:
 
 
 def forget(store: Store, studies: Sequence[Study]) -> None:
-    """Delete the snapshots of studies that are complete, and what paused trials keep of them."""
+    """Delete the snapshots of studies that are complete, those that a killed worker has begun to
+    write too, and what paused trials keep of them."""
     checkpoints = Checkpoints(store.location)
     checkpoints.drop_all(study.id for study in studies)
+    begun = checkpoints.unfinished()
+    # Read after the files: whoever writes one has its claim before.
+    claimed = {claim["pack"] for claim in Claims(store.location).live()} if begun else set()
+    complete = {study.id for study in studies}
+    for name, data in begun.items():
+        snapshot = unpack_snapshot(data)
+        if snapshot and snapshot[0].study in complete and snapshot[0].pack not in claimed:
+            checkpoints.drop_unfinished(name)
     for header in resumable(store, studies):
         checkpoints.delete(header.pack)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from results.storage.location import Location
 from results.storage.names import experiment_name, is_plain
+from results.storage.whole_file import TEMPORARY
 
 FOLDER = "checkpoints"
 _SUFFIX = ".snapshot"
@@ -42,6 +43,22 @@ class Checkpoints:
     def delete(self, pack: str) -> None:
         """Delete the pack's snapshot, if there is one."""
         self.location.delete(_name(pack))
+
+    def unfinished(self) -> dict[str, bytes]:
+        """What stands in files of snapshots that are being written, or that a killed process has
+        begun to write, by name (``drop_unfinished``)."""
+        begun: dict[str, bytes] = {}
+        for file in self.location.files(FOLDER, TEMPORARY, hidden=True):
+            name = file.name[len(FOLDER) + 1 :]
+            ours = name.startswith(".") and f"{_SUFFIX}." in name and is_plain(name[1:])
+            data = self.location.read(file.name) if ours else None
+            if data is not None:
+                begun[name] = data
+        return begun
+
+    def drop_unfinished(self, name: str) -> None:
+        """Delete one of the files of ``unfinished``."""
+        self.location.delete(f"{FOLDER}/{name}")
 
     def keep_paused(self, study: str, states: Mapping[str, bytes]) -> None:
         """Keep what paused trials of a study need to go on in a later round, by id."""

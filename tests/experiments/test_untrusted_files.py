@@ -23,6 +23,7 @@ from experiments.records import snapshots
 from experiments.records.snapshots import settings_hash
 from experiments.training.pack_training import Training
 from results.run_state.checkpoints import Checkpoints
+from results.run_state.claims import Claims
 from results.store import Store
 from tests import problems
 from tests.experiments.fakes import FakeTraining
@@ -324,6 +325,37 @@ def test_files_of_other_names_are_passed_over(stopped: tuple[Any, Path]) -> None
     assert [header.pack for header in snapshots.resumable(store, [pack_job.pack.study])] == ["pack"]
     snapshots.forget(store, [pack_job.pack.study])
     assert sorted(str(p.relative_to(folder)) for p in folder.rglob("*.*")) == sorted(strange)
+
+
+def test_what_a_killed_worker_has_begun_to_write_is_deleted_with_the_snapshots(
+    stopped: tuple[Any, Path],
+) -> None:
+    pack_job, root = stopped
+    folder, study = root / "checkpoints", pack_job.pack.study
+    data = (folder / "pack.snapshot").read_bytes()
+    header, body = snapshots.unpack_snapshot(data) or pytest.fail("no snapshot")
+    line = data.partition(b"\n")[0]
+    of_another = snapshots.pack_snapshot(replace(header, study="another"), body)
+    claimed = snapshots.pack_snapshot(replace(header, pack="claimed"), body)
+    contents = {
+        ".pack.snapshot.0123abcd.tmp": data[: len(line) + 10],
+        ".pack.snapshot.without-a-header.tmp": line[:-1],
+        ".another.snapshot.0123abcd.tmp": of_another,
+        ".claimed.snapshot.0123abcd.tmp": claimed,
+        ".other.0123abcd.tmp": data,
+        "pack.snapshot.0123abcd.tmp": data,
+    }
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    store = Ledger(str(root)).store
+    claim = Claims(root).take("claimed", [])
+    snapshots.forget(store, [study])
+    left = {file.name for file in folder.iterdir()}
+    assert left == contents.keys() - {".pack.snapshot.0123abcd.tmp"}
+    assert claim is not None
+    claim.release()
+    snapshots.forget(store, [study])
+    assert left - {file.name for file in folder.iterdir()} == {".claimed.snapshot.0123abcd.tmp"}
 
 
 def test_a_folder_that_is_a_link_is_not_cleaned(stopped: tuple[Any, Path], tmp_path: Path) -> None:
