@@ -23,6 +23,9 @@ from results.store import Store
 FORMAT = 2
 """Format of a snapshot, in its first line. The first format was pickled, and is not read."""
 
+_WRITTEN_SECONDS = 10.0
+"""Seconds in which a driver, which has no claim, writes the snapshots of a divided pack."""
+
 Points = Mapping[str, Sequence[Measurement]]
 
 
@@ -67,9 +70,10 @@ def forget(store: Store, studies: Sequence[Study]) -> None:
     write too, and what paused trials keep of them."""
     checkpoints = Checkpoints(store.location)
     checkpoints.drop_all(study.id for study in studies)
-    begun = checkpoints.unfinished()
-    # Read after the files: whoever writes one has its claim before.
-    claimed = {claim["pack"] for claim in Claims(store.location).live()} if begun else set()
+    claims = Claims(store.location)
+    begun = checkpoints.unfinished(claims.now() - _WRITTEN_SECONDS)
+    # Read after the files: a worker that writes one has its claim before.
+    claimed = {claim["pack"] for claim in claims.live()} if begun else set()
     complete = {study.id for study in studies}
     for name, data in begun.items():
         snapshot = unpack_snapshot(data)

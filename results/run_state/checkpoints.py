@@ -44,14 +44,18 @@ class Checkpoints:
         """Delete the pack's snapshot, if there is one."""
         self.location.delete(_name(pack))
 
-    def unfinished(self) -> dict[str, bytes]:
-        """What stands in files of snapshots that are being written, or that a killed process has
-        begun to write, by name (``drop_unfinished``)."""
+    def unfinished(self, before: float) -> dict[str, bytes]:
+        """The contents of temporary files of snapshots, as a killed process leaves them, by name.
+
+        Args:
+            before: seconds since the epoch; a file that was written later is left out.
+        """
         begun: dict[str, bytes] = {}
         for file in self.location.files(FOLDER, TEMPORARY, hidden=True):
             name = file.name[len(FOLDER) + 1 :]
             ours = name.startswith(".") and f"{_SUFFIX}." in name and is_plain(name[1:])
-            data = self.location.read(file.name) if ours else None
+            old = bool(file.modified) and file.modified < before
+            data = self.location.read(file.name) if ours and old else None
             if data is not None:
                 begun[name] = data
         return begun

@@ -267,6 +267,11 @@ def _outputs(x: Tensor, weight: Tensor) -> Tensor:
     return torch.log_softmax(torch.bmm(x, weight.mT), -1)
 
 
+def _twice_the_same(x: Tensor, weight: Tensor) -> Tensor:
+    logarithms = torch.log_softmax(x @ weight.mT, -1)
+    return torch.ops.aten._log_softmax_backward_data(logarithms, logarithms, 2, x.dtype)
+
+
 def _changed_in_place(x: Tensor, weight: Tensor) -> Tensor:
     return torch.bmm(x, weight.mT).add_(1)
 
@@ -280,6 +285,7 @@ def test_other_numbers_of_classes_or_examples_and_what_is_changed_in_place_are_l
         (_outputs, 8, 10, {product, softmax}),
         (_outputs, 64, 16, {product}),
         (_outputs, 64, 10, set()),
+        (_twice_the_same, 64, 10, set()),
         (_changed_in_place, 64, 10, {product}),
     ):
         given = torch.randn(2, rows, 7), torch.randn(2, classes, 7)

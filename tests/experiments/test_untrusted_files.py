@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -342,11 +343,14 @@ def test_what_a_killed_worker_has_begun_to_write_is_deleted_with_the_snapshots(
         ".pack.snapshot.without-a-header.tmp": line[:-1],
         ".another.snapshot.0123abcd.tmp": of_another,
         ".claimed.snapshot.0123abcd.tmp": claimed,
+        ".new.snapshot.0123abcd.tmp": data,
         ".other.0123abcd.tmp": data,
         "pack.snapshot.0123abcd.tmp": data,
     }
     for name, content in contents.items():
         (folder / name).write_bytes(content)
+        if not name.startswith(".new"):
+            os.utime(folder / name, (time.time() - 60,) * 2)
     store = Ledger(str(root)).store
     claim = Claims(root).take("claimed", [])
     snapshots.forget(store, [study])

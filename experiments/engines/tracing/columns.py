@@ -37,7 +37,7 @@ def compute_by_columns(graph: fx.Graph, changed: set[fx.Node]) -> None:
     for node in list(graph.nodes):
         before = value_of(node)
         if node not in changed and before is not None and _gains(node, before):
-            node.args = node.args[: len(node.all_input_nodes)]
+            node.args = tuple(each for each in node.args if isinstance(each, fx.Node))
             node.target = _BY_COLUMNS[node.target]
         else:
             inputs = moved & set(node.all_input_nodes)
@@ -56,7 +56,7 @@ def compute_by_columns(graph: fx.Graph, changed: set[fx.Node]) -> None:
 
 def _gains(node: fx.Node, value: Tensor) -> bool:
     """Whether a node's result, ``value``, is computed faster by columns, and may be."""
-    sources = [value_of(each) for each in node.all_input_nodes]
+    sources = [value_of(each) for each in node.args if isinstance(each, fx.Node)]
     if node.target not in _BY_COLUMNS or value.dim() < 2 or value.device.type != "cpu":
         return False
     rows, columns = value.shape[-2:]
