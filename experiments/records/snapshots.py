@@ -66,12 +66,13 @@ def resumable(store: Store, studies: Sequence[Study]) -> list[SnapshotHeader]:
 
 
 def forget(store: Store, studies: Sequence[Study]) -> None:
-    """Delete the snapshots of studies that are complete, those that a killed worker has begun to
-    write too, and what paused trials keep of them."""
+    """Delete the snapshots and the paused trials of studies that are complete, and what a killed
+    worker has begun to write of them."""
     checkpoints = Checkpoints(store.location)
-    checkpoints.drop_all(study.id for study in studies)
     claims = Claims(store.location)
-    begun = checkpoints.unfinished(claims.now() - _WRITTEN_SECONDS)
+    old = claims.now() - _WRITTEN_SECONDS
+    checkpoints.drop_all((study.id for study in studies), old)
+    begun = checkpoints.unfinished(old)
     # Read after the files: a worker that writes one has its claim before.
     claimed = {claim["pack"] for claim in claims.live()} if begun else set()
     complete = {study.id for study in studies}

@@ -50,15 +50,9 @@ class Checkpoints:
         Args:
             before: seconds since the epoch; a file that was written later is left out.
         """
-        begun: dict[str, bytes] = {}
-        for file in self.location.files(FOLDER, TEMPORARY, hidden=True):
-            name = file.name[len(FOLDER) + 1 :]
-            ours = name.startswith(".") and f"{_SUFFIX}." in name and is_plain(name[1:])
-            old = bool(file.modified) and file.modified < before
-            data = self.location.read(file.name) if ours and old else None
-            if data is not None:
-                begun[name] = data
-        return begun
+        names = self._begun(_SUFFIX, before)
+        begun = {name: self.location.read(f"{FOLDER}/{name}") for name in names}
+        return {name: data for name, data in begun.items() if data is not None}
 
     def drop_unfinished(self, name: str) -> None:
         """Delete one of the files of ``unfinished``."""
@@ -79,18 +73,31 @@ class Checkpoints:
         for trial in trials:
             self.location.delete(_paused(study, trial))
 
-    def drop_all(self, studies: Iterable[str]) -> None:
-        """Delete the states of all paused trials of those studies."""
+    def drop_all(self, studies: Iterable[str], before: float) -> None:
+        """Delete the states of all paused trials of those studies, and temporary files of such that
+        were written ``before`` that time, in seconds since the epoch."""
         chosen = set(studies)
         for name in self._names(_PAUSED):
             study, _, trial = name.partition(_BETWEEN)
             if study in chosen and is_plain(trial):
                 self.location.delete(_paused(study, trial))
+        for name in self._begun(_PAUSED, before):
+            if name[1:].partition(_BETWEEN)[0] in chosen:
+                self.drop_unfinished(name)
 
     def _names(self, suffix: str) -> Iterator[str]:
         """The parts before ``suffix`` in the names of the folder's files."""
         for file in self.location.files(FOLDER, suffix):
             yield file.name[len(FOLDER) + 1 : -len(suffix)]
+
+    def _begun(self, suffix: str, before: float) -> Iterator[str]:
+        """The temporary files of files whose names end in ``suffix``, if written ``before``."""
+        for file in self.location.files(FOLDER, TEMPORARY, hidden=True):
+            name = file.name[len(FOLDER) + 1 :]
+            parts = name.removeprefix(".").split(_BETWEEN)
+            ours = name.startswith(".") and f"{suffix}." in name and all(map(is_plain, parts))
+            if ours and file.modified and file.modified < before:
+                yield name
 
 
 def _paused(study: str, trial: str) -> str:

@@ -344,18 +344,23 @@ def test_what_a_killed_worker_has_begun_to_write_is_deleted_with_the_snapshots(
         ".another.snapshot.0123abcd.tmp": of_another,
         ".claimed.snapshot.0123abcd.tmp": claimed,
         ".new.snapshot.0123abcd.tmp": data,
+        f".{study.id},trial.trial.0123abcd.tmp": data[:10],
+        f".{study.id},new.trial.0123abcd.tmp": data[:10],
+        ".another,trial.trial.0123abcd.tmp": data[:10],
+        f".{study.id},-x.trial.0123abcd.tmp": data[:10],
         ".other.0123abcd.tmp": data,
         "pack.snapshot.0123abcd.tmp": data,
     }
     for name, content in contents.items():
         (folder / name).write_bytes(content)
-        if not name.startswith(".new"):
+        if "new" not in name:
             os.utime(folder / name, (time.time() - 60,) * 2)
     store = Ledger(str(root)).store
     claim = Claims(root).take("claimed", [])
     snapshots.forget(store, [study])
     left = {file.name for file in folder.iterdir()}
-    assert left == contents.keys() - {".pack.snapshot.0123abcd.tmp"}
+    of_trial = f".{study.id},trial.trial.0123abcd.tmp"
+    assert left == contents.keys() - {".pack.snapshot.0123abcd.tmp", of_trial}
     assert claim is not None
     claim.release()
     snapshots.forget(store, [study])
