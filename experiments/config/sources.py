@@ -6,7 +6,8 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from experiments.errors import ExperimentError, nearest
+from experiments.errors import ExperimentError
+from results.errors import nearest
 
 _LARGEST_FILE = 2_000_000
 
@@ -49,7 +50,12 @@ def packaged_text(name: str) -> str:
     if name not in names():
         raise ExperimentError(
             f"no experiment is called {name!r}",
-            hint=f"{nearest(name, names())}; a file of your own ends in .yaml",
+            hint=nearest(
+                name,
+                names(),
+                "batchscale list experiments names them; a file of your own ends in .yaml",
+                form="did you mean {!r}? A file of your own ends in .yaml",
+            ),
         )
     return _folder().joinpath(f"{name}.yaml").read_text(encoding="utf-8")
 
