@@ -146,7 +146,7 @@ def _rests(curve: Curve, fit: Regimes | None) -> str:
     if len(sizes) == 1:
         many = f"batch size {sizes[0]:,} alone"
     parts = [many, _ESTIMATORS[curve.named].format(count(curve.trials, "trial"))]
-    if fit is not None and fit.min_steps.high is not None:
+    if fit is not None and fit.min_steps.high is not None and not curve.relative:
         parts.append(f"{interval(*fit.min_steps.ends)} steps at the plateau")
     if curve.censored:
         parts.append("target not reached at " + ", ".join(f"{size:,}" for size in curve.censored))

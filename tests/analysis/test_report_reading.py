@@ -89,3 +89,14 @@ def test_without_either_the_page_does_not_name_them(tmp_path: Path) -> None:
     assert "best batch size" not in names
     assert "penalty" not in content["html"]
     assert "Two curves cross" not in content["html"]
+
+
+def test_steps_in_a_unit_of_the_source_are_no_finding() -> None:
+    """An epoch of gnn has an unknown number of examples, one of resnet a known one."""
+    where = "workload in ('gnn', 'resnet')"
+    content = payload(FigureData(Query(sources=["published"], where=where)))
+    texts = {panel["workload"]: panel["views"][0] for panel in content["panels"]}
+    (of_gnn,), (of_resnet,) = (texts[name]["findings"] for name in ("gnn", "resnet"))
+    assert "steps at the plateau" in of_resnet["rests"]
+    assert "plateau" not in of_gnn["rests"]
+    assert any("not in steps" in each["text"] for each in texts["gnn"]["warnings"])
