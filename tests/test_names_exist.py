@@ -1,4 +1,5 @@
-"""What hints, help texts, docstrings and docs name exists: options, commands, keys, attributes."""
+"""What hints, help texts, docstrings and docs name exists: options, commands, keys, attributes,
+files."""
 
 from __future__ import annotations
 
@@ -175,6 +176,20 @@ def keys(text: str) -> Iterator[str]:
             yield f"--set {name}"
 
 
+@cache
+def sources() -> list[str]:
+    """The paths of all our modules, with a slash before the first part."""
+    folders = (*PACKAGES, "benchmarks", "docs", "tests", "validation")
+    return [f"/{path.relative_to(ROOT)}" for of in folders for path in (ROOT / of).rglob("*.py")]
+
+
+def files(text: str) -> Iterator[str]:
+    """Modules, by the end of a path in code, that there are not."""
+    for name in re.findall(r"`([a-z_][a-z0-9_/]*/[a-z0-9_]+\.py)`", text):
+        if not any(path.endswith(f"/{name}") for path in sources()):
+            yield name
+
+
 def named_keys(hint: str) -> Iterator[str]:
     """What a hint tells to set, to leave out or to raise, and is no key."""
     verbs = (
@@ -190,7 +205,7 @@ def named_keys(hint: str) -> Iterator[str]:
             yield name
 
 
-@pytest.mark.parametrize("find", [options, attributes, unknown_commands, keys])
+@pytest.mark.parametrize("find", [options, attributes, unknown_commands, keys, files])
 def test_what_texts_name_exists(find: Callable[[str], Iterator[str]]) -> None:
     missing = [f"{place}: {name}" for place, text in texts() for name in find(text)]
     assert not missing, "\n" + "\n".join(missing)
@@ -214,6 +229,7 @@ def test_what_hints_tell_to_set_exists() -> None:
         (unknown_commands, "batchscale regime runs"),
         (keys, "the key `devices: 1`"),
         (keys, "for example: --set devices=1"),
+        (files, "(`ray/group.py`)"),
         (named_keys, "set fewer workers or devices, or give the --address of a larger cluster"),
         (named_keys, "leave out devices, or give the --address of a cluster that has some"),
         (named_keys, "devices: 0, or off"),
