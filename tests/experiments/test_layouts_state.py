@@ -53,6 +53,18 @@ def read(ranks: Ranks, of: Study, dimensions: Dimensions, state: bytes) -> Any:
     return engine.weights(0), engine.evaluate("validation")[0]
 
 
+def written_again(
+    ranks: Ranks, of: Study, dimensions: Dimensions, states: list[bytes]
+) -> list[bytes]:
+    """Each of the states as it is written after it was read, the first by a new engine."""
+    engine = engine_of(ranks, of, dimensions)
+    again = []
+    for state in states:
+        engine.load(decode(state))
+        again.append(encode(engine.state()))
+    return again
+
+
 def assert_alike(state: Any, plain: Any, bound: float, place: str = "") -> None:
     """Two states have the same form everywhere, and nearly the same numbers."""
     assert type(state) is type(plain), place
@@ -123,14 +135,27 @@ def test_every_layout_reads_the_states_of_all_others(user: str, tmp_path: Path) 
         result = read(SOLO, studies[study], (), state)
         assert_continues([result], expected[study], 1e-8, f"{study}: {size} {name} to one worker")
     for size, each in cases.items():
-        pairs = [
-            (study, name, writer)
+        others = [
+            [of for of in states if of[0] == study and of[1:] != (size, name)]
             for study, name in each
-            for writer in states
-            if writer[0] == study and writer[1:] != (size, name)
         ]
-        reads = [(studies[s], layouts[size][name], states[writer]) for s, name, writer in pairs]
-        ranks = on_ranks(size, read, reads, tmp_path / f"read{size}")
-        for number, (study, name, writer) in enumerate(pairs):
-            place = f"{study}: {writer[1:]} to {size} {name}"
-            assert_continues([rank[number] for rank in ranks], expected[study], 1e-8, place)
+        layout_of = [(studies[study], layouts[size][name]) for study, name in each]
+        reads = [
+            (*of, [states[writer] for writer in writers])
+            for of, writers in zip(layout_of, others, strict=True)
+        ]
+        ranks = on_ranks(size, written_again, reads, tmp_path / f"read{size}")
+        for number, writers in enumerate(others):
+            for i, writer in enumerate(writers):
+                place = f"{writer} to {size} {each[number][1]}"
+                assert all(rank[number][i] == states[writer] for rank in ranks), place
+        # What is trained on depends on the state alone: from one worker's, and from one other's.
+        chosen = [
+            (writers[0], writers[1 + i % (len(writers) - 1)]) for i, writers in enumerate(others)
+        ]
+        pairs = [(i, writer) for i, writers in enumerate(chosen) for writer in writers]
+        trained = [(*layout_of[i], states[writer]) for i, writer in pairs]
+        ranks = on_ranks(size, read, trained, tmp_path / f"trained{size}")
+        for number, (i, writer) in enumerate(pairs):
+            place = f"{writer} to {size} {each[i][1]}"
+            assert_continues([rank[number] for rank in ranks], expected[each[i][0]], 1e-8, place)
