@@ -2,6 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
+PROCESSES := $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 8 ? n : 8)))
 RESULTS := $(or $(BATCHSCALE_RESULTS),results/runs)
 CODE := batchscale workloads experiments results analysis validation tests benchmarks docs
 
@@ -40,11 +41,11 @@ cluster-demo: $(STAMP)
 	$(BIN)/python docs/cluster/demo.py $(RESULTS)
 
 test: $(STAMP)
-	$(BIN)/python -m pytest --numprocesses=2 --dist=worksteal
+	$(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=worksteal
 
-# Three processes for two cores: tests that start a Ray or kill a worker wait for most of their time.
+# One more than there are cores: tests that start a Ray or kill a worker wait for most of their time.
 test-all: $(STAMP)
-	$(BIN)/python -m pytest --numprocesses=3 --dist=worksteal -m "not browser"
+	$(BIN)/python -m pytest --numprocesses=$$(($(PROCESSES) + 1)) --dist=worksteal -m "not browser"
 
 browser: $(STAMP)
 	$(BIN)/python -m pytest -m browser

@@ -71,11 +71,6 @@ class ModuleRun:
         self.gradient = ModuleGradient(self.hooks, passes, self.loss_sum, hessian)
         self.step = 0
 
-    @property
-    def technique_state(self) -> dict[str, Any]:
-        """The state of all techniques, by their names."""
-        return self.hooks.state
-
     def advance(self, steps: int) -> None:
         """Take so many steps."""
         context, meta = self.context, self.trial.metaparameters

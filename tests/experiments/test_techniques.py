@@ -129,12 +129,12 @@ def test_ema_is_torchs() -> None:
     metrics = one.evaluate("validation")[0]
     for name, parameter in averaged.module.named_parameters():
         torch.testing.assert_close(
-            one.runs[0].technique_state["ema"][name],
+            one.runs[0].hooks.state["ema"][name],
             parameter.detach(),
         )
     with torch.no_grad():
         one.runs[0].model.load_state_dict(averaged.module.state_dict())
-    one.runs[0].technique_state["ema"] = dict(averaged.module.named_parameters())
+    one.runs[0].hooks.state["ema"] = dict(averaged.module.named_parameters())
     assert one.evaluate("validation")[0] == pytest.approx(metrics, rel=1e-9)
 
 
