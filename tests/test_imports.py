@@ -221,6 +221,21 @@ def test_import_batchscale_imports_nothing_heavy() -> None:
 
 
 @pytest.mark.slow
+def test_a_group_starts_without_torch_and_its_ranks_without_tune() -> None:
+    """Each takes a second or two of every start."""
+    out = run_isolated(
+        """
+        import sys
+        from experiments.execution.ray.ranks import group
+        print("group:", {"torch", "ray.tune"} & {*sys.modules})
+        from experiments.execution.ray.ranks import rank
+        print("rank:", {"torch", "ray.tune"} & {*sys.modules})
+        """
+    )
+    assert out.splitlines() == ["group: set()", "rank: {'torch'}"]
+
+
+@pytest.mark.slow
 def test_results_and_analysis_import_without_torch_and_ray() -> None:
     names = [module_name(path) for path in READING]
     code = f"import importlib\nfor name in {names!r}:\n    importlib.import_module(name)\n"

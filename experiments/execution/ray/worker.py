@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 import ray
-from ray import tune
 from ray.exceptions import RayError
 
 from experiments.execution.failures import describe
@@ -165,6 +164,8 @@ def guarded(pack: str, send: Callable[[PackEnd], None], run: Callable[[], T]) ->
 
 def reporting(send: Callable[[Message], None]) -> Callable[[Message], None]:
     """``send`` that makes each commit a report of Tune's too, for its loggers and callbacks."""
+    from ray import tune  # not for ranks, which import this module too: it takes a second
+
     ended: Counter[str] = Counter()
 
     def also_report(message: Message) -> None:

@@ -6,7 +6,8 @@ needs no resource. It starts the ranks in the bundles, hands them pack after pac
 if a rank's process dies, new ones take their places and the pack goes on from its last snapshot.
 The ranks belong to the Tune actor, and their resources to Tune: they end with either.
 
-This module does not import torch: the Tune actor starts while the ranks load it.
+This module imports neither torch, which the Tune actor does not need, nor Tune, which its ranks do
+not: the Tune actor starts while the ranks load torch.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ray
-from ray import tune
 from ray.exceptions import RayError
 from ray.util.placement_group import get_current_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
@@ -68,6 +68,8 @@ _group: WorkerGroup | None = None
 
 def train_group(config: dict[str, Any], context: GroupContext) -> None:
     """The Tune function of a worker group: trains a pack, and reports what it committed."""
+    from ray import tune
+
     global _group
     if _group is None:
         _group = WorkerGroup(context)
