@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 import torch
+from ray._common.utils import get_ray_address_file
 
 import workloads
 from experiments import precision
@@ -180,14 +181,24 @@ def test_what_the_device_lacks(
     assert load(files / "mine.yaml").plans()  # on another device it can be trained
 
 
-def test_where_the_device_is_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("variable", ["RAY_TMPDIR", "TMPDIR", None])
+def test_where_the_device_is_known(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str | None
+) -> None:
     """A Ray that runs already may have other machines."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setattr(local_ray, "_ADDRESSES", [tmp_path / "ray_current_cluster"])
+    for name in ("RAY_ADDRESS", "RAY_TMPDIR", "TMPDIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(local_ray, "_TEMPORARY", str(tmp_path / "default"))
+    if variable:
+        monkeypatch.setenv(variable, str(tmp_path))
     known = {name: find(name).expected_device() for name in ("none", "auto", "10.0.0.1:6379")}
     assert known == {"none": "cpu", "auto": "cpu", "10.0.0.1:6379": None}
-    (tmp_path / "ray_current_cluster").touch()
+    file = Path(get_ray_address_file(None))  # Ray's own rule
+    file = file if variable else tmp_path / "default" / file.relative_to("/tmp")
+    assert file.is_relative_to(tmp_path)
+    file.parent.mkdir(parents=True)
+    file.touch()
     assert find("auto").expected_device() is None
 
 

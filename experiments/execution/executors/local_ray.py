@@ -15,12 +15,8 @@ from experiments.execution.executors.in_process import InProcessPool
 from experiments.execution.ray.start import LocalRay
 from experiments.plan import Layout
 
-_ADDRESSES = [
-    Path(folder, "ray_current_cluster")
-    for folder in (os.environ.get("RAY_TMPDIR", "/tmp/ray"), "/tmp/ray")
-]
-"""Where a Ray that runs on this machine writes its address."""
-
+_TEMPORARY = "/tmp"
+"""The parent of Ray's temporary folder, where no variable names another."""
 _FEW = 256
 """Most missing trials of a sweep that may end before a worker of a new Ray would train."""
 _ALONE_SECONDS = 8.0
@@ -35,8 +31,7 @@ class LocalCluster(Cluster):
     @classmethod
     def expected_device(cls) -> str | None:
         """Not known where a Ray may run already: other machines of it may have GPUs."""
-        may_run = "RAY_ADDRESS" in os.environ or any(each.exists() for each in _ADDRESSES)
-        return None if may_run or torch.cuda.is_available() else "cpu"
+        return None if _may_run() or torch.cuda.is_available() else "cpu"
 
     def __enter__(self) -> Self:
         context, layouts = self.context, set(self.until_ready())
@@ -63,3 +58,12 @@ class LocalCluster(Cluster):
         layouts = self.context.layouts
         small = [each for each in layouts if each.workers == 1 and not each.gpus_per_worker]
         return {layout: InProcessPool(self.context, layout) for layout in small[:1]}
+
+
+def _may_run() -> bool:
+    """Whether a Ray may run on this machine: it writes its address to its temporary folder, which
+    depends on variables that may have been set since."""
+    parents = {os.environ.get("RAY_TMPDIR"), os.environ.get("TMPDIR"), _TEMPORARY} - {None}
+    return "RAY_ADDRESS" in os.environ or any(
+        Path(str(parent), "ray", "ray_current_cluster").exists() for parent in parents
+    )
