@@ -63,7 +63,7 @@ class LocalCluster(Cluster):
 def _may_run() -> bool:
     """Whether a Ray may run on this machine: it writes its address to its temporary folder, which
     depends on variables that may have been set since."""
-    parents = {os.environ.get("RAY_TMPDIR"), os.environ.get("TMPDIR"), _TEMPORARY} - {None}
+    parents = [os.environ.get(name, _TEMPORARY) for name in ("RAY_TMPDIR", "TMPDIR")]
     return "RAY_ADDRESS" in os.environ or any(
-        Path(str(parent), "ray", "ray_current_cluster").exists() for parent in parents
+        Path(parent, "ray", "ray_current_cluster").exists() for parent in [_TEMPORARY, *parents]
     )
