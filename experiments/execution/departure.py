@@ -8,9 +8,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from experiments.execution.ledger import Ledger
-from experiments.records.snapshots import divide
+from experiments.records.snapshots import leave_to_next_run
 from experiments.scheduling.jobs import Job, PackEnd
-from experiments.scheduling.packs import pack_id
 from results.errors import line
 
 _ERROR, _INTERRUPTED = 1, 130
@@ -26,8 +25,8 @@ class Leave(Protocol):
 def end_program(end: Callable[[], PackEnd], ledger: Ledger, job: Job) -> None:
     """End this program, the driver, with a line that says why.
 
-    The snapshot of a pack that hung is divided first, so that the next run goes on without the
-    trial that hung, where it is known, and else isolates it.
+    Before, the trials of a pack that hung are left to the next run, which goes on without the one
+    that hung, where it is known, and else isolates it.
     """
     ended = end()
     failure = ended.failure
@@ -35,12 +34,7 @@ def end_program(end: Callable[[], PackEnd], ledger: Ledger, job: Job) -> None:
         _say("interrupted: training did not come back and was cut off; its last snapshot is kept")
         _say("hint: give the same command again to continue")
     else:
-        trials = [trial.id for trial in job.pack.trials]
-        left = [trial for trial in trials if trial in job.wanted and trial != failure.trial]
-        half = (len(left) + 1) // 2
-        parts = [left] if failure.trial else [left[:half], left[half:]]
-        groups = {pack_id(job.pack.study.id, part): part for part in parts if part}
-        divide(ledger, job.pack.id, trials, groups)
+        leave_to_next_run(ledger, job, failure.trial)
         _say(f"error: {line(failure.message)}, in code that cannot be interrupted")
         _say(
             "hint: give the same command again: "

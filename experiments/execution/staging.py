@@ -63,6 +63,19 @@ class Staged:
         raise ExperimentError("a worker of Ray's did not get the experiment's files")
 
 
+def file_specs(studies: Iterable[Study]) -> list[str]:
+    """What the studies name by its file: workloads, optimizers, schedules, techniques, layouts."""
+    return [
+        spec
+        for study in studies
+        for spec in (
+            *(study.workload.spec, study.schedule, study.layout.name),
+            *(*routed.specs(study.optimizer), *study.technique),
+        )
+        if spec and ".py" in spec
+    ]
+
+
 @contextmanager
 def staged(
     base: str | None, specs: Iterable[str], files: Iterable[str], data_files: Iterable[str] = ()

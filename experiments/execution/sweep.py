@@ -23,13 +23,13 @@ from experiments.execution.executors.base import ExecutorContext, WorkerPool
 from experiments.execution.failures import reproduce_command
 from experiments.execution.orphans import end_orphans
 from experiments.execution.signals import Interrupted, Stop
+from experiments.execution.staging import file_specs
 from experiments.execution.worker import MakeTrainer, Pace, training
-from experiments.optimizers import routed
-from experiments.plan import Layout
+from experiments.plan import Layout, Study
 from experiments.records import amend, snapshots
 from experiments.records.no_target import no_target
 from experiments.records.planned import Planned, planned
-from experiments.records.recorded import changed, read_recorded, refuse_changed
+from experiments.records.recorded import Recorded, changed, read_recorded, refuse_changed
 from experiments.records.rows import record_lost_trial
 from experiments.records.space_edges import Judge, edges, sentence, sides
 from experiments.scheduling import rounds
@@ -122,7 +122,7 @@ def sweep(
             location=run.location,
             layouts=list(dict.fromkeys(state.study.layout for state in run.states)),
             base=experiment.base,
-            specs=run.specs_of_files(),
+            specs=file_specs(state.study for state in run.states),
             files=experiment.files,
             trainer=trainer,
             pace=pace,
@@ -210,7 +210,13 @@ class _Sweep:
         self._note_other_searches()
 
     def _read_states(self, plans: Planned) -> None:
-        recorded = read_recorded(self.store, plans.studies, self.since)
+        self.passed_over = snapshots.passed_over(self.store, plans.studies)
+        if number := len(self.passed_over):
+            self.note(
+                f"{count(number, 'trial')} that hung in code that cannot be interrupted "
+                f"{agreeing(number, 'are')} not tried again before the sweep is complete."
+            )
+        recorded = self._read_recorded(plans.studies)
         self.of_other_targets = recorded.others
         self.rows = {row["study"]: row for row in plans.rows}
         self.states = [
@@ -227,6 +233,9 @@ class _Sweep:
             )
             for plan, columns, label in zip(plans.plans, plans.columns, plans.labels, strict=True)
         ]
+
+    def _read_recorded(self, studies: Sequence[Study]) -> Recorded:
+        return read_recorded(self.store, studies, self.since, self.passed_over)
 
     def _enlarged(self, state: StudyState, where: Sequence[Side]) -> None:
         """Record the enlarged space in the study's row."""
@@ -308,7 +317,7 @@ class _Sweep:
             reproduce=partial(
                 reproduce_command,
                 root=self.location.root,
-                folder=self.experiment.base if self.specs_of_files() else None,
+                folder=self.experiment.base if file_specs(s.study for s in self.states) else None,
             ),
             divide=partial(snapshots.divide, Checkpoints(self.store.location)),
             record=partial(record_lost_trial, self.store),
@@ -323,20 +332,7 @@ class _Sweep:
         claimed = trials_of(claims)
         if dispatcher.shares_with(claimed):
             studies = [state.study for state in dispatcher.states]
-            recorded = read_recorded(self.store, studies, self.since)
-            dispatcher.merge(recorded.records, claimed)
-
-    def specs_of_files(self) -> list[str]:
-        """Workloads, optimizers, schedules and layouts that are named by their files."""
-        return [
-            spec
-            for study in (state.study for state in self.states)
-            for spec in (
-                *(study.workload.spec, study.schedule, study.layout.name),
-                *(*routed.specs(study.optimizer), *study.technique),
-            )
-            if spec and ".py" in spec
-        ]
+            dispatcher.merge(self._read_recorded(studies).records, claimed)
 
     def _claims(self) -> list[Mapping[str, Any]]:
         """Packs that a driver trains, this one or another."""

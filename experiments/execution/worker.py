@@ -113,7 +113,6 @@ class _PackRun:
         self.finished: list[Outcome] = []
         self.paused: dict[str, bytes] = {}
         """The states of paused trials among those."""
-        self.engine: str = job.pack.engine
         self.position = Position()
         self.hits_used = 0
         self.not_kept_reported = False
@@ -141,11 +140,11 @@ class _PackRun:
             self.job = in_chosen_layout(self.job, self.group)
             training, new = self._begin(trainer, snapshot)
         self.training = training
-        self.engine = training.engine
+        self.job = replace(self.job, pack=replace(self.job.pack, engine=training.engine))  # type: ignore[arg-type]
         step = training.step
         self._resume(training, new)
         if self.first:
-            self.channel.send(Started(pack=pack, engine=self.engine, step=step))
+            self.channel.send(Started(pack=pack, engine=training.engine, step=step))
         stop = self.heartbeat.stop_requested if self.heartbeat else lambda: False
         committed = saved = time.monotonic()
         for events in self.watchdog.over(training.run(stop)):
@@ -274,7 +273,7 @@ class _PackRun:
         settings, points = settings_hash(study), self.points
         packed = {
             o.trial: snapshots.encode_trial(
-                settings, self.engine, self.paused.pop(o.trial), points.get(o.trial, ())
+                settings, self.job.pack.engine, self.paused.pop(o.trial), points.get(o.trial, ())
             )
             for o in done
             if o.trial in self.paused
@@ -292,7 +291,7 @@ class _PackRun:
         of_the_pack = {
             "pack": self.job.pack.id,
             "pack_models": len(self.trials),
-            "engine": self.engine,
+            "engine": self.job.pack.engine,
             "device": device_name(self.job.device),
             "world_size": self.group.size,
         }
@@ -326,7 +325,7 @@ class _PackRun:
             settings=settings_hash(self.job.pack.study),
             trials=tuple(self.trials),
             active=training.active,
-            engine=self.engine,  # type: ignore[arg-type]
+            engine=training.engine,  # type: ignore[arg-type]
             round=self.job.round,
         )
         active = set(training.active)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -49,13 +49,16 @@ class Recorded:
     ``""``."""
 
 
-def read_recorded(store: Store, studies: Sequence[Study], since: datetime) -> Recorded:
+def read_recorded(
+    store: Store, studies: Sequence[Study], since: datetime, passed_over: Collection[str] = ()
+) -> Recorded:
     """Read the recorded trials of ``studies``, in terms of their present target.
 
     A trial that was recorded with another target is looked up in its measurements.
 
     Args:
         since: when this run began: errors recorded before are tried again.
+        passed_over: trials whose errors are not.
     """
     by_id = {study.id: study for study in studies}
     rows = store.trials(columns=_COLUMNS)
@@ -73,7 +76,7 @@ def read_recorded(store: Store, studies: Sequence[Study], since: datetime) -> Re
             steps = steps.where(same, group["trial"].map(retargeted["steps_to_target"]))
         # A column at a time: of a hundred thousand trials a mapping each takes long.
         cells = (group[column].tolist() for column in _OF_RECORDS)
-        recent = (group["time"] >= since).tolist()
+        recent = ((group["time"] >= since) | group["trial"].isin(passed_over)).tolist()
         for trial, status, reason, run, steps_run, hit, fresh in zip(
             *cells, steps.tolist(), recent, strict=True
         ):

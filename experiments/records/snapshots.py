@@ -15,7 +15,8 @@ from typing import Any
 
 from experiments.encoding import MalformedError, decode, encode, from_fields, to_fields
 from experiments.plan import Measurement, Study
-from experiments.scheduling.jobs import SnapshotHeader
+from experiments.scheduling.jobs import Job, SnapshotHeader
+from experiments.scheduling.packs import pack_id
 from results.run_state.checkpoints import Checkpoints
 from results.run_state.claims import Claims
 from results.store import Store
@@ -109,6 +110,43 @@ def divide(
     if pack not in groups:
         checkpoints.delete(pack)
     return headers
+
+
+def leave_to_next_run(checkpoints: Checkpoints, job: Job, culprit: str | None) -> None:
+    """Leave the trials of a pack that ended the program to the next run: all but the ``culprit``,
+    or in halves where it is not known.
+
+    They go on from the pack's snapshot or, where there is none, begin anew, from headers alone. The
+    culprit leaves a header without active trials, by which the next runs know it
+    (``passed_over``).
+    """
+    study, trials = job.pack.study, [trial.id for trial in job.pack.trials]
+    left = [trial for trial in trials if trial in job.wanted and trial != culprit]
+    half = (len(left) + 1) // 2
+    parts = [left] if culprit else [left[:half], left[half:]]
+    groups = {pack_id(study.id, part): part for part in parts if part}
+    divided = divide(checkpoints, job.pack.id, trials, groups)
+    alone = {} if divided else {pack: (part, part) for pack, part in groups.items()}
+    if culprit is not None:
+        alone[pack_id(study.id, [culprit])] = [culprit], []
+    for pack, (part, active) in alone.items():
+        header = SnapshotHeader(
+            pack=pack,
+            study=study.id,
+            settings=settings_hash(study),
+            trials=tuple(part),
+            active=tuple(active),
+            engine=job.pack.engine,  # type: ignore[arg-type]
+            round=job.round,
+        )
+        checkpoints.save(pack, pack_snapshot(header, b""))
+
+
+def passed_over(store: Store, studies: Sequence[Study]) -> set[str]:
+    """The trials that have ended a program: recorded as failed, and not tried again before the
+    sweep is complete, or else each run would end with the first of them."""
+    headers = resumable(store, studies)
+    return {trial for header in headers if not header.active for trial in header.trials}
 
 
 def pack_snapshot(header: SnapshotHeader, body: bytes) -> bytes:

@@ -44,18 +44,24 @@ class Sleeps(Faulty):
 
 
 class StaysInC(Faulty):
-    """A call that comes back to Python never, and lets other threads run."""
+    """A call that comes back to Python never, whatever the signal, and lets other threads run."""
 
     def strike(self) -> None:
-        ctypes.CDLL(None).sleep(100_000)
+        _deadlock(ctypes.CDLL(None))
 
 
 class KeepsTheLock(Faulty):
-    """A call into C that keeps the interpreter's lock: no other thread of the process runs."""
+    """Such a call that keeps the interpreter's lock: no other thread of the process runs."""
 
     def strike(self) -> None:
-        while True:  # a signal ends the call
-            ctypes.PyDLL(None).sleep(100_000)
+        _deadlock(ctypes.PyDLL(None))
+
+
+def _deadlock(library: ctypes.CDLL) -> None:
+    """Lock a mutex twice. Unlike a sleep, that does not end with a signal."""
+    mutex = ctypes.create_string_buffer(64)  # zeros: unlocked
+    for _ in range(2):
+        library.pthread_mutex_lock(mutex)
 
 
 class Dies(Faulty):

@@ -12,7 +12,12 @@ import results as dataset
 from experiments.execution.ledger import Ledger
 from experiments.execution.worker import run_pack
 from experiments.plan import Pack
-from experiments.records.snapshots import divide
+from experiments.records.snapshots import (
+    divide,
+    leave_to_next_run,
+    passed_over,
+    resumable,
+)
 from experiments.scheduling.jobs import Job, Started
 from experiments.training.pack_training import Training
 from tests import problems
@@ -89,3 +94,39 @@ def test_a_snapshot_of_other_trials_is_not_divided(tmp_path: Path) -> None:
     kept.save("pack", b"nothing that was written as a snapshot")
     assert divide(kept, "pack", ["a"], {"one": ["a"]}) == []
     assert kept.list() == ["pack"]
+
+
+@pytest.mark.parametrize("engine", ["module", "stacked"])
+def test_a_pack_without_a_snapshot_is_left_to_the_next_run(
+    engine: str, tmp_path: Path, one_thread: None
+) -> None:
+    """In halves that begin anew, until the trial that hung is known."""
+    del one_thread
+    job = whole_job(engine)
+    ids = [trial.id for trial in job.pack.trials]
+    kept, studies = Ledger(str(tmp_path)), [job.pack.study]
+
+    leave_to_next_run(kept, job, None)
+    halves = {header.active: header for header in resumable(kept.store, studies)}
+    assert set(halves) == {tuple(ids[:3]), tuple(ids[3:])}
+    assert passed_over(kept.store, studies) == set()
+
+    left = halves[tuple(ids[:3])]
+    pack = replace(job.pack, id=left.pack, trials=job.pack.trials[:3])
+    half = replace(job, pack=pack, wanted=frozenset(left.active), resumes=True)
+    leave_to_next_run(kept, half, ids[1])
+    assert passed_over(kept.store, studies) == {ids[1]}
+    others = {header.active for header in resumable(kept.store, studies)} - set(halves)
+    assert others == {(), (ids[0], ids[2])}
+
+    line = Line()
+    assert train(half, tmp_path, line) == "done"
+    assert set(line.committed) == set(ids[:3])
+
+
+def test_a_header_of_other_settings_passes_nothing_over(tmp_path: Path) -> None:
+    job = whole_job("module")
+    kept, study = Ledger(str(tmp_path)), job.pack.study
+    leave_to_next_run(kept, job, job.pack.trials[0].id)
+    assert passed_over(kept.store, [replace(study, budget_steps=240)]) == set()
+    assert kept.list() == []

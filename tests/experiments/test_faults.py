@@ -16,6 +16,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+import results as dataset
 from tests.experiments.undisturbed import TRIALS, Sweep, assert_undisturbed, recorded, undisturbed
 
 pytestmark = pytest.mark.slow
@@ -184,11 +185,15 @@ def test_a_hang_in_c_ends_the_program_and_the_next_runs_isolate_the_trial(
         assert error.startswith("error: hung: no progress for")
         assert error.endswith("in code that cannot be interrupted")
         assert hint.startswith("hint: give the same command again: ")
-    # Each study's trial is isolated in 1 + log2(n) runs, and its recorded failure tried once more.
-    assert runs <= 2 * (1 + 6) + 2
-    start().end()
+    # Each study's trial is isolated in 1 + log2(n) runs, and passed over by the others.
+    assert runs <= 2 * (1 + 6) + 1
+    assert "complete=True" in sweep.end()
+    assert "2 trials that hung in code that cannot be interrupted are not tried" in sweep.text
+    failed = dataset.open(sweep.root).trials.set_index("trial")["error"].dropna()
+    assert sorted(failed.index) == sorted(ids)
+    assert failed.str.contains("hung: no progress for").all()
+    start().end()  # tries them again
     assert_undisturbed(sweep.root, whole)
-    del ids
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
