@@ -14,10 +14,11 @@ class WorkloadError(Exception):
         self.hint = hint
 
 
-def nearest(name: str, names: Iterable[str]) -> str:
-    """A hint: the name most like ``name``, or all of them."""
+def nearest(name: str, names: Iterable[str], known: Iterable[str] | None = None) -> str:
+    """A hint: the name most like ``name``, or those that are ``known``, by default all of them."""
     names = list(names)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     if close:
         return f"did you mean {close[0]!r}?"
-    return f"known: {', '.join(names)}" if names else "there are none"
+    listed = names if known is None else list(known)
+    return f"known: {', '.join(listed)}" if listed else "there are none"

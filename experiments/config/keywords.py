@@ -57,8 +57,12 @@ def mapping(values: Mapping[str, Any], keys: Iterable[str]) -> tuple[dict[str, A
         elif name in legal or isinstance(value, Mapping):
             search[name] = _plain(value)
         else:
-            hint = nearest(name, [*keys, *_GRID, *sorted(field_names | legal)])
-            raise ExperimentError(f"unknown keyword {name!r}", hint=hint)
+            tuned = sorted(field_names | legal)
+            raise ExperimentError(
+                f"unknown keyword {name!r}: neither a key of an experiment, nor an argument of its "
+                "optimizers or schedules, nor a field of its workload",
+                hint=nearest(name, [*keys, *_GRID, *tuned], known=tuned),
+            )
     if optimizer:
         grid["optimizer"] = optimizer
     grid.update(_plain(values.get("grid") or {}))
