@@ -79,12 +79,22 @@ class Node:
             time.sleep(0.1)
 
     def kill(self) -> None:
-        """As where its machine loses its power."""
+        """End it, with all that it has started."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
+    def freeze(self) -> None:
+        """As where the network loses its machine: nothing answers, and no connection is closed."""
+        for pid in self.pids(""):
+            os.kill(pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """As where the machine is back, and does not know that it was given up."""
+        for pid in self.pids(""):
+            os.kill(pid, signal.SIGCONT)
+
     def pids(self, name: str) -> list[int]:
-        """Its processes of this name."""
+        """Its processes whose command has this part."""
         pids = []
         for each in Path("/proc").glob("[0-9]*"):
             try:
@@ -176,13 +186,14 @@ def last_step(sweep: Sweep) -> int:
     return int(reported[-1]) if reported else 0
 
 
-def test_a_node_killed_and_another_added(
+def test_a_node_lost_another_added_and_the_lost_one_back(
     cluster: Callable[..., Cluster],
     start: Callable[..., Sweep],
     whole: pd.DataFrame,
     tmp_path: Path,
 ) -> None:
-    """The pack of the dead node goes on at once, from its snapshot; the new node gets packs."""
+    """The pack of the lost node goes on elsewhere, from its snapshot, and its worker, which comes
+    back, changes nothing; the new node gets packs."""
     gate = tmp_path / "gate"
     gate.touch()
     ray = cluster(FAKE_SECONDS="0.05", FAKE_GATE=str(gate))
@@ -199,9 +210,14 @@ def test_a_node_killed_and_another_added(
     # Each claim names the process that trains, not the one that writes for it.
     workers = {c["holder"]["pid"] for c in claims_of_workers(sweep)}
     assert workers <= {pid for node in ray.nodes for pid in node.pids("ray::")}
-    doomed.kill()
+    (lost,) = workers.intersection(doomed.pids("ray::"))
+    doomed.freeze()
     ray.add()
     sweep.until(partial(trained_on, sweep, seen, 3))
+    sweep.until(lambda: "trained on by another worker" in sweep.text)
+    assert lost not in {c["holder"]["pid"] for c in claims_of_workers(sweep)}
+    doomed.thaw()
+    doomed.process.wait(PATIENCE)  # Ray ends a node that it has given up
     gate.touch()
     text = sweep.end()
     assert "complete=True" in text

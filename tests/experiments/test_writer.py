@@ -25,7 +25,7 @@ def take(writer: Writer, worker: str) -> Any:
     return writer.call(worker, "take", "pack", ["a"], info, {}, holder=ELSEWHERE)
 
 
-def test_a_worker_that_was_declared_dead_does_not_commit(tmp_path: Path) -> None:
+def test_a_worker_that_was_declared_dead_does_not_write(tmp_path: Path) -> None:
     writer = Writer(Location(str(tmp_path)), [DRIVER])
     assert take(writer, "one")
     (claim,) = Claims(tmp_path).live()
@@ -38,8 +38,14 @@ def test_a_worker_that_was_declared_dead_does_not_commit(tmp_path: Path) -> None
     assert writer.call("one", "commit", "pack", "e", [], [row]) is None
     assert writer.call("one", "renew", "pack", {}) is False
     assert writer.call("one", "extend", "pack", ["b"], {}) is False
+    writer.call("two", "save", "pack", b"later")
+    writer.call("one", "save", "pack", b"earlier")
+    writer.call("one", "delete", "pack")
+    assert writer.call("two", "load", "pack") == b"later"
     writer.call("one", "release", "pack")
     assert writer.call("two", "renew", "pack", {}) is True
+    writer.call("two", "delete", "pack")
+    assert writer.call("two", "load", "pack") is None
     assert writer.call("two", "commit", "pack", "e", [], [row]) is not None
     writer.call("two", "release", "pack")
     assert Claims(tmp_path).all() == []

@@ -183,7 +183,10 @@ class Mailbox:
         return [(pack, self._workers.pop(pack)) for pack in packs]
 
 
-_LOST: Mapping[str, Any] = {"extend": False, "renew": False, "release": None, "commit": None}
+_LOST: Mapping[str, Any] = {
+    **{"extend": False, "renew": False, "release": None},
+    **{"commit": None, "save": None, "delete": None},
+}
 """What the methods that need a claim answer without it."""
 
 
