@@ -27,6 +27,11 @@ def test_the_same_numbers_hold_and_rounding_is_no_change() -> None:
     hold("some", KNOWN)
     hold("some", KNOWN.assign(steps=KNOWN["steps"] * (1 + 1e-7)))
     hold("some", KNOWN.astype({"steps": object}))
+    KNOWN.assign(steps=[12.5, np.nan, 2e-15]).to_csv(reference.FOLDER / "some.csv", index=False)
+    hold("some", KNOWN.assign(steps=[12.5, np.nan, 0.0]))
+    hold("some", KNOWN.assign(steps=[12.5, np.nan, -3e-15]))
+    with pytest.raises(AssertionError, match="row 2"):
+        hold("some", KNOWN.assign(steps=[12.5, np.nan, 2e-14]))
 
 
 @pytest.mark.parametrize(
