@@ -126,10 +126,10 @@ def leave_to_next_run(checkpoints: Checkpoints, job: Job, culprit: str | None) -
     parts = [left] if culprit else [left[:half], left[half:]]
     groups = {pack_id(study.id, part): part for part in parts if part}
     divided = divide(checkpoints, job.pack.id, trials, groups)
-    alone = {} if divided else {pack: (part, part) for pack, part in groups.items()}
+    stateless = {} if divided else {pack: (part, part) for pack, part in groups.items()}
     if culprit is not None:
-        alone[pack_id(study.id, [culprit])] = [culprit], []
-    for pack, (part, active) in alone.items():
+        stateless[pack_id(study.id, [culprit])] = [culprit], []
+    for pack, (part, active) in stateless.items():
         header = SnapshotHeader(
             pack=pack,
             study=study.id,

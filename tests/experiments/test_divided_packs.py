@@ -12,12 +12,7 @@ import results as dataset
 from experiments.execution.ledger import Ledger
 from experiments.execution.worker import run_pack
 from experiments.plan import Pack
-from experiments.records.snapshots import (
-    divide,
-    leave_to_next_run,
-    passed_over,
-    resumable,
-)
+from experiments.records.snapshots import divide, leave_to_next_run, passed_over, resumable
 from experiments.scheduling.jobs import Job, Started
 from experiments.training.pack_training import Training
 from tests import problems

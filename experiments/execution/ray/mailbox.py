@@ -184,8 +184,12 @@ class Mailbox:
 
 
 _LOST: Mapping[str, Any] = {
-    **{"extend": False, "renew": False, "release": None},
-    **{"commit": None, "save": None, "delete": None},
+    "extend": False,
+    "renew": False,
+    "release": None,
+    "commit": None,
+    "save": None,
+    "delete": None,
 }
 """What the methods that need a claim answer without it."""
 
