@@ -120,7 +120,7 @@ def _fitted(query: Query, progress: Progress | None) -> FigureData:
 
 
 def _unfitted(curve: analysis.Curve, query: Query, error: Exception) -> dict[str, Any]:
-    from analysis.fit.knee import QUANTITIES
+    from analysis.fit.interval import QUANTITIES, SLOPES
     from analysis.fit.regimes import defined, penalized
 
     unknown = {"value": None, "low": None, "high": None}
@@ -128,6 +128,8 @@ def _unfitted(curve: analysis.Curve, query: Query, error: Exception) -> dict[str
         **curve.group,
         **{name: dict(unknown) for name in QUANTITIES},
         **defined(query.definition, None),
+        "slopes": {name: dict(unknown) for name in SLOPES},
+        "level_ends": {"small": None, "large": None},
         "level": 0.9,
         "tolerance": query.tolerance,
         "batch_sizes": curve.batch_sizes,
@@ -137,9 +139,10 @@ def _unfitted(curve: analysis.Curve, query: Query, error: Exception) -> dict[str
         "censored": curve.censored,
         "estimator": curve.named,
         "points": curve.tabulate(),
+        "noise": None,
         "best": None,
-        "forms": [],
         **penalized(None, None),
+        "rise": None,
         "notes": [str(error), *curve.notes],
     }
 

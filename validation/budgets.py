@@ -14,7 +14,7 @@ import pandas as pd
 
 from analysis.curves.final_losses import FinalLoss, FinalLosses
 from analysis.fit.interval import Interval
-from analysis.fit.knee import Array
+from analysis.fit.convex import Array
 from analysis.fit.optimal_batch import OptimalBatch, optimal_batch
 from validation.page import keep, paragraphs, share, table
 from validation.tally import named, run

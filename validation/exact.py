@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from analysis.fit.knee import Array
+from analysis.fit.convex import Array
 
 LogSteps = Callable[[Array], Array]
 """Log steps at log batch sizes, both (n,)."""

@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.fit.knee import Array, sigmoid
+from analysis.fit.convex import Array, sigmoid
 from validation import exact
 from validation.exact import LogSteps, between
 

@@ -29,8 +29,7 @@ from analysis.figures.drawing.panels import curve_names, facets
 from analysis.figures.drawing.style import BLUE, DASHES, figure_width, log2_axis, log10_axis
 from analysis.figures.drawing.text_fit import distinct, fitted, within
 from analysis.fit.comparisons import Comparison, compare, ratio_text
-from analysis.fit.interval import Interval
-from analysis.fit.knee import QUANTITIES
+from analysis.fit.interval import QUANTITIES, Interval
 from analysis.fit.regimes import Regimes
 from analysis.formatting import interval, units
 from results.errors import ResultsError

@@ -78,14 +78,14 @@ def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) 
 
 
 def numbers(data: FigureData) -> pd.DataFrame:
-    """A row a point: steps, error bar, N, the fit there, and whether it was left out."""
+    """A row a point: steps, error bar, N, and the knee and the slope of the convex fit there."""
     frames = []
     for curve, fit in data.pairs:
         frame = curve.to_frame()
         frame.insert(0, "curve", curve.label)
         frame["target"] = None if curve.target is None else str(curve.target)
         frame["fitted"] = None if fit is None else fit.steps(frame["batch_size"])
-        frame["left_out"] = frame["batch_size"].isin(fit.left_out if fit else ())
+        frame["slope"] = None if fit is None else fit.slopes_at(frame["batch_size"])
         frame["censored"] = frame["steps"].isna()
         frames.append(frame)
     return pd.concat(frames, ignore_index=True)
@@ -189,7 +189,7 @@ def _draw_panel(
         if fit is not None:
             _draw_fit(ax, curve, fit, style)
             marks.best_batch_size(ax, fit, style)
-        marks.points(ax, curve, fit, style, place=place)
+        marks.points(ax, curve, style, place=place)
     marks.censored(ax, curves, styles, ax.get_ylim()[1] / 1.5)
     ax.set_ylabel(axis_to_target("steps", pairs))
 

@@ -135,14 +135,11 @@ def _draw_panel(ax: Axes, pairs: Pairs, styles: Sequence[CurveStyle]) -> None:
         if fit is not None:
             _draw_frontier(ax, fit, style, grows=curve.grows)
             marks.best_batch_size(ax, fit, style, over_examples=True)
-        left_out = set(fit.left_out) if fit else set()
-        for size, examples, steps in _hits(curve):
-            hollow = size in left_out
+        for _, examples, steps in _hits(curve):
             ax.plot(
                 [examples], [steps], marker=style.marker, color=style.colour,
-                markerfacecolor=ground() if hollow else style.colour,
-                markeredgecolor=style.colour if hollow else ground(), markersize=mark(3.6),
-                markeredgewidth=stroke(0.8 if hollow else 0.4), zorder=5,
+                markeredgecolor=ground(), markersize=mark(3.6), markeredgewidth=stroke(0.4),
+                zorder=5,
             )  # fmt: skip
     ax.set_xlabel(axis_to_target(examples_name(pairs), pairs))
     ax.set_ylabel(axis_to_target("steps", pairs))
@@ -322,11 +319,6 @@ def _covers(box: Bbox, middle: np.ndarray, space: np.ndarray) -> bool:
 def _add_legend(ax: Axes, pairs: Pairs, *, given: bool) -> None:
     fits = [fit for _, fit in pairs if fit]
     handles: list[Artist] = []
-    if any(fit.left_out for fit in fits):
-        handles.append(
-            marks.left_out_entry(markersize=3.6, color=faint(), markerfacecolor=ground(),
-                                 markeredgewidth=0.8)
-        )  # fmt: skip
     if any(fit.critical_batch_size.value is not None for fit in fits if not fit.grows):
         handles.append(
             entry("critical batch size", marker="o", markersize=7, markerfacecolor=ground(),

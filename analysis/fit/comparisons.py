@@ -11,22 +11,26 @@ least at its ends, and these are the d at which the sum of the two profiles, min
 one unit above its least: the profile likelihood of the ratio, with a noise level for each curve. It
 assumes that the two curves' errors are independent.
 
-Where a curve has no value (its estimate lies outside the tested batch sizes, or its interval is
-too wide) there is no centre to measure from: the ends are then l₁ - u₂ and u₁ - l₂, which is wider.
-An end that needs an open one is open.
+Where a quantity has no value there is no centre to measure from: the ends are then l₁ - u₂ and
+u₁ - l₂, which is wider. An end that needs an open one is open.
+
+The five quantities belong to the tested range, so that two curves are compared over the batch sizes
+that both were tested at: where an end is not level that is what the ratio means, and the sentence
+says so. The ratio of the fitted steps at each batch size that both have needs no form and no end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from analysis.curves.curve import Curve, is_baseline
-from analysis.fit.interval import Interval
-from analysis.fit.knee import QUANTITIES, Array
+from analysis.fit.convex import Array, Points
+from analysis.fit.interval import QUANTITIES, Interval
+from analysis.fit.locate import Located, locate
 from analysis.fit.regimes import Regimes
 from analysis.formatting import interval as text_of
 from results.counts import count
@@ -45,6 +49,13 @@ class Comparison:
     ratios: Mapping[str, Interval]
     """Ratio of each of the five quantities; ``critical_batch_size`` above 1 extends perfect
     scaling."""
+    steps: Mapping[int, Interval] = field(default_factory=dict)
+    """Ratio of the fitted steps at each batch size that both curves have."""
+    within: tuple[int, int] | None = None
+    """The batch sizes, least and largest, over which the quantities are compared; None where they
+    are compared as each curve gives them."""
+    level_ends: bool = True
+    """Whether both ends of both curves are level: else the ratios are of this range alone."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -66,15 +77,105 @@ class Comparison:
             scaling = f"{both} are not known well enough"
         else:
             scaling = f"{both} cannot be distinguished: their ratio is {ratio_text(critical)}"
+        if self.within is not None and not self.level_ends:
+            first, last = self.within
+            scaling = f"over batch sizes {first:,} to {last:,}, {scaling}"
+            return f"{scaling}; {self._steps_sentence}"
         return "; ".join(filter(None, (scaling, _plateau(self.label, plateau))))
+
+    @property
+    def _steps_sentence(self) -> str:
+        """The ratio of steps at the smallest and the largest common batch size."""
+        first, last = min(self.steps), max(self.steps)
+        return (
+            f"{self.label} takes {ratio_text(self.steps[first])} times the steps of "
+            f"{self.baseline} at batch size {first:,} and {ratio_text(self.steps[last])} times at "
+            f"{last:,}"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """As ``regimes --json`` prints it under ``against``."""
         return {
             "baseline": self.baseline,
             "ratios": {name: ratio.to_dict() for name, ratio in self.ratios.items()},
+            "steps": [
+                {"batch_size": size, **ratio.to_dict()} for size, ratio in self.steps.items()
+            ],
+            "within": None if self.within is None else list(self.within),
+            "level_ends": self.level_ends,
             "sentence": self.sentence,
         }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """Two curves as they are compared."""
+
+    first: Regimes
+    second: Regimes
+    fits: tuple[Located, Located] | None
+    """Of the batch sizes that both were tested at; None where fewer than three of a curve's are:
+    then the quantities are compared as each curve gives them."""
+
+    @classmethod
+    def of(cls, first: Regimes, second: Regimes) -> Pair:
+        points = first.located.points, second.located.points
+        low = max(each.span[0] for each in points) - 1e-9
+        high = min(each.span[1] for each in points) + 1e-9
+        inside = [(each.x >= low) & (each.x <= high) for each in points]
+        if all(mask.all() for mask in inside):
+            return cls(first=first, second=second, fits=(first.located, second.located))
+        if any(mask.sum() < 3 for mask in inside):
+            return cls(first=first, second=second, fits=None)
+        fits = [
+            locate(
+                Points(x=each.x[mask], y=each.y[mask], variance=each.variance[mask]),
+                tolerance=first.tolerance,
+            )
+            for each, mask in zip(points, inside, strict=True)
+        ]
+        return cls(first=first, second=second, fits=(fits[0], fits[1]))
+
+    @property
+    def within(self) -> tuple[int, int] | None:
+        if self.fits is None:
+            return None
+        spans = [each.points.span for each in self.fits]
+        low, high = max(low for low, _ in spans), min(high for _, high in spans)
+        return round(float(np.exp(low))), round(float(np.exp(high)))
+
+    @property
+    def level_ends(self) -> bool:
+        return self.fits is not None and all(
+            each.small_level and each.large_level for each in self.fits
+        )
+
+    def ends(self, name: str, levels: Sequence[float]) -> tuple[Ends, Ends]:
+        """A quantity of both curves at each of ``levels``, (L,) each."""
+        sides = []
+        for i, regimes in enumerate((self.first, self.second)):
+            fit = regimes.located if self.fits is None else self.fits[i]
+            read = fit.ends if self.fits is None else fit.tested
+            unknown = getattr(regimes, name) == Interval() and regimes.grows
+            each = [(np.nan,) * 3 if unknown else read(name, level) for level in levels]
+            value, low, high = (np.array(column) for column in zip(*each, strict=True))
+            sides.append((value, low, high))
+        return sides[0], sides[1]
+
+    def steps(self, level: float) -> dict[int, Interval]:
+        """``Comparison.steps``."""
+        if self.fits is None:
+            return {}
+        first, second = self.fits
+        common = [
+            float(x) for x in first.points.x if np.abs(second.points.x - x).min(initial=9.0) < 1e-9
+        ]
+        ratios = {}
+        for x in common:
+            here = [tuple(map(np.array, each.steps_at(x, level))) for each in (first, second)]
+            ends = log_ratio(here[0], here[1])  # type: ignore[arg-type]
+            ratios[round(float(np.exp(x)))] = Interval.of_logs(*map(float, ends))
+        return ratios
 
 
 def log_ratio(first: Ends, second: Ends) -> Ends:
@@ -133,14 +234,22 @@ def nearest(curves: Sequence[Curve], baseline: str) -> list[list[int]]:
     return places
 
 
-def against(curve: Curve, base: Curve, of_curve: Regimes, of_base: Regimes) -> Comparison:
+def against(
+    curve: Curve, base: Curve, of_curve: Regimes, of_base: Regimes, pair: Pair | None = None
+) -> Comparison:
     """``curve`` against the baseline ``base``, by their regimes."""
+    pair = pair or Pair.of(of_curve, of_base)
+    ratios = {}
+    for name in QUANTITIES:
+        ends = log_ratio(*pair.ends(name, [of_curve.level]))
+        ratios[name] = Interval.of_logs(*(float(each[0]) for each in ends))
     return Comparison(
         label=curve.label,
         baseline=base.label,
-        ratios={
-            name: ratio(getattr(of_curve, name), getattr(of_base, name)) for name in QUANTITIES
-        },
+        ratios=ratios,
+        steps=pair.steps(of_curve.level),
+        within=pair.within,
+        level_ends=pair.level_ends,
         notes=tuple(_notes(curve, base)),
     )
 

@@ -1,8 +1,8 @@
 """Where the better of two training algorithms changes: the batch sizes at which their curves cross.
 
-Both curves have their fitted form (``analysis.fit.regimes``). The difference of their log steps at
-a batch size has a band by a parametric bootstrap (Efron & Tibshirani 1993, §6.5): normal noise
-about each fitted curve, of a variance that is drawn for each replicate from its own distribution,
+Both curves have their knee, a smooth line (``analysis.fit.knee``). The difference of their log
+steps at a batch size has a band by a parametric bootstrap (Efron & Tibshirani 1993, §6.5): normal
+noise about each fitted curve, of a variance that is drawn for each replicate from its own distribution,
 the noise's estimate over χ²/(n - p), so that a fit of few points has the wide tails of a t.
 
 A crossover is claimed between two batch sizes at which different curves are better, by ends of a
@@ -29,15 +29,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.curves.curve import Curve
+from analysis.fit.convex import Array
 from analysis.fit.interval import Interval
-from analysis.fit.knee import BATCH, BEND, FREE, SLOPE, STEPS, Array, log_steps
-from analysis.fit.least_squares import Data, constrained
+from analysis.fit.knee import log_steps
 from analysis.fit.regimes import Regimes
 from analysis.formatting import interval as text_of
 from results.errors import ResultsError
 
 REPLICATES = 400
-SEED = 2026
 _PLACES = 193
 _KEPT = 200
 """Curves whose replicates' steps are kept for the next pairs: 0.6 MB each."""
@@ -156,7 +155,7 @@ def _crossovers(
             each = regimes[row]
             assert each is not None
             if (row, seed) not in drawn:
-                drawn[row, seed] = _drawn(curves[row], each, seed)
+                drawn[row, seed] = each.knee.params, each.knee.replicates(REPLICATES, seed)
             if (row, seed, over) not in steps:
                 params, many = drawn[row, seed]
                 every = log_steps(x, params), log_steps(np.tile(x, (len(many), 1)), many)
@@ -232,49 +231,6 @@ def sign_changes(
 def _signs(low: Array, high: Array) -> NDArray[np.int64]:
     """1 where a band lies above 0, -1 where below, 0 where it holds 0."""
     return np.where(low > 0, 1, np.where(high < 0, -1, 0))
-
-
-def replicates(data: Data, params: Array, noise: float, count: int, seed: int) -> Array:
-    """Parameters (count, 4) of fits to noise about the curve ``params`` (4,) at the points of the
-    one row of ``data``."""
-    rng = np.random.default_rng([SEED, seed])
-    used = data.weight[0] > 0
-    x = np.tile(data.x[0][used], (count, 1))
-    spare = int(data.points[0] - data.parameters[0])
-    deviation = noise * np.sqrt(spare / rng.chisquare(spare, (count, 1)))
-    y = log_steps(x, np.tile(params, (count, 1))) + deviation * rng.normal(size=x.shape)
-    many = Data(
-        x=x,
-        y=y,
-        weight=np.ones_like(x),
-        bent=np.repeat(data.bent, count),
-        sloped=np.repeat(data.sloped, count),
-        tolerance=data.tolerance,
-    )
-    start = np.tile(params, (count, 1, 1)).reshape(count, 1, 4)
-    return constrained(many, np.full(count, FREE), np.zeros(count), start, scan=False)[0]
-
-
-def _drawn(curve: Curve, fit: Regimes, seed: int) -> tuple[Array, Array]:
-    """The parameters of a fitted curve (4,), and of its replicates (r, 4)."""
-    best = fit.best
-    sizes, _ = curve.to_fit()
-    kept = ~np.isin(sizes, fit.left_out)
-    at = np.log(sizes[kept])
-    if len(at) != best["points"]:  # the runs of a batch size are one point
-        at = np.unique(at)
-    params = np.empty(4)
-    params[STEPS], params[BATCH] = np.log([best["min_steps"], best["critical_batch_size"]])
-    params[BEND], params[SLOPE] = np.log(best["k"]), best["a"]
-    data = Data(
-        x=at[None],
-        y=np.zeros((1, len(at))),
-        weight=np.ones((1, len(at))),
-        bent=np.array([best["form"] != "knee of fixed bend"]),
-        sloped=np.array([best["a"] != 1.0]),
-        tolerance=fit.tolerance,
-    )
-    return params, replicates(data, params, best["noise"], REPLICATES, seed)
 
 
 def _named(changes: SignChanges, first: str, second: str, level: float) -> Crossover:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.fit.knee import BATCH, CRITICAL, Array
-from analysis.fit.least_squares import Data, ends, fit, limit
+from analysis.fit.convex import EXACT, Points
+from analysis.fit.knee import BATCH, fit
 from results.errors import ResultsError, nearest
 
 WIDEST = 100.0
@@ -72,36 +72,56 @@ def named(name: str) -> Definition:
 
 
 def critical_batch_size(
-    definition: Definition, sizes: Array, steps: Array, *, level: float = 0.9
+    definition: Definition, points: Points, *, level: float = 0.9
 ) -> tuple[float | None, float | None, float | None]:
-    """Value, low and high by ``definition`` from at least three distinct batch sizes and steps to
-    target (n,); None for what lies outside the tested batch sizes, and for an open end."""
+    """Value, low and high by ``definition`` from three points at least; None for what lies outside
+    the tested batch sizes, and for an open end."""
+    first, last = (float(np.exp(end)) for end in points.span)
 
     def inside(log_beta: float) -> float | None:
         size = definition.of(float(np.exp(log_beta)))
-        return size if min(sizes) <= size <= max(sizes) else None
+        return size if first <= size <= last else None
 
-    value, low, high = beta(np.log(sizes)[None], np.log(steps)[None], level=level)
-    return inside(value[0]), inside(low[0]), inside(high[0])
-
-
-def beta(x: Array, y: Array, *, level: float = 0.9) -> tuple[Array, Array, Array]:
-    """log β of each row of log batch sizes ``x`` and log steps ``y`` (R, n), and the ends of its
-    interval, (R,) each; NaN for an open end."""
-    none = np.zeros(len(x), dtype=bool)
-    data = Data(x=x, y=y, weight=np.ones_like(x), bent=none, sloped=none, tolerance=0.2)
-    params, sse = fit(data)
-    kind, at, top = np.full(len(x), CRITICAL), params[:, BATCH], limit(data, sse, level)
-    low, high = (
-        ends(data, kind, at, params, sse, top, at + sign * np.log(WIDEST))[0] for sign in (-1, 1)
-    )
-    return at, low, high
+    value, low, high = beta(points, level=level)
+    return inside(value), inside(low), inside(high)
 
 
-def notes(definition: Definition, sizes: Array, form: str) -> list[str]:
-    """Notes on a curve's number, from the ``form`` of its points and the batch sizes tested."""
+def beta(points: Points, *, level: float = 0.9) -> tuple[float, float, float]:
+    """log β and the ends of its interval; NaN for an open end.
+
+    For a given β the curve is a constant beside log(1 + β/B), so that the profile is a function of
+    β alone. The interval holds the β whose sum of squares is at most SSE (1 + F(level; 1, n - 2) /
+    (n - 2)) (Bates & Watts 1988, Nonlinear Regression Analysis, §6.1).
+    """
+    from scipy.optimize import brentq  # a third of a second to import: not at start
+    from scipy.special import fdtri
+
+    params, sums = fit(points.x[None], points.y[None], points.weights, bent=False)
+    at, count = float(params[0, BATCH]), len(points.x)
+
+    def squares(log_beta: float) -> float:
+        off = points.y - np.logaddexp(0.0, log_beta - points.x)
+        level_of = float(points.weights @ off) / float(points.weights.sum())
+        return float(points.weights @ np.square(off - level_of))
+
+    least = max(float(sums[0]), count * EXACT**2)
+    top = least + least * float(fdtri(1.0, count - 2, level)) / (count - 2)
+
+    def end(edge: float) -> float:
+        if squares(edge) <= top:
+            return float("nan")
+        return float(brentq(lambda log_beta: squares(log_beta) - top, at, edge, xtol=1e-9))
+
+    return at, end(at - np.log(WIDEST)), end(at + np.log(WIDEST))
+
+
+def notes(definition: Definition, points: Points, form: str) -> list[str]:
+    """Notes on a curve's number, from the ``form`` of its points."""
     sentences = []
-    if definition.anchor is not None and not min(sizes) <= definition.anchor <= max(sizes):
+    first, last = np.exp(points.span)
+    if definition.anchor is not None and not first <= definition.anchor * (1 + 1e-9) <= last * (
+        1 + 1e-6
+    ):
         sentences.append(
             f"{definition.name} measures from batch size {definition.anchor:g}, "
             "which lies outside the tested ones"

@@ -6,13 +6,31 @@ from dataclasses import dataclass
 
 import numpy as np
 
+QUANTITIES = (
+    "perfect_scaling_until",
+    "maximal_parallelism_from",
+    "critical_batch_size",
+    "min_steps",
+    "min_examples",
+)
+"""The five quantities of a curve, in the order of ``regimes --json``."""
+COLUMNS = tuple(QUANTITIES[place] for place in (0, 2, 1, 3, 4))
+"""The quantities in the order of tables: the batch sizes as they lie along a curve."""
+BATCH_SIZES = QUANTITIES[:3]
+"""The quantities that are batch sizes, and so lie among the tested ones."""
+BY_EXAMPLES = ("perfect_scaling_until", "min_examples")
+"""Quantities that rest on examples to target being B·S."""
+SLOPES = ("first", "last", "half")
+"""The slopes of a curve that are given: d log S / d log B between its first two batch sizes and
+between its last two, and the batch size at which it passes -1/2."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Interval:
     """A quantity in its own units: batch sizes and min_examples in examples, min_steps in steps.
 
-    ``value`` is None where it is unknown or lies outside the tested batch sizes, ``low`` and
-    ``high`` where that end is open.
+    ``value`` is None where the quantity is unknown or bounded alone, ``low`` and ``high`` where
+    that end is open.
     """
 
     value: float | None = None

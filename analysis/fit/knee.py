@@ -1,30 +1,27 @@
-"""The bendable knee: steps to target against batch size, and the quantities read off it.
+"""The bendable knee: a smooth line through a curve, for figures, laws and crossovers.
 
     S(B) = S_min (1 + (B_crit / B)^(a k))^(1 / k)
 
 k bends the knee, a is minus the log-log slope at small batches. With a = k = 1 it is the curve of
-McCandlish et al. 2018 (arXiv:1812.06162), for which (S/S_min - 1)(E/E_min - 1) = 1. Everything is
-in natural logarithms: a parameter vector is ``(log S_min, log B_crit, log k, a)`` along the last
-axis, so that noise in log steps is additive and one code serves a single curve and thousands.
+McCandlish et al. 2018 (arXiv:1812.06162), for which (S/S_min - 1)(E/E_min - 1) = 1. It assumes a
+form, which the regimes and their intervals do not (``analysis.fit.convex``).
 
-Each quantity is a function of the parameters, and a constraint on them. A profile likelihood holds
-one quantity at a value and lets the rest of the curve adapt. That is done here by giving up one
-parameter: it is a function of the quantity's value and of the other parameters, with known
-derivatives, so that one least-squares solver serves all. Rows are independent: ``kind`` may differ
-from row to row.
+Everything is in natural logarithms: a parameter vector is ``(log S_min, log B_crit, log k, a)``
+along the last axis, so that noise in log steps is additive. ``fit`` is Levenberg-Marquardt
+(Marquardt 1963, doi:10.1137/0111030) on independent rows, many curves at once: a bootstrap is
+hundreds of fits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-Rows = NDArray[np.intp]
+from analysis.fit.convex import EXACT, Array, Points
+
 Mask = NDArray[np.bool_]
 
 STEPS, BATCH, BEND, SLOPE = range(4)
@@ -32,49 +29,21 @@ STEPS, BATCH, BEND, SLOPE = range(4)
 
 BENDS = (0.4, 8.0)
 SLOPES = (0.5, 2.0)
+BENT_FROM = 5
+"""Batch sizes from which k is free; a can be from one more."""
+SURE = 0.9
+"""Level of the F test by which a differs from 1."""
 
-FREE = -1
-"""The kind for no quantity: no parameter is fixed."""
-CRITICAL, MIN_STEPS, MIN_EXAMPLES, PERFECT, MAXIMAL, ONSET, SLOPE_ITSELF, BEND_ITSELF = range(8)
-"""Kinds of quantity. ONSET is where E passes (1 + tolerance) S_min B_crit: the end of perfect
-scaling if E's asymptote, rather than the least E tested, is the yardstick."""
-BEST, UNTIL, MEETING = 8, 9, 10
-"""Kinds for curves with a > 1, of which E has a minimum: the batch size where it lies, the larger
-one at which E is 1 + tolerance times it, and E_min / S_min (``turn``, ``until``, ``meeting``)."""
+REACH = np.log(1e6)
+"""Distance by which B_crit may lie beyond the tested batch sizes: enough for pure lines to fit."""
+_STARTS_BEND = np.log([0.45, 1.0, 2.8])
+_STARTS_BATCH = np.array([-0.3, 0.0, 0.3, 0.6, 0.9, 1.3])
+"""As shares of the tested range."""
+_MOST = 6
+"""Starts of a curve that are followed: the best of them all."""
+_ITERATIONS = 60
 
-_GIVEN_UP = {
-    CRITICAL: BATCH,
-    MIN_STEPS: STEPS,
-    MIN_EXAMPLES: STEPS,
-    PERFECT: BATCH,
-    MAXIMAL: BATCH,
-    ONSET: BATCH,
-    SLOPE_ITSELF: SLOPE,
-    BEND_ITSELF: BEND,
-    BEST: BATCH,
-    UNTIL: BATCH,
-    MEETING: BATCH,
-}
-"""The parameter that each kind gives up."""
-
-QUANTITIES: Mapping[str, int] = {
-    "perfect_scaling_until": PERFECT,
-    "maximal_parallelism_from": MAXIMAL,
-    "critical_batch_size": CRITICAL,
-    "min_steps": MIN_STEPS,
-    "min_examples": MIN_EXAMPLES,
-}
-"""The five quantities of a curve and the kind of each, in the order of ``regimes --json``."""
-BY_EXAMPLES = ("perfect_scaling_until", "min_examples")
-"""Quantities that rest on examples to target being B·S."""
-GROWS = (
-    "the batch size grows during training: every batch size here is that of the first step, and "
-    "examples to target are not B·S, so that perfect_scaling_until and min_examples are not given"
-)
-BATCH_SIZES = tuple(QUANTITIES)[:3]
-"""The quantities that are batch sizes, and so must lie among the tested ones."""
-COLUMNS = tuple(tuple(QUANTITIES)[place] for place in (0, 2, 1, 3, 4))
-"""The quantities in the order of tables: the batch sizes as they lie along a curve."""
+SEED = 2026
 
 
 def theta(min_steps: float, critical: float, bend: float = 1.0, slope: float = 1.0) -> Array:
@@ -110,198 +79,180 @@ def sigmoid(z: Any) -> Any:
     return 0.5 * (1.0 + np.tanh(0.5 * z))
 
 
-def excess(params: Array, tolerance: float) -> tuple[Array, Array, Array]:
-    """log((1 + tolerance)^k - 1), its derivative by log k, and the half width it gives, (...).
-
-    The half width u is the distance in log B between B_crit and the ends of diminishing returns:
-    S = (1 + tolerance) S_min at log B_crit + u, and for a = 1 E = (1 + tolerance) S_min B_crit at
-    log B_crit - u. From k = log 2 / log(1 + tolerance) on the two would cross: u is 0 there.
-    """
-    k = np.exp(params[..., BEND])
-    growth = k * np.log1p(tolerance)
-    over = np.log(np.expm1(growth))
-    by_bend = growth * np.exp(growth) / np.expm1(growth)
-    return over, by_bend, -np.minimum(over, 0.0) / (params[..., SLOPE] * k)
-
-
-def sharp(bend: float, tolerance: float) -> bool:
-    """Whether the knee is so sharp that no diminishing returns are left at this tolerance."""
-    return bool(bend * np.log1p(tolerance) >= np.log(2.0))
-
-
-def least_examples_at(params: Array, first: Array, last: Array) -> Array:
-    """log B at which the fitted B·S is least over the tested range, for any slope a; (...).
-
-    d log E / d log B = 1 - a sigmoid(a k (log B_crit - log B)): E rises throughout for a <= 1.
-    """
-    a = params[..., SLOPE]
-    steep = np.maximum(a, 1.0 + 1e-12)
-    turn = params[..., BATCH] + np.log(steep - 1.0) / (a * np.exp(params[..., BEND]))
-    return np.where(a > 1.0, np.clip(turn, first, last), first)
-
-
-STEEPEST_FLAT = 1.0 + 1e-4
-"""Least slope for which the minimum of E is computed: as a falls to 1 it moves to batch size 0."""
-
-
-def turn(params: Array) -> tuple[Array, Array]:
-    """Where B·S is least, in log B above log B_crit, for a > 1; (...), and its derivatives by the
-    four parameters, (..., 4).
-
-    d log E / d log B = 1 - a sigmoid(a k (log B_crit - log B)) is 0 at log(a - 1) / (a k).
-    """
-    a, k = np.maximum(params[..., SLOPE], STEEPEST_FLAT), np.exp(params[..., BEND])
-    at = np.log(a - 1.0) / (a * k)
-    by = np.zeros_like(params)
-    by[..., BEND] = -at
-    by[..., SLOPE] = 1.0 / ((a - 1.0) * a * k) - at / a
-    return at, by
-
-
-def meeting(params: Array) -> tuple[Array, Array]:
-    """E_min / S_min, where perfect scaling from the least B·S on meets the plateau, in log B above
-    log B_crit; (...), and its derivatives as ``turn`` has them."""
-    a, k = np.maximum(params[..., SLOPE], STEEPEST_FLAT), np.exp(params[..., BEND])
-    least, _ = turn(params)
-    share, above = sigmoid(-a * k * least), np.logaddexp(0.0, -a * k * least) / k
-    by = np.zeros_like(params)
-    # At the least E the place's own movement does not matter.
-    by[..., BEND] = -a * least * share - above
-    by[..., SLOPE] = -least * share
-    return least + above, by
-
-
-def until(params: Array, tolerance: float) -> tuple[Array, Array]:
-    """The batch size above ``turn`` at which B·S is 1 + tolerance times its least, at most
-    ``meeting``, in log B above log B_crit; (...), and its derivatives as ``turn`` has them."""
-    a, k = np.maximum(params[..., SLOPE], STEEPEST_FLAT), np.exp(params[..., BEND])
-    (least, _), (most, by_most) = turn(params), meeting(params)
-
-    def examples(u: Array) -> tuple[Array, Array]:
-        """log E / (S_min B_crit), and its derivative by u."""
-        return u + np.logaddexp(0.0, -a * k * u) / k, 1.0 - a * sigmoid(-a * k * u)
-
-    goal = examples(least)[0] + np.log1p(tolerance)
-    # log E is convex and above u: Newton's method from u = goal falls to the solution.
-    at = goal
-    for _ in range(40):
-        over, rate = examples(at)
-        step = (over - goal) / np.maximum(rate, 1e-9)
-        at = np.maximum(at - step, least)
-        if np.max(np.abs(step), initial=0.0) < 1e-12:
-            break
-    _, rate = examples(at)
-    capped = at >= most
-
-    def changes(u: Array) -> tuple[Array, Array]:
-        """Derivatives of log E by log k and by a."""
-        share = sigmoid(-a * k * u)
-        return -a * u * share - np.logaddexp(0.0, -a * k * u) / k, -u * share
-
-    by = np.zeros_like(params)
-    for place, here, there in zip((BEND, SLOPE), changes(at), changes(least), strict=True):
-        by[..., place] = (there - here) / np.maximum(rate, 1e-9)
-    return np.where(capped, most, at), np.where(capped[..., None], by_most, by)
-
-
 @dataclass(frozen=True, kw_only=True)
-class Range:
-    """The tested range of each row: logs of the smallest and largest batch size, and tolerance."""
+class Knee:
+    """The knee of one curve."""
 
-    first: Array
-    last: Array
-    tolerance: float
+    params: Array
+    """(4,)"""
+    x: Array
+    """Log batch sizes that it is fitted to, (n,)."""
+    weights: Array
+    sse: float
+    bent: bool
+    """Whether k is free; else it is 1, as a is where it is not ``sloped``."""
+    sloped: bool
+    straight: bool = False
+    """Whether k is free and cannot be told from 1."""
 
-    def take(self, rows: Rows) -> Range:
-        return Range(first=self.first[rows], last=self.last[rows], tolerance=self.tolerance)
+    @classmethod
+    def of(cls, points: Points, *, steep: bool = False) -> Knee:
+        """Fit three batch sizes at least. a is free where that fits better by an F test, or where
+        ``steep`` says that there is a small-batch penalty."""
+        fixed = cls._fitted(points, bent=False, sloped=False)
+        if len(points.x) < BENT_FROM:
+            return fixed
+        bent = cls._fitted(points, bent=True, sloped=False)
+        if len(points.x) > BENT_FROM:
+            sloped = cls._fitted(points, bent=True, sloped=True)
+            if steep or bent._excluded_by(sloped):
+                return sloped
+        return replace(bent, straight=not fixed._excluded_by(bent))
+
+    def _excluded_by(self, wider: Knee) -> bool:
+        """Whether a knee of one parameter more fits better, by an F test."""
+        from scipy.special import fdtri  # a third of a second to import: not at start
+
+        least = max(wider.sse / wider.spare, EXACT**2)
+        return bool((self.sse - wider.sse) / least > fdtri(1.0, wider.spare, SURE))
+
+    @classmethod
+    def _fitted(cls, points: Points, *, bent: bool, sloped: bool) -> Knee:
+        weights = points.weights
+        params, sse = fit(points.x[None], points.y[None], weights, bent=bent, sloped=sloped)
+        return cls(
+            params=params[0], x=points.x, weights=weights, sse=float(sse[0]), bent=bent,
+            sloped=sloped,
+        )  # fmt: skip
+
+    @property
+    def spare(self) -> int:
+        """Degrees of freedom, 1 at least."""
+        return max(len(self.x) - 2 - self.bent - self.sloped, 1)
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation of log steps about it, of a point of weight 1."""
+        return float(np.sqrt(self.sse / self.spare))
+
+    @property
+    def form(self) -> str:
+        """Its name."""
+        if self.sloped:
+            return "knee with a slope of its own"
+        if not self.bent:
+            return "knee of fixed bend"
+        return "McCandlish's knee" if self.straight else "bent knee"
+
+    def log_steps(self, x: Array) -> Array:
+        """At log batch sizes (n,); (n,)."""
+        return log_steps(x, self.params)
+
+    def asymptotes(self) -> dict[str, float]:
+        """S_min, B_crit and S_min B_crit (of a = 1) by the names of the quantities they are."""
+        steps, critical = (float(np.exp(self.params[place])) for place in (STEPS, BATCH))
+        return {
+            "min_steps": steps,
+            "critical_batch_size": critical,
+            "min_examples": steps * critical,
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``regimes --json`` prints it under ``best``."""
+        return {
+            "form": self.form,
+            "k": float(np.exp(self.params[BEND])),
+            "a": float(self.params[SLOPE]),
+            "min_steps": float(np.exp(self.params[STEPS])),
+            "critical_batch_size": float(np.exp(self.params[BATCH])),
+            "noise": self.noise,
+            "points": len(self.x),
+        }
+
+    def replicates(self, count: int, seed: int) -> Array:
+        """Parameters (count, 4) of fits to normal noise about it, of a variance that is drawn for
+        each from its own distribution: a parametric bootstrap."""
+        rng = np.random.default_rng([SEED, seed])
+        x = np.tile(self.x, (count, 1))
+        deviation = self.noise * np.sqrt(self.spare / rng.chisquare(self.spare, (count, 1)))
+        scatter = deviation / np.sqrt(np.maximum(self.weights, 1e-12))
+        y = self.log_steps(self.x) + scatter * rng.normal(size=x.shape)
+        near = np.tile(self.params, (count, 1, 1))
+        return fit(x, y, self.weights, bent=self.bent, sloped=self.sloped, near=near)[0]
 
 
-def value(kind: int, params: Array, tested: Range, sloped: Mask) -> Array:
-    """The quantity in natural logarithms (slopes as they are), one a row of ``params`` (R, 4).
-
-    ``sloped``: the row's a is free, so that B·S has no asymptote and min_examples is the least
-    fitted B·S over the tested range; with a = 1 it is S_min B_crit.
-    """
-    over, _, half = excess(params, tested.tolerance)
-    if kind == MIN_EXAMPLES:
-        least_at = least_examples_at(params, tested.first, tested.last)
-        return np.where(
-            sloped,
-            least_at + jacobian(least_at[:, None], params)[0][:, 0],
-            params[:, STEPS] + params[:, BATCH],
-        )
-    if kind == MAXIMAL:
-        return params[:, BATCH] + half
-    if kind == ONSET:
-        return params[:, BATCH] - half
-    if kind == BEST:
-        return np.asarray(params[:, BATCH] + turn(params)[0])
-    if kind == UNTIL:
-        return np.asarray(params[:, BATCH] + until(params, tested.tolerance)[0])
-    if kind == MEETING:
-        return np.asarray(params[:, BATCH] + meeting(params)[0])
-    if kind == PERFECT:
-        # B^k = (1 + tolerance)^k (B_first^k + B_crit^k) - B_crit^k, never beyond B_crit.
-        k = np.exp(params[:, BEND])
-        grown = k * (np.log1p(tested.tolerance) + tested.first)
-        end = np.logaddexp(grown, over + k * params[:, BATCH]) / k
-        return np.minimum(end, params[:, BATCH])
-    return params[:, _GIVEN_UP[kind]]
-
-
-def given_up(kind: Rows) -> Mask:
-    """Which parameter each row gives up, (R, 4)."""
-    mask = np.zeros((len(kind), 4), dtype=bool)
-    for each, place in _GIVEN_UP.items():
-        mask[kind == each, place] = True
-    return mask
-
-
-def hold(kind: Rows, at: Array, params: Array, tested: Range, sloped: Mask) -> tuple[Array, Array]:
-    """``params`` (R, 4) with the parameter that each row gives up set so that its quantity is
-    ``at`` (R,), and that parameter's derivatives by the others (R, 4)."""
-    held, by = params.copy(), np.zeros_like(params)
-    for each in np.unique(kind):
-        if each != FREE:
-            rows = np.flatnonzero(kind == each)
-            held[rows, _GIVEN_UP[each]], by[rows] = _constraint(
-                each, at[rows], params[rows], tested.take(rows), sloped[rows]
-            )
-    return held, by
-
-
-def _constraint(
-    kind: int, at: Array, params: Array, tested: Range, sloped: Mask
+def fit(
+    x: Array,
+    y: Array,
+    weights: Array | float = 1.0,
+    *,
+    bent: bool = True,
+    sloped: bool = False,
+    near: Array | None = None,
 ) -> tuple[Array, Array]:
-    """The parameter that a quantity of this kind gives up, and its derivatives, as ``hold``."""
-    by = np.zeros_like(params)
-    if kind == MIN_EXAMPLES:
-        where = least_examples_at(params, tested.first, tested.last)
-        fitted, slopes = jacobian(where[:, None], params)
-        # At the least E the place's own movement does not matter (or it stands at an end).
-        by = np.where(sloped[:, None], -slopes[:, 0], [0.0, -1.0, 0.0, 0.0])
-        by[:, STEPS] = 0.0
-        rest = where + fitted[:, 0] - params[:, STEPS]
-        return at - np.where(sloped, rest, params[:, BATCH]), by
-    if kind in (BEST, MEETING):
-        above, rates = turn(params) if kind == BEST else meeting(params)
-        return at - above, -rates
-    if kind == UNTIL:
-        above, rates = until(params, tested.tolerance)
-        return at - above, -rates
-    if kind not in (MAXIMAL, ONSET, PERFECT):
-        return at, by
-    over, over_by_bend, half = excess(params, tested.tolerance)
-    if kind != PERFECT:  # log B_crit lies a half width from `at`
-        sign = -1.0 if kind == MAXIMAL else 1.0
-        scale = params[:, SLOPE] * np.exp(params[:, BEND])
-        by[:, BEND] = np.where(over < 0, sign * (over - over_by_bend) / scale, 0.0)
-        by[:, SLOPE] = -sign * half / params[:, SLOPE]
-        return at + sign * half, by
-    k = np.exp(params[:, BEND])
-    gap = np.minimum(k * (np.log1p(tested.tolerance) + tested.first - at), -1e-12)
-    beyond = (np.log(-np.expm1(gap)) - over) / k
-    first = gap * np.exp(gap) / np.expm1(gap)
-    capped = (gap >= -1e-12) | (over >= 0) | (beyond <= 0)
-    by[:, BEND] = np.where(capped, 0.0, (first - over_by_bend) / k - beyond)
-    return np.where(capped, at, at + beyond), by
+    """The best knee of each row of log batch sizes ``x`` and log steps ``y`` (R, n).
+
+    Args:
+        weights: of the squares, (n,).
+        bent, sloped: whether k and a are free; else they are 1.
+        near: parameters (R, s, 4) to start from, instead of a scan.
+
+    Returns:
+        Parameters (R, 4) and the weighted sum of squares (R,).
+    """
+    root = np.sqrt(np.broadcast_to(weights, x.shape[-1:]))
+    starts = _scan(x, y, root, bent=bent) if near is None else near
+    rows, count = len(x), starts.shape[1]
+    each = np.repeat(np.arange(rows), count)
+    params, sse = _solve(x[each], y[each], root, starts.reshape(-1, 4), bent, sloped)
+    best = np.arange(rows) * count + sse.reshape(rows, count).argmin(1)
+    return params[best], sse[best]
+
+
+def _scan(x: Array, y: Array, root: Array, *, bent: bool) -> Array:
+    """Starts of each row, (R, s, 4): the best of a grid of bends and batch sizes."""
+    bends = _STARTS_BEND if bent else np.zeros(1)
+    first, last = x.min(1), x.max(1)
+    grid = np.zeros((len(x), len(bends), len(_STARTS_BATCH), 4))
+    grid[..., SLOPE] = 1.0
+    grid[..., BEND] = bends[:, None]
+    grid[..., BATCH] = first[:, None, None] + _STARTS_BATCH * (last - first)[:, None, None]
+    starts: Array = grid.reshape(len(x), -1, 4)
+    off = y[:, None] - log_steps(x[:, None], starts)
+    level = (off * root**2).sum(-1) / (root**2).sum()
+    starts[..., STEPS] = level
+    sums = np.square((off - level[..., None]) * root).sum(-1)
+    order = np.argsort(sums, axis=1)[:, :_MOST, None]
+    return np.take_along_axis(starts, order, axis=1)
+
+
+def _solve(
+    x: Array, y: Array, root: Array, start: Array, bent: bool, sloped: bool
+) -> tuple[Array, Array]:
+    free = np.array([True, True, bent, sloped])
+    low, high = np.full((len(x), 4), -np.inf), np.full((len(x), 4), np.inf)
+    low[:, BATCH], high[:, BATCH] = x.min(1) - REACH, x.max(1) + REACH
+    low[:, BEND], high[:, BEND] = np.log(BENDS)
+    low[:, SLOPE], high[:, SLOPE] = SLOPES
+    now = np.clip(start, low, high)
+    sums = np.square((y - log_steps(x, now)) * root).sum(1)
+    damping, resting = np.full(len(x), 1e-3), np.zeros(len(x), dtype=bool)
+    for _ in range(_ITERATIONS):
+        fitted, slopes = jacobian(x, now)
+        slopes = slopes * root[:, None]
+        across = slopes.transpose(0, 2, 1)
+        downhill = (across @ ((y - fitted) * root)[..., None])[..., 0]
+        moving = free & ~(((now <= low) & (downhill < 0)) | ((now >= high) & (downhill > 0)))
+        normal = (across @ slopes) * (moving[:, :, None] & moving[:, None, :])
+        scale = np.einsum("rpp->rp", normal)
+        scale[:] += np.where(moving, damping[:, None] * scale + 1e-12, 1.0)
+        step = np.linalg.solve(normal, np.where(moving, downhill, 0.0)[..., None])[..., 0]
+        trial = np.clip(now + np.clip(step, -3.0, 3.0), low, high)
+        new = np.square((y - log_steps(x, trial)) * root).sum(1)
+        better = (new < sums) & ~resting
+        resting |= (better & (sums - new <= 1e-7 * sums + 1e-18)) | (damping >= 1e4)
+        now, sums = np.where(better[:, None], trial, now), np.where(better, new, sums)
+        damping = np.clip(np.where(better, damping / 9, damping * 7), 1e-9, 1e9)
+        if resting.all():
+            break
+    return now, sums

@@ -8,6 +8,10 @@ beyond what their intervals explain. t² is that of Paule & Mandel 1982 (weights
 which the weighted squares sum to n - 2, or 0), intervals are Student's with n - 2 degrees of
 freedom after Knapp & Hartung 2003 (doi:10.1002/sim.1482) with their factor at least 1: a
 random-effects meta-regression. With few curves that is wide: three do not show whether a law holds.
+
+A law is of quantities at infinity, while those of the regimes belong to the tested range, which
+would bend it: steps, examples and critical batch sizes are the knee's asymptotes, of curves whose
+ends are level, with the relative width of the regimes' intervals.
 """
 
 from __future__ import annotations
@@ -21,8 +25,8 @@ import numpy as np
 
 from analysis.curves.curve import Curve
 from analysis.curves.groups import ALGORITHM
-from analysis.fit.interval import Interval
-from analysis.fit.knee import QUANTITIES, Array
+from analysis.fit.convex import Array
+from analysis.fit.interval import QUANTITIES, Interval
 from analysis.fit.regimes import Regimes
 from analysis.formatting import interval as text_of
 from results.counts import count
@@ -242,6 +246,11 @@ def _interval(regime: Regimes | None, quantity: str) -> Interval | None:
     interval: Interval = getattr(regime, quantity)
     if quantity == "critical_batch_size" and regime.defined is not None:
         interval = regime.defined
+    elif interval.value is not None and not regime.knee.sloped:
+        off = regime.knee.asymptotes().get(quantity, interval.value) / interval.value
+        ends = (None if end is None else end * off for end in interval.ends)
+        value, low, high = ends
+        interval = Interval(value=value, low=low, high=high)
     return interval if interval.reached and interval.value is not None else None
 
 

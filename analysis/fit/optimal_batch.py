@@ -20,8 +20,8 @@ import numpy as np
 from analysis.curves.final_losses import FinalLoss, FinalLosses
 from analysis.fit.budgets.law import Line, line
 from analysis.fit.budgets.parabolas import Noise, Parabola, noises, parabola, pooled
+from analysis.fit.convex import Array
 from analysis.fit.interval import Interval
-from analysis.fit.knee import Array
 from analysis.fit.laws import LEAST
 from analysis.formatting import interval as text_of
 from results.counts import agreeing, count, plural

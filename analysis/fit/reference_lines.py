@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.curves.curve import Curve
-from analysis.fit.knee import Array
+from analysis.fit.convex import Array
 from analysis.fit.regimes import Regimes
 
 LINEAR, SQUARE_ROOT = 1.0, 0.5

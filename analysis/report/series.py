@@ -14,7 +14,7 @@ import numpy as np
 from analysis.curves.curve import Curve
 from analysis.curves.points import Point, tabulate
 from analysis.curves.runs import CLASSES
-from analysis.fit.knee import QUANTITIES
+from analysis.fit.interval import QUANTITIES
 from analysis.fit.reference_lines import LINEAR, SQUARE_ROOT, level, perfect_examples, regime_spans
 from analysis.fit.regimes import Regimes
 from analysis.formatting import units
@@ -31,7 +31,6 @@ def series(curve: Curve, regimes: Regimes | None, style: int) -> dict[str, Any]:
     ``points`` are columns: those of ``points.tabulate``, and the trial at the minimum
     with its metaparameters.
     """
-    left_out = set(regimes.left_out) if regimes else set()
     return {
         "label": curve.label,
         "look": style,
@@ -41,13 +40,13 @@ def series(curve: Curve, regimes: Regimes | None, style: int) -> dict[str, Any]:
         "units": units([curve.example_unit]),
         "relative": curve.relative,
         "grows": curve.grows,
-        "points": columns([_point(point, point.batch_size in left_out) for point in curve.points]),
+        "points": columns([_point(point) for point in curve.points]),
         **_located(curve, regimes),
         "search": _search(curve, regimes),
     }
 
 
-def _point(point: Point, left_out: bool) -> dict[str, Any]:
+def _point(point: Point) -> dict[str, Any]:
     row = tabulate(point)
     del row["examples"]  # the page counts them, of other steps too
     phases = point.phases
@@ -61,7 +60,6 @@ def _point(point: Point, left_out: bool) -> dict[str, Any]:
         "rate": point.rates[0] if point.rates else None,
         "edges": row["edges"] or None,
         "on_edge": any(edge.verdict == "edge" for edge in point.edges) or None,
-        "left_out": left_out or None,
     }
 
 

@@ -8,9 +8,8 @@ from typing import Any
 from analysis.curves.points import Point
 from analysis.fit.comparisons import Comparison, ratio_text
 from analysis.fit.crossovers import Crossover
-from analysis.fit.interval import Interval
-from analysis.fit.knee import COLUMNS
-from analysis.fit.regimes import Regimes
+from analysis.fit.interval import COLUMNS, Interval
+from analysis.fit.regimes import Regimes, slope_text
 from analysis.formatting import interval, short, units
 from analysis.report.panels import View
 from analysis.report.series import compact, metaparameters
@@ -28,11 +27,11 @@ def regimes(view: View) -> dict[str, Any]:
         cells: list[Cell] = [(label, label), (many, len(sizes)), _whole(curve.trials)]
         cells += _penalty(fit)
         cells += [_interval(getattr(fit, name)) if fit else ("", None) for name in COLUMNS]
-        cells.append((str(fit.best["form"]), None) if fit else ("", None))
+        cells += _slopes(fit)
         rows.append(cells)
     names = ["curve", "batch sizes", "N", "best batch size", "small-batch penalty", *_named(view),
-             "fitted form"]  # fmt: skip
-    return _table("Regimes", names, rows, texts=("curve", "fitted form"))
+             "first slope", "last slope", "slope -1/2 at"]  # fmt: skip
+    return _table("Regimes", names, rows, texts=("curve",))
 
 
 def points(view: View) -> dict[str, Any]:
@@ -109,6 +108,14 @@ def _number(number: float | None) -> Cell:
 
 def _interval(quantity: Interval) -> Cell:
     return interval(*quantity.ends), quantity.nearest
+
+
+def _slopes(fit: Regimes | None) -> list[Cell]:
+    if fit is None:
+        return [("", None)] * 3
+    first, last = (fit.slopes[name] for name in ("first", "last"))
+    ends = [(slope_text(each), each.value) for each in (first, last)]
+    return [*ends, _interval(fit.slopes["half"])]
 
 
 def _penalty(fit: Regimes | None) -> list[Cell]:

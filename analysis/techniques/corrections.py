@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.fit.knee import Array
+from analysis.fit.convex import Array
 from results.errors import ResultsError, nearest
 
 

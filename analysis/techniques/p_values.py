@@ -1,8 +1,8 @@
 """The p-value of "the ratio is 1": the level of the interval of the ratio that just reaches 1.
 
-A curve's interval at any level follows from its one fit (``analysis.fit.estimate``), and the
-interval of a ratio from those of two curves at the same level (``analysis.fit.comparisons``), so
-that p is below 0.1 where the interval at 90 % leaves out 1. Between levels log p is interpolated.
+A curve's interval at any level follows from its one fit (``analysis.fit.locate``), and the interval
+of a ratio from those of two curves at the same level (``analysis.fit.comparisons``), so that p is
+below 0.1 where the interval at 90 % leaves out 1. Between levels log p is interpolated.
 
 A level at which the interval is open on the side of 1 holds 1: p is then that of the level before,
 and rather too large. The least is the last of ``P_VALUES``, which stands for anything smaller.
@@ -10,15 +10,10 @@ and rather too large. The least is the last of ``P_VALUES``, which stands for an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from analysis.fit.comparisons import Ends, log_ratio
-from analysis.fit.estimate import intervals
-from analysis.fit.knee import BY_EXAMPLES, QUANTITIES, Array
-from analysis.fit.penalty import penalty
-from analysis.fit.regimes import Regimes
+from analysis.fit.convex import Array
 
 P_VALUES = (
     *(0.8, 0.6, 0.4, 0.2, 0.1, 0.05, 0.02, 0.01),
@@ -28,34 +23,9 @@ LEVELS = tuple(1 - p for p in P_VALUES)
 """Where intervals are computed."""
 
 
-def profiles(fit: Regimes) -> Mapping[str, Ends]:
-    """Value and ends of each quantity at each of ``LEVELS``, (L,) each, in natural logs."""
-    assert fit.fitted is not None
-    count = len(LEVELS)
-    rows = np.zeros(count, dtype=int)
-    answer = intervals(fit.fitted.take(rows), np.array(LEVELS))
-    ends = {name: (answer.value[name], answer.low[name], answer.high[name]) for name in QUANTITIES}
-    if fit.best_batch_size is not None:
-        tested = [penalty(fit.fitted.data, level=level) for level in LEVELS]
-        for name, side in (("perfect_scaling_until", "until"), ("critical_batch_size", "critical")):
-            sides = [getattr(each, side) for each in tested]
-            value, low, high = (np.concatenate([side[i] for side in sides]) for i in range(3))
-            ends[name] = value, low, high
-    if fit.grows:
-        ends |= dict.fromkeys(BY_EXAMPLES, (np.full(count, np.nan),) * 3)
-    return {name: _centred(getattr(fit, name).value, ends[name]) for name in QUANTITIES}
-
-
-def _centred(value: float | None, ends: Ends) -> Ends:
-    """The value is that at the level of the regimes: whether it is given must not depend on p."""
-    _, low, high = ends
-    centre = np.full(len(low), np.nan if value is None else np.log(value))
-    return centre, low, high
-
-
 def p_value(first: Ends, second: Ends) -> float | None:
-    """Of "``first`` equals ``second``", both from ``profiles``; None where their ratio is open at
-    both ends at every level."""
+    """Of "``first`` equals ``second``", each at ``LEVELS`` (``comparisons.Pair.ends``); None where
+    their ratio is open at both ends at every level."""
     middle, low, high = log_ratio(first, second)
     if not np.isfinite(np.concatenate([low, high])).any():
         return None

@@ -8,12 +8,12 @@ from typing import Any
 
 from analysis.curves.curve import Curve
 from analysis.figure_data import FigureData
-from analysis.fit.comparisons import Comparison, Ends, against, nearest, ratio_text
+from analysis.fit.comparisons import Comparison, Pair, against, nearest, ratio_text
 from analysis.fit.interval import Interval
 from analysis.fit.regimes import Regimes
 from analysis.techniques.baselines import difference, optional, plain, plain_name
 from analysis.techniques.corrections import Correction, corrected, named
-from analysis.techniques.p_values import P_VALUES, p_value, profiles
+from analysis.techniques.p_values import LEVELS, P_VALUES, p_value
 from results.counts import count
 from results.errors import ResultsError
 from results.errors import nearest as nearest_name
@@ -137,7 +137,6 @@ def table(
             "another",
             hint=f"name the one to compare with: --baseline {curves[0].label!r}",
         )
-    at_levels = _AtLevels(fits)
     rows: list[Row] = []
     for i, bases in data.each(pairs, "curves compared"):
         ratios = dict.fromkeys(names, Ratio(interval=Interval(), p=None, corrected=None))
@@ -154,12 +153,12 @@ def table(
         fit, of_base = fits[i], fits[bases[0]]
         comparison: Comparison | None = None
         if fit is not None and of_base is not None:
-            comparison = against(curve, base, fit, of_base)
-            first, second = at_levels[i], at_levels[bases[0]]
+            pair = Pair.of(fit, of_base)
+            comparison = against(curve, base, fit, of_base, pair)
             ratios = {
                 name: Ratio(
                     interval=comparison.ratios[name],
-                    p=p_value(first[name], second[name]),
+                    p=p_value(*pair.ends(name, LEVELS)),
                     corrected=None,
                 )
                 for name in names
@@ -181,20 +180,6 @@ def table(
         for row in rows
     ]
     return Table(rows=tuple(rows), correction=method, compared=len(every), level=level)
-
-
-class _AtLevels(dict[int, Mapping[str, Ends]]):
-    """The profiles of each curve that is asked for, computed once."""
-
-    def __init__(self, fits: Sequence[Regimes | None]) -> None:
-        super().__init__()
-        self._fits = fits
-
-    def __missing__(self, place: int) -> Mapping[str, Ends]:
-        fit = self._fits[place]
-        assert fit is not None
-        self[place] = profiles(fit)
-        return self[place]
 
 
 def p_text(p: float | None) -> str:

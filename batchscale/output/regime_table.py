@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analysis.fit.knee import COLUMNS
+from analysis.fit.interval import COLUMNS
 from analysis.formatting import interval, units
 from batchscale.output.tables import Format, as_json, render, text
 
@@ -17,7 +17,8 @@ _BEST = "best_batch_size"
 _OTHERS = {
     *(_BEST, "small_batch_penalty", "crossovers"),
     *("against", "law", "level", "tolerance", "batch_sizes", "trials", "target"),
-    *("example_unit", "censored", "estimator", "points", "best", "forms", "notes"),
+    *("example_unit", "censored", "estimator", "points", "noise", "best", "rise", "notes"),
+    *("slopes", "level_ends"),
 }
 _ALWAYS = ("optimizer",)
 _IMPLIED = ("source", "dataset", "model")
@@ -116,7 +117,14 @@ def _row(curve: Curve, columns: Sequence[str], unit: str, penalized: bool) -> di
         row[title] = interval(*(curve[name][end] for end in ("value", "low", "high")))
     if penalized and curve.get("small_batch_penalty") is None:
         row[_BEST] = ""
+    row["slopes"] = _slopes(curve["slopes"])
     return row
+
+
+def _slopes(slopes: Mapping[str, Any]) -> str:
+    """``-1.00 … -0.03``: the first and the last; the JSON and the CSV have their intervals."""
+    first, last = slopes["first"]["value"], slopes["last"]["value"]
+    return "" if first is None else f"{first + 0.0:.2f} … {last + 0.0:.2f}"
 
 
 def _flat(curve: Curve) -> dict[str, Any]:
@@ -136,11 +144,23 @@ def _flat(curve: Curve) -> dict[str, Any]:
             flat[name] = "; ".join(pair["sentence"] for pair in value)
         elif name == "notes":
             flat[name] = " ".join(value)
-        elif name in ("points", "forms"):
+        elif name == "slopes":
+            flat |= _flat_slopes(value)
+        elif name == "level_ends":
+            flat |= {f"level_{end}_end": is_level for end, is_level in value.items()}
+        elif name == "points":
             continue  # left out here: they are in the JSON, and in the points beside each figure
         else:
             flat[name] = value
     return flat
+
+
+def _flat_slopes(slopes: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        f"slope_{name}" + ("" if end == "value" else f"_{end}"): number
+        for name, slope in slopes.items()
+        for end, number in slope.items()
+    }
 
 
 def _flat_ratios(against: Mapping[str, Any] | None) -> dict[str, Any]:

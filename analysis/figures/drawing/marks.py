@@ -39,14 +39,10 @@ _RINGS: dict[str, dict[str, Any]] = {
 _RING_LABELS = {"edge": "optimum on edge of space", "near": "near-best on edge of space"}
 
 
-def points(
-    ax: Axes, curve: Curve, fit: Regimes | None, style: CurveStyle, *, place: int = 0
-) -> None:
-    """Steps to target with error bars; hollow where left out of the fit, ringed where the optimum
-    sits on an edge of its search space (a dotted ring: near-best trials do). Beside them, the
-    medians of the best configurations' repeats, further to the right for curves of a later
-    ``place``."""
-    left_out = set(fit.left_out) if fit else set()
+def points(ax: Axes, curve: Curve, style: CurveStyle, *, place: int = 0) -> None:
+    """Steps to target with error bars; ringed where the optimum sits on an edge of its search space
+    (a dotted ring: near-best trials do). Beside them, the medians of the best configurations'
+    repeats, further to the right for curves of a later ``place``."""
     reached = [point for point in curve.points if point.steps is not None]
     barred = [point for point in reached if point.bar is not None]
     error_bars.draw(
@@ -55,17 +51,13 @@ def points(
         [(point.steps or 0.0, *(point.bar or (0.0, 0.0))) for point in barred],
         style.colour,
     )
-    for hollow in (False, True):
-        of_kind = [point for point in reached if (point.batch_size in left_out) == hollow]
-        at = [(p.batch_size, y) for p in of_kind for y in p.runs or (p.steps,)]
-        if at:
-            x, y = zip(*at, strict=True)
-            ax.plot(
-                x, y, linestyle="none", marker=style.marker, color=style.colour, zorder=5,
-                markerfacecolor=ground() if hollow else style.colour,
-                markeredgewidth=stroke(0.9) if hollow else 0.5,
-                markeredgecolor=style.colour if hollow else ground(),
-            )  # fmt: skip
+    at = [(p.batch_size, y) for p in reached for y in p.runs or (p.steps,)]
+    if at:
+        x, y = zip(*at, strict=True)
+        ax.plot(
+            x, y, linestyle="none", marker=style.marker, color=style.colour, zorder=5,
+            markeredgewidth=0.5, markeredgecolor=ground(),
+        )  # fmt: skip
     for point in reached:
         ring(ax, point.batch_size, point.steps or 0.0, point.edges)
         if point.repeats is not None:
@@ -175,7 +167,6 @@ def entries(
     curves: Sequence[Curve], regimes: Sequence[Regimes | None], *, strips: bool = True
 ) -> list[Artist]:
     """Legend entries, in grey, for the marks that are drawn (with ``strips``, for theirs too)."""
-    hollow: dict[str, Any] = {"color": faint(), "markerfacecolor": ground(), "markersize": 4}
     handles: list[Artist] = []
     fits = [fit for fit in regimes if fit is not None]
     level = f"{100 * fits[0].level:g} %" if fits else ""
@@ -196,8 +187,6 @@ def entries(
         if any(map(has_open_intervals, fits)):
             handles.append(entry("open end of an interval", marker=">", **ends))
     handles += bars([point for curve in curves for point in curve.points])
-    if any(fit.left_out for fit in fits):
-        handles.append(left_out_entry(**hollow))
     if any(curve.censored for curve in curves):
         handles.append(not_reached_entry())
     repeats = [p.repeats for curve in curves for p in curve.points if p.repeats is not None]
@@ -212,11 +201,6 @@ def entries(
             if repeat.median is not None and not np.isfinite(repeat.interval[1])
         )
     return [*handles, *rings(e for curve in curves for p in curve.points for e in p.edges)]
-
-
-def left_out_entry(**options: Any) -> Artist:
-    """The legend's entry for points that are left out of the fit."""
-    return entry("rise, left out of the fit", marker="o", **options)
 
 
 SHADES = (0.50, 0.24, 0.08)

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from analysis.fit.budgets.parabolas import Parabola, noises, parabola_at, whole_parabola
-from analysis.fit.knee import Array
+from analysis.fit.convex import Array
 
 SIZE = 0.005
 """One-sided level at which the mean curvature is above 0."""

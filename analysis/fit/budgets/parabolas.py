@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.fit.knee import Array
+from analysis.fit.convex import Array
 
 WITHIN = np.log(4.0) * (1 + 1e-9)
 """The distance in log B from the vertex up to which batch sizes count."""

@@ -80,7 +80,6 @@ function behind(curve, row) {
   }
   if (row.repeats_median) lines.push("trained again " + counted(row.repeats, "time") + ": median " + told(row.repeats_median));
   if (row.edges) lines.push("on the edge: " + row.edges);
-  if (row.left_out) lines.push("left out of the fit: rises off the plateau");
   if (row.trial) lines.push("trial " + row.trial);
   return lines;
 }
@@ -126,8 +125,8 @@ function curveTraces(curve, mine, divided) {
     },
     marker: {
       symbol: one.marker, size: 8.5,
-      color: rows.map((row) => (row.left_out ? ink().paper : one.colour)),
-      line: { width: rows.map((row) => (row.left_out ? 1.6 : 1)), color: rows.map((row) => (row.left_out ? one.colour : ink().paper)) },
+      color: one.colour,
+      line: { width: 1, color: ink().paper },
     },
     customdata: rows.map((row) => [hover(curve, row), curve.label, row.batch_size]),
     hovertemplate: "%{customdata[0]}<extra></extra>",
@@ -312,7 +311,6 @@ function keyOf(panel, figure) {
   if (there("critical-value")) words.push("mark on a strip: critical batch size, its interval; thin: ends of regimes");
   if (curves.some((curve) => curve.regime_spans.some((each) => !each[3]))) words.push("hatched: bounded, not reached");
   if (there("edges")) words.push("ring: optimum on the edge of its search space (pale: a near-best one)");
-  if (curves.some((curve) => (curve.points.left_out || []).some(Boolean))) words.push("hollow: rises off the plateau, left out of the fit");
   if (there("censored")) words.push("↑: target not reached");
   if (there("published")) words.push("open hexagons: published");
   else if (choice(panel).overlay !== "") words.push("the published curve has no value to divide by at this batch size, and is not drawn");
