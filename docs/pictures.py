@@ -1,4 +1,4 @@
-"""The pictures of concepts.md, from the model and the simulator of `analysis`.
+"""The pictures of concepts.md: an exact curve, and simulated sweeps of it as `analysis` fits them.
 
 ``python docs/pictures.py`` writes docs/img/concepts-*.png, the same every time. Each is one panel,
 so that two stand side by side where there is room, and one below the other on a phone.
@@ -17,18 +17,19 @@ from matplotlib.ticker import NullLocator
 from analysis.figures.drawing.colours import FAINT, INK, tint
 from analysis.figures.drawing.page import Page
 from analysis.figures.drawing.style import BLUE, VERMILION, log2_axis
-from analysis.fit.estimate import Estimate, estimate
-from analysis.fit.knee import Array, log_steps, theta
-from analysis.fit.least_squares import limit
-from validation.simulate import Cell, doubling, draw, true_value
+from analysis.fit.convex import Array, Points
+from analysis.fit.knee import log_steps, theta
+from analysis.fit.locate import Located, locate
 
 IMAGES = Path(__file__).resolve().parent / "img"
 TOLERANCE = 0.2
 SWEEPS = 20
-TRUE = Cell(batch_sizes=doubling(14), critical=256.0, min_steps=100.0, noise=0.12)
-SIZES = np.geomspace(TRUE.batch_sizes[0], TRUE.batch_sizes[-1], 400)
-STEPS = np.exp(log_steps(np.log(SIZES), theta(TRUE.min_steps, TRUE.critical)))
-LEAST = TRUE.min_steps * TRUE.critical
+LEVEL = 0.9
+TESTED = 2.0 ** np.arange(14)
+CRITICAL, MIN_STEPS, NOISE = 256.0, 100.0, 0.08
+SIZES = np.geomspace(TESTED[0], TESTED[-1], 400)
+STEPS = np.exp(log_steps(np.log(SIZES), theta(MIN_STEPS, CRITICAL)))
+LEAST = MIN_STEPS * CRITICAL
 NAMES = ("perfect scaling", "diminishing\nreturns", "maximal\nparallelism")
 
 
@@ -37,7 +38,7 @@ def steps(ax: Axes) -> None:
     _bands(ax)
     ax.plot(SIZES, STEPS, color=BLUE, linewidth=1.8, zorder=3)
     ax.plot(SIZES, LEAST / SIZES, "--", color=FAINT, linewidth=0.9)
-    ax.axhline(TRUE.min_steps, color=FAINT, linewidth=0.9, linestyle="--")
+    ax.axhline(MIN_STEPS, color=FAINT, linewidth=0.9, linestyle="--")
     ax.set_ylim(60, STEPS[0] * 1.6)
     ax.set_ylabel("steps to target S")
     ax.text(1.4, 700, "twice the batch,\nhalf the steps", fontsize=7, va="top")
@@ -50,7 +51,7 @@ def examples(ax: Axes) -> None:
     """E(B) = B · S(B) of the same curve."""
     _bands(ax)
     ax.plot(SIZES, STEPS * SIZES, color=BLUE, linewidth=1.8, zorder=3)
-    ax.plot(SIZES, TRUE.min_steps * SIZES, "--", color=FAINT, linewidth=0.9)
+    ax.plot(SIZES, MIN_STEPS * SIZES, "--", color=FAINT, linewidth=0.9)
     ax.axhline(LEAST, color=FAINT, linewidth=0.9, linestyle="--")
     ax.set_ylim(LEAST * 0.36, LEAST * 50)
     ax.set_ylabel("examples to target E = B · S")
@@ -67,10 +68,11 @@ def _bands(ax: Axes) -> None:
     ax.set_xlim(SIZES[0], SIZES[-1])
     log2_axis(ax.xaxis, SIZES[0], SIZES[-1])
     ax.set_xlabel("batch size B (examples)")
-    ax.axvline(TRUE.critical, color=INK, linewidth=0.8, linestyle=":", zorder=2)
+    ax.axvline(CRITICAL, color=INK, linewidth=0.8, linestyle=":", zorder=2)
+    examples = SIZES * STEPS
     ends = [
-        float(np.exp(true_value(TRUE, name, TOLERANCE)))
-        for name in ("perfect_scaling_until", "maximal_parallelism_from")
+        float(SIZES[examples <= (1 + TOLERANCE) * examples.min()][-1]),
+        float(SIZES[(1 + TOLERANCE) * STEPS.min() >= STEPS][0]),
     ]
     edges = [SIZES[0], *ends, SIZES[-1]]
     for name, low, high, share in zip(NAMES, edges, edges[1:], (0.32, 0.16, 0.05), strict=False):
@@ -83,21 +85,21 @@ def _bands(ax: Axes) -> None:
 
 def sweep(ax: Axes) -> None:
     """The points of one sweep, and curves that they allow."""
-    x, y, estimated = _sweeps()
-    best = estimated.fitted.params[0]
-    most = limit(estimated.fitted.data, estimated.fitted.sse, 0.9)[0]
+    located = _sweeps()[1]
+    fit, points = located.fits.best, located.points
     at = np.log(SIZES)
-    for params in _allowed(x[0], y[0], best, most):
-        ax.plot(SIZES, np.exp(log_steps(at, params)), color=tint(BLUE, 0.25), linewidth=0.5)
-    ax.plot(SIZES, np.exp(log_steps(at, best)), color=BLUE, linewidth=1.5)
-    ax.plot(np.exp(x[0]), np.exp(y[0]), "o", color=BLUE, markeredgecolor="white", zorder=4)
-    low, high = (np.exp(end["critical_batch_size"][0]) for end in (estimated.low, estimated.high))
+    for coefficients in _allowed(located):
+        steps = [fit.family.log_steps(x).row @ coefficients for x in at]
+        ax.plot(SIZES, np.exp(steps), color=tint(BLUE, 0.25), linewidth=0.5)
+    ax.plot(SIZES, np.exp([fit.log_steps(x) for x in at]), color=BLUE, linewidth=1.5)
+    ax.plot(np.exp(points.x), np.exp(points.y), "o", color=BLUE, markeredgecolor="white", zorder=4)
+    _, low, high = np.exp(located.ends("critical_batch_size", LEVEL))
     ax.plot([low, high], [60, 60], color=INK, linewidth=1.4, marker="|", markersize=6)
     ax.text(low / 1.4, 60, "critical batch size, 90 %", fontsize=7, va="center", ha="right")
     ax.set_title("one sweep: curves that its points allow")
     ax.set_xscale("log", base=2)
     ax.set_yscale("log", base=2)
-    ax.set_ylim(45, np.exp(y[0].max()) * 1.5)
+    ax.set_ylim(45, np.exp(points.y.max()) * 1.5)
     ax.set_xlabel("batch size (examples)")
     ax.set_ylabel("steps to target")
     log2_axis(ax.yaxis, *ax.get_ylim())
@@ -105,17 +107,20 @@ def sweep(ax: Axes) -> None:
 
 
 def sweeps(ax: Axes) -> None:
-    """The intervals of twenty sweeps of the same truth."""
-    _, _, estimated = _sweeps()
-    kinds = (estimated.low, estimated.value, estimated.high)
-    for i, (low, value, high) in enumerate(
-        zip(*(np.exp(kind["critical_batch_size"]) for kind in kinds), strict=True)
-    ):
-        holds = low <= TRUE.critical <= high
+    """The intervals of twenty sweeps of the same truth: its least examples over its least steps."""
+    truth = (SIZES * STEPS).min() / STEPS.min()
+    for i, located in enumerate(_sweeps()):
+        value, low, high = np.exp(located.ends("critical_batch_size", LEVEL))
+        holds = not (low > truth or high < truth)  # NaN, an open end, is neither
         colour = BLUE if holds else VERMILION
-        ax.plot([low, high], [i, i], color=colour, linewidth=1.4, marker="|", markersize=4)
+        ends = (low, 100.0, "<"), (high, 620.0, ">")  # known, or the axis's end with an arrow
+        places = [end if np.isfinite(end) else edge for end, edge, _ in ends]
+        ax.plot(places, [i, i], color=colour, linewidth=1.4)
+        for place, (end, _, arrow) in zip(places, ends, strict=True):
+            mark = "|" if np.isfinite(end) else arrow
+            ax.plot(place, i, mark, color=colour, markersize=4, clip_on=False)
         ax.plot(value, i, "o" if holds else "s", color=colour, markersize=3.2)
-    ax.axvline(TRUE.critical, color=INK, linewidth=0.8, linestyle=":")
+    ax.axvline(truth, color=INK, linewidth=0.8, linestyle=":")
     ax.set_title("twenty sweeps: 90 % intervals and the truth")
     ax.yaxis.set_major_locator(NullLocator())
     ax.set_ylabel("a sweep each")
@@ -126,21 +131,28 @@ def sweeps(ax: Axes) -> None:
     ax.set_xlabel("critical batch size (examples)")
 
 
-def _sweeps() -> tuple[Array, Array, Estimate]:
-    """Log batch sizes and log steps of all sweeps, (SWEEPS, n), and what is estimated of them."""
-    x, y = draw(TRUE, SWEEPS, seed=3)
-    return x, y, estimate(x, y, np.ones_like(x), tolerance=TOLERANCE, level=0.9)
+def _sweeps() -> list[Located]:
+    """Sweeps of the exact curve with normal noise in log steps."""
+    rng, x = np.random.default_rng(3), np.log(TESTED)
+    exact = log_steps(x, theta(MIN_STEPS, CRITICAL))
+    return [
+        locate(
+            Points(x=x, y=exact + rng.normal(0, NOISE, len(x)), variance=np.zeros(len(x))),
+            tolerance=TOLERANCE,
+        )
+        for _ in range(SWEEPS)
+    ]
 
 
-def _allowed(x: Array, y: Array, best: Array, most: float, wanted: int = 150) -> Array:
-    """Curves about the best one whose sum of squares is at most that of the interval's ends."""
-    rng = np.random.default_rng(0)
-    kept: list[Array] = []
-    while len(kept) < wanted:
-        near = best + rng.normal(0, 1, (2000, 4)) * [0.15, 0.3, 0.4, 0]
-        sse = ((log_steps(np.tile(x, (len(near), 1)), near) - y) ** 2).sum(1)
-        kept += list(near[sse <= most])
-    return np.array(kept[:wanted])
+def _allowed(located: Located) -> list[Array]:
+    """Coefficients of curves at the ends of intervals: of log steps along the batch sizes."""
+    fit = located.fits.best
+    kept = []
+    for x in np.linspace(*located.points.span, 40):
+        quantity = fit.family.log_steps(float(x))
+        _, *ends = located.steps_at(float(x), LEVEL)
+        kept += [fit.family.solve(fit.points, quantity, end)[0] for end in ends]
+    return kept
 
 
 def main() -> None:

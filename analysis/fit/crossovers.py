@@ -2,8 +2,9 @@
 
 Both curves have their knee, a smooth line (``analysis.fit.knee``). The difference of their log
 steps at a batch size has a band by a parametric bootstrap (Efron & Tibshirani 1993, §6.5): normal
-noise about each fitted curve, of a variance that is drawn for each replicate from its own distribution,
-the noise's estimate over χ²/(n - p), so that a fit of few points has the wide tails of a t.
+noise about each fitted curve, of a variance that is drawn for each replicate from its own
+distribution, the noise's estimate over χ²/(n - p), so that a fit of few points has the wide tails
+of a t.
 
 A crossover is claimed between two batch sizes at which different curves are better, by ends of a
 *simultaneous* band: at level 0.9, the lower end lies above the true difference anywhere over the

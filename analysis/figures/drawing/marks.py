@@ -32,6 +32,8 @@ from analysis.formatting import units
 _BESIDE = 0.22
 """Doublings of the batch size by which repeats are drawn to the right of a point."""
 _DOTS = Path.make_compound_path(*(Path.arc(at, at + 14) for at in range(0, 360, 30)))
+_SLOPE = 0.2
+"""The share of a strip that the slope at its end takes."""
 _RINGS: dict[str, dict[str, Any]] = {
     "edge": {"marker": "o", "markeredgewidth": 0.7},
     "near": {"marker": _DOTS, "markeredgewidth": 0.8},
@@ -246,12 +248,34 @@ def strips(
         ):
             draw_interval(ax, end, y, fit.fitted_over, colour=ink(), width=0.7, cap=3)
         _critical(ax, fit, row, style, markersize=mark(4))
+        _slopes(ax, fit, row, named=i == next(j for j, each in enumerate(regimes) if each))
     ax.set_ylim(-0.6, count - 0.4)
     two_lines = [text if "\n" in text else text.replace(", ", ",\n") for text in labels]
     ax.set_yticks(range(count), two_lines[::-1])
     ax.tick_params(axis="y", length=0, pad=3)
     for spine in ("left", "top", "right"):
         ax.spines[spine].set_visible(False)
+
+
+def _slopes(ax: Axes, fit: Regimes, row: float, *, named: bool) -> None:
+    """The slopes at the strip's ends, where no interval is drawn: below the critical batch size's
+    at the left, above it at the right. ``named``: with the word."""
+    first, last = np.log(fit.fitted_over)
+    low, high = fit.maximal_parallelism_from.low, fit.perfect_scaling_until.high
+    taken = _SLOPE * (last - first)
+    if low is not None and np.log(low) > first + taken:
+        word = "slope " if named else ""
+        _slope(ax, fit.slopes["first"], fit.fitted_over[0], row - 0.25, "left", word)
+    if high is not None and np.log(high) < last - taken:
+        _slope(ax, fit.slopes["last"], fit.fitted_over[1], row + 0.25, "right", "")
+
+
+def _slope(ax: Axes, slope: Interval, at: float, y: float, side: str, word: str) -> None:
+    if slope.value is not None:
+        halo = withStroke(linewidth=stroke(1.6), foreground=ground())
+        text = ax.text(at, y, f" {word}{slope.value + 0.0:.2f} ", ha=side, va="center",
+                       fontsize="xx-small", zorder=8)  # fmt: skip
+        text.set_path_effects([halo])
 
 
 def _critical(ax: Axes, fit: Regimes, row: float, style: CurveStyle, **options: Any) -> None:
