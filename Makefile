@@ -6,13 +6,14 @@ PROCESSES := $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 8 ? n : 8)))
 RESULTS := $(or $(BATCHSCALE_RESULTS),results/runs)
 CODE := batchscale workloads experiments results analysis validation tests benchmarks docs
 
-.PHONY: help install demo cluster-demo test test-all browser bench truth docs gallery lint clean
+.PHONY: help install demo cluster-demo test test-all test-ci browser bench truth docs gallery lint clean
 
 help:
 	@echo "make demo    train 12 batch sizes x 3 optimizers on digits, locate the regimes, draw them"
 	@echo "make cluster-demo the demo on three Ray nodes, one of them killed halfway: the same regimes"
 	@echo "make test    the tests          make bench   the table of docs/benchmarks.md"
 	@echo "make test-all the tests and the slow ones: several starts of Ray, kills, fuzzing"
+	@echo "make test-ci the tests and of the slow ones a fifth, by the day, and those that the last changes touch"
 	@echo "make browser the tests that open pages in a headless Chromium"
 	@echo "make truth   what the intervals are worth: docs/truth.md, by simulation (22 minutes of processor time)"
 	@echo "make docs    the documentation as a site, in build/docs"
@@ -46,6 +47,9 @@ test: $(STAMP)
 # One more than there are cores: tests that start a Ray or kill a worker wait for most of their time.
 test-all: $(STAMP)
 	$(BIN)/python -m pytest --numprocesses=$$(($(PROCESSES) + 1)) --dist=worksteal -m "not browser"
+
+test-ci: $(STAMP)
+	$(BIN)/python -m pytest --numprocesses=$$(($(PROCESSES) + 1)) --dist=worksteal -m "not browser" --slow-part=today
 
 browser: $(STAMP)
 	$(BIN)/python -m pytest -m browser

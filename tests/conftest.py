@@ -31,6 +31,7 @@ os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(16)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+pytest_plugins = ["tests.slow_part"]
 _START_SECONDS = 180.0
 
 

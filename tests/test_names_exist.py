@@ -34,7 +34,7 @@ OTHERS = {
     "--instance-profile-name": "aws", "--version": "ray",
     "--working-dir": "", "--group": "install", "--no-deps": "install", "--logdir": "tensorboard",
     "--renew": "docs/gallery.py", "--tables": "validation", "--to": "", "--processes": "",
-    "--project": "my_importer.py",
+    "--project": "my_importer.py", "--slow-part": "pytest",
 }  # fmt: skip
 """Options of other programs, each with what stands beside it."""
 MODULES = {"analysis", "api", "exchange", "run", "training", "mplstyle"}
