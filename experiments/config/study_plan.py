@@ -80,7 +80,13 @@ class StudyPlan:
             for name, dimension in space.items()
         }
         if self.rule is not None:
-            ranges = self.rule.ranges(ranges, self.study.batch_size)
+            optimizer = optimizers.get(self.study.optimizer, self.study.workload.base)
+            size, tokens = self.study.batch_size, self.tokens_per_example
+            fixed, effective = (
+                {**optimizer.defaults, **self.fixed},
+                optimizer.effective_learning_rate,
+            )
+            ranges = self.rule.ranges(ranges, size, fixed, tokens, effective)
         return {name: dimension.notation() for name, dimension in ranges.items()}
 
     def _in_steps(self, name: str, dimension: Dimension) -> Dimension:
@@ -161,7 +167,8 @@ class StudyPlan:
         if self.rule is not None:
             optimizer = optimizers.get(self.study.optimizer, self.study.workload.base)
             size, tokens = self.study.batch_size, self.tokens_per_example
-            values = self.rule.applied(values, size, optimizer.defaults, tokens)
+            effective = optimizer.effective_learning_rate
+            values = self.rule.applied(values, size, optimizer.defaults, tokens, effective)
         timed = {n: v for n, v in values.items() if n in schedule.arguments}
         rest = {n: v for n, v in values.items() if n not in schedule.arguments}
         return dict(sorted({**rest, **self._resolve_lengths(timed)}.items()))

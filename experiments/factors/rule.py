@@ -4,7 +4,8 @@ From those of a base batch size: ``{learning_rate: sqrt, from: 64}``; at batch s
 
 - ``learning_rate``: ``none``, that of the base; ``sqrt``, √k times it (Krizhevsky 2014,
   arXiv:1404.5997; Malladi et al. 2022, arXiv:2205.10287); ``linear``, k times it (Goyal et al.
-  2017, arXiv:1706.02677).
+  2017, arXiv:1706.02677). Beside a rule for ``momentum`` that is said of the effective rate,
+  learning rate / (1 - momentum), of an optimizer that has one: μ^k alone divides it by about k.
 - ``beta2``, ``beta1``, ``momentum``: ``half_life``, β^k: the half-life of the average, in examples
   or tokens, is that of the base (Marek et al. 2025, arXiv:2507.07101).
 - ``weight_decay``: ``time_scale``, so that B / (learning rate · weight decay), the time scale of
@@ -22,7 +23,7 @@ gives is not tuned.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,8 +31,12 @@ from experiments import search
 from experiments.errors import ExperimentError, nearest
 from experiments.factors.horizon import TOKENS, Horizon, complement, rounded
 from experiments.optimizers import Optimizer
+from experiments.optimizers.routed import Routed
 from experiments.plan import Value
 from experiments.search.space import Dimension
+
+Effective = Callable[[Mapping[str, Value]], float | None]
+"""An optimizer's ``effective_learning_rate``."""
 
 NAME = "rule"
 _FROM = "from"
@@ -97,6 +102,8 @@ class Rule:
             **dict(self.kinds),
             **{name: f"{_KINDS[name][0]} {horizon}" for name, horizon in self.horizons},
         }
+        if self.scales_effective_rate:
+            parts["learning_rate"] += " (effective)"
         text = ", ".join(f"{name} {parts[name]}" for name in _KINDS if name in parts)
         return text if self.base is None else f"{text}, from {self.base}"
 
@@ -114,6 +121,13 @@ class Rule:
     def transfers(self) -> bool:
         """Whether the learning rate follows, so that nothing is tuned but at the base."""
         return "learning_rate" in dict(self.kinds)
+
+    @property
+    def scales_effective_rate(self) -> bool:
+        """Whether the learning rate is scaled, and the momentum follows the batch size too."""
+        kinds = dict(self.kinds)
+        scales = kinds.get("learning_rate") in ("sqrt", "linear")
+        return scales and ("momentum" in kinds or "momentum" in self.given)
 
     def check(
         self,
@@ -147,6 +161,15 @@ class Rule:
                     f"{optimizer.label} does not",
                     hint="choose an optimizer with decoupled weight decay, such as adamw, or leave "
                     "weight_decay out of the rule",
+                )
+        for optimizer in optimizers if self.scales_effective_rate else ():
+            parts = optimizer.rules if isinstance(optimizer, Routed) else ()
+            ends = {"learning_rate": 1.0, "momentum": 0.5}
+            if any(part.effective_learning_rate(ends) is not None for part in parts):
+                raise ExperimentError(
+                    f"rule {self}: it does not know the effective learning rates of the mapping "
+                    f"{optimizer.label}",
+                    hint="leave momentum out of the rule, or sweep one optimizer for all",
                 )
         if self.transfers and search.block(method):
             raise ExperimentError(
@@ -202,6 +225,7 @@ class Rule:
         batch_size: int,
         defaults: Mapping[str, Value],
         tokens_per_example: int | None = None,
+        effective: Effective | None = None,
     ) -> dict[str, Value]:
         """The metaparameters at ``batch_size`` from those at the base.
 
@@ -210,6 +234,7 @@ class Rule:
         Args:
             defaults: the optimizer's, for what a rule names and ``values`` lacks.
             tokens_per_example: the workload's.
+            effective: the optimizer's effective learning rate.
         """
         derived = dict(values)
         kinds = dict(self.kinds)
@@ -217,6 +242,10 @@ class Rule:
             given = {**{name: defaults[name] for name in kinds if name in defaults}, **values}
             ruled = {name: value for name, value in given.items() if _usual(name) in kinds}
             derived |= {name: self.at(name, float(v), batch_size) for name, v in ruled.items()}
+            if self.scales_effective_rate and "learning_rate" in derived:
+                base = {**defaults, **values}
+                times = self._times(base, batch_size, tokens_per_example, effective)
+                derived["learning_rate"] = rounded(float(derived["learning_rate"]) * times)
         rate = float(derived.get("learning_rate", defaults.get("learning_rate", 0.0)))
         for name, horizon in self.horizons:
             derived[name] = _value(name, horizon, batch_size, tokens_per_example, rate)
@@ -239,9 +268,45 @@ class Rule:
             return rounded(value * k / rate)
         return complement(-math.expm1(k * math.log(value))) if value else 0.0
 
-    def ranges(self, space: Mapping[str, Dimension], batch_size: int) -> dict[str, Dimension]:
-        """The ranges at ``batch_size`` of those at the base, for the results' search space."""
-        return {
+    def _times(
+        self,
+        base: Mapping[str, Value],
+        batch_size: int,
+        tokens_per_example: int | None,
+        effective: Effective | None,
+    ) -> float:
+        """The learning rate over the effective one, at ``batch_size`` over that at the base:
+        (1 - μ^k) / (1 - μ); 1 of an optimizer without an effective learning rate.
+
+        Args:
+            base: the values at the base, with the optimizer's defaults.
+        """
+        horizon = dict(self.horizons).get("momentum")
+        momentum = float(base.get("momentum", 0.0))
+        rates = []
+        for size in (self.base or batch_size, batch_size):
+            there = self.at("momentum", momentum, size)
+            if horizon is not None:
+                there = horizon.decay_factor(size, tokens_per_example)
+            values = {**base, "learning_rate": 1.0, "momentum": there}
+            rates.append(effective(values) if effective else None)
+        before, after = rates
+        return before / after if before and after else 1.0
+
+    def ranges(
+        self,
+        space: Mapping[str, Dimension],
+        batch_size: int,
+        fixed: Mapping[str, Value],
+        tokens_per_example: int | None = None,
+        effective: Effective | None = None,
+    ) -> dict[str, Dimension]:
+        """The ranges at ``batch_size`` of those at the base, for the results' search space.
+
+        Args:
+            fixed: what is not tuned, with the optimizer's defaults; further ones as of ``applied``.
+        """
+        ranges = {
             name: replace(
                 dimension,
                 bounds=(
@@ -256,6 +321,20 @@ class Rule:
             else dimension
             for name, dimension in space.items()
         }
+        rate = ranges.get("learning_rate")
+        if rate is None or not self.scales_effective_rate or batch_size == self.base:
+            return ranges
+        ends = space["momentum"].levels(2) if "momentum" in space else [fixed.get("momentum", 0.0)]
+        times = sorted(
+            self._times({**fixed, "momentum": end}, batch_size, tokens_per_example, effective)
+            for end in ends
+        )
+        ranges["learning_rate"] = replace(
+            rate,
+            bounds=(rounded(rate.bounds[0] * times[0]), rounded(rate.bounds[1] * times[-1])),
+            choices=tuple(rounded(float(value) * t) for value in rate.choices for t in {*times}),
+        )
+        return ranges
 
 
 def _usual(name: str) -> str:

@@ -50,6 +50,80 @@ def test_the_half_life_of_beta2_in_examples_stays(size: int, half_life: float) -
     )
 
 
+@pytest.mark.parametrize(("kind", "power"), [("sqrt", 0.5), ("linear", 1)])
+@pytest.mark.parametrize("name", ["momentum", "nesterov", "rmsprop", "lars"])
+@given(size=st.integers(1, 4096), momentum=st.floats(0.05, 0.99), rate=st.floats(1e-4, 10))
+def test_beside_a_half_life_of_momentum_the_effective_rate_is_scaled(
+    name: str, kind: str, power: float, size: int, momentum: float, rate: float
+) -> None:
+    """lr' / (1 - μ^k) = √k or k times lr / (1 - μ), where lr alone would leave it as it was."""
+    rule, effective = made(learning_rate=kind, momentum="half_life"), effective_rate(name)
+    base = {"learning_rate": rate, "momentum": momentum}
+    there = rule.applied(base, size, optimizers.get(name).defaults, None, effective)
+    k = size / 64
+    assert there["momentum"] == pytest.approx(momentum**k, abs=1e-8)
+    expected = rate * k**power * -math.expm1(k * math.log(momentum)) / (1 - momentum)
+    assert there["learning_rate"] == pytest.approx(expected, rel=1e-7)
+    assert effective(there) == pytest.approx(k**power * float(effective(base) or 0), rel=1e-7)
+
+
+def effective_rate(name: str):
+    return optimizers.get(name).effective_learning_rate
+
+
+def test_a_momentum_from_an_amount_of_data_scales_the_effective_rate_too() -> None:
+    rule = Rule.parse(
+        {"learning_rate": "linear", "momentum": {"half_life": "500 examples"}, "from": 64}
+    )
+    assert rule is not None
+    effective = effective_rate("momentum")
+    base, there = (
+        rule.applied({"learning_rate": 0.1}, size, {}, None, effective) for size in (64, 512)
+    )
+    assert base == {"learning_rate": 0.1, "momentum": pytest.approx(2 ** (-64 / 500))}
+    assert there["momentum"] == pytest.approx(2 ** (-512 / 500))
+    assert effective(there) == pytest.approx(8 * float(effective(base) or 0))
+    text = "learning_rate linear (effective), momentum half_life 500 examples, from 64"
+    assert str(rule) == text
+
+
+@pytest.mark.parametrize("name", ["signum", "schedule-free-sgd"])
+def test_without_an_effective_rate_the_rate_itself_is_scaled(name: str) -> None:
+    rule = made(learning_rate="linear", momentum="half_life")
+    there = rule.applied(
+        {"learning_rate": 0.1, "momentum": 0.9}, 512, {}, None, effective_rate(name)
+    )
+    assert there == {"learning_rate": 0.8, "momentum": pytest.approx(0.9**8)}
+
+
+def test_an_experiment_trains_and_records_the_effective_rate(tmp_path: Path) -> None:
+    """Its trials lie inside the recorded space, and the results' text says which rate it is."""
+    rule = "{learning_rate: linear, momentum: half_life, from: 64}"
+    plans = experiment(tmp_path, rule, optimizer="momentum").plans()
+    effective = effective_rate("momentum")
+    for plan in plans:
+        k, tops = plan.study.batch_size / 64, plan.search_space["learning_rate"]["log"]
+        assert plan.study.technique["rule"] == (
+            "learning_rate linear (effective), momentum half_life, from 64"
+        )
+        for base, trial in zip(plans[1].trials(0, 4), plan.trials(0, 4), strict=True):
+            there, before = dict(trial.metaparameters), dict(base.metaparameters)
+            assert effective(there) == pytest.approx(k * float(effective(before) or 0))
+            assert tops[0] <= float(there["learning_rate"]) <= tops[1]
+    low, high = plans[2].search_space["learning_rate"]["log"]
+    assert low == pytest.approx(1e-4 * 4 * (1 - 0.1**4) / (1 - 0.1))
+    assert high == pytest.approx(10 * 4 * (1 - 0.99**4) / (1 - 0.99))
+
+
+def test_a_mapping_with_an_effective_rate_is_refused(tmp_path: Path) -> None:
+    mapping = '[{"*.weight": momentum, "*": adamw}]'
+    rule = "{learning_rate: linear, momentum: half_life, from: 64}"
+    with pytest.raises(ExperimentError, match="the effective learning rates of the mapping") as e:
+        experiment(tmp_path, rule, optimizer=mapping)
+    assert "leave momentum out of the rule" in str(e.value.hint)
+    assert experiment(tmp_path, rule, optimizer="muon").plans()  # it has none
+
+
 def test_what_no_rule_names_stays_and_the_base_is_unchanged() -> None:
     rule = Rule.parse({"learning_rate": "sqrt", **BOTH})
     assert rule is not None
