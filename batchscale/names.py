@@ -31,8 +31,12 @@ def _optimizers() -> dict[str, str]:
         why = "Hessian-vector products" if hessian else "no gain from stacking"
         return f"; trains by the module engine: {why}"
 
+    def rounding(optimizer: Any) -> str:
+        return "; amplifies rounding" if optimizer.amplifies_rounding else ""
+
     return {
-        name: f"{_sentence(type(optimizer))}; tuned: {_space(optimizer.space)}{engine(optimizer)}"
+        name: f"{_sentence(type(optimizer))}; tuned: {_space(optimizer.space)}"
+        f"{engine(optimizer)}{rounding(optimizer)}"
         for name, optimizer in ((name, get(name)) for name in names())
     }
 

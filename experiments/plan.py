@@ -220,6 +220,8 @@ class Outcome:
     other_seconds: float = 0.0
     gradients_per_step: int | None = None
     """How often a step takes the gradient of its global batch; ``None``: once."""
+    micro_batch: int | None = None
+    """Most examples of one forward pass; ``None``: its worker could not say."""
     skipped_steps: int | None = None
     """Steps without an update, whose scaled gradient overflowed; ``None``: nothing is scaled."""
     steps_discarded: int | None = None

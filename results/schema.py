@@ -124,7 +124,7 @@ _TRIALS: dict[str, pa.DataType] = {
     "device": _TEXT,
     "world_size": _COUNT,
     "precision": _TEXT,
-    "micro_batch": _COUNT,
+    "micro_batch": _COUNT,  # most examples of a model in one forward pass of training, on a rank
     "layout_choice": _TEXT,  # JSON: the layouts that were measured, where it was left open
     "error": _TEXT,
     "versions": _TEXT,  # JSON: {"torch": "2.11.0", …}

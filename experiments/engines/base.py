@@ -20,6 +20,8 @@ class Engine(abc.ABC):
     """Trains its trials step by step. What stops a trial is decided by ``TrainingLoop``."""
 
     kind: str
+    micro: int
+    """Most examples of a model in one forward pass of training, before the layout divides them."""
     current: str | None = None
     """The trial whose code runs, where trials run one after the other."""
 
@@ -43,6 +45,15 @@ class Engine(abc.ABC):
     @abc.abstractmethod
     def finite(self) -> list[bool]:
         """Whether each trial's losses and weights have been finite at every step so far."""
+
+    @property
+    def micro_batch(self) -> int:
+        """Most examples of a model in one forward pass of training on this rank: the batch size of
+        a study that one rank trains whole."""
+        layout, unit = self.context.layout, self.context.ghost_batch or 1
+        whole = self.context.study.batches.largest
+        share = layout.share(whole, unit)
+        return min(layout.micro_batch(whole, self.micro, unit), share.stop - share.start)
 
     def skipped_steps(self, row: int) -> int | None:  # noqa: ARG002 - a hook
         """Steps of a trial without an update, since its gradient overflowed; ``None``: gradients

@@ -66,6 +66,10 @@ class Optimizer(abc.ABC):
     per_parameter = False
     """Whether each parameter moves by its own gradient alone, so that ranks may each update some of
     them. What is ``elementwise`` does."""
+    amplifies_rounding = False
+    """Whether differences in the last bits of a gradient grow to a share of the weights within
+    tens of steps: decompositions, or products in bfloat16. In micro-batches or on several workers
+    such an optimizer takes another trajectory, of the same distribution."""
     scope = "any parameter"
     """What it can train, in words."""
 

@@ -123,6 +123,7 @@ class _Matrices(PackagedOptimizer):
 
     name = "muon"
     decoupled_decay = True
+    amplifies_rounding = True
     scope = "hidden matrices"
     kind = torch.optim.Muon
     form = _StackedMuon

@@ -34,6 +34,7 @@ class Shampoo(LibraryOptimizer):
     name = "shampoo"
     library_class = "Shampoo"
     stacks = False
+    amplifies_rounding = True
     defaults: Mapping[str, Value] = {
         "learning_rate": 1e-3,
         "momentum": 0.0,
@@ -56,6 +57,7 @@ class SOAP(LibraryOptimizer):
     decoupled_decay = True
     library_class = "SOAP"
     stacks = False
+    amplifies_rounding = True
     defaults: Mapping[str, Value] = {
         "learning_rate": 3e-3,
         "beta1": 0.95,

@@ -92,7 +92,7 @@ def trial_row(
         "lower_is_better": target.lower_is_better,
         "layout": layout_columns(study.layout),
         "precision": str(study.technique.get("precision", "float32")),
-        "micro_batch": study.layout.micro_batch,
+        "micro_batch": outcome.micro_batch or study.layout.micro_batch,
         "versions": versions(),
     }
 

@@ -212,6 +212,7 @@ class TrainingLoop:
             steps_to_target=steps_to_target,
             last_miss=last_miss,
             gradients_per_step=self.context.techniques.gradients_per_step,
+            micro_batch=self.engine.micro_batch,
             skipped_steps=self.engine.skipped_steps(evaluation.row),
             train_seconds=self.clock.train,
             evaluation_seconds=self.clock.evaluation,
